@@ -1,0 +1,39 @@
+// What the programs share, so that each of them can be about its kernel.
+//
+//   demo/command_line.hpp  [N] and the options, --help, what is wrong with an argument
+//   demo/errors.hpp        exit codes; the one line that a program ends with
+//   demo/device.cuh        the GPU, its memory (Buffer), random data (fill_uniform), DEMO_CHECK
+//   demo/bounds.hpp        what a right result is: the fp64 value and how far rounding may go
+//   demo/verify.cuh        comparing an output with an fp64 reference, on the GPU
+//   demo/measure.cuh       timing kernels in turn (measure) and printing figures (Report)
+//   demo/numbers.hpp       medians, spreads, byte counts that do not wrap
+//
+// Everything in here that runs on the GPU serves to check and to measure. The kernels that a
+// program teaches, and their launches, are in the program.
+#pragma once
+
+#include "demo/bounds.hpp"
+#include "demo/command_line.hpp"
+#include "demo/device.cuh"
+#include "demo/errors.hpp"
+#include "demo/measure.cuh"
+#include "demo/numbers.hpp"
+#include "demo/verify.cuh"
+
+namespace demo {
+
+/// Device memory of a square matmul demo with elements of T: A, B, C, what verifying them takes,
+/// the cache flush, and `more`. In bytes; saturates.
+template <class T>
+size_t matmul_bytes(const Options& options, const Gpu& gpu, size_t N, size_t more = 0) {
+    return saturating_sum(saturating_product(3, N, N, sizeof(T)), ProductReference::bytes(N, N),
+                          options.hot ? 0 : gpu.flush_bytes(), more);
+}
+
+/// A square matmul: 2 N^3 operations, three matrices of T.
+template <class T>
+Workload matmul_workload(size_t N, const std::string& dtype) {
+    return {"square", N, dtype, 2.0 * double(N) * double(N) * double(N), 3 * N * N * sizeof(T)};
+}
+
+}  // namespace demo

@@ -1,0 +1,106 @@
+// What a right result is: the random data, the rows that are checked, and how far rounding alone
+// may move an element. Plain arithmetic, for host and device, so that tests run it without a GPU.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#ifdef __CUDACC__
+#define DEMO_HOST_DEVICE __host__ __device__
+#else
+#define DEMO_HOST_DEVICE
+#endif
+
+namespace demo {
+
+/// 64 well-mixed bits of the pair (seed, i): the SplitMix64 generator's output function
+/// (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
+DEMO_HOST_DEVICE inline uint64_t random_bits(uint64_t seed, uint64_t i) {
+    uint64_t z = (seed + 1) * 0xD1342543DE82EF95u + (i + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+/// Element i of the data set `seed`: uniform in [-1, 1], in steps of 2^-23.
+DEMO_HOST_DEVICE inline float random_uniform(uint64_t seed, uint64_t i) {
+    return float(random_bits(seed, i) >> 40) * 0x1p-23f - 1.0f;
+}
+
+/// The rows of a result with `rows` rows that are checked whole: all of them up to 2048; past
+/// that the first and the last 32, and of every 32 in between one chosen at random.
+inline std::vector<size_t> sampled_rows(size_t rows, uint64_t seed) {
+    std::vector<size_t> sample;
+    for (size_t strip = 0; strip < rows; strip += 32) {
+        const size_t last = strip + 32 < rows ? strip + 32 : rows;
+        if (rows <= 2048 || strip == 0 || last == rows)
+            for (size_t row = strip; row < last; ++row) sample.push_back(row);
+        else
+            sample.push_back(strip + random_bits(seed, strip) % 32);
+    }
+    return sample;
+}
+
+/// A floating-point format that results are rounded to: relative and absolute half spacing.
+struct Format {
+    double roundoff;   // of normal numbers
+    double subnormal;  // of numbers below the smallest normal one
+};
+inline constexpr Format kFp32{0x1p-24, 0}, kFp16{0x1p-11, 0x1p-25}, kBf16{0x1p-8, 0};
+
+/// One element of A B in fp64, with the same element of |A| |B|.
+struct Product {
+    double value, magnitude;
+};
+
+/// What an element must be, and how far from it rounding may take a right kernel.
+struct Expected {
+    double value, tolerance;
+};
+
+/// False for what rounding explains; true for all else, NaN included.
+DEMO_HOST_DEVICE inline bool is_wrong(double result, Expected expected) {
+    return !(fabs(result - expected.value) <= expected.tolerance);
+}
+
+/// How far accumulating K products in fp32 may take their sum, in any order. Rounding errors
+/// are independent enough to grow with sqrt(K), not K: right kernels stay under 0.3 of this.
+DEMO_HOST_DEVICE inline double accumulation_error(Product product, size_t K) {
+    return sqrt(double(K)) * 0x1p-24 * product.magnitude;
+}
+
+/// An element of C = A B with inner dimension K, accumulated in fp32 and stored as `out`.
+DEMO_HOST_DEVICE inline Expected expect_matmul(Product product, size_t K, Format out) {
+    return {product.value,
+            accumulation_error(product, K) + out.roundoff * fabs(product.value) + out.subnormal};
+}
+
+/// How often a gating pipeline rounds to fp16 on its way (a fused kernel: never).
+struct Rounded {
+    bool product = false;  // x W, before the bias
+    bool sum = false;      // x W + b
+    bool gate = false;     // sigmoid(x W1 + b1)
+};
+
+/// An element of sigmoid(x W1 + b1) * (x W2 + b2), stored as fp16. The errors d1, d2 of both sums
+/// go through the formula; sigmoid's slope is at most 1/4.
+DEMO_HOST_DEVICE inline Expected expect_gating(Product product1, double b1, Product product2,
+                                               double b2, size_t K, Rounded rounded) {
+    const double v1 = product1.value + b1, v2 = product2.value + b2;
+    auto error = [&](Product product, double sum) {
+        double d = accumulation_error(product, K);
+        if (rounded.product) d += kFp16.roundoff * fabs(product.value) + kFp16.subnormal;
+        if (rounded.sum) d += kFp16.roundoff * fabs(sum) + kFp16.subnormal;
+        return d;
+    };
+    const double d1 = error(product1, v1), d2 = error(product2, v2);
+    const double gate = 1 / (1 + exp(-v1)), value = gate * v2;
+    double tolerance = fabs(v2) * d1 / 4 + gate * d2 + d1 * d2 / 4 + 0x1p-20 * fabs(value) +
+                       kFp16.roundoff * fabs(value) + kFp16.subnormal;
+    if (rounded.gate) tolerance += (kFp16.roundoff * gate + kFp16.subnormal) * (fabs(v2) + d2);
+    return {value, tolerance};
+}
+
+}  // namespace demo

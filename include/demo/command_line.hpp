@@ -1,0 +1,170 @@
+// The command line that all programs share:  ./program [N] [options]
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "errors.hpp"
+
+namespace demo {
+
+#ifdef DEMO_CPU_LANE
+inline constexpr bool kCpuLane = true;  // built for the CPU: small sizes, few samples
+#else
+inline constexpr bool kCpuLane = false;
+#endif
+
+/// What one program accepts.
+struct Program {
+    std::string name;                  // "2_matmul_sharedmem"
+    std::string summary;               // what it does, for --help
+    std::vector<std::string> kernels;  // what --kernel takes; all of them run by default
+    bool talk = false;                 // takes --talk S
+    size_t default_n = kCpuLane ? 256 : 4096;
+};
+
+/// What the user asked for.
+struct Options {
+    size_t n = 0;        // N
+    size_t talk = 0;     // S of --talk; 0 where it was not given
+    uint64_t seed = 1;   // of the random data
+    int device = 0;      // CUDA's index of the GPU
+    std::string kernel;  // of --kernel; empty where it was not given
+    bool csv = false;    // rows for scripts instead of lines for people
+    bool hot = false;    // keep what the launch before left in the cache
+    bool once = false;   // one verified launch, no timing
+    bool help = false;
+
+    /// True where the kernel `name` is to run.
+    bool wants(std::string_view name) const { return kernel.empty() || kernel == name; }
+};
+
+struct UsageError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+/// A whole number from 0 to 2^63 - 1: no sign, no blanks, no exponent. Throws UsageError, which
+/// says that `what` takes `accepted`.
+inline uint64_t parse_number(std::string_view text, const std::string& what,
+                             const std::string& accepted) {
+    int64_t value = 0;
+    const char* const last = text.data() + text.size();
+    const auto [end, error] = std::from_chars(text.data(), last, value);
+    if (error != std::errc() || end != last || value < 0)
+        throw UsageError(what + " takes " + accepted + ", not '" + std::string(text) + "'" +
+                         (error == std::errc::result_out_of_range ? " (too large)" : ""));
+    return uint64_t(value);
+}
+
+/// A size: `step`, or a multiple of it. Throws UsageError.
+inline size_t parse_size(std::string_view text, const std::string& what, size_t step) {
+    const std::string s = std::to_string(step);
+    const std::string accepted = "a multiple of " + s + " from " + s + " up";
+    const uint64_t value = parse_number(text, what, accepted);
+    if (value == 0 || value % step != 0)
+        throw UsageError(what + " takes " + accepted + ", not '" + std::string(text) + "'");
+    return value;
+}
+
+/// One of `names`. Throws UsageError, which lists them.
+inline std::string parse_name(std::string_view text, const std::string& what,
+                              const std::vector<std::string>& names) {
+    std::string known;
+    for (const std::string& name : names) {
+        if (name == text) return name;
+        known += (known.empty() ? "" : ", ") + name;
+    }
+    throw UsageError(what + " takes one of " + known + ", not '" + std::string(text) + "'");
+}
+
+/// Reads `arguments` (without the program's own name). Throws UsageError.
+inline Options parse(const Program& program, std::span<const char* const> arguments) {
+    Options options;
+    options.n = program.default_n;
+    std::vector<std::string_view> given;
+
+    for (size_t i = 0; i < arguments.size(); ++i) {
+        const std::string_view argument = arguments[i];
+        const bool is_option = argument.starts_with("--") || argument == "-h";
+        const std::string_view key = is_option ? argument : "N";
+        if (std::find(given.begin(), given.end(), key) != given.end())
+            throw UsageError(std::string(key) + " was given twice: '" + std::string(argument) +
+                             "' is one too many");
+        given.push_back(key);
+
+        auto value = [&]() -> std::string_view {
+            if (i + 1 < arguments.size()) return arguments[++i];
+            throw UsageError(std::string(argument) + " needs a value; see --help");
+        };
+        if (!is_option)
+            options.n = parse_size(argument, "N", 32);
+        else if (argument == "--talk" && program.talk)
+            options.talk = parse_size(value(), "--talk", 16);
+        else if (argument == "--kernel")
+            options.kernel = parse_name(value(), "--kernel", program.kernels);
+        else if (argument == "--seed")
+            options.seed = parse_number(value(), "--seed", "a whole number from 0 up");
+        else if (argument == "--device")
+            options.device = int(std::min<uint64_t>(
+                parse_number(value(), "--device", "a GPU's index from 0 up"), 1 << 30));
+        else if (argument == "--csv")
+            options.csv = true;
+        else if (argument == "--hot")
+            options.hot = true;
+        else if (argument == "--once")
+            options.once = true;
+        else if (argument == "--help" || argument == "-h")
+            options.help = true;
+        else
+            throw UsageError("no option '" + std::string(argument) + "'; see --help");
+    }
+    if (options.talk && std::find(given.begin(), given.end(), "N") != given.end())
+        throw UsageError("N and --talk exclude each other: give one of them");
+    return options;
+}
+
+inline void print_help(const Program& program) {
+    const std::string n = std::to_string(program.default_n);
+    std::printf("%s: %s\n\nusage: ./%s [N%s] [options]\n\n", program.name.c_str(),
+                program.summary.c_str(), program.name.c_str(), program.talk ? " | --talk S" : "");
+    std::printf("  N              the matrices are N x N: a multiple of 32 (default %s)\n",
+                n.c_str());
+    if (program.talk)
+        std::printf("  --talk S       x[4*S*S, 128] and W[128, 64] instead: S a multiple of 16\n");
+    std::printf("  --kernel NAME  run only this one of:");
+    for (const std::string& kernel : program.kernels) std::printf(" %s", kernel.c_str());
+    std::printf(
+        "\n"
+        "  --seed S       seed of the random data (default 1)\n"
+        "  --device I     index of the GPU (default 0)\n"
+        "  --csv          print rows for scripts instead of lines for people\n"
+        "  --hot          do not flush the cache between launches\n"
+        "  --once         one verified launch, no timing (for ncu, compute-sanitizer, debuggers)\n"
+        "  --help         this text\n"
+        "\n"
+        "exit codes: 0 every result verified, 1 a wrong result, 2 usage, 3 a CUDA or library\n"
+        "error or too little memory, 77 nothing here can run it\n");
+}
+
+/// parse() for main(): prints the help or the one line about what is wrong, and exits.
+inline Options parse_command_line(int argc, char** argv, const Program& program) {
+    program_name = program.name;
+    try {
+        const Options options = parse(program, {argv + 1, argv + std::max(argc, 1)});
+        if (!options.help) return options;
+        print_help(program);
+        std::exit(kVerified);
+    } catch (const UsageError& error) {
+        fail(kUsage, error.what());
+    }
+}
+
+}  // namespace demo

@@ -1,0 +1,28 @@
+// How a program ends: one line on stderr and the exit code that scripts rely on.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace demo {
+
+enum ExitCode {
+    kVerified = 0,  // every result was verified
+    kWrong = 1,     // a result was wrong
+    kUsage = 2,     // the command line was not understood
+    kFailed = 3,    // a CUDA or library call failed, or too little memory
+    kSkipped = 77,  // nothing here can run this program
+};
+
+/// The program's name, as error messages and result lines show it. parse_command_line() sets it.
+inline std::string program_name = "demo";
+
+/// Prints "program: message" on stderr, after all results so far, and exits.
+[[noreturn]] inline void fail(ExitCode code, const std::string& message) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "%s: %s\n", program_name.c_str(), message.c_str());
+    std::exit(code);
+}
+
+}  // namespace demo

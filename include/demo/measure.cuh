@@ -1,0 +1,259 @@
+// Measuring kernels on the GPU, alternating, and reporting what came out.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device.cuh"
+#include "verify.cuh"
+
+namespace demo {
+
+/// What all the kernels of one comparison compute.
+struct Workload {
+    std::string shape;          // "square", "talk", or rows x columns
+    size_t size;                // N, or S of the talk's shape
+    std::string dtype;          // "fp32"
+    double flops;               // floating-point operations, counted from the formula
+    size_t least_bytes = 0;     // inputs read once, output written once
+    bool memory_bound = false;  // report GB/s of least_bytes as well
+};
+
+/// One way to compute it.
+struct Contender {
+    std::string kernel;            // its name
+    Check check;                   // of its output
+    std::function<void()> launch;  // enqueues it on the default stream
+    size_t launches = 1;           // kernels it launches
+    size_t temporary_bytes = 0;    // device memory between its kernels
+    size_t moved_bytes = 0;        // what it reads and writes, counted; 0 where nobody counted
+    std::string note = "";         // shown behind its figures
+};
+
+/// What measuring a contender gave.
+struct Result {
+    Verdict verdict;
+    std::vector<double> ms;  // time of each sample; empty where nothing was timed
+
+    double median_ms() const { return median(ms); }
+    double spread() const { return spread_percent(ms); }
+    double tflops(const Workload& work) const { return rate(work.flops, 1e9); }
+    double gb_per_s(const Workload& work) const { return rate(double(work.least_bytes), 1e6); }
+
+  private:
+    double rate(double amount, double unit) const {
+        return median_ms() > 0 ? amount / median_ms() / unit : 0;
+    }
+};
+
+/// Verifies every contender, then times those that are right: in turn, one launch each, so that
+/// all of them see the same clocks and temperatures. Each is verified again on its last sample.
+inline std::vector<Result> measure(const Options& options, const Gpu& gpu,
+                                   const std::vector<Contender>& contenders) {
+    std::vector<Result> results(contenders.size());
+    auto launch = [&](size_t i) {
+        contenders[i].launch();
+        check(cudaGetLastError(), "launch of " + contenders[i].kernel);
+    };
+    auto synchronize = [&](const std::string& what) { check(cudaDeviceSynchronize(), what); };
+    auto verify = [&](size_t i) {
+        synchronize(contenders[i].kernel);
+        results[i].verdict = contenders[i].check.verify();
+        if (!results[i].verdict.ok()) results[i].ms.clear();
+        return results[i].verdict.ok();
+    };
+
+    std::vector<size_t> right;
+    for (size_t i = 0; i < contenders.size(); ++i) {
+        contenders[i].check.poison();
+        launch(i);
+        if (verify(i)) right.push_back(i);
+    }
+    if (options.once || right.empty()) return results;
+
+    using Clock = std::chrono::steady_clock;
+    auto seconds_since = [](Clock::time_point start) {
+        return std::chrono::duration<double>(Clock::now() - start).count();
+    };
+    const double share = 1.0 / double(right.size());  // of the elapsed time that each one had
+
+    if (!kCpuLane) {  // warm up: clocks rise, caches and pages settle
+        const auto start = Clock::now();
+        do {
+            for (size_t i : right) launch(i);
+            synchronize("warm-up");
+        } while (seconds_since(start) * share < 0.2);
+    }
+
+    const bool flush = !options.hot && !kCpuLane;
+    Buffer<char> flushed(flush ? gpu.flush_bytes() : 1);
+    cudaEvent_t begin, end;
+    DEMO_CHECK(cudaEventCreate(&begin));
+    DEMO_CHECK(cudaEventCreate(&end));
+    const auto start = Clock::now();
+    for (bool last = false; !last;) {
+        const size_t samples = results[right[0]].ms.size() + 1;  // with the one to come
+        const double seconds = seconds_since(start) * share;
+        last = kCpuLane ? samples >= 3
+                        : samples >= 3 && (seconds >= 5 || (samples >= 30 && seconds >= 0.5));
+        for (size_t i : right) {
+            if (last) contenders[i].check.poison();
+            if (flush) DEMO_CHECK(cudaMemsetAsync(flushed.data(), int(samples), flushed.bytes()));
+            DEMO_CHECK(cudaEventRecord(begin));
+            launch(i);
+            DEMO_CHECK(cudaEventRecord(end));
+            check(cudaEventSynchronize(end), contenders[i].kernel);
+            float ms = 0;
+            DEMO_CHECK(cudaEventElapsedTime(&ms, begin, end));
+            results[i].ms.push_back(ms);
+            if (last) verify(i);
+        }
+    }
+    DEMO_CHECK(cudaEventDestroy(begin));
+    DEMO_CHECK(cudaEventDestroy(end));
+    return results;
+}
+
+/// `text` as one CSV field.
+inline std::string csv_field(const std::string& text) {
+    if (text.find_first_of(",\"\n") == std::string::npos) return text;
+    std::string quoted = "\"";
+    for (char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+    return quoted + "\"";
+}
+
+/// `value` with four significant digits, without an exponent.
+inline std::string four_digits(double value) {
+    int decimals = 3;
+    for (double v = value; v > 0 && v < 1 && decimals < 9; v *= 10) ++decimals;
+    for (double v = value; v >= 10 && decimals > 0; v /= 10) --decimals;
+    char text[64];
+    std::snprintf(text, sizeof text, "%.*f", decimals, value);
+    return text;
+}
+
+/// Prints results as they come and remembers whether all of them were verified.
+class Report {
+  public:
+    /// Prints the header line; `subject` says what is computed, e.g. "N = 4096, fp32".
+    Report(const Options& options, const Gpu& gpu, const std::string& subject)
+        : options_(options), gpu_(gpu) {
+        if (options.csv)
+            std::printf(
+                "program,kernel,gpu,sm,dtype,shape,n,median_ms,spread_pct,tflops,gb_per_s,"
+                "verified,error_of_bound,launches,temp_bytes,moved_bytes,least_bytes\n");
+        else
+            std::printf("%s on %s (%s): %s\n", program_name.c_str(), gpu.name.c_str(),
+                        gpu.arch.c_str(), subject.c_str());
+        std::fflush(stdout);
+    }
+
+    /// Measures the contenders that --kernel leaves and prints a line for each.
+    std::vector<Result> run(const Workload& work, std::vector<Contender> contenders) {
+        std::erase_if(contenders, [&](const Contender& c) { return !options_.wants(c.kernel); });
+        std::vector<Result> results = measure(options_, gpu_, contenders);
+        for (size_t i = 0; i < contenders.size(); ++i) print(work, contenders[i], results[i]);
+        for (size_t i = 0; i < contenders.size(); ++i)
+            medians_.push_back({contenders[i].kernel, results[i].median_ms()});
+        return results;
+    }
+
+    /// Prints one result: a line for people, or a row for scripts.
+    void print(const Workload& work, const Contender& contender, const Result& result) {
+        if (!result.verdict.ok()) exit_code_ = kWrong;
+        options_.csv ? print_row(work, contender, result) : print_line(work, contender, result);
+        if (!result.verdict.ok()) explain(contender, result.verdict);
+        std::fflush(stdout);
+    }
+
+    /// Prints how many times as fast `kernel` is as `rival`, where both were timed.
+    void ratio(const std::string& kernel, const std::string& rival) const {
+        const double own = median_of(kernel), other = median_of(rival);
+        if (own > 0 && other > 0)
+            note(kernel + " runs at " + four_digits(other / own) + " x the speed of " + rival);
+    }
+
+    /// Prints a remark, for people only.
+    void note(const std::string& text) const {
+        if (!options_.csv) std::printf("  %s\n", text.c_str());
+        std::fflush(stdout);
+    }
+
+    /// What main() returns.
+    int exit_code() const { return exit_code_; }
+
+  private:
+    void print_line(const Workload& work, const Contender& contender, const Result& result) const {
+        std::printf("  %-18s", contender.kernel.c_str());
+        if (!result.ms.empty()) {
+            std::printf(" %10s ms %8s TFLOP/s", four_digits(result.median_ms()).c_str(),
+                        four_digits(result.tflops(work)).c_str());
+            if (work.memory_bound)
+                std::printf(" %8s GB/s", four_digits(result.gb_per_s(work)).c_str());
+            std::printf("   spread %.1f%%%s", result.spread(),
+                        result.spread() > 2 ? " (noisy)" : "");
+        }
+        std::printf("   %s", result.verdict.ok() ? "verified" : "WRONG");
+        if (contender.moved_bytes)
+            std::printf("   %zu launch%s, %s temporary, %s moved", contender.launches,
+                        contender.launches == 1 ? "" : "es",
+                        human_bytes(double(contender.temporary_bytes)).c_str(),
+                        human_bytes(double(contender.moved_bytes)).c_str());
+        if (!contender.note.empty()) std::printf("   (%s)", contender.note.c_str());
+        std::printf("\n");
+    }
+
+    void print_row(const Workload& work, const Contender& contender, const Result& result) const {
+        std::printf("%s,%s,%s,%s,%s,%s,%zu,", program_name.c_str(), contender.kernel.c_str(),
+                    csv_field(gpu_.name).c_str(), kCpuLane ? "" : gpu_.arch.c_str() + 3,
+                    work.dtype.c_str(), work.shape.c_str(), work.size);
+        if (result.ms.empty())
+            std::printf(",,,");
+        else
+            std::printf("%.6f,%.2f,%s,", result.median_ms(), result.spread(),
+                        four_digits(result.tflops(work)).c_str());
+        if (!result.ms.empty() && work.memory_bound)
+            std::printf("%s", four_digits(result.gb_per_s(work)).c_str());
+        float error_of_bound = 0;
+        static_assert(sizeof error_of_bound == sizeof result.verdict.error_of_bound);
+        std::memcpy(&error_of_bound, &result.verdict.error_of_bound, sizeof error_of_bound);
+        std::printf(",%s,%.4f,%zu,%zu,", result.verdict.ok() ? "yes" : "no", error_of_bound,
+                    contender.launches, contender.temporary_bytes);
+        if (contender.moved_bytes) std::printf("%zu", contender.moved_bytes);
+        std::printf(",");
+        if (work.least_bytes) std::printf("%zu", work.least_bytes);
+        std::printf("\n");
+    }
+
+    /// One line on stderr: what is wrong with a result, and where.
+    static void explain(const Contender& contender, const Verdict& verdict) {
+        std::fflush(stdout);
+        std::fprintf(stderr, "%s: %s: ", program_name.c_str(), contender.kernel.c_str());
+        if (verdict.unwritten)
+            std::fprintf(stderr, "%llu elements never written (or NaN); ", verdict.unwritten);
+        if (verdict.wrong)
+            std::fprintf(stderr,
+                         "%llu of %llu checked elements wrong; first at row %zu, column %zu: "
+                         "%.9g instead of %.9g +- %.2g\n",
+                         verdict.wrong, verdict.checked, verdict.row, verdict.column, verdict.got,
+                         verdict.expected, verdict.tolerance);
+        else
+            std::fprintf(stderr, "first at row %zu, column %zu\n", verdict.row, verdict.column);
+    }
+
+    double median_of(const std::string& kernel) const {
+        for (const auto& [name, ms] : medians_)
+            if (name == kernel) return ms;
+        return 0;
+    }
+
+    Options options_;
+    const Gpu& gpu_;
+    ExitCode exit_code_ = kVerified;
+    std::vector<std::pair<std::string, double>> medians_;
+};
+
+}  // namespace demo

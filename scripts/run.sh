@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Builds the suite, runs every demo and prints one table.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/setup.sh
+source scripts/demo_step.sh
+
+usage() {
+    cat <<'END'
+Usage: scripts/run.sh [--no-build] [N]
+
+Installs what is missing, builds the demos, runs each at size N (default 4096) and prints one table.
+N is a multiple of 32. The gating demos also run the talk's shape, --talk S, S = N / 4 up to 1024.
+Without a GPU the same programs run on the CPU, at N = 256 and S = 16.
+
+  --no-build   run the programs that lie here; they were built elsewhere
+
+Exit status: 0 all that could run here is verified; 1 a wrong result; 2 usage; 3 an error;
+77 nothing here can run it.
+END
+}
+
+size=() must_build=yes
+for argument in "$@"; do
+    case $argument in
+        -h | --help) usage && exit ;;
+        --no-build) must_build="" ;;
+        -*) die 2 "unknown option $argument (--help shows the usage)" ;;
+        *) size+=("$argument") ;;
+    esac
+done
+((${#size[@]} <= 1)) || die 2 "one size N is expected, not ${#size[@]} (--help shows the usage)"
+
+# --- What runs here, and its sizes ---
+
+folder=. n=${size[0]-4096} s=1024
+if ! has_gpu; then
+    if [[ -f include/cpu/SConscript ]]; then
+        say "no GPU here: running the same programs on the CPU, at a small N"
+        folder=cpu n=${size[0]-256} s=16
+    else
+        if [[ $must_build ]] && has_cuda; then
+            ensure_cuda
+            ensure_scons
+            build programs || die 3 "the build failed"
+        fi
+        die 77 "no GPU here: running the demos needs an NVIDIA GPU and its driver"
+    fi
+# What is no number is left to the first program, which says so.
+elif [[ $n =~ ^[1-9][0-9]{0,8}$ ]] && ((n / 4 < s)); then
+    s=$((n / 4 - n / 4 % 16))
+    ((s >= 16)) || s=16
+fi
+
+if [[ $must_build ]]; then
+    ensure_compiler
+    ensure_scons
+    if [[ $folder == cpu ]]; then
+        build cpu || die 3 "the build failed"
+    else
+        ensure_cuda
+        build programs || die 3 "the build failed"
+    fi
+fi
+
+# --- The demos ---
+
+mapfile -t programs < <(list_programs)
+parts=$(mktemp -d)
+trap 'rm -rf "$parts"' EXIT
+
+position=0 step=0
+# demo SIZE ARGUMENT...: one step of the current program. A size that the very first program refuses
+# is a wrong command line, not a failing program.
+demo() {
+    local shown=$1 status=0 rows
+    shift
+    step=$((step + 1))
+    rows=$(printf '%s/%03d.csv' "$parts" "$step")
+    run_step "[$position/${#programs[@]}] $program $shown" "$rows" "$folder/$program" "$@" || status=$?
+    ((step != 1 || status != 2)) || exit 2
+}
+
+for program in "${programs[@]}"; do
+    position=$((position + 1))
+    case $program in
+        bonus_benchmark_fused) demo "up to N=$n" "$n" ;;
+        *) demo "N=$n" "$n" ;;
+    esac
+    ! has_talk_shape "$program" || demo "talk S=$s" --talk "$s"
+done
+
+if compgen -G "$parts/*.csv" >/dev/null; then
+    echo
+    python3 scripts/table.py run "$parts"/*.csv
+fi
+((STEPS_STATUS == 0)) || exit "$STEPS_STATUS"
+((STEPS_VERIFIED > 0)) || exit 77

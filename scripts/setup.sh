@@ -1,0 +1,109 @@
+# shellcheck shell=bash
+# What the scripts need, installed where it is missing. Sourced from the repository's root: defines
+# functions and does nothing else. They touch no network where nothing is missing, never ask, and
+# end the script with one line and status 3 where they cannot help. Python packages go to .venv.
+
+CUDA_WHEELS="cuda-toolkit[nvcc,nvvm,crt,cudart,cccl,cublas]==13.0.*"
+
+say() {
+    echo "$(basename "$0"): $*" >&2
+}
+
+die() {
+    local status=$1
+    shift
+    say "$*"
+    exit "$status"
+}
+
+has_gpu() {
+    # The list is empty where nvidia-smi exists but no GPU does; its exit status alone is no proof.
+    [[ $(nvidia-smi -L 2>/dev/null) == GPU* ]] || compgen -G '/dev/nvidia[0-9]*' >/dev/null
+}
+
+# apt_install WHAT PACKAGE...: Debian's packages, as root.
+apt_install() {
+    local what=$1
+    shift
+    if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
+        die 3 "$what is missing: install it (on Debian and Ubuntu: apt-get install $*)"
+    fi
+    say "installing $what (apt-get install $*)"
+    apt-get update -qq >/dev/null 2>&1 || true # an old list may do
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null 2>&1 </dev/null ||
+        die 3 "apt-get install $* failed: is there a network?"
+}
+
+# pip_install WHAT PACKAGE...: Python packages, into .venv.
+pip_install() {
+    local what=$1
+    shift
+    if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+        if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+            apt_install "Python's venv" python3-venv
+        fi
+        python3 -m venv --clear .venv || die 3 "python3 -m venv .venv failed"
+    fi
+    say "installing $what into .venv (pip install $*)"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input "$@" ||
+        die 3 "pip install $* failed: is there a network?"
+}
+
+ensure_python() {
+    command -v python3 >/dev/null || apt_install "Python 3" python3
+}
+
+ensure_compiler() {
+    command -v "${CXX:-g++}" >/dev/null || apt_install "a C++ compiler" g++
+}
+
+# Sets SCONS, the command that runs SCons.
+ensure_scons() {
+    ensure_python
+    if scons --version >/dev/null 2>&1; then
+        SCONS=(scons)
+    elif python3 -m SCons --version >/dev/null 2>&1; then
+        SCONS=(python3 -m SCons)
+    else
+        SCONS=(.venv/bin/python -m SCons)
+        "${SCONS[@]}" --version >/dev/null 2>&1 || pip_install SCons scons
+    fi
+}
+
+# Sets PYTEST, the command that runs pytest.
+ensure_pytest() {
+    ensure_python
+    PYTEST=(python3 -m pytest)
+    "${PYTEST[@]}" --version >/dev/null 2>&1 && return
+    PYTEST=(.venv/bin/python -m pytest)
+    "${PYTEST[@]}" --version >/dev/null 2>&1 || pip_install pytest pytest
+}
+
+ensure_gtest() {
+    local library
+    ensure_compiler
+    for library in libgtest_main.a libgtest_main.so; do
+        # The compiler answers with a path where it knows the library, else with the bare name.
+        [[ $("${CXX:-g++}" -print-file-name=$library) == /* ]] && return
+    done
+    apt_install GoogleTest libgtest-dev
+}
+
+has_cuda() {
+    ensure_python
+    python3 site_scons/cuda_toolkit.py >/dev/null 2>&1
+}
+
+# Makes sure of nvcc, and exports CUDA_HOME, so that SCons, perhaps under another Python, agrees.
+ensure_cuda() {
+    ensure_compiler # nvcc needs it
+    has_cuda || pip_install "the CUDA 13.0 toolkit, about 1 GB," "$CUDA_WHEELS"
+    CUDA_HOME=$(python3 site_scons/cuda_toolkit.py) || exit 3
+    CUDA_HOME=$(dirname "$(dirname "$CUDA_HOME")")
+    export CUDA_HOME
+}
+
+# build TARGET-OR-OPTION...: SCons, without its lines about what is up to date.
+build() {
+    "${SCONS[@]}" -Q "$@" | sed '/ is up to date\.$/d'
+}

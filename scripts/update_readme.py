@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Writes the measured results of results/*.csv into README.md, between its two markers.
+
+    update_readme.py             rewrites that part
+    update_readme.py --check     exits 1 where README.md and results/ disagree
+"""
+
+import sys
+from pathlib import Path
+
+import table
+
+PROJECT = Path(__file__).resolve().parent.parent
+BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
+
+
+def section(results):
+    """One GPU's tables in markdown."""
+    about = results.about
+    lines = [
+        f"### {results.gpu}",
+        "",
+        f"Driver {about.get('driver', 'unknown')}, CUDA {about.get('toolkit', 'unknown')}, "
+        f"measured on {about.get('date', 'an unknown day')}.",
+    ]
+    talk = [row for row in results.rows if row["shape"] == "talk"]
+    others = [row for row in results.rows if row["shape"] != "talk"]
+    if others:
+        lines += ["", "TFLOP/s by N:", ""] + grid(others, "N", _rate)
+    if talk:
+        lines += ["", "The talk's shape, TFLOP/s and GB/s by S:", ""] + grid(talk, "S", _both)
+    return lines
+
+
+def grid(rows, name, show):
+    """A markdown table: a line for each kernel, a column for each size."""
+    sizes = sorted({row["n"] for row in rows})
+    kernels = {}  # in the order of the file, which is the talk's
+    for row in rows:
+        kernels.setdefault((row["program"], row["kernel"], row["dtype"]), {})[row["n"]] = row
+    lines = [
+        "| program | kernel | data | " + " | ".join(f"{name} = {size}" for size in sizes) + " |",
+        "|---|---|---|" + "---:|" * len(sizes),
+    ]
+    for (program, kernel, dtype), cells in kernels.items():
+        shown = (show(cells[size]) if size in cells else "-" for size in sizes)
+        lines.append(f"| `{program}` | {kernel} | {dtype} | " + " | ".join(shown) + " |")
+    return lines
+
+
+def _rate(row):
+    value, unit = table.rate(row)
+    text = table.number(value) + ("" if unit == "TFLOP/s" else f" {unit}")
+    return text if row["verified"] == "yes" else "wrong"
+
+
+def _both(row):
+    text = f"{table.number(row['tflops'])}, {table.number(row['gb_per_s'])}"
+    return text if row["verified"] == "yes" else "wrong"
+
+
+def main(arguments):
+    if arguments in (["-h"], ["--help"]):
+        print(__doc__.strip())
+        return 0
+    if arguments not in ([], ["--check"]):
+        return fail("the only option is --check", 2)
+
+    files = sorted((PROJECT / "results").glob("*.csv"))
+    if not files:
+        return fail("results/ holds no measurements: scripts/compare_gpus.sh writes them", 2)
+    readme = PROJECT / "README.md"
+    old = readme.read_text(encoding="utf-8") if readme.exists() else ""
+    before, begin, rest = old.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        return fail(f"README.md lacks the lines {BEGIN} and {END}", 2)
+    try:
+        sections = ["\n".join(section(table.read(file))) for file in files]
+    except table.TableError as error:
+        return fail(str(error), 2)
+
+    new = before + BEGIN + "\n\n" + "\n\n".join(sections) + "\n\n" + END + after
+    if arguments == ["--check"]:
+        if new != old:
+            return fail("README.md and results/ disagree: run scripts/update_readme.py", 1)
+    elif new != old:
+        readme.write_text(new, encoding="utf-8")
+    return 0
+
+
+def fail(message, status):
+    print("update_readme.py: " + message, file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

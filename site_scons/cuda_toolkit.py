@@ -1,0 +1,113 @@
+"""Finds the CUDA toolkit. The build and the scripts both ask here, so they agree on which one.
+
+`python3 site_scons/cuda_toolkit.py` prints the path of nvcc, or says what is missing and exits 1;
+with --version it prints nvcc's version instead.
+"""
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from typing import NamedTuple
+
+PROJECT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+OLDEST_RELEASE = (12, 0)  # the first with C++20 and with sm_90a
+
+
+class ToolkitError(Exception):
+    """No usable toolkit. The message is one line that says what to do."""
+
+
+class Toolkit(NamedTuple):
+    nvcc: str
+    version: str  # "13.0.88"
+    lib_dir: str  # holds the libraries that belong to this nvcc
+
+    def architectures(self):
+        """What nvcc makes machine code for, as ascending numbers: [75, 80, 86, ...]."""
+        codes = _output([self.nvcc, "--list-gpu-code"])
+        return sorted({int(code) for code in re.findall(r"^sm_(\d+)$", codes, re.MULTILINE)})
+
+    def library(self, name):
+        """The linker's flag for lib<name>.so; wheels carry only versioned names."""
+        return "-l:" + os.path.basename(_library_files(self.lib_dir, name)[0])
+
+
+def find():
+    """The first usable toolkit. Raises ToolkitError where there is none."""
+    rejected = []
+    for nvcc in _candidates():
+        try:
+            return _inspect(nvcc)
+        except ToolkitError as error:
+            rejected.append(str(error))
+    if rejected:
+        raise ToolkitError(
+            "no usable CUDA toolkit: " + "; ".join(rejected) + "; point CUDA_HOME at another"
+        )
+    raise ToolkitError(
+        "no nvcc found: install the CUDA Toolkit (12.0 or later) or point CUDA_HOME at it; "
+        "where there is a GPU, scripts/run.sh installs it"
+    )
+
+
+def _candidates():
+    """Every nvcc in the usual places, in order of preference."""
+    roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")]
+    on_path = shutil.which("nvcc")
+    roots += [os.path.dirname(os.path.dirname(on_path))] if on_path else []
+    roots += ["/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda"]
+    # PyPI's wheels share one folder, named for CUDA's major version: the newest first.
+    packages = glob.glob(os.path.join(PROJECT, ".venv/lib/python3*/site-packages")) + sys.path
+    for folder in packages:
+        roots += sorted(glob.glob(os.path.join(folder, "nvidia/cu[0-9][0-9]")), reverse=True)
+
+    nvccs = [os.path.join(root, "bin/nvcc") for root in roots if root]
+    return [nvcc for nvcc in dict.fromkeys(nvccs) if os.access(nvcc, os.X_OK)]
+
+
+def _inspect(nvcc):
+    match = re.search(r"release (\d+)\.(\d+), V([\d.]+)", _output([nvcc, "--version"]))
+    if not match:
+        raise ToolkitError(f"{nvcc} does not run")
+    if (int(match[1]), int(match[2])) < OLDEST_RELEASE:
+        raise ToolkitError(f"{nvcc} is release {match[1]}.{match[2]}, and 12.0 or later is needed")
+
+    # nvcc itself says where it belongs: it may be a link, or a script that calls the real one.
+    settings = _output([nvcc, "--dryrun", "-x", "cu", os.devnull])
+    top = re.search(r"^#\$ TOP=(.*)$", settings, re.MULTILINE)
+    lib_dirs = re.findall(r'"-L([^"]+)"', settings)
+    if top:
+        lib_dirs += [os.path.join(top[1].strip(), lib) for lib in ("lib64", "lib")]
+    if nvcc.startswith(("/usr/bin/", "/usr/lib/")):  # a distribution's own package
+        lib_dirs.append(os.path.join("/usr/lib", sysconfig.get_config_var("MULTIARCH") or "."))
+    for folder in lib_dirs:
+        if _library_files(folder, "cublas") and _library_files(folder, "cublasLt"):
+            return Toolkit(nvcc, match[3], os.path.realpath(folder))
+    raise ToolkitError(f"the toolkit of {nvcc} lacks cuBLAS")
+
+
+def _library_files(folder, name):
+    """lib<name>.so first, where it exists, then the versioned names."""
+    return sorted(glob.glob(os.path.join(glob.escape(folder), f"lib{name}.so*")), key=len)
+
+
+def _output(command):
+    """What a command prints, on stdout or stderr; nothing where it cannot run."""
+    try:
+        return subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True
+        ).stdout
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    try:
+        toolkit = find()
+    except ToolkitError as problem:
+        sys.exit(str(problem))
+    print(toolkit.version if sys.argv[1:] == ["--version"] else toolkit.nvcc)

@@ -1,0 +1,74 @@
+// 2: Matrix multiplication, C = A B, with tiles of A and B in shared memory.
+//
+// In 1_matmul_basic every thread loads its whole row of A and column of B. Neighbours load the same
+// numbers again and again: a block of 32 x 32 threads asks for 2 * 32 * 32 * N numbers, but only
+// 2 * 32 * N of them differ. So the block fetches each number once, together, into shared memory: a
+// small memory inside each multiprocessor, as fast as a cache, but filled by the program.
+//
+//                              B: [N, N]
+//                              +----+----+----+
+//                              |    | t0 |    |      for each tile t = 0, 1, ...:
+//                              +----+----+----+        load    32 x 32 of A and of B, one
+//                              |    | t1 |    |                element of each per thread
+//                              +----+----+----+        barrier the tiles are complete
+//            A: [N, N]         |    | t2 |    |        compute 32 steps of every thread's sum
+//            +----+----+----+  +----+----+----+        barrier nobody needs the tiles any more
+//            | t0 | t1 | t2 |  |    | C  |    |
+//            +----+----+----+  +----+----+----+
+//
+// Why two barriers: threads run in any order. Without the first, some would compute with a tile
+// that others have yet to load; without the second, some would load over a tile that others are
+// still computing with.
+//
+// What limits it: memory traffic fell 32-fold, but each multiply-add still reads two numbers from
+// shared memory, and that is now the bottleneck. bonus_matmul_register_tiled goes on from here.
+#include "demo.cuh"
+
+constexpr int kTile = 32;  // a tile is kTile x kTile elements, a block kTile x kTile threads
+
+__global__ void matmul_sharedmem(const float* A,  // [N, N] row-major
+                                 const float* B,  // [N, N] row-major
+                                 float* C,        // [N, N] row-major
+                                 size_t N) {
+    __shared__ float tile_A[kTile][kTile];
+    __shared__ float tile_B[kTile][kTile];
+
+    const int x = threadIdx.x, y = threadIdx.y;
+    const size_t row = size_t(blockIdx.y) * kTile + y;
+    const size_t col = size_t(blockIdx.x) * kTile + x;
+
+    float sum = 0;
+    for (size_t t = 0; t < N; t += kTile) {
+        tile_A[y][x] = A[row * N + (t + x)];
+        tile_B[y][x] = B[(t + y) * N + col];
+        __syncthreads();  // the tiles are complete
+
+        for (int k = 0; k < kTile; ++k) sum += tile_A[y][k] * tile_B[k][x];
+        __syncthreads();  // nobody needs the tiles any more
+    }
+    C[row * N + col] = sum;
+}
+
+int main(int argc, char** argv) {
+    const demo::Options options = demo::parse_command_line(
+        argc, argv,
+        {"2_matmul_sharedmem", "C = A B in fp32, tiles in shared memory", {"matmul_sharedmem"}});
+    const demo::Gpu gpu(options);
+    const size_t N = options.n;
+    demo::require_memory(options,
+                         [&](size_t n) { return demo::matmul_bytes<float>(options, gpu, n); });
+    demo::Report report(options, gpu, "N = " + std::to_string(N) + ", fp32");
+
+    demo::Buffer<float> A(N * N), B(N * N), C(N * N);
+    demo::fill_uniform(A, options.seed);
+    demo::fill_uniform(B, options.seed + 1);
+    const demo::MatmulReference reference(A.data(), B.data(), N, N, N, options.seed);
+
+    const dim3 block(kTile, kTile);
+    const dim3 grid(N / kTile, N / kTile);
+    auto launch = [&] { matmul_sharedmem<<<grid, block>>>(A.data(), B.data(), C.data(), N); };
+
+    report.run(demo::matmul_workload<float>(N, "fp32"),
+               {{"matmul_sharedmem", reference.check(C.data()), launch}});
+    return report.exit_code();
+}
