@@ -26,7 +26,7 @@ inline constexpr bool kCpuLane = false;
 struct Program {
     std::string name;                  // "2_matmul_sharedmem"
     std::string summary;               // what it does, for --help
-    std::vector<std::string> kernels;  // what --kernel takes; all of them run by default
+    std::vector<std::string> kernels;  // what --kernel takes; without it, all of them run
     bool talk = false;                 // takes --talk S
     size_t default_n = kCpuLane ? 256 : 4096;
 };
@@ -108,7 +108,7 @@ inline Options parse(const Program& program, std::span<const char* const> argume
             options.n = parse_size(argument, "N", 32);
         else if (argument == "--talk" && program.talk)
             options.talk = parse_size(value(), "--talk", 16);
-        else if (argument == "--kernel")
+        else if (argument == "--kernel" && !program.kernels.empty())
             options.kernel = parse_name(value(), "--kernel", program.kernels);
         else if (argument == "--seed")
             options.seed = parse_number(value(), "--seed", "a whole number from 0 up");
@@ -139,10 +139,10 @@ inline void print_help(const Program& program) {
                 n.c_str());
     if (program.talk)
         std::printf("  --talk S       x[4*S*S, 128] and W[128, 64] instead: S a multiple of 16\n");
-    std::printf("  --kernel NAME  run only this one of:");
+    if (!program.kernels.empty()) std::printf("  --kernel NAME  run only this one of:");
     for (const std::string& kernel : program.kernels) std::printf(" %s", kernel.c_str());
+    if (!program.kernels.empty()) std::printf("\n");
     std::printf(
-        "\n"
         "  --seed S       seed of the random data (default 1)\n"
         "  --device I     index of the GPU (default 0)\n"
         "  --csv          print rows for scripts instead of lines for people\n"

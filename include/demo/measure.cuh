@@ -152,21 +152,23 @@ class Report {
     }
 
     /// Measures the contenders that --kernel leaves and prints a line for each.
-    std::vector<Result> run(const Workload& work, std::vector<Contender> contenders) {
+    void run(const Workload& work, std::vector<Contender> contenders) {
         std::erase_if(contenders, [&](const Contender& c) { return !options_.wants(c.kernel); });
-        std::vector<Result> results = measure(options_, gpu_, contenders);
-        for (size_t i = 0; i < contenders.size(); ++i) print(work, contenders[i], results[i]);
-        for (size_t i = 0; i < contenders.size(); ++i)
+        const std::vector<Result> results = measure(options_, gpu_, contenders);
+        for (size_t i = 0; i < contenders.size(); ++i) {
             medians_.push_back({contenders[i].kernel, results[i].median_ms()});
-        return results;
+            if (!options_.csv) print_line(work, contenders[i], results[i]);
+            record(work, contenders[i], results[i]);
+        }
     }
 
-    /// Prints one result: a line for people, or a row for scripts.
-    void print(const Workload& work, const Contender& contender, const Result& result) {
-        if (!result.verdict.ok()) exit_code_ = kWrong;
-        options_.csv ? print_row(work, contender, result) : print_line(work, contender, result);
-        if (!result.verdict.ok()) explain(contender, result.verdict);
+    /// Keeps the score, says what is wrong with a wrong result, and prints the row of --csv.
+    void record(const Workload& work, const Contender& contender, const Result& result) {
+        if (options_.csv) print_row(work, contender, result);
         std::fflush(stdout);
+        if (result.verdict.ok()) return;
+        exit_code_ = kWrong;
+        explain(contender, result.verdict);
     }
 
     /// Prints how many times as fast `kernel` is as `rival`, where both were timed.
@@ -230,7 +232,6 @@ class Report {
 
     /// One line on stderr: what is wrong with a result, and where.
     static void explain(const Contender& contender, const Verdict& verdict) {
-        std::fflush(stdout);
         std::fprintf(stderr, "%s: %s: ", program_name.c_str(), contender.kernel.c_str());
         if (verdict.unwritten)
             std::fprintf(stderr, "%llu elements never written (or NaN); ", verdict.unwritten);

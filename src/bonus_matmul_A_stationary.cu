@@ -1,0 +1,80 @@
+// Bonus: Matrix multiplication, C = A B, with A stationary.
+//
+// 1_matmul_basic and 2_matmul_sharedmem keep the output where it is: a thread's sum stays in its
+// register while A and B stream past. Here it is A that stays. A block loads one 32 x 32 tile of A
+// once and for all, and streams over everything it will ever be multiplied with: 32 rows of B.
+//
+//                          B: [N, N]
+//                          +----+----+----+----+
+//                          |    |    |    |    |
+//                          +----+----+----+----+
+//                          |  ----- stream --> |
+//                          +----+----+----+----+
+//         A: [N, N]        C: [N, N]
+//         +----+----+      +----+----+----+----+
+//         |    | A  |      | += | += | += | += |     partial sums, to be added to those of
+//         +----+----+      +----+----+----+----+     all other tiles in this row of A
+//
+// Every tile of A in a row contributes to the same elements of C, each from another block. Blocks
+// run at the same time and in any order, so they must add with atomicAdd, and C must be zero before
+// (which is timed: it belongs to the method).
+//
+// Correct, and slow: A is read once, but C now takes N / 32 atomic additions per element, each one
+// a trip to the L2 cache. The output-stationary kernels write it once. Which operand should stay?
+// The one that costs most to move, and that is nearly always the sum. (Additions in any order also
+// mean that results differ in their last bits from run to run.)
+#include "demo.cuh"
+
+constexpr int kTile = 32;  // a tile is kTile x kTile elements, a block kTile x kTile threads
+
+__global__ void matmul_A_stationary(const float* A,  // [N, N] row-major
+                                    const float* B,  // [N, N] row-major
+                                    float* C,        // [N, N] row-major, all zero
+                                    size_t N) {
+    __shared__ float tile_A[kTile][kTile];
+    __shared__ float tile_B[kTile][kTile];
+
+    const int x = threadIdx.x, y = threadIdx.y;
+    const size_t row = size_t(blockIdx.y) * kTile;  // of A and of C
+    const size_t k0 = size_t(blockIdx.x) * kTile;   // column of A, row of B
+
+    tile_A[y][x] = A[(row + y) * N + (k0 + x)];  // it stays
+
+    for (size_t col = 0; col < N; col += kTile) {
+        tile_B[y][x] = B[(k0 + y) * N + (col + x)];
+        __syncthreads();  // the tiles are complete
+
+        float sum = 0;
+        for (int k = 0; k < kTile; ++k) sum += tile_A[y][k] * tile_B[k][x];
+        atomicAdd(&C[(row + y) * N + (col + x)], sum);
+        __syncthreads();  // nobody needs tile_B any more
+    }
+}
+
+int main(int argc, char** argv) {
+    const demo::Options options =
+        demo::parse_command_line(argc, argv,
+                                 {"bonus_matmul_A_stationary",
+                                  "C = A B in fp32, tiles of A stay, sums meet in C",
+                                  {"matmul_A_stationary"}});
+    const demo::Gpu gpu(options);
+    const size_t N = options.n;
+    demo::require_memory(options,
+                         [&](size_t n) { return demo::matmul_bytes<float>(options, gpu, n); });
+    demo::Report report(options, gpu, "N = " + std::to_string(N) + ", fp32");
+
+    demo::Buffer<float> A(N * N), B(N * N), C(N * N);
+    demo::fill_uniform(A, options.seed);
+    demo::fill_uniform(B, options.seed + 1);
+    const demo::MatmulReference reference(A.data(), B.data(), N, N, N, options.seed);
+
+    const dim3 block(kTile, kTile);
+    const dim3 grid(N / kTile, N / kTile);  // over A
+    auto launch = [&] {
+        DEMO_CHECK(cudaMemsetAsync(C.data(), 0, C.bytes()));
+        matmul_A_stationary<<<grid, block>>>(A.data(), B.data(), C.data(), N);
+    };
+    report.run(demo::matmul_workload<float>(N, "fp32"),
+               {{"matmul_A_stationary", reference.check(C.data()), launch}});
+    return report.exit_code();
+}
