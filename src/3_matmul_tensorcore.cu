@@ -86,7 +86,6 @@ __global__ void wmma_global(const half* A,  // [N, N] row-major
 
 constexpr int kBlockM = 128, kBlockN = 128, kBlockK = 32;  // a block's tiles
 constexpr int kWarpM = 64, kWarpN = 64;                    // a warp's part of C
-constexpr int kStages = 3;
 constexpr int kThreads = 32 * (kBlockM / kWarpM) * (kBlockN / kWarpN);
 constexpr int kPad = 8;  // halfs behind each row
 
@@ -94,7 +93,6 @@ struct Stage {
     half A[kBlockM][kBlockK + kPad];
     half B[kBlockK][kBlockN + kPad];
 };
-constexpr int kSharedBytes = kStages * sizeof(Stage);
 
 /// Starts the asynchronous copy of a tile from[kRows, kColumns] into shared memory, 16 bytes at a
 /// time. `rows` and `columns` say how much of the matrix there is from this corner on: what lies
@@ -103,14 +101,15 @@ template <int kRows, int kColumns>
 __device__ void copy_tile(half (*to)[kColumns + kPad], const half* from, size_t pitch, size_t rows,
                           size_t columns) {
     constexpr int kChunks = kColumns / 8;  // per row
-    for (int i = threadIdx.x; i < kRows * kChunks; i += kThreads) {
-        const int row = i / kChunks, col = i % kChunks * 8;
-        const bool inside = size_t(row) < rows && size_t(col) < columns;
-        __pipeline_memcpy_async(&to[row][col], inside ? &from[row * pitch + col] : from, 16,
+    const int col = threadIdx.x % kChunks * 8;
+    for (int row = threadIdx.x / kChunks; row < kRows; row += kThreads / kChunks) {
+        const bool inside = row < rows && col < columns;
+        __pipeline_memcpy_async(&to[row][col], &from[inside ? row * pitch + col : 0], 16,
                                 inside ? 0 : 16);
     }
 }
 
+template <int kStages>
 __global__ void __launch_bounds__(kThreads) wmma_tiled(const half* A,  // [N, N] row-major
                                                        const half* B,  // [N, N] row-major
                                                        half* C,        // [N, N] row-major
@@ -196,12 +195,15 @@ int main(int argc, char** argv) {
         const dim3 grid(N / 32, N / 32);
         wmma_global<<<grid, 128>>>(A.data(), B.data(), C.data(), N);
     };
-    // More than 48 KiB of shared memory per block must be asked for.
-    DEMO_CHECK(cudaFuncSetAttribute(wmma_tiled, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    kSharedBytes));
+    // Four stages where shared memory has room for them, three on Turing.
+    const bool four = gpu.shared_per_block >= 4 * sizeof(Stage);
+    const auto kernel = four ? wmma_tiled<4> : wmma_tiled<3>;
+    const int shared_bytes = (four ? 4 : 3) * sizeof(Stage);
+    DEMO_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    shared_bytes));  // more than 48 KiB must be asked for
     auto launch_tiled = [&] {
         const dim3 grid((N + kBlockN - 1) / kBlockN, (N + kBlockM - 1) / kBlockM);
-        wmma_tiled<<<grid, kThreads, kSharedBytes>>>(A.data(), B.data(), C.data(), N);
+        kernel<<<grid, kThreads, shared_bytes>>>(A.data(), B.data(), C.data(), N);
     };
     const demo::Cublas cublas;
     auto launch_cublas = [&] {

@@ -43,13 +43,14 @@ using FragmentX = wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_maj
 using FragmentW = wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major>;
 using Accumulator = wmma::fragment<wmma::accumulator, 16, 16, 16, float>;
 
-constexpr int kPatchPitch = 20;  // floats; a fragment on its way out is 16 x 16, padded to 20
+// A fragment on its way out, in shared memory: 16 x 16 floats, rows padded so that the threads of a
+// warp store to different banks.
+constexpr int kPatchPitch = kFragment + 8;
 constexpr int kPatch = kFragment * kPatchPitch;
 
 constexpr int kBlockM = 128, kBlockH = 64,
               kBlockK = 32;              // a block's tiles: of x, of each W, of out
 constexpr int kWarpM = 64, kWarpH = 32;  // a warp's part of out
-constexpr int kStages = 3;
 constexpr int kThreads = 32 * (kBlockM / kWarpM) * (kBlockH / kWarpH);
 constexpr int kPad = 8;  // halfs behind each row, so that rows below each other lie in other banks
 
@@ -58,14 +59,6 @@ struct Stage {
     half W1[kBlockK][kBlockH + kPad];
     half W2[kBlockK][kBlockH + kPad];
 };
-constexpr int kSharedBytes = kStages * sizeof(Stage);
-
-/// A bias as a matrix: every row is b. Its height is a fragment's.
-struct BiasTile {
-    float v1[kFragment][kBlockH];
-    float v2[kFragment][kBlockH];
-};
-static_assert(sizeof(BiasTile) <= sizeof(Stage));
 
 /// Starts the asynchronous copy of a tile from[kRows, kColumns] into shared memory, 16 bytes at a
 /// time. `rows` and `columns` say how much of the matrix there is from this corner on: what lies
@@ -74,37 +67,55 @@ template <int kRows, int kColumns>
 __device__ void copy_tile(half (*to)[kColumns + kPad], const half* from, size_t pitch, size_t rows,
                           size_t columns) {
     constexpr int kChunks = kColumns / 8;  // per row
-    for (int i = threadIdx.x; i < kRows * kChunks; i += kThreads) {
-        const int row = i / kChunks, col = i % kChunks * 8;
-        const bool inside = size_t(row) < rows && size_t(col) < columns;
-        __pipeline_memcpy_async(&to[row][col], inside ? &from[row * pitch + col] : from, 16,
+    const int col = threadIdx.x % kChunks * 8;
+    for (int row = threadIdx.x / kChunks; row < kRows; row += kThreads / kChunks) {
+        const bool inside = row < rows && col < columns;
+        __pipeline_memcpy_async(&to[row][col], &from[inside ? row * pitch + col : 0], 16,
                                 inside ? 0 : 16);
     }
 }
 
-/// Stores a fragment as fp16. It goes through `patch` (kPatch floats of shared memory, this warp's
-/// own): there every thread knows which elements it converts, 8 neighbours of one row.
-__device__ void store_as_half(const Accumulator& accumulator, float* patch,
-                              half* out,  // [16, 16] row-major, of a matrix with `pitch` columns
-                              size_t pitch) {
-    wmma::store_matrix_sync(patch, accumulator, kPatchPitch, wmma::mem_row_major);
+/// The tile of W's that a bias is: multiplied with ones, it gives a tile whose rows are all b. A
+/// warp builds it in `patch`, its own shared memory: b[16] in the first row, zeros below.
+__device__ void load_bias(FragmentW& fragment, const half* b, float* patch) {
+    half* const tile = reinterpret_cast<half*>(patch);
+    for (int i = threadIdx.x % 32; i < kFragment * kFragment; i += 32)
+        tile[i] = i < kFragment ? b[i] : __float2half(0.0f);
     __syncwarp();
-    const int lane = threadIdx.x % 32, row = lane / 2, col = lane % 2 * 8;
-    alignas(16) half converted[8];
-    for (int i = 0; i < 8; ++i) converted[i] = __float2half(patch[row * kPatchPitch + col + i]);
-    *reinterpret_cast<uint4*>(&out[row * pitch + col]) = *reinterpret_cast<uint4*>(converted);
+    wmma::load_matrix_sync(fragment, tile, kFragment);
     __syncwarp();  // the patch may be overwritten
 }
 
 __device__ float sigmoid(float v) { return __fdividef(1.0f, 1.0f + __expf(-v)); }
 
-__global__ void __launch_bounds__(kThreads) gating_wmma(const half* x,   // [M, K] row-major
-                                                        const half* W1,  // [K, H] row-major
-                                                        const half* b1,  // [H]
-                                                        const half* W2,  // [K, H] row-major
-                                                        const half* b2,  // [H]
-                                                        half* out,       // [M, H] row-major
-                                                        size_t M, size_t K, size_t H) {
+/// Stores sigmoid(v1) * v2 as fp16. It goes through `patch`, this warp's own shared memory: there
+/// every thread knows which elements it converts, 8 neighbours of a row.
+__device__ void store_gated(Accumulator& v1, const Accumulator& v2, float* patch,
+                            half* out,  // [16, 16] row-major, of a matrix with `pitch` columns
+                            size_t pitch) {
+    for (int e = 0; e < v1.num_elements; ++e) v1.x[e] = sigmoid(v1.x[e]) * v2.x[e];
+    wmma::store_matrix_sync(patch, v1, kPatchPitch, wmma::mem_row_major);
+    __syncwarp();
+    const int lane = threadIdx.x % 32, row = lane / 2, col = lane % 2 * 8;
+    const float4* const from = reinterpret_cast<float4*>(&patch[row * kPatchPitch + col]);
+    const bool odd = row % 2;  // odd rows read their second half first: again other banks
+    const float4 first = from[odd], second = from[!odd];
+    const float4 left = odd ? second : first, right = odd ? first : second;
+    alignas(16) half2 converted[4] = {
+        __floats2half2_rn(left.x, left.y), __floats2half2_rn(left.z, left.w),
+        __floats2half2_rn(right.x, right.y), __floats2half2_rn(right.z, right.w)};
+    *reinterpret_cast<uint4*>(&out[row * pitch + col]) = *reinterpret_cast<uint4*>(converted);
+    __syncwarp();  // the patch may be overwritten
+}
+
+template <int kStages>
+__global__ void __launch_bounds__(kThreads) gating_tiled(const half* x,   // [M, K] row-major
+                                                         const half* W1,  // [K, H] row-major
+                                                         const half* b1,  // [H]
+                                                         const half* W2,  // [K, H] row-major
+                                                         const half* b2,  // [H]
+                                                         half* out,       // [M, H] row-major
+                                                         size_t M, size_t K, size_t H) {
     extern __shared__ __align__(128) unsigned char shared[];
     Stage* const stages = reinterpret_cast<Stage*>(shared);
     const size_t block_row = size_t(blockIdx.x) * kBlockM, block_col = size_t(blockIdx.y) * kBlockH;
@@ -125,23 +136,24 @@ __global__ void __launch_bounds__(kThreads) gating_wmma(const half* x,   // [M, 
         __pipeline_commit();  // an empty group counts too, so that the wait below stays the same
     }
 
-    // The accumulators begin as the biases. Their tile lies in the last stage, which is still free.
-    BiasTile& bias = reinterpret_cast<BiasTile&>(stages[kStages - 1]);
-    for (int i = threadIdx.x; i < kFragment * kBlockH; i += kThreads) {
-        const int row = i / kBlockH, col = i % kBlockH;
-        const bool inside = block_col + col < H;
-        bias.v1[row][col] = inside ? __half2float(b1[block_col + col]) : 0;
-        bias.v2[row][col] = inside ? __half2float(b2[block_col + col]) : 0;
-    }
-    __syncthreads();  // the biases are complete
+    // The sums begin with the biases. The last stage is still free and serves as patches.
+    float* const patch = reinterpret_cast<float*>(&stages[kStages - 1]) + warp * kPatch;
     Accumulator v1[kWarpM / kFragment][kWarpH / kFragment];
     Accumulator v2[kWarpM / kFragment][kWarpH / kFragment];
-    for (int i = 0; i < kWarpM / kFragment; ++i)
-        for (int j = 0; j < kWarpH / kFragment; ++j) {
-            const int col = warp_col + j * kFragment;
-            wmma::load_matrix_sync(v1[i][j], &bias.v1[0][col], kBlockH, wmma::mem_row_major);
-            wmma::load_matrix_sync(v2[i][j], &bias.v2[0][col], kBlockH, wmma::mem_row_major);
+    FragmentX ones;
+    wmma::fill_fragment(ones, __float2half(1.0f));
+    for (int j = 0; j < kWarpH / kFragment; ++j) {
+        const size_t col = block_col + warp_col + j * kFragment;
+        FragmentW bias1, bias2;
+        load_bias(bias1, &b1[col < H ? col : 0], patch);
+        load_bias(bias2, &b2[col < H ? col : 0], patch);
+        for (int i = 0; i < kWarpM / kFragment; ++i) {
+            wmma::fill_fragment(v1[i][j], 0.0f);
+            wmma::fill_fragment(v2[i][j], 0.0f);
+            wmma::mma_sync(v1[i][j], ones, bias1, v1[i][j]);
+            wmma::mma_sync(v2[i][j], ones, bias2, v2[i][j]);
         }
+    }
 
     for (size_t t = 0; t < tiles; ++t) {
         __pipeline_wait_prior(kStages - 2);  // this thread's part of tile t has arrived
@@ -167,31 +179,134 @@ __global__ void __launch_bounds__(kThreads) gating_wmma(const half* x,   // [M, 
         }
     }
 
-    __syncthreads();  // the stages are used up: their memory serves the way out
-    float* const patch = reinterpret_cast<float*>(shared) + warp * kPatch;
+    __syncthreads();  // the stages are used up
     for (int i = 0; i < kWarpM / kFragment; ++i)
         for (int j = 0; j < kWarpH / kFragment; ++j) {
-            Accumulator& v = v1[i][j];
-            for (int e = 0; e < v.num_elements; ++e) v.x[e] = sigmoid(v.x[e]) * v2[i][j].x[e];
             const size_t row = block_row + warp_row + i * kFragment;
             const size_t col = block_col + warp_col + j * kFragment;
             if (row < M && col < H)  // multiples of 32: a fragment is inside or outside
-                store_as_half(v, patch, &out[row * H + col], H);
+                store_gated(v1[i][j], v2[i][j], patch, &out[row * H + col], H);
         }
 }
 
-/// How to launch it, for those who measure it.
-inline demo::Contender contender(const demo::Gating& g) {
-    // More than 48 KiB of shared memory per block must be asked for.
-    DEMO_CHECK(cudaFuncSetAttribute(gating_wmma, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    kSharedBytes));
-    auto launch = [&g] {
+// --- The talk's shape: K = 128, H = 64 ----------------------------------------------------------
+
+constexpr int kTalkK = 128, kTalkH = 64;
+constexpr int kRows = 32;       // a tile of x is kRows x 128
+constexpr int kTileStages = 4;  // one at work, three on their way
+
+struct Stream {
+    union {
+        half W[2][kTalkK][kTalkH + kPad];           // at first
+        half x[kTileStages][kRows][kTalkK + kPad];  // from then on
+    };
+    float patches[kThreads / 32][kPatch];
+};
+
+/// The weights are small: each of the 4 warps keeps its 16 columns of both in registers for the
+/// block's whole life. Then x streams past them, and nothing but x and out moves.
+__global__ void __launch_bounds__(kThreads) gating_streamed(const half* x,   // [M, 128] row-major
+                                                            const half* W1,  // [128, 64] row-major
+                                                            const half* b1,  // [64]
+                                                            const half* W2,  // [128, 64] row-major
+                                                            const half* b2,  // [64]
+                                                            half* out,       // [M, 64] row-major
+                                                            size_t M) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    Stream& stream = *reinterpret_cast<Stream*>(shared);
+    const int warp = threadIdx.x / 32;
+    const int col = warp * kFragment;  // the first of this warp's columns
+    float* const patch = stream.patches[warp];
+    const size_t tiles = M / kRows;
+
+    copy_tile<kTalkK, kTalkH>(stream.W[0], W1, kTalkH, kTalkK, kTalkH);
+    copy_tile<kTalkK, kTalkH>(stream.W[1], W2, kTalkH, kTalkK, kTalkH);
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncthreads();  // the weights are complete
+    constexpr int kSteps = kTalkK / kFragment;
+    FragmentW w1[kSteps + 1], w2[kSteps + 1];  // the last ones are the biases
+    for (int k = 0; k < kSteps; ++k) {
+        wmma::load_matrix_sync(w1[k], &stream.W[0][k * kFragment][col], kTalkH + kPad);
+        wmma::load_matrix_sync(w2[k], &stream.W[1][k * kFragment][col], kTalkH + kPad);
+    }
+    load_bias(w1[kSteps], &b1[col], patch);
+    load_bias(w2[kSteps], &b2[col], patch);
+    FragmentX ones;
+    wmma::fill_fragment(ones, __float2half(1.0f));
+    __syncthreads();  // every warp has its weights: their memory now serves x
+
+    auto copy_x = [&](size_t t) {  // this block's t-th tile of x, into its stage
+        const size_t tile = blockIdx.x + t * gridDim.x;
+        if (tile < tiles)
+            copy_tile<kRows, kTalkK>(stream.x[t % kTileStages], &x[tile * kRows * kTalkK], kTalkK,
+                                     kRows, kTalkK);
+        __pipeline_commit();
+    };
+    for (size_t t = 0; t < kTileStages - 1; ++t) copy_x(t);
+
+    for (size_t t = 0, tile = blockIdx.x; tile < tiles; ++t, tile += gridDim.x) {
+        __pipeline_wait_prior(kTileStages - 2);  // this thread's part of tile t has arrived
+        __syncthreads();                         // everyone's has, and tile t - 1 is used up
+        copy_x(t + kTileStages - 1);
+
+        for (int row = 0; row < kRows; row += kFragment) {
+            Accumulator v1, v2;
+            wmma::fill_fragment(v1, 0.0f);
+            wmma::fill_fragment(v2, 0.0f);
+            for (int k = 0; k <= kSteps; ++k) {
+                FragmentX a = ones;
+                if (k < kSteps)
+                    wmma::load_matrix_sync(a, &stream.x[t % kTileStages][row][k * kFragment],
+                                           kTalkK + kPad);
+                wmma::mma_sync(v1, a, w1[k], v1);
+                wmma::mma_sync(v2, a, w2[k], v2);
+            }
+            store_gated(v1, v2, patch, &out[(tile * kRows + row) * kTalkH + col], kTalkH);
+        }
+    }
+}
+
+// --- Launching
+// ------------------------------------------------------------------------------------
+
+/// A kernel's blocks may take more than 48 KiB of shared memory only if that is asked for.
+template <class Kernel>
+void allow_shared_bytes(Kernel kernel, size_t bytes) {
+    DEMO_CHECK(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
+}
+
+inline demo::Contender tiled(const demo::Gating& g, const demo::Gpu& gpu) {
+    // Four stages where shared memory has room for them, three on Turing.
+    const bool four = gpu.shared_per_block >= 4 * sizeof(Stage);
+    const auto kernel = four ? gating_tiled<4> : gating_tiled<3>;
+    const size_t shared_bytes = (four ? 4 : 3) * sizeof(Stage);
+    allow_shared_bytes(kernel, shared_bytes);
+    auto launch = [&g, kernel, shared_bytes] {
         const auto [M, K, H, name, size] = g.shape;
         const dim3 grid((M + kBlockM - 1) / kBlockM, (H + kBlockH - 1) / kBlockH);
-        gating_wmma<<<grid, kThreads, kSharedBytes>>>(
-            g.x.data(), g.W1.data(), g.b1.data(), g.W2.data(), g.b2.data(), g.out.data(), M, K, H);
+        kernel<<<grid, kThreads, shared_bytes>>>(g.x.data(), g.W1.data(), g.b1.data(), g.W2.data(),
+                                                 g.b2.data(), g.out.data(), M, K, H);
     };
-    return {.kernel = "fused_wmma",
+    return {.kernel = "fused_tiled",
+            .check = g.check({}),
+            .launch = launch,
+            .moved_bytes = g.shape.workload().least_bytes};
+}
+
+inline demo::Contender streamed(const demo::Gating& g, const demo::Gpu& gpu) {
+    allow_shared_bytes(gating_streamed, sizeof(Stream));
+    int blocks_per_sm = 0;
+    DEMO_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, gating_streamed,
+                                                             kThreads, sizeof(Stream)));
+    const size_t blocks = std::min(size_t(blocks_per_sm * gpu.multiprocessors), g.shape.M / kRows);
+    auto launch = [&g, blocks] {
+        gating_streamed<<<blocks, kThreads, sizeof(Stream)>>>(g.x.data(), g.W1.data(), g.b1.data(),
+                                                              g.W2.data(), g.b2.data(),
+                                                              g.out.data(), g.shape.M);
+    };
+    return {.kernel = "fused_streamed",
             .check = g.check({}),
             .launch = launch,
             .moved_bytes = g.shape.workload().least_bytes};
@@ -202,12 +317,12 @@ inline demo::Contender contender(const demo::Gating& g) {
 #ifndef GATING_FUSED_NO_MAIN
 
 int main(int argc, char** argv) {
-    const demo::Options options =
-        demo::parse_command_line(argc, argv,
-                                 {.name = "6_gating_fused",
-                                  .summary = "sigmoid(x W1 + b1) * (x W2 + b2) in one kernel",
-                                  .kernels = {"fused_wmma", "six_kernels", "library_best"},
-                                  .talk = true});
+    const demo::Options options = demo::parse_command_line(
+        argc, argv,
+        {.name = "6_gating_fused",
+         .summary = "sigmoid(x W1 + b1) * (x W2 + b2) in one kernel",
+         .kernels = {"fused_tiled", "fused_streamed", "six_kernels", "library_best"},
+         .talk = true});
     const demo::Gpu gpu(options);
     demo::require_memory(options, [&](size_t size) {
         const auto shape = demo::GatingShape::of(options, size);
@@ -219,10 +334,14 @@ int main(int argc, char** argv) {
 
     const demo::Gating gating(shape, options.seed);
     const gating_unfused::Unfused unfused(gating);
-    report.run(shape.workload(), {gating_fused::contender(gating), unfused.six_kernels.contender(),
-                                  unfused.library_best.contender()});
-    report.ratio("fused_wmma", "six_kernels");
-    report.ratio("fused_wmma", "library_best");
+    std::vector<demo::Contender> contenders{gating_fused::tiled(gating, gpu)};
+    if (options.talk) contenders.push_back(gating_fused::streamed(gating, gpu));
+    contenders.push_back(unfused.six_kernels.contender());
+    contenders.push_back(unfused.library_best.contender());
+    report.run(shape.workload(), contenders);
+    const std::string best = options.talk ? "fused_streamed" : "fused_tiled";
+    report.ratio(best, "six_kernels");
+    report.ratio(best, "library_best");
     return report.exit_code();
 }
 
