@@ -43,11 +43,6 @@ using FragmentX = wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_maj
 using FragmentW = wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major>;
 using Accumulator = wmma::fragment<wmma::accumulator, 16, 16, 16, float>;
 
-// A fragment on its way out, in shared memory: 16 x 16 floats, rows padded so that the threads of a
-// warp store to different banks.
-constexpr int kPatchPitch = kFragment + 8;
-constexpr int kPatch = kFragment * kPatchPitch;
-
 constexpr int kBlockM = 128, kBlockH = 64,
               kBlockK = 32;              // a block's tiles: of x, of each W, of out
 constexpr int kWarpM = 64, kWarpH = 32;  // a warp's part of out
@@ -75,37 +70,51 @@ __device__ void copy_tile(half (*to)[kColumns + kPad], const half* from, size_t 
     }
 }
 
-/// The tile of W's that a bias is: multiplied with ones, it gives a tile whose rows are all b. A
-/// warp builds it in `patch`, its own shared memory: b[16] in the first row, zeros below.
-__device__ void load_bias(FragmentW& fragment, const half* b, float* patch) {
-    half* const tile = reinterpret_cast<half*>(patch);
-    for (int i = threadIdx.x % 32; i < kFragment * kFragment; i += 32)
-        tile[i] = i < kFragment ? b[i] : __float2half(0.0f);
-    __syncwarp();
-    wmma::load_matrix_sync(fragment, tile, kFragment);
-    __syncwarp();  // the patch may be overwritten
+/// The biases as matrices, 0 where there is no column: all rows are equal, and as many as a
+/// fragment has. Accumulators that are loaded from here begin as the bias.
+struct Biases {
+    float b1[kFragment][kBlockH];
+    float b2[kFragment][kBlockH];
+};
+
+__device__ void fill(Biases& biases, const half* b1, const half* b2, size_t columns) {
+    for (int i = threadIdx.x; i < kFragment * kBlockH; i += kThreads) {
+        const int row = i / kBlockH, col = i % kBlockH;
+        biases.b1[row][col] = col < columns ? __half2float(b1[col]) : 0;
+        biases.b2[row][col] = col < columns ? __half2float(b2[col]) : 0;
+    }
 }
 
-__device__ float sigmoid(float v) { return __fdividef(1.0f, 1.0f + __expf(-v)); }
+/// sigmoid(v1) * v2, with one division.
+__device__ float gate(float v1, float v2) { return __fdividef(v2, 1.0f + __expf(-v1)); }
 
-/// Stores sigmoid(v1) * v2 as fp16. It goes through `patch`, this warp's own shared memory: there
-/// every thread knows which elements it converts, 8 neighbours of a row.
-__device__ void store_gated(Accumulator& v1, const Accumulator& v2, float* patch,
-                            half* out,  // [16, 16] row-major, of a matrix with `pitch` columns
-                            size_t pitch) {
-    for (int e = 0; e < v1.num_elements; ++e) v1.x[e] = sigmoid(v1.x[e]) * v2.x[e];
-    wmma::store_matrix_sync(patch, v1, kPatchPitch, wmma::mem_row_major);
-    __syncwarp();
-    const int lane = threadIdx.x % 32, row = lane / 2, col = lane % 2 * 8;
-    const float4* const from = reinterpret_cast<float4*>(&patch[row * kPatchPitch + col]);
-    const bool odd = row % 2;  // odd rows read their second half first: again other banks
-    const float4 first = from[odd], second = from[!odd];
-    const float4 left = odd ? second : first, right = odd ? first : second;
-    alignas(16) half2 converted[4] = {
-        __floats2half2_rn(left.x, left.y), __floats2half2_rn(left.z, left.w),
-        __floats2half2_rn(right.x, right.y), __floats2half2_rn(right.z, right.w)};
-    *reinterpret_cast<uint4*>(&out[row * pitch + col]) = *reinterpret_cast<uint4*>(converted);
-    __syncwarp();  // the patch may be overwritten
+// The answers on their way out, in shared memory. In fragments nobody knows which element is whose;
+// from here every thread takes four neighbours, and a warp stores whole rows. Rows are padded so
+// that a fragment's rows lie in different banks.
+constexpr int kOutPitch = kBlockH + 8;
+
+/// Puts sigmoid(v1) * v2 there.
+__device__ void put_gated(float* to, Accumulator& v1, const Accumulator& v2) {
+    for (int e = 0; e < v1.num_elements; ++e) v1.x[e] = gate(v1.x[e], v2.x[e]);
+    wmma::store_matrix_sync(to, v1, kOutPitch, wmma::mem_row_major);
+}
+
+/// Stores from[kRows, kBlockH] as fp16, as far as the matrix goes: `rows` and `columns`.
+template <int kRows>
+__device__ void store_tile(
+    const float (*from)[kOutPitch],
+    half* out,  // [rows, columns] row-major, of a matrix with `pitch` columns
+    size_t pitch, size_t rows, size_t columns) {
+    constexpr int kChunks = kBlockH / 4;  // per row
+    const int col = threadIdx.x % kChunks * 4;
+    for (int row = threadIdx.x / kChunks; row < kRows; row += kThreads / kChunks) {
+        if (row >= rows || col >= columns) continue;
+        const float4 v = *reinterpret_cast<const float4*>(&from[row][col]);
+        half2* const to = reinterpret_cast<half2*>(&out[row * pitch + col]);
+        alignas(8)
+            const half2 converted[2] = {__floats2half2_rn(v.x, v.y), __floats2half2_rn(v.z, v.w)};
+        *reinterpret_cast<uint2*>(to) = *reinterpret_cast<const uint2*>(converted);
+    }
 }
 
 template <int kStages>
@@ -136,24 +145,19 @@ __global__ void __launch_bounds__(kThreads) gating_tiled(const half* x,   // [M,
         __pipeline_commit();  // an empty group counts too, so that the wait below stays the same
     }
 
-    // The sums begin with the biases. The last stage is still free and serves as patches.
-    float* const patch = reinterpret_cast<float*>(&stages[kStages - 1]) + warp * kPatch;
+    // The accumulators begin as the biases. Those lie in the last stage, which is still free.
+    static_assert(sizeof(Biases) <= sizeof(Stage));
+    Biases& biases = reinterpret_cast<Biases&>(stages[kStages - 1]);
+    fill(biases, &b1[block_col], &b2[block_col], H - block_col);
+    __syncthreads();  // the biases are complete
     Accumulator v1[kWarpM / kFragment][kWarpH / kFragment];
     Accumulator v2[kWarpM / kFragment][kWarpH / kFragment];
-    FragmentX ones;
-    wmma::fill_fragment(ones, __float2half(1.0f));
-    for (int j = 0; j < kWarpH / kFragment; ++j) {
-        const size_t col = block_col + warp_col + j * kFragment;
-        FragmentW bias1, bias2;
-        load_bias(bias1, &b1[col < H ? col : 0], patch);
-        load_bias(bias2, &b2[col < H ? col : 0], patch);
-        for (int i = 0; i < kWarpM / kFragment; ++i) {
-            wmma::fill_fragment(v1[i][j], 0.0f);
-            wmma::fill_fragment(v2[i][j], 0.0f);
-            wmma::mma_sync(v1[i][j], ones, bias1, v1[i][j]);
-            wmma::mma_sync(v2[i][j], ones, bias2, v2[i][j]);
+    for (int i = 0; i < kWarpM / kFragment; ++i)
+        for (int j = 0; j < kWarpH / kFragment; ++j) {
+            const int col = warp_col + j * kFragment;
+            wmma::load_matrix_sync(v1[i][j], &biases.b1[0][col], kBlockH, wmma::mem_row_major);
+            wmma::load_matrix_sync(v2[i][j], &biases.b2[0][col], kBlockH, wmma::mem_row_major);
         }
-    }
 
     for (size_t t = 0; t < tiles; ++t) {
         __pipeline_wait_prior(kStages - 2);  // this thread's part of tile t has arrived
@@ -179,19 +183,20 @@ __global__ void __launch_bounds__(kThreads) gating_tiled(const half* x,   // [M,
         }
     }
 
-    __syncthreads();  // the stages are used up
+    __syncthreads();  // the stages are used up: their memory serves the answers
+    auto answers = reinterpret_cast<float(*)[kOutPitch]>(shared);
+    static_assert(kBlockM * kOutPitch * sizeof(float) <= kStages * sizeof(Stage));
     for (int i = 0; i < kWarpM / kFragment; ++i)
-        for (int j = 0; j < kWarpH / kFragment; ++j) {
-            const size_t row = block_row + warp_row + i * kFragment;
-            const size_t col = block_col + warp_col + j * kFragment;
-            if (row < M && col < H)  // multiples of 32: a fragment is inside or outside
-                store_gated(v1[i][j], v2[i][j], patch, &out[row * H + col], H);
-        }
+        for (int j = 0; j < kWarpH / kFragment; ++j)
+            put_gated(&answers[warp_row + i * kFragment][warp_col + j * kFragment], v1[i][j],
+                      v2[i][j]);
+    __syncthreads();  // the answers are complete
+    store_tile<kBlockM>(answers, &out[block_row * H + block_col], H, M - block_row, H - block_col);
 }
 
 // --- The talk's shape: K = 128, H = 64 ----------------------------------------------------------
 
-constexpr int kTalkK = 128, kTalkH = 64;
+constexpr int kTalkK = 128, kTalkH = kBlockH;
 constexpr int kRows = 32;       // a tile of x is kRows x 128
 constexpr int kTileStages = 4;  // one at work, three on their way
 
@@ -200,7 +205,10 @@ struct Stream {
         half W[2][kTalkK][kTalkH + kPad];           // at first
         half x[kTileStages][kRows][kTalkK + kPad];  // from then on
     };
-    float patches[kThreads / 32][kPatch];
+    union {
+        Biases biases;                    // at first
+        float answers[kRows][kOutPitch];  // from then on
+    };
 };
 
 /// The weights are small: each of the 4 warps keeps its 16 columns of both in registers for the
@@ -216,25 +224,24 @@ __global__ void __launch_bounds__(kThreads) gating_streamed(const half* x,   // 
     Stream& stream = *reinterpret_cast<Stream*>(shared);
     const int warp = threadIdx.x / 32;
     const int col = warp * kFragment;  // the first of this warp's columns
-    float* const patch = stream.patches[warp];
     const size_t tiles = M / kRows;
 
     copy_tile<kTalkK, kTalkH>(stream.W[0], W1, kTalkH, kTalkK, kTalkH);
     copy_tile<kTalkK, kTalkH>(stream.W[1], W2, kTalkH, kTalkK, kTalkH);
     __pipeline_commit();
+    fill(stream.biases, b1, b2, kTalkH);
     __pipeline_wait_prior(0);
-    __syncthreads();  // the weights are complete
+    __syncthreads();  // weights and biases are complete
     constexpr int kSteps = kTalkK / kFragment;
-    FragmentW w1[kSteps + 1], w2[kSteps + 1];  // the last ones are the biases
+    FragmentW w1[kSteps], w2[kSteps];
     for (int k = 0; k < kSteps; ++k) {
         wmma::load_matrix_sync(w1[k], &stream.W[0][k * kFragment][col], kTalkH + kPad);
         wmma::load_matrix_sync(w2[k], &stream.W[1][k * kFragment][col], kTalkH + kPad);
     }
-    load_bias(w1[kSteps], &b1[col], patch);
-    load_bias(w2[kSteps], &b2[col], patch);
-    FragmentX ones;
-    wmma::fill_fragment(ones, __float2half(1.0f));
-    __syncthreads();  // every warp has its weights: their memory now serves x
+    Accumulator bias1, bias2;
+    wmma::load_matrix_sync(bias1, &stream.biases.b1[0][col], kBlockH, wmma::mem_row_major);
+    wmma::load_matrix_sync(bias2, &stream.biases.b2[0][col], kBlockH, wmma::mem_row_major);
+    __syncthreads();  // every warp has its own: the memory now serves x and the answers
 
     auto copy_x = [&](size_t t) {  // this block's t-th tile of x, into its stage
         const size_t tile = blockIdx.x + t * gridDim.x;
@@ -250,20 +257,20 @@ __global__ void __launch_bounds__(kThreads) gating_streamed(const half* x,   // 
         __syncthreads();                         // everyone's has, and tile t - 1 is used up
         copy_x(t + kTileStages - 1);
 
-        for (int row = 0; row < kRows; row += kFragment) {
-            Accumulator v1, v2;
-            wmma::fill_fragment(v1, 0.0f);
-            wmma::fill_fragment(v2, 0.0f);
-            for (int k = 0; k <= kSteps; ++k) {
-                FragmentX a = ones;
-                if (k < kSteps)
-                    wmma::load_matrix_sync(a, &stream.x[t % kTileStages][row][k * kFragment],
-                                           kTalkK + kPad);
-                wmma::mma_sync(v1, a, w1[k], v1);
-                wmma::mma_sync(v2, a, w2[k], v2);
+        Accumulator v1[kRows / kFragment], v2[kRows / kFragment];
+        for (int i = 0; i < kRows / kFragment; ++i) v1[i] = bias1, v2[i] = bias2;
+        for (int k = 0; k < kSteps; ++k)
+            for (int i = 0; i < kRows / kFragment; ++i) {
+                FragmentX a;
+                wmma::load_matrix_sync(a, &stream.x[t % kTileStages][i * kFragment][k * kFragment],
+                                       kTalkK + kPad);
+                wmma::mma_sync(v1[i], a, w1[k], v1[i]);
+                wmma::mma_sync(v2[i], a, w2[k], v2[i]);
             }
-            store_gated(v1, v2, patch, &out[(tile * kRows + row) * kTalkH + col], kTalkH);
-        }
+        for (int i = 0; i < kRows / kFragment; ++i)
+            put_gated(&stream.answers[i * kFragment][col], v1[i], v2[i]);
+        __syncthreads();  // the answers are complete
+        store_tile<kRows>(stream.answers, &out[tile * kRows * kTalkH], kTalkH, kRows, kTalkH);
     }
 }
 
