@@ -89,6 +89,20 @@ ensure_gtest() {
     apt_install GoogleTest libgtest-dev
 }
 
+# Makes the CPU lane faster where that is possible, as root on Debian; it works without them.
+ensure_lane_libraries() {
+    local header
+    for header in boost/context/detail/fcontext.hpp cblas.h; do
+        echo "#include <$header>" | "${CXX:-g++}" -E -x c++ - >/dev/null 2>&1 && continue
+        [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || return 0
+        say "installing Boost.Context and OpenBLAS (apt-get install)"
+        apt-get update -qq >/dev/null 2>&1 || true
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq libboost-context-dev libopenblas-dev \
+            >/dev/null 2>&1 </dev/null || say "without them, then: the CPU lane is slower"
+        return 0
+    done
+}
+
 has_cuda() {
     ensure_python
     python3 site_scons/cuda_toolkit.py >/dev/null 2>&1

@@ -9,15 +9,17 @@ case ${1-} in
         cat <<'END'
 Usage: scripts/test.sh [PYTEST-ARGUMENT ...]
 
-Installs what is missing, builds the programs, the tests and the mutants, and runs every test; what
-was skipped is listed with its reason. Without a GPU everything is compiled, for all architectures,
-and only what needs no GPU runs. Arguments go to pytest: scripts/test.sh -k command_line -x
+Installs what is missing, builds the programs, the tests and the mutants (programs with a bug each),
+and runs every test, on the GPU if there is one and on the CPU lane; what was skipped is listed with
+its reason. Without a GPU the programs are compiled for all architectures. Arguments go to pytest:
+scripts/test.sh -k command_line -x
 END
         exit
         ;;
 esac
 
 ensure_compiler
+ensure_lane_libraries
 ensure_scons
 ensure_cuda
 ensure_gtest
@@ -26,10 +28,11 @@ ensure_pytest
 if has_gpu; then
     build programs tests mutants
 else
-    say "no GPU here: compiling for all architectures; what needs a GPU is skipped"
+    say "no GPU here: compiling for all architectures, and running on the CPU lane"
     build programs tests
-    build mutants arch=80 # nothing can run them here: that they compile is all there is to test
 fi
+build cpu cpu/tests cpu/mutants
+build cpu cpu/tests sanitize=1
 
 # Both run, whatever the first one finds.
 status=0

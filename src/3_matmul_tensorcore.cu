@@ -23,12 +23,13 @@
 //              +---+  +--------+--------+
 //         128 x 32         C: 128 x 128
 //
-//              While the warps compute with one stage, asynchronous copies fill the next two
+//              While the warps compute with one stage, asynchronous copies fill the next ones
 //              straight from global memory, without passing through registers. Rows in shared
 //              memory are padded by 16 bytes, so that rows below each other lie in other banks.
 //
-// What limits wmma_tiled: a fragment's way from shared memory to registers, and on GPUs since
-// Hopper the instruction itself: their full rate needs wgmma (see bonus_matmul_hopper).
+// What limits wmma_tiled: latency. 64 x 64 sums and the fragments take 232 registers a thread, so
+// only two blocks fit an SM: two warps per scheduler. On an H200 these find something to issue in
+// 40% of the cycles; the rest is waiting for fragments and for the tensor cores to answer.
 #include <cuda_pipeline.h>
 #include <mma.h>
 
@@ -103,7 +104,7 @@ __device__ void copy_tile(half (*to)[kColumns + kPad], const half* from, size_t 
     constexpr int kChunks = kColumns / 8;  // per row
     const int col = threadIdx.x % kChunks * 8;
     for (int row = threadIdx.x / kChunks; row < kRows; row += kThreads / kChunks) {
-        const bool inside = row < rows && col < columns;
+        const bool inside = size_t(row) < rows && size_t(col) < columns;
         __pipeline_memcpy_async(&to[row][col], &from[inside ? row * pitch + col : 0], 16,
                                 inside ? 0 : 16);
     }

@@ -91,7 +91,8 @@ __global__ void sigmoid_multiply(const half* v1,  // [M, H], rows `pitch` elemen
     });
 }
 
-/// A cuBLASLt handle with its workspace.
+/// A cuBLASLt handle with its workspace. cuBLASLt is cuBLAS with more to say: it can add a bias
+/// before it stores, and it lists several algorithms for one problem.
 struct Library {
     cublasLtHandle_t handle;
     demo::Buffer<char> workspace{demo::kCublasWorkspace};

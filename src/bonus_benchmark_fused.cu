@@ -49,7 +49,7 @@ static void run_table(const demo::Options& options, const demo::Gpu& gpu, demo::
         const gating_unfused::Unfused unfused(gating);
         const std::vector<demo::Contender> contenders{unfused.six_kernels.contender(),
                                                       unfused.library_best.contender(),
-                                                      gating_fused::contender(gating)};
+                                                      gating_fused::contenders(gating, gpu).back()};
         const std::vector<demo::Result> results = demo::measure(options, gpu, contenders);
         const demo::Result &six = results[0], &library = results[1], &fused = results[2];
         bool verified = true;

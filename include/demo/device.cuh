@@ -102,34 +102,30 @@ inline size_t free_device_memory() {
 /// Host memory that may be asked for, in bytes; SIZE_MAX where the system does not say.
 inline size_t free_host_memory() {
     std::ifstream file("/proc/meminfo");
-    for (std::string key; file >> key;) {
-        size_t kib = 0;
-        if (key == "MemAvailable:" && file >> kib) return kib * 1024;
-        file.ignore(256, '\n');
-    }
+    size_t kib = 0;
+    for (std::string word; file >> word;)
+        if (word == "MemAvailable:" && file >> kib) return kib * 1024;
     return SIZE_MAX;
 }
 
 /// Exits unless there is room for a size: N, or S of --talk. `device_bytes` and `host_bytes` map a
 /// size to the bytes it needs.
-template <class DeviceBytes, class HostBytes>
-void require_memory(const Options& options, DeviceBytes device_bytes, HostBytes host_bytes) {
-    const size_t size = options.talk ? options.talk : options.n;
-    auto require = [&](const char* where, auto bytes, size_t free_bytes) {
+template <class DeviceBytes, class HostBytes = size_t (*)(size_t)>
+void require_memory(
+    const Options& options, DeviceBytes device_bytes,
+    HostBytes host_bytes = [](size_t) { return size_t(0); }) {
+    const size_t size = options.talk ? options.talk : options.n, step = options.talk ? 16 : 32;
+    const std::string name = options.talk ? "S" : "N";
+    auto require = [&](const std::string& where, auto bytes, size_t free_bytes) {
         if (bytes(size) <= free_bytes) return;
-        const std::string S = options.talk ? "S" : "N";
-        fail(kFailed,
-             S + " = " + std::to_string(size) + " needs " + human_bytes(double(bytes(size))) +
-                 " of " + where + " memory, but " + human_bytes(double(free_bytes)) +
-                 " are free; the largest " + S + " that fits is " +
-                 std::to_string(largest_that_fits(options.talk ? 16 : 32, free_bytes, bytes)));
+        fail(kFailed, name + " = " + std::to_string(size) + " needs " +
+                          human_bytes(double(bytes(size))) + " of " + where + " memory, but " +
+                          human_bytes(double(free_bytes)) + " are free; the largest " + name +
+                          " that fits is " +
+                          std::to_string(largest_that_fits(step, free_bytes, bytes)));
     };
     require("GPU", device_bytes, free_device_memory());
     require("host", host_bytes, free_host_memory());
-}
-template <class DeviceBytes>
-void require_memory(const Options& options, DeviceBytes device_bytes) {
-    require_memory(options, device_bytes, [](size_t) { return size_t(0); });
 }
 
 /// Device memory for `size` elements, freed at the end of its scope. It starts as NaN bytes, so

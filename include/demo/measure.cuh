@@ -3,7 +3,7 @@
 
 #include <chrono>
 #include <functional>
-#include <memory>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -117,14 +117,6 @@ inline std::vector<Result> measure(const Options& options, const Gpu& gpu,
     return results;
 }
 
-/// `text` as one CSV field.
-inline std::string csv_field(const std::string& text) {
-    if (text.find_first_of(",\"\n") == std::string::npos) return text;
-    std::string quoted = "\"";
-    for (char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-    return quoted + "\"";
-}
-
 /// `value` with four significant digits, without an exponent.
 inline std::string four_digits(double value) {
     int decimals = 3;
@@ -156,7 +148,7 @@ class Report {
         std::erase_if(contenders, [&](const Contender& c) { return !options_.wants(c.kernel); });
         const std::vector<Result> results = measure(options_, gpu_, contenders);
         for (size_t i = 0; i < contenders.size(); ++i) {
-            medians_.push_back({contenders[i].kernel, results[i].median_ms()});
+            medians_[contenders[i].kernel] = results[i].median_ms();
             if (!options_.csv) print_line(work, contenders[i], results[i]);
             record(work, contenders[i], results[i]);
         }
@@ -166,14 +158,13 @@ class Report {
     void record(const Workload& work, const Contender& contender, const Result& result) {
         if (options_.csv) print_row(work, contender, result);
         std::fflush(stdout);
-        if (result.verdict.ok()) return;
-        exit_code_ = kWrong;
-        explain(contender, result.verdict);
+        if (!result.verdict.ok()) explain(contender, result.verdict);
+        if (exit_code_ != kWrong) exit_code_ = result.verdict.ok() ? kVerified : kWrong;
     }
 
     /// Prints how many times as fast `kernel` is as `rival`, where both were timed.
-    void ratio(const std::string& kernel, const std::string& rival) const {
-        const double own = median_of(kernel), other = median_of(rival);
+    void ratio(const std::string& kernel, const std::string& rival) {
+        const double own = medians_[kernel], other = medians_[rival];
         if (own > 0 && other > 0)
             note(kernel + " runs at " + four_digits(other / own) + " x the speed of " + rival);
     }
@@ -181,10 +172,9 @@ class Report {
     /// Prints a remark, for people only.
     void note(const std::string& text) const {
         if (!options_.csv) std::printf("  %s\n", text.c_str());
-        std::fflush(stdout);
     }
 
-    /// What main() returns.
+    /// What main() returns: kSkipped where nothing ran.
     int exit_code() const { return exit_code_; }
 
   private:
@@ -209,9 +199,9 @@ class Report {
     }
 
     void print_row(const Workload& work, const Contender& contender, const Result& result) const {
-        std::printf("%s,%s,%s,%s,%s,%s,%zu,", program_name.c_str(), contender.kernel.c_str(),
-                    csv_field(gpu_.name).c_str(), kCpuLane ? "" : gpu_.arch.c_str() + 3,
-                    work.dtype.c_str(), work.shape.c_str(), work.size);
+        std::printf("%s,%s,\"%s\",%s,%s,%s,%zu,", program_name.c_str(), contender.kernel.c_str(),
+                    gpu_.name.c_str(), kCpuLane ? "" : gpu_.arch.c_str() + 3, work.dtype.c_str(),
+                    work.shape.c_str(), work.size);
         if (result.ms.empty())
             std::printf(",,,");
         else
@@ -220,7 +210,6 @@ class Report {
         if (!result.ms.empty() && work.memory_bound)
             std::printf("%s", four_digits(result.gb_per_s(work)).c_str());
         float error_of_bound = 0;
-        static_assert(sizeof error_of_bound == sizeof result.verdict.error_of_bound);
         std::memcpy(&error_of_bound, &result.verdict.error_of_bound, sizeof error_of_bound);
         std::printf(",%s,%.4f,%zu,%zu,", result.verdict.ok() ? "yes" : "no", error_of_bound,
                     contender.launches, contender.temporary_bytes);
@@ -245,16 +234,10 @@ class Report {
             std::fprintf(stderr, "first at row %zu, column %zu\n", verdict.row, verdict.column);
     }
 
-    double median_of(const std::string& kernel) const {
-        for (const auto& [name, ms] : medians_)
-            if (name == kernel) return ms;
-        return 0;
-    }
-
     Options options_;
     const Gpu& gpu_;
-    ExitCode exit_code_ = kVerified;
-    std::vector<std::pair<std::string, double>> medians_;
+    ExitCode exit_code_ = kSkipped;          // until there is a result
+    std::map<std::string, double> medians_;  // by kernel, in ms
 };
 
 }  // namespace demo

@@ -1,0 +1,355 @@
+// cuBLAS's and cuBLASLt's products on the CPU. Whatever the types and layouts, both matrices are
+// converted to fp32, column-major; OpenBLAS multiplies them where the build found it, else a plain
+// loop does; the epilogue converts the result.
+#include <algorithm>
+#include <vector>
+
+#include "cublasLt.h"
+#include "cuda_bf16.h"
+#include "cuda_fp16.h"
+#include "runtime.hpp"
+
+#ifdef DEMO_CPU_OPENBLAS
+#include <cblas.h>
+#endif
+
+namespace {
+
+constexpr int kVersion = 130000;
+
+struct Layout {
+    cudaDataType type;
+    uint64_t rows, columns;
+    int64_t ld;
+    bool by_rows = false;
+
+    bool valid() const { return ld >= int64_t(by_rows ? columns : rows); }
+    size_t at(uint64_t row, uint64_t column) const {
+        return by_rows ? row * ld + column : column * ld + row;
+    }
+};
+
+struct Product {
+    uint64_t m, n, k;
+    float alpha, beta;
+    cublasComputeType_t compute;
+    bool transpose_a, transpose_b;
+    int epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    const void* bias = nullptr;  // [m]
+    cudaDataType bias_type = CUDA_R_32F;
+};
+
+float load(const void* data, cudaDataType type, size_t i) {
+    switch (type) {
+        case CUDA_R_16F:
+            return static_cast<const __half*>(data)[i];
+        case CUDA_R_16BF:
+            return static_cast<const __nv_bfloat16*>(data)[i];
+        default:
+            return static_cast<const float*>(data)[i];
+    }
+}
+
+void store(void* data, cudaDataType type, size_t i, float value) {
+    switch (type) {
+        case CUDA_R_16F:
+            static_cast<__half*>(data)[i] = value;
+            break;
+        case CUDA_R_16BF:
+            static_cast<__nv_bfloat16*>(data)[i] = value;
+            break;
+        default:
+            static_cast<float*>(data)[i] = value;
+    }
+}
+
+/// The nearest number with TF32's 10 bits after the point.
+float round_to_tf32(float x) {
+    const auto bits = std::bit_cast<uint32_t>(x);
+    if ((bits & 0x7F800000) == 0x7F800000) return x;
+    return std::bit_cast<float>((bits + 0xFFF + (bits >> 13 & 1)) & ~0x1FFFu);
+}
+
+/// op(matrix) in fp32, column-major without gaps: what the compute type makes of its inputs.
+std::vector<float> converted(const void* data, const Layout& layout, bool transpose,
+                             cublasComputeType_t compute) {
+    const uint64_t rows = transpose ? layout.columns : layout.rows;
+    const uint64_t columns = transpose ? layout.rows : layout.columns;
+    std::vector<float> result(rows * columns);
+    demo_cpu::parallel(columns, [&](uint64_t column) {
+        for (uint64_t row = 0; row < rows; ++row) {
+            const size_t i = transpose ? layout.at(column, row) : layout.at(row, column);
+            float value = load(data, layout.type, i);
+            if (compute == CUBLAS_COMPUTE_32F_FAST_TF32) value = round_to_tf32(value);
+            if (compute == CUBLAS_COMPUTE_32F_FAST_16F) value = __half(value);
+            if (compute == CUBLAS_COMPUTE_32F_FAST_16BF) value = __nv_bfloat16(value);
+            result[column * rows + row] = value;
+        }
+    });
+    return result;
+}
+
+/// C[m,n] = A[m,k] B[k,n], all column-major without gaps.
+void multiply(const Product& p, const float* A, const float* B, float* C) {
+    const uint64_t m = p.m, n = p.n, k = p.k;
+    if (p.compute == CUBLAS_COMPUTE_16F) {
+        demo_cpu::parallel(n, [&](uint64_t j) {
+            for (uint64_t i = 0; i < m; ++i) {
+                __half sum = 0.0f;
+                for (uint64_t l = 0; l < k; ++l) sum = __half(sum + A[l * m + i] * B[j * k + l]);
+                C[j * m + i] = sum;
+            }
+        });
+        return;
+    }
+#ifdef DEMO_CPU_OPENBLAS
+    static const bool once = (openblas_set_num_threads(1), true);  // our workers share the columns
+    (void)once;
+    const uint64_t parts = std::min<uint64_t>(demo_cpu::worker_count(), n);
+    demo_cpu::parallel(parts, [&](uint64_t part) {
+        const uint64_t first = n * part / parts, width = n * (part + 1) / parts - first;
+        cblas_sgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, int(m), int(width), int(k), 1, A,
+                    int(m), B + first * k, int(k), 0, C + first * m, int(m));
+    });
+#else
+    constexpr uint64_t kColumns = 4;  // of C at a time, so that an element of A serves four
+    demo_cpu::parallel((n + kColumns - 1) / kColumns, [&](uint64_t group) {
+        const uint64_t first = group * kColumns, width = std::min(kColumns, n - first);
+        float* const c = C + first * m;
+        std::fill(c, c + width * m, 0.0f);
+        for (uint64_t l = 0; l < k; ++l) {
+            const float *const a = A + l * m, *const b = B + first * k + l;
+            if (width == kColumns) {
+                const float b0 = b[0], b1 = b[k], b2 = b[2 * k], b3 = b[3 * k];
+                for (uint64_t i = 0; i < m; ++i) {
+                    c[i] += a[i] * b0;
+                    c[m + i] += a[i] * b1;
+                    c[2 * m + i] += a[i] * b2;
+                    c[3 * m + i] += a[i] * b3;
+                }
+            } else {
+                for (uint64_t j = 0; j < width; ++j)
+                    for (uint64_t i = 0; i < m; ++i) c[j * m + i] += a[i] * b[j * k];
+            }
+        }
+    });
+#endif
+}
+
+cublasStatus_t run(const Product& p, const void* A, const Layout& a, const void* B, const Layout& b,
+                   const void* C, const Layout& c, void* D, const Layout& d) {
+    if (!a.valid() || !b.valid() || !c.valid() || !d.valid()) return CUBLAS_STATUS_INVALID_VALUE;
+    if (p.m == 0 || p.n == 0) return CUBLAS_STATUS_SUCCESS;
+    demo_cpu::unlock_memory();
+    const std::vector<float> left = converted(A, a, p.transpose_a, p.compute);
+    const std::vector<float> right = converted(B, b, p.transpose_b, p.compute);
+    std::vector<float> product(p.m * p.n);
+    multiply(p, left.data(), right.data(), product.data());
+    demo_cpu::parallel(p.n, [&](uint64_t column) {
+        for (uint64_t row = 0; row < p.m; ++row) {
+            float value = p.alpha * product[column * p.m + row];
+            if (p.beta != 0) value += p.beta * load(C, c.type, c.at(row, column));
+            if (p.epilogue & CUBLASLT_EPILOGUE_BIAS) value += load(p.bias, p.bias_type, row);
+            if (p.epilogue & CUBLASLT_EPILOGUE_RELU) value = value < 0 ? 0 : value;
+            store(D, d.type, d.at(row, column), value);
+        }
+    });
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+float scalar(const void* value, cublasComputeType_t compute) {
+    return load(value, compute == CUBLAS_COMPUTE_16F ? CUDA_R_16F : CUDA_R_32F, 0);
+}
+
+}  // namespace
+
+// --- cuBLAS -------------------------------------------------------------------------------------
+
+struct cublasContext {
+    cublasMath_t mode = CUBLAS_DEFAULT_MATH;
+};
+
+const char* cublasGetStatusName(cublasStatus_t status) {
+    switch (status) {
+        case CUBLAS_STATUS_SUCCESS:
+            return "CUBLAS_STATUS_SUCCESS";
+        case CUBLAS_STATUS_NOT_INITIALIZED:
+            return "CUBLAS_STATUS_NOT_INITIALIZED";
+        case CUBLAS_STATUS_ALLOC_FAILED:
+            return "CUBLAS_STATUS_ALLOC_FAILED";
+        case CUBLAS_STATUS_INVALID_VALUE:
+            return "CUBLAS_STATUS_INVALID_VALUE";
+        case CUBLAS_STATUS_NOT_SUPPORTED:
+            return "CUBLAS_STATUS_NOT_SUPPORTED";
+        default:
+            return "CUBLAS_STATUS_INTERNAL_ERROR";
+    }
+}
+const char* cublasGetStatusString(cublasStatus_t status) { return cublasGetStatusName(status); }
+
+cublasStatus_t cublasCreate(cublasHandle_t* handle) {
+    return *handle = new cublasContext, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasDestroy(cublasHandle_t handle) { return delete handle, CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasGetVersion(cublasHandle_t, int* version) {
+    return *version = kVersion, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
+    return handle->mode = mode, CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b,
+                            int m, int n, int k, const void* alpha, const void* A,
+                            cudaDataType type_a, int lda, const void* B, cudaDataType type_b,
+                            int ldb, const void* beta, void* C, cudaDataType type_c, int ldc,
+                            cublasComputeType_t compute, cublasGemmAlgo_t) {
+    if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (m < 0 || n < 0 || k < 0) return CUBLAS_STATUS_INVALID_VALUE;
+    const uint64_t um = m, un = n, uk = k;
+    if (handle->mode == CUBLAS_TF32_TENSOR_OP_MATH && compute == CUBLAS_COMPUTE_32F)
+        compute = CUBLAS_COMPUTE_32F_FAST_TF32;
+    const bool at = op_a != CUBLAS_OP_N, bt = op_b != CUBLAS_OP_N;
+    const Product product{um,      un, uk, scalar(alpha, compute), scalar(beta, compute),
+                          compute, at, bt};
+    const Layout a{type_a, at ? uk : um, at ? um : uk, lda},
+        b{type_b, bt ? un : uk, bt ? uk : un, ldb};
+    const Layout c{type_c, um, un, ldc};
+    return run(product, A, a, B, b, C, c, C, c);
+}
+
+cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b,
+                           int m, int n, int k, const float* alpha, const float* A, int lda,
+                           const float* B, int ldb, const float* beta, float* C, int ldc) {
+    return cublasGemmEx(handle, op_a, op_b, m, n, k, alpha, A, CUDA_R_32F, lda, B, CUDA_R_32F, ldb,
+                        beta, C, CUDA_R_32F, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}
+
+// --- cuBLASLt -----------------------------------------------------------------------------------
+
+struct cublasLtContext {};
+struct cublasLtMatmulPreferenceOpaque_t {};
+struct cublasLtMatrixLayoutOpaque_t : Layout {};
+struct cublasLtMatmulDescOpaque_t {
+    cublasComputeType_t compute;
+    cublasOperation_t op_a = CUBLAS_OP_N, op_b = CUBLAS_OP_N;
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    const void* bias = nullptr;
+    int bias_type = -1;  // D's
+};
+
+namespace {
+
+template <class T>
+cublasStatus_t set(T& attribute, const void* value, size_t bytes) {
+    if (!value || bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(&attribute, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+    return *handle = new cublasLtContext, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+    return delete handle, CUBLAS_STATUS_SUCCESS;
+}
+size_t cublasLtGetVersion() { return kVersion; }
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
+                                        cudaDataType) {
+    return *desc = new cublasLtMatmulDescOpaque_t{compute}, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
+    return delete desc, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void* value, size_t bytes) {
+    switch (attribute) {
+        case CUBLASLT_MATMUL_DESC_TRANSA:
+            return set(desc->op_a, value, bytes);
+        case CUBLASLT_MATMUL_DESC_TRANSB:
+            return set(desc->op_b, value, bytes);
+        case CUBLASLT_MATMUL_DESC_EPILOGUE:
+            return set(desc->epilogue, value, bytes);
+        case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+            return set(desc->bias, value, bytes);
+        case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+            return set(desc->bias_type, value, bytes);
+        default:
+            return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
+                                          uint64_t rows, uint64_t columns, int64_t ld) {
+    *layout = new cublasLtMatrixLayoutOpaque_t{{type, rows, columns, ld}};
+    return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+    return delete layout, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t, const void* value,
+                                                size_t bytes) {
+    int order = 0;
+    const cublasStatus_t status = set(order, value, bytes);
+    layout->by_rows = order == CUBLASLT_ORDER_ROW;
+    return status;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+    return *preference = new cublasLtMatmulPreferenceOpaque_t, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+    return delete preference, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
+                                                    cublasLtMatmulPreferenceAttributes_t,
+                                                    const void*, size_t) {
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatmulPreference_t, int requested,
+                                              cublasLtMatmulHeuristicResult_t* results,
+                                              int* returned) {
+    if (requested < 1) return CUBLAS_STATUS_INVALID_VALUE;
+    *returned = 1;  // there is one way to multiply here
+    results[0] = {};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
+                              const void* A, cublasLtMatrixLayout_t layout_a, const void* B,
+                              cublasLtMatrixLayout_t layout_b, const void* beta, const void* C,
+                              cublasLtMatrixLayout_t layout_c, void* D,
+                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t*, void*,
+                              size_t, cudaStream_t) {
+    if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
+    const bool at = desc->op_a != CUBLAS_OP_N, bt = desc->op_b != CUBLAS_OP_N;
+    const uint64_t k = at ? layout_a->rows : layout_a->columns;
+    const bool fits = (at ? layout_a->columns : layout_a->rows) == layout_d->rows &&
+                      (bt ? layout_b->rows : layout_b->columns) == layout_d->columns &&
+                      (bt ? layout_b->columns : layout_b->rows) == k &&
+                      layout_c->rows == layout_d->rows && layout_c->columns == layout_d->columns;
+    const bool needs_bias = desc->epilogue & CUBLASLT_EPILOGUE_BIAS;
+    if (!fits || (needs_bias && !desc->bias)) return CUBLAS_STATUS_INVALID_VALUE;
+    const cudaDataType bias_type =
+        desc->bias_type < 0 ? layout_d->type : cudaDataType(desc->bias_type);
+    const Product product{layout_d->rows,
+                          layout_d->columns,
+                          k,
+                          scalar(alpha, desc->compute),
+                          scalar(beta, desc->compute),
+                          desc->compute,
+                          at,
+                          bt,
+                          desc->epilogue,
+                          desc->bias,
+                          bias_type};
+    return run(product, A, *layout_a, B, *layout_b, C, *layout_c, D, *layout_d);
+}

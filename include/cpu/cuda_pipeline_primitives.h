@@ -1,0 +1,14 @@
+// Asynchronous copies into shared memory. They take place at their wait; until then the destination
+// is NaN bytes (blocks.cpp).
+#pragma once
+
+#include "launch.hpp"
+
+inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zero_bytes = 0,
+                                    DEMO_CPU_SITE) {
+    demo_cpu::async_copy(to, from, bytes, zero_bytes, {"__pipeline_memcpy_async()", file, line});
+}
+inline void __pipeline_commit() { demo_cpu::async_commit(); }
+inline void __pipeline_wait_prior(size_t groups_still_allowed) {
+    demo_cpu::async_wait(groups_still_allowed);
+}

@@ -1,0 +1,155 @@
+// What translate.py's output calls: launches and dynamic shared memory. And what the device
+// functions are made of: threads of a block that meet at barriers and at warp-wide operations.
+#pragma once
+
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "cuda_runtime.h"
+
+namespace demo_cpu {
+
+/// A place in a kernel where threads meet.
+struct Site {
+    const char* what;  // "__syncthreads()"
+    const char* file;
+    int line;
+
+    bool operator==(const Site& other) const {
+        return line == other.line && what == other.what &&
+               (file == other.file || std::strcmp(file, other.file) == 0);
+    }
+};
+#define DEMO_CPU_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+/// Ends the program: one line on stderr, after the thread of the kernel if one is running.
+[[noreturn]] void fail(int exit_code, const char* format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/// Ends the program with 77: a kernel `needs` hardware that has no counterpart here.
+[[noreturn]] void unsupported(const char* needs);
+
+/// The thread of the kernel that is running: its number in its warp.
+unsigned int lane();
+
+/// Waits for all threads of the block. Returns for how many of them `predicate` held.
+int block_meet(bool predicate, Site site);
+
+/// Waits for the lanes of `mask`. The last to come calls finish(records, mask) for all of them,
+/// where records[lane] is what that lane passed: the arguments, and room for its result.
+void warp_meet(unsigned int mask, void* record, void (*finish)(void* const*, unsigned int),
+               Site site);
+
+/// cp.async and its kin: the copy takes place at its wait and not before, and until then `to` is
+/// NaN bytes, because a GPU may do it at any moment in between.
+void async_copy(void* to, const void* from, size_t bytes, size_t zero_bytes, Site site);
+void async_commit();
+void async_wait(size_t groups_still_allowed);
+
+/// The block's dynamic shared memory, as a pointer to whatever it is declared to hold.
+struct DynamicShared {
+    void* data;
+    template <class T>
+    operator T*() const {
+        return static_cast<T*>(data);
+    }
+};
+DynamicShared dynamic_shared();
+
+/// kernel<<<grid, block, shared_bytes, stream>>>, and where it stands.
+struct Launch {
+    const char* kernel;
+    const char* file;
+    int line;
+    dim3 grid, block;
+    size_t shared_bytes;
+
+    Launch(const char* kernel, const char* file, int line, dim3 grid, dim3 block,
+           size_t shared_bytes = 0, cudaStream_t = nullptr)
+        : kernel(kernel),
+          file(file),
+          line(line),
+          grid(grid),
+          block(block),
+          shared_bytes(shared_bytes) {}
+
+    /// The kernel, without the parentheses that its text comes in.
+    std::string name() const { return std::string(kernel + 1, std::strlen(kernel) - 2); }
+};
+
+/// Runs `thread(call)` for every thread of the grid. What is wrong with the configuration becomes
+/// cudaGetLastError()'s. `function` is the kernel as cudaFuncSetAttribute() knows it, or null.
+void run_grid(const Launch& launch, const void* function, void (*thread)(const void*),
+              const void* call);
+
+/// Fails if the launch's argument is a pointer to the host's heap or stack.
+void check_pointer(const Launch& launch, size_t index, const void* pointer);
+
+template <class Call, class... Parameters>
+void launch_with(const Launch& launch, const void* function, const Call& call,
+                 const std::tuple<Parameters...>& parameters) {
+    size_t index = 0;
+    auto check = [&](const auto& parameter) {
+        ++index;
+        if constexpr (std::is_pointer_v<std::decay_t<decltype(parameter)>>)
+            check_pointer(launch, index, reinterpret_cast<const void*>(parameter));
+    };
+    std::apply([&](const auto&... each) { (check(each), ...); }, parameters);
+    const std::pair<const Call&, const std::tuple<Parameters...>&> bound(call, parameters);
+    run_grid(
+        launch, function,
+        [](const void* p) {
+            const auto& [call, parameters] = *static_cast<decltype(&bound)>(p);
+            []<size_t... i>(const auto& call, const auto& all, std::index_sequence<i...>) {
+                call(std::get<i>(all)...);
+            }
+            (call, parameters, std::index_sequence_for<Parameters...>());
+        },
+        &bound);
+}
+
+/// A kernel with parameters P, given N arguments. The second argument makes the call's validity
+/// depend on a template, so that DEMO_LAUNCH can ask for it.
+template <class... P>
+auto pointer_to(void (*kernel)(P...), auto) {
+    return kernel;
+}
+
+template <class Call, class... P, class... Arguments>
+void launch(const Launch& launch, void (*kernel)(P...), const Call& call,
+            Arguments&&... arguments) {
+    const void* const function = reinterpret_cast<const void*>(kernel);
+    if constexpr (sizeof...(P) == sizeof...(Arguments))  // converted once, as CUDA does it
+        launch_with(launch, function, call,
+                    std::tuple<std::remove_cv_t<P>...>(std::forward<Arguments>(arguments)...));
+    else  // default arguments
+        launch_with(launch, function, call,
+                    std::tuple<std::decay_t<Arguments>...>(std::forward<Arguments>(arguments)...));
+}
+template <class Call, class... Arguments>  // a template whose arguments the call deduces
+void launch(const Launch& launch, std::nullptr_t, const Call& call, Arguments&&... arguments) {
+    launch_with(launch, nullptr, call,
+                std::tuple<std::decay_t<Arguments>...>(std::forward<Arguments>(arguments)...));
+}
+
+}  // namespace demo_cpu
+
+#define DEMO_CPU_UNPACK(...) __VA_ARGS__
+#define DEMO_CPU_REST(...) __VA_OPT__(, ) __VA_ARGS__
+
+/// kernel<<<config>>>(arguments), each of the three in parentheses.
+#define DEMO_LAUNCH(demo_kernel, demo_config, demo_arguments)                                \
+    ::demo_cpu::launch(                                                                      \
+        ::demo_cpu::Launch(#demo_kernel, __FILE__, __LINE__, DEMO_CPU_UNPACK demo_config),   \
+        [&](auto demo_tag) {                                                                 \
+            if constexpr (requires {                                                         \
+                              ::demo_cpu::pointer_to(DEMO_CPU_UNPACK demo_kernel, demo_tag); \
+                          })                                                                 \
+                return ::demo_cpu::pointer_to(DEMO_CPU_UNPACK demo_kernel, demo_tag);        \
+            else                                                                             \
+                return nullptr;                                                              \
+        }(0),                                                                                \
+        [&](const auto&... demo_parameters) {                                                \
+            (DEMO_CPU_UNPACK demo_kernel)(demo_parameters...);                               \
+        } DEMO_CPU_REST demo_arguments)

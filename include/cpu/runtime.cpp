@@ -1,0 +1,163 @@
+// The rest of the runtime API: the device, limits of launches, streams, events.
+#include "runtime.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <mutex>
+
+using demo_cpu::set_error;
+
+struct CUstream_st {};
+struct CUevent_st {
+    std::chrono::steady_clock::time_point time;
+    bool recorded = false;
+};
+
+namespace demo_cpu {
+namespace {
+
+constexpr unsigned int kMaxThreadsPerBlock = 1024, kMaxGridYZ = 65535, kMaxBlockZ = 64;
+constexpr int kVersion = 13000;  // of CUDA, whose meanings these are
+
+std::mutex attributes_mutex;
+std::map<const void*, size_t> dynamic_limits;  // of kernels that asked for more
+
+}  // namespace
+
+cudaError_t check_launch(const Launch& launch, const void* function) {
+    const dim3 grid = launch.grid, block = launch.block;
+    const uint64_t threads = uint64_t(block.x) * block.y * block.z;
+    if (threads == 0 || threads > kMaxThreadsPerBlock || block.x > threads || block.y > threads ||
+        block.z > kMaxBlockZ || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > INT_MAX ||
+        grid.y > kMaxGridYZ || grid.z > kMaxGridYZ)
+        return cudaErrorInvalidConfiguration;
+    std::lock_guard lock(attributes_mutex);
+    const auto asked = dynamic_limits.find(function);
+    const size_t limit = asked == dynamic_limits.end() ? kSharedBytes : asked->second;
+    return launch.shared_bytes > limit ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    if (value < 0 || size_t(value) > kMaxSharedBytes) return set_error(cudaErrorInvalidValue);
+    std::lock_guard lock(attributes_mutex);
+    dynamic_limits[kernel] = std::max(size_t(value), kSharedBytes);
+    return cudaSuccess;
+}
+
+cudaError_t blocks_per_multiprocessor(int* blocks, int threads, size_t shared_bytes) {
+    if (!blocks || threads < 1) return set_error(cudaErrorInvalidValue);
+    *blocks =
+        int(std::min<size_t>(2048 / threads, kMaxSharedBytes / std::max<size_t>(shared_bytes, 1)));
+    return cudaSuccess;
+}
+
+}  // namespace demo_cpu
+
+const char* cudaGetErrorName(cudaError_t error) {
+#define DEMO_CPU_NAME(name, value, text) \
+    if (error == name) return #name;
+    DEMO_CPU_ERRORS(DEMO_CPU_NAME)
+    return "cudaErrorUnknown";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+#define DEMO_CPU_TEXT(name, value, text) \
+    if (error == name) return text;
+    DEMO_CPU_ERRORS(DEMO_CPU_TEXT)
+    return "unknown error";
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+    return *version = demo_cpu::kVersion, cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+    return *version = demo_cpu::kVersion, cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+cudaError_t cudaSetDevice(int device) {
+    return device == 0 ? cudaSuccess : set_error(cudaErrorInvalidDevice);
+}
+cudaError_t cudaDeviceReset() { return cudaSuccess; }
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+    if (device != 0) return set_error(cudaErrorInvalidDevice);
+    *properties = {};
+    std::strcpy(properties->name, "CPU simulation");
+    size_t free_bytes = 0;
+    cudaMemGetInfo(&free_bytes, &properties->totalGlobalMem);
+    properties->sharedMemPerBlock = demo_cpu::kSharedBytes;
+    properties->sharedMemPerBlockOptin = demo_cpu::kMaxSharedBytes;
+    properties->sharedMemPerMultiprocessor = demo_cpu::kMaxSharedBytes + 1024;
+    properties->multiProcessorCount = demo_cpu::worker_count();
+    properties->warpSize = warpSize;
+    properties->l2CacheSize = 1 << 20;
+    properties->regsPerBlock = 65536;
+    properties->maxThreadsPerBlock = demo_cpu::kMaxThreadsPerBlock;
+    properties->maxThreadsPerMultiProcessor = 2048;
+    const int block[] = {1024, 1024, 64}, grid[] = {INT_MAX, 65535, 65535};
+    std::copy(block, block + 3, properties->maxThreadsDim);
+    std::copy(grid, grid + 3, properties->maxGridSize);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+    cudaDeviceProp p;
+    if (cudaError_t error = cudaGetDeviceProperties(&p, device)) return error;
+    switch (attribute) {
+        case cudaDevAttrMaxThreadsPerBlock:
+            *value = p.maxThreadsPerBlock;
+            break;
+        case cudaDevAttrMaxSharedMemoryPerBlock:
+            *value = int(p.sharedMemPerBlock);
+            break;
+        case cudaDevAttrWarpSize:
+            *value = p.warpSize;
+            break;
+        case cudaDevAttrMultiProcessorCount:
+            *value = p.multiProcessorCount;
+            break;
+        case cudaDevAttrL2CacheSize:
+            *value = p.l2CacheSize;
+            break;
+        case cudaDevAttrComputeCapabilityMajor:
+            *value = p.major;
+            break;
+        case cudaDevAttrComputeCapabilityMinor:
+            *value = p.minor;
+            break;
+        case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+            *value = int(p.sharedMemPerBlockOptin);
+            break;
+        default:
+            return set_error(cudaErrorInvalidValue);
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+    return *stream = new CUstream_st, cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete stream, cudaSuccess; }
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return *event = new CUevent_st, cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+    if (!event) return set_error(cudaErrorInvalidResourceHandle);
+    event->time = std::chrono::steady_clock::now();
+    event->recorded = true;
+    return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    demo_cpu::lock_memory();
+    return event ? cudaSuccess : set_error(cudaErrorInvalidResourceHandle);
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+    if (!begin || !end || !begin->recorded || !end->recorded)
+        return set_error(cudaErrorInvalidResourceHandle);
+    *milliseconds = std::chrono::duration<float, std::milli>(end->time - begin->time).count();
+    return cudaSuccess;
+}

@@ -1,0 +1,41 @@
+"""Fixtures: each test of a program runs once for every backend (see suite.py)."""
+
+import pytest
+
+from suite import BACKENDS
+
+
+def _pairs(sizes):
+    return {"params": [(backend, size) for backend in BACKENDS for size in sizes(backend)],
+            "ids": lambda pair: f"{pair[0].name}-{pair[1]}"}
+
+
+def _require(backend):
+    reason = backend.why_not()
+    if reason:
+        pytest.skip(reason)
+    return backend
+
+
+@pytest.fixture(params=BACKENDS, ids=lambda backend: backend.name)
+def backend(request):
+    """Where programs are, whether or not they can compute anything here."""
+    return request.param
+
+
+@pytest.fixture
+def live(backend):
+    """A backend that can compute here. Elsewhere the test is skipped, with the programs' reason."""
+    return _require(backend)
+
+
+@pytest.fixture(**_pairs(lambda backend: backend.sizes))
+def live_n(request):
+    """A live backend, and N."""
+    return _require(request.param[0]), request.param[1]
+
+
+@pytest.fixture(**_pairs(lambda backend: backend.talk_sizes))
+def live_s(request):
+    """A live backend, and S of the talk's shape."""
+    return _require(request.param[0]), request.param[1]

@@ -1,0 +1,230 @@
+// The verification that every program relies on, against a plain computation on the CPU. Needs a
+// GPU; without one it exits with 77 and the reason, as the programs do.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "demo.cuh"
+#include "demo/gating.cuh"
+
+namespace {
+
+template <class T>
+std::vector<T> download(const demo::Buffer<T>& buffer) {
+    std::vector<T> host(buffer.size());
+    DEMO_CHECK(cudaMemcpy(host.data(), buffer.data(), buffer.bytes(), cudaMemcpyDeviceToHost));
+    return host;
+}
+
+template <class T>
+void upload(const demo::Buffer<T>& buffer, const std::vector<T>& host) {
+    DEMO_CHECK(cudaMemcpy(buffer.data(), host.data(), buffer.bytes(), cudaMemcpyHostToDevice));
+}
+
+struct Shape {
+    size_t M, K, N;
+};
+
+/// C[M, N] = A[M, K] B[K, N] on both machines.
+template <class T>
+struct Problem {
+    size_t M, K, N;
+    demo::Buffer<T> A{M * K}, B{K * N}, C{M * N};
+    std::vector<T> host_A, host_B;
+
+    Problem(size_t M, size_t K, size_t N) : M(M), K(K), N(N) {
+        demo::fill_uniform(A, 1);
+        demo::fill_uniform(B, 2);
+        host_A = download(A);
+        host_B = download(B);
+    }
+
+    demo::Product product(size_t i, size_t j) const {
+        demo::Product sum{0, 0};
+        for (size_t k = 0; k < K; ++k) {
+            const double term = double(float(host_A[i * K + k])) * double(float(host_B[k * N + j]));
+            sum.value += term;
+            sum.magnitude += std::fabs(term);
+        }
+        return sum;
+    }
+
+    /// A right C: every element is the sum, rounded once.
+    std::vector<T> right() const {
+        std::vector<T> result(M * N);
+        for (size_t i = 0; i < M; ++i)
+            for (size_t j = 0; j < N; ++j) result[i * N + j] = T(float(product(i, j).value));
+        return result;
+    }
+
+    /// What the verification says of `result`.
+    demo::Verdict verify(const std::vector<T>& result) const {
+        const demo::MatmulReference reference(A.data(), B.data(), M, K, N, /*seed=*/1);
+        const demo::Check check = reference.check(C.data());
+        check.poison();
+        upload(C, result);
+        return check.verify();
+    }
+};
+
+template <class T>
+class Reference : public testing::Test {};
+using Types = testing::Types<float, __half, __nv_bfloat16>;
+TYPED_TEST_SUITE(Reference, Types);
+
+TYPED_TEST(Reference, RandomDataIsTheCpusDataRoundedOnce) {
+    const demo::Buffer<TypeParam> data(100003);
+    demo::fill_uniform(data, 5, 0.25f);
+    const std::vector<TypeParam> host = download(data);
+    for (size_t i = 0; i < host.size(); ++i)
+        ASSERT_EQ(float(host[i]), float(TypeParam(0.25f * demo::random_uniform(5, i)))) << i;
+}
+
+TYPED_TEST(Reference, ABufferStartsAsNaN) {
+    const demo::Buffer<TypeParam> data(1000);
+    for (TypeParam x : download(data)) ASSERT_TRUE(std::isnan(float(x)));
+}
+
+TYPED_TEST(Reference, ProductsAreTheCpus) {
+    // Squares, one that no tile divides, and one that is tall enough to be sampled.
+    const Shape shapes[] = {{32, 32, 32}, {96, 96, 96}, {37, 130, 70}, {4128, 128, 64}};
+    for (auto [M, K, N] : shapes) {
+        const Problem<TypeParam> problem(M, K, N);
+        const std::vector<size_t> rows = demo::sampled_rows(M, 1);
+        const demo::SampledRows device_rows(rows);
+        const demo::ProductReference reference(problem.A.data(), problem.B.data(), device_rows, K,
+                                               N);
+        std::vector<demo::Product> products(rows.size() * N);
+        DEMO_CHECK(cudaMemcpy(products.data(), reference.data(),
+                              products.size() * sizeof products[0], cudaMemcpyDeviceToHost));
+        for (size_t i = 0; i < rows.size(); ++i)
+            for (size_t j = 0; j < N; ++j) {
+                const demo::Product expected = problem.product(rows[i], j),
+                                    got = products[i * N + j];
+                ASSERT_NEAR(got.value, expected.value, 1e-13 * expected.magnitude)
+                    << M << " x " << K << " x " << N << ": row " << rows[i] << ", column " << j;
+                ASSERT_NEAR(got.magnitude, expected.magnitude, 1e-13 * expected.magnitude);
+            }
+    }
+}
+
+TYPED_TEST(Reference, ARightResultPasses) {
+    const Shape shapes[] = {{32, 32, 32}, {96, 96, 96}, {37, 130, 70}, {2080, 64, 64}};
+    for (auto [M, K, N] : shapes) {
+        const Problem<TypeParam> problem(M, K, N);
+        const demo::Verdict verdict = problem.verify(problem.right());
+        EXPECT_TRUE(verdict.ok()) << M << " x " << K << " x " << N;
+        EXPECT_EQ(verdict.checked, demo::sampled_rows(M, 1).size() * N);
+        float error_of_bound;
+        std::memcpy(&error_of_bound, &verdict.error_of_bound, sizeof error_of_bound);
+        EXPECT_GT(error_of_bound, 0);
+        EXPECT_LT(error_of_bound, 1);
+    }
+}
+
+TYPED_TEST(Reference, OneWrongElementIsFoundAndNamed) {
+    const Problem<TypeParam> problem(96, 64, 128);
+    std::vector<TypeParam> result = problem.right();
+    result[17 * 128 + 101] = TypeParam(float(result[17 * 128 + 101]) + 0.125f);
+    const demo::Verdict verdict = problem.verify(result);
+    EXPECT_FALSE(verdict.ok());
+    EXPECT_EQ(verdict.wrong, 1u);
+    EXPECT_EQ(verdict.unwritten, 0u);
+    EXPECT_EQ(verdict.row, 17u);
+    EXPECT_EQ(verdict.column, 101u);
+    EXPECT_EQ(verdict.got, double(float(result[17 * 128 + 101])));
+    EXPECT_NEAR(verdict.expected, problem.product(17, 101).value, 1e-12);
+    EXPECT_GT(verdict.tolerance, 0);
+}
+
+TYPED_TEST(Reference, InfinityIsWrong) {
+    const Problem<TypeParam> problem(32, 32, 32);
+    std::vector<TypeParam> result = problem.right();
+    result[0] = TypeParam(std::numeric_limits<float>::infinity());
+    EXPECT_EQ(problem.verify(result).wrong, 1u);
+}
+
+TYPED_TEST(Reference, AnUnwrittenElementIsFoundInEveryRow) {
+    const Problem<TypeParam> problem(2080, 32, 32);
+    const std::vector<size_t> rows = demo::sampled_rows(2080, 1);
+    ASSERT_EQ(std::count(rows.begin(), rows.end(), 1000u), 0) << "choose a row that is not sampled";
+    std::vector<TypeParam> result = problem.right();
+    result[1000 * 32 + 31] = TypeParam(std::numeric_limits<float>::quiet_NaN());
+    const demo::Verdict verdict = problem.verify(result);
+    EXPECT_FALSE(verdict.ok());
+    EXPECT_EQ(verdict.unwritten, 1u);
+    EXPECT_EQ(verdict.wrong, 0u);
+    EXPECT_EQ(verdict.row, 1000u);
+    EXPECT_EQ(verdict.column, 31u);
+}
+
+TYPED_TEST(Reference, APoisonedOutputIsUnwrittenEverywhere) {
+    const Problem<TypeParam> problem(96, 32, 64);
+    const demo::MatmulReference reference(problem.A.data(), problem.B.data(), 96, 32, 64, 1);
+    const demo::Check check = reference.check(problem.C.data());
+    upload(problem.C, problem.right());
+    check.poison();
+    EXPECT_EQ(check.verify().unwritten, 96u * 64u);
+}
+
+TYPED_TEST(Reference, AStaleResultFails) {
+    const Problem<TypeParam> problem(96, 96, 96);
+    std::vector<TypeParam> stale = problem.right();
+    std::rotate(stale.begin(), stale.begin() + 1, stale.end());
+    EXPECT_GT(problem.verify(stale).wrong, 96u * 96u * 9 / 10);
+}
+
+TEST(SampledRows, MemoryForecastsCountEveryRow) {
+    for (size_t M : {32, 2048, 2080, 4096, 4128})
+        EXPECT_EQ(demo::SampledRows::count(M), demo::sampled_rows(M, 1).size()) << M;
+}
+
+// --- Gating ---
+
+/// out[M, H] on the CPU. `bias1`: whether b1 is added.
+std::vector<__half> gate_on_cpu(const demo::Gating& gating, bool bias1) {
+    const auto [M, K, H, name, size] = gating.shape;
+    const auto x = download(gating.x), W1 = download(gating.W1), W2 = download(gating.W2);
+    const auto b1 = download(gating.b1), b2 = download(gating.b2);
+    std::vector<__half> out(M * H);
+    for (size_t i = 0; i < M; ++i)
+        for (size_t j = 0; j < H; ++j) {
+            double v1 = bias1 ? double(float(b1[j])) : 0, v2 = double(float(b2[j]));
+            for (size_t k = 0; k < K; ++k) {
+                v1 += double(float(x[i * K + k])) * double(float(W1[k * H + j]));
+                v2 += double(float(x[i * K + k])) * double(float(W2[k * H + j]));
+            }
+            out[i * H + j] = __float2half(float(v2 / (1 + std::exp(-v1))));
+        }
+    return out;
+}
+
+TEST(Gating, TheVerificationTellsRightFromWrongOnBothShapes) {
+    for (const demo::GatingShape& shape :
+         {demo::GatingShape::square(96), demo::GatingShape::talk(32)}) {
+        const demo::Gating gating(shape, 1);
+        const demo::Check check = gating.check({});
+
+        upload(gating.out, gate_on_cpu(gating, true));
+        const demo::Verdict right = check.verify();
+        EXPECT_TRUE(right.ok()) << shape.text();
+        EXPECT_EQ(right.checked, demo::sampled_rows(shape.M, 1).size() * shape.H);
+
+        upload(gating.out, gate_on_cpu(gating, false));
+        EXPECT_GT(check.verify().wrong, right.checked * 9 / 10) << shape.text();
+
+        check.poison();
+        EXPECT_EQ(check.verify().unwritten, shape.M * shape.H) << shape.text();
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    testing::InitGoogleTest(&argc, argv);
+    demo::program_name = "test_reference";
+    const demo::Gpu gpu{demo::Options{}};
+    return RUN_ALL_TESTS();
+}

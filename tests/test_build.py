@@ -1,0 +1,104 @@
+"""The build: which toolkit it takes, what it refuses, and what an edit rebuilds."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from suite import PROGRAMS, ROOT
+
+FIND = [sys.executable, str(ROOT / "site_scons/cuda_toolkit.py")]
+
+
+def scons(*arguments):
+    """Runs SCons, from PATH or from .venv; skips the test where there is none."""
+    candidates = [[shutil.which("scons")], [str(ROOT / ".venv/bin/python"), "-m", "SCons"]]
+    for command in candidates:
+        if command[0] and os.path.exists(command[0]):
+            return subprocess.run(command + ["-Q", *arguments], cwd=ROOT, capture_output=True,
+                                  text=True, timeout=120, stdin=subprocess.DEVNULL)
+    pytest.skip("SCons is not installed")
+
+
+@pytest.fixture
+def nvcc():
+    if subprocess.run(FIND, capture_output=True).returncode != 0:
+        pytest.skip("no CUDA toolkit here")
+
+
+def fake_toolkit(folder, release, libraries):
+    """A toolkit made of what the build asks it: nvcc's answers and the libraries' names."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "lib").mkdir()
+    nvcc = folder / "bin/nvcc"
+    nvcc.write_text(f"""#!/bin/sh
+case "$*" in
+    --version) echo "Cuda compilation tools, release {release}, V{release}.48" ;;
+    *--dryrun*) echo '#$ TOP={folder}' ;;
+    --list-gpu-code) echo sm_75; echo sm_90 ;;
+esac
+""")
+    nvcc.chmod(0o755)
+    for library in libraries:
+        (folder / "lib" / library).touch()
+    return folder
+
+
+def find_toolkit(home, *arguments):
+    return subprocess.run(FIND + list(arguments), capture_output=True, text=True,
+                          env={**os.environ, "CUDA_HOME": str(home)})
+
+
+def test_a_toolkit_of_wheels_is_found(tmp_path):
+    """Their libraries lie in lib/ and carry only versioned names."""
+    home = fake_toolkit(tmp_path / "cu13", "13.0", ["libcublas.so.13", "libcublasLt.so.13"])
+    assert find_toolkit(home).stdout.strip() == str(home / "bin/nvcc")
+    assert find_toolkit(home, "--version").stdout.strip() == "13.0.48"
+
+
+@pytest.mark.parametrize("release, libraries", [
+    ("11.8", ["libcublas.so", "libcublasLt.so"]),  # too old
+    ("13.0", ["libcublas.so.13"]),  # without cuBLASLt
+], ids=["old", "incomplete"])
+def test_a_toolkit_that_cannot_build_the_suite_is_passed_over(tmp_path, release, libraries):
+    home = fake_toolkit(tmp_path / "cuda", release, libraries)
+    done = find_toolkit(home)
+    assert str(home) not in done.stdout
+    # Either there is a better one on this machine, or one line says what is wrong.
+    assert done.returncode == 0 or re.fullmatch(r"[^\n]+\n", done.stderr)
+
+
+def test_help_explains_targets_and_options():
+    text = scons("-h").stdout
+    for word in ("programs", "tests", "mutants", "cpu", "arch=", "debug=1", "CUDA_HOME"):
+        assert word in text
+
+
+@pytest.mark.parametrize("option", ["bogus=1", "debug=2", "arch=10", "arch=sm_90", "arch=90b"])
+def test_a_bad_option_ends_with_one_line(nvcc, option):
+    done = scons("-n", option)
+    assert done.returncode != 0
+    lines = [line for line in done.stderr.splitlines() if line]
+    assert len(lines) == 1 and lines[0].startswith("scons: "), done.stderr
+
+
+def test_editing_any_header_rebuilds_what_includes_it(nvcc):
+    """SCons does not look into .cu files by itself."""
+    tree = scons("-n", "--tree=all", "2_matmul_sharedmem", "6_gating_fused").stdout
+    parts = re.findall(r'#include "(.*)"', (ROOT / "include/demo.cuh").read_text())
+    headers = [f"include/{name}" for name in ["demo.cuh"] + parts]
+    assert len(headers) > 3
+    one, _, other = tree.partition("+-6_gating_fused")
+    for header in headers:
+        assert header in one and header in other, header
+    assert "src/5_gating_unfused.cu" in other and "src/5_gating_unfused.cu" not in one
+
+
+def test_every_source_is_a_target(nvcc):
+    done = scons("-n", "-c", "programs")
+    assert done.returncode == 0
+    built = [name for name in PROGRAMS if (ROOT / name).exists()]
+    assert all(f"Removed {name}\n" in done.stdout for name in built)

@@ -1,0 +1,259 @@
+"""The CPU lane: its translator, what its kernels can do, and what it catches."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SCHEDULES = ["forward", "reverse", "random:1", "random:2"]
+
+spec = importlib.util.spec_from_file_location("translate", ROOT / "include/cpu/translate.py")
+translator = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(translator)
+
+
+def translate(text):
+    first, _, rest = translator.translate(text, "f.cu").partition("\n")
+    assert first == '#line 1 "f.cu"'
+    assert rest.count("\n") == text.count("\n"), "a line moved"
+    return rest
+
+
+# --- The translator -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("launch, kernel, configuration, arguments", [
+    ("k<<<g, b>>>(x)", "k", "g, b", "x"),
+    ("ns::k<Tile<128, 64>, (a > b)><<<grid, dim3(32, 32), bytes, stream>>>(x, f(y))",
+     "ns::k<Tile<128, 64>, (a > b)>", "grid, dim3(32, 32), bytes, stream", "x, f(y)"),
+    ("k<<<f<A<B<int>>>(x), 32>>>(y)", "k", "f<A<B<int>>>(x), 32", "y"),
+    ("k<<<a<b, c>>>(d)", "k", "a<b, c", "d"),
+    ("k<<<a < b ? 1 : 2, c>>>(d > e)", "k", "a < b ? 1 : 2, c", "d > e"),
+    ("k<a << 2><<<1, 2>>>()", "k<a << 2>", "1, 2", ""),
+    ("k<(a >> 2)><<<1, x >> 2>>>()", "k<(a >> 2)>", "1, x >> 2", ""),
+    ("k<a < b><<<1, 2>>>()", "k<a < b>", "1, 2", ""),
+    ("::k<<<1, 2>>>()", "::k", "1, 2", ""),
+    ("A<B>::k<<<1, 2>>>()", "A<B>::k", "1, 2", ""),
+    ("(p ? one : two)<<<1, 2>>>()", "(p ? one : two)", "1, 2", ""),
+    ("table[i < 3 ? 0 : 1].kernel<<<1, 2>>>()", "table[i < 3 ? 0 : 1].kernel", "1, 2", ""),
+    ("get(x)<<<1, 2>>>()", "get(x)", "1, 2", ""),
+    ("x.template k<T><<<1, 2>>>()", "x.template k<T>", "1, 2", ""),
+    ("k<<<n, {8, 8}>>>([=](int i) { return i << 1; })", "k", "n, {8, 8}",
+     "[=](int i) { return i << 1; }"),
+    ("k<<<\n  1,  // >>>(\n  2\n>>>(a,\n  b)", "k", "\n  1,  // >>>(\n  2\n", "a,\n  b"),
+    ('k<T><<<1, ">>>("[0]>>>(\')\')', "k<T>", '1, ">>>("[0]', "')'"),
+])
+@pytest.mark.parametrize("before", ["", "return ", "if (x) ", "else ", "f = [&] { ", "{ a < b; ",
+                                    "#define RUN(n) ", "int* p = nullptr; ", "x = 1'000'000; "])
+def test_launch(before, launch, kernel, configuration, arguments):
+    expected = f"DEMO_LAUNCH(({kernel}), ({configuration}), ({arguments}))"
+    assert translate(before + launch + ";") == before + expected + ";"
+
+
+@pytest.mark.parametrize("text", [
+    'auto s = "k<<<1, 2>>>(x)";',
+    'auto s = R"x(k<<<1, 2>>>(x))" )x";',
+    "// k<<<1, 2>>>(x)\n/* k<<<\n1>>>() */",
+    "// goes on \\\nk<<<1, 2>>>(x)",
+    "char c = '<', d = '\\'', e = '\"';",
+    "std::vector<std::pair<int, std::array<int, 3>>> v; x <<= 3; y = x << 2 >> 1;",
+    "std::map<int, std::vector<std::pair<int, int>>> v(x);",
+    'extern int a[]; extern "C" { int f(); }',
+    "extern alignas(16) float a[4];",
+    "__shared__ float tile[32][32];",
+])
+def test_text_that_stays(text):
+    assert translate(text) == text
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("extern __shared__ float t[];", "float *const t = ::demo_cpu::dynamic_shared();"),
+    ("extern __shared__ float t[][32];", "float (*const t)[32] = ::demo_cpu::dynamic_shared();"),
+    ("extern __shared__ __align__(16) unsigned char t[];",
+     "unsigned char *const t = ::demo_cpu::dynamic_shared();"),
+    ("alignas(128) extern __shared__ T t[];", "T *const t = ::demo_cpu::dynamic_shared();"),
+    ("extern __shared__\nalignas(16)\nhalf t[];",
+     "\n\nhalf *const t = ::demo_cpu::dynamic_shared();"),
+    ("__shared__ alignas(32) float t[4];", "__shared__ __align__(32) float t[4];"),
+    ("alignas(32) __shared__ float t[4];", "alignas(32) __shared__ float t[4];"),
+])
+def test_shared_memory(text, expected):
+    assert re.sub(r" +", " ", translate(text)).strip(" ") == expected
+
+
+@pytest.mark.parametrize("text, line", [
+    ("\nk<<<1, 2;", 2),
+    ("<<<1>>>(x)", 1),
+    ("\n\nk<<<1>>>(x", 3),
+    ("extern __shared__ float t;", 1),
+])
+def test_text_that_is_wrong(text, line):
+    with pytest.raises(translator.TranslationError, match=f"^f.cu:{line}: "):
+        translate(text)
+
+
+# --- Kernels --------------------------------------------------------------------------------------
+
+
+def build(*options):
+    """Builds tests/cpu_lane/ and returns the folder of the programs."""
+    scons = [shutil.which("scons")] if shutil.which("scons") else [sys.executable, "-m", "SCons"]
+    command = [*scons, "-Q", "cpu/tests", *options]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert "warning" not in built.stdout + built.stderr
+    kind = "release-sanitize" if "sanitize=1" in options else "release"
+    return ROOT / "build/cpu" / kind / "tests"
+
+
+@pytest.fixture(scope="module")
+def normal():
+    return build()
+
+
+@pytest.fixture(scope="module")
+def sanitized():
+    return build("sanitize=1")
+
+
+def run(program, *arguments, schedule="forward"):
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "DEMO_SCHEDULE": schedule})
+
+
+def line_of(text):
+    """The line of misuse.cu that `text` stands in."""
+    lines = (ROOT / "tests/cpu_lane/misuse.cu").read_text().splitlines()
+    return next(i for i, line in enumerate(lines, 1) if text in line)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_language(normal, schedule):
+    done = run(normal / "language", schedule=schedule)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith(" 0 failed\n")
+
+
+def test_language_sanitized(sanitized):
+    done = run(sanitized / "language", schedule="random:3")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+BARRIER = r"waits at __syncthreads\(\) in tests/cpu_lane/misuse.cu:\d+ for thread "
+CAUGHT = {
+    "divergent_barrier": BARRIER + r"\(16,0,0\), which has left the kernel",
+    "two_barriers": BARRIER + r"\(16,0,0\), which waits at __syncthreads\(\) in .*:\d+",
+    "early_exit": BARRIER + r"\(31,0,0\), which has left the kernel",
+    "divergent_shuffle": r"waits at __shfl_xor_sync\(\) in .* for thread \(16,0,0\), which waits "
+                         r"at __syncthreads\(\)",
+    "divergent_wmma": r"waits at load_matrix_sync\(\) in .* for thread \(31,0,0\), which has left",
+    "misaligned_wmma": r"load_matrix_sync\(\) in .* needs a pointer aligned to 32 bytes",
+    "read_far_past": r"read of address 0x\w+, 11868 bytes past the end of buffer 1 \(132 bytes, "
+                     r"allocated in tests/cpu_lane/misuse.cu:\d+\)",
+    "write_past": r"write to address 0x\w+, 0 bytes past the end of buffer 2",
+    "read_null": r"read of address 0x4, in no buffer of device memory",
+    "dynamic_overrun": r"write to address 0x\w+, 512 bytes into the block's dynamic shared memory "
+                       r"of 512 bytes",
+    "freed": r"0 bytes into buffer 1 \(132 bytes, .*, freed since\)",
+    "overflow_stack": r"which its local variables overflowed its stack to reach",
+}
+
+
+@pytest.mark.parametrize("case", CAUGHT)
+@pytest.mark.parametrize("kind", ["normal", "sanitized"])
+def test_misuse_is_caught(request, kind, case):
+    done = run(request.getfixturevalue(kind) / "misuse", case)
+    assert done.returncode == 3
+    kernel = {"freed": "read_at", "read_null": "read_at", "read_far_past": "read_at",
+              "write_past": "write_at"}.get(case, case)
+    assert re.search(rf"^misuse: kernel {kernel}, block \(\d,0,0\), thread \(\d+,\d,0\): .*"
+                     rf"{CAUGHT[case]}", done.stderr, re.M), done.stderr
+    if kind == "normal":
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("case", ["divergent_barrier", "two_barriers", "early_exit",
+                                  "divergent_shuffle", "divergent_wmma"])
+def test_no_schedule_hangs(normal, case, schedule):
+    done = run(normal / "misuse", case, schedule=schedule)
+    assert done.returncode == 3 and "waits at" in done.stderr
+
+
+def test_barrier_lines(normal):
+    first = line_of("two_barriers() {") + 2
+    error = run(normal / "misuse", "two_barriers").stderr
+    assert f"misuse.cu:{first} for thread" in error and f"misuse.cu:{first + 2}\n" in error
+
+
+def test_host_code_and_device_memory(normal):
+    done = run(normal / "misuse", "host_read")
+    assert done.returncode == 3
+    assert re.match(r"misuse: host code: read of address 0x\w+, 12 bytes into buffer 2 .*; "
+                    r"the host has to cudaMemcpy it\n$", done.stderr)
+    done = run(normal / "misuse", "host_pointer")
+    assert done.returncode == 3
+    assert re.match(r"misuse: write_at, launched in .*misuse.cu:\d+: argument 1 points to host "
+                    r"memory\n$", done.stderr)
+
+
+def test_division_by_zero(normal):
+    done = run(normal / "misuse", "divide")
+    assert done.returncode == 3 and done.stderr.endswith(": integer division by zero\n")
+
+
+def test_what_is_not_modelled(normal):
+    done = run(normal / "misuse", "nested")
+    assert done.returncode == 77
+    assert "needs launches from a kernel, which the CPU simulation does not have" in done.stderr
+
+
+@pytest.mark.parametrize("case, report, place", [
+    ("read_one_past", "READ of size 4", r"0 bytes past the end of buffer 1 \(132 bytes, "),
+    ("read_one_before", "READ of size 4", r"4 bytes before buffer 1 \(132 bytes, "),
+    ("static_overrun", "index 8 out of bounds for type 'float ?", ""),
+    ("divide", "division by zero", ""),
+])
+def test_sanitizers_catch_single_elements(sanitized, case, report, place):
+    done = run(sanitized / "misuse", case)
+    assert done.returncode == 3
+    thread = r"^misuse: kernel \w+, block \(0,0,0\), thread \(\d,0,0\):"
+    assert re.search(rf"{thread}.*{place}", done.stderr, re.M), done.stderr
+    assert re.search(report, done.stderr)
+    assert "tests/cpu_lane/misuse.cu:" in done.stderr
+
+
+def wrong_elements(program, case, schedule):
+    done = run(program, case, schedule=schedule)
+    assert done.returncode == 0, done.stderr
+    return int(re.match(r"(\d+) of \d+ wrong", done.stdout).group(1))
+
+
+@pytest.mark.parametrize("case", ["missing_barrier", "missing_syncwarp", "early_copy"])
+def test_a_missing_barrier_shows_in_some_schedule(normal, case):
+    assert any(wrong_elements(normal / "misuse", case, schedule) for schedule in SCHEDULES)
+
+
+@pytest.mark.parametrize("case", ["missing_wait", "missing_commit", "wmma_ownership"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_what_fails_in_every_schedule(normal, case, schedule):
+    assert wrong_elements(normal / "misuse", case, schedule) > 0
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_same_done_right(normal, schedule):
+    assert wrong_elements(normal / "misuse", "right_pipeline", schedule) == 0
+
+
+@pytest.mark.parametrize("value", ["", "backward", "random", "random:", "random:x", "random:1x"])
+def test_bad_schedule(normal, value):
+    done = run(normal / "language", schedule=value)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == ("language: DEMO_SCHEDULE takes forward, reverse or random:SEED, "
+                           f"not '{value}'\n")
