@@ -174,7 +174,7 @@ MUTANTS = [
              "wmma::fill_fragment(v1[i][j], 0.0f);")]),
     Mutant("fused_tiled_wrong_factor", "6_gating_fused", _TILED,
            "the sigmoid is taken of the other factor",
-           [("gate(v1.x[e], v2.x[e])", "gate(v2.x[e], v1.x[e])")]),
+           [("sigmoid(v1.x[e]) * v2.x[e]", "sigmoid(v2.x[e]) * v1.x[e]")]),
     Mutant("fused_tiled_no_wait", "6_gating_fused", _TILED,
            "tiles are read before their copies have arrived",
            [("__pipeline_wait_prior(kStages - 2);", "__pipeline_wait_prior(kStages - 1);")],
