@@ -86,8 +86,9 @@ struct Biases {
 __device__ void fill(Biases& biases, const half* b1, const half* b2, size_t columns) {
     for (int i = threadIdx.x; i < kFragment * kBlockH; i += kThreads) {
         const int row = i / kBlockH, col = i % kBlockH;
-        biases.b1[row][col] = col < columns ? __half2float(b1[col]) : 0;
-        biases.b2[row][col] = col < columns ? __half2float(b2[col]) : 0;
+        const bool inside = size_t(col) < columns;
+        biases.b1[row][col] = inside ? __half2float(b1[col]) : 0;
+        biases.b2[row][col] = inside ? __half2float(b2[col]) : 0;
     }
 }
 
