@@ -80,7 +80,6 @@ def test_text_that_stays(text):
     ("alignas(128) extern __shared__ T t[];", "T *const t = ::demo_cpu::dynamic_shared();"),
     ("extern __shared__\nalignas(16)\nhalf t[];",
      "\n\nhalf *const t = ::demo_cpu::dynamic_shared();"),
-    ("__shared__ alignas(32) float t[4];", "__shared__ __align__(32) float t[4];"),
     ("alignas(32) __shared__ float t[4];", "alignas(32) __shared__ float t[4];"),
 ])
 def test_shared_memory(text, expected):

@@ -4,7 +4,6 @@
     kernel<T><<<grid, block>>>(args)  ->  DEMO_LAUNCH((kernel<T>), (grid, block), (args))
     extern __shared__ float tile[];   ->  float *const tile = ...;
 
-And `__shared__ alignas(16)`, in an order that nvcc alone reads, becomes `__shared__ __align__(16)`.
 Nothing else is touched, and no line moves: a #line in front makes compilers and debuggers show the
 original file. The macro and what stands behind it are in launch.hpp.
 
@@ -200,20 +199,12 @@ class Translation:
             if self.is_name(start, "alignas", "__align__"):
                 self.erase(start, before)
 
-    def translate_alignment(self, shared):
-        """`__shared__ alignas(16)`: host compilers want `alignas` in front of all else."""
-        alignment = self.step(shared, 1)
-        if self.is_name(alignment, "alignas"):
-            self.replace.setdefault(alignment, "__align__")
-
     def result(self):
         for i, token in enumerate(self.tokens):
             if self.kinds[i] == "sign" and token == "<<<":
                 self.translate_launch(i)
             elif self.is_name(i, "extern"):
                 self.translate_shared(i)
-            elif self.is_name(i, "__shared__"):
-                self.translate_alignment(i)
         parts = [self.before.get(i, "") + self.replace.get(i, token)
                  for i, token in enumerate(self.tokens)]
         return f'#line 1 "{self.path}"\n' + "".join(parts)

@@ -161,7 +161,7 @@ __constant__ int table[2];
 
 __global__ void cooperate(int* out, float* sums) {
     __shared__ int counts[2];
-    __shared__ alignas(16) unsigned long long wide;
+    alignas(16) __shared__ unsigned long long wide;
     const int i = threadIdx.x, lane = i % warpSize;
     if (i == 0) counts[0] = counts[1] = 0, wide = 0;
     __syncthreads();
