@@ -366,14 +366,19 @@ def test_run_misses_a_program_that_is_not_built(machine):
     assert "not built" in done.stdout
 
 
-def test_run_without_a_gpu_and_without_the_cpu_lane_says_so(machine):
+def test_run_without_a_gpu_runs_the_same_programs_on_the_cpu(machine):
     if glob.glob("/dev/nvidia[0-9]*"):
         pytest.skip("this machine has a GPU, which cannot be hidden from a script")
     FakeMachine.install(machine.root / "bin/nvidia-smi", "#!/bin/sh\nexit 9\n")
+    (machine.root / "cpu").mkdir()
+    for name in FAKES:
+        (machine.root / name).rename(machine.root / "cpu" / name)
     done = machine.run("run.sh")
-    assert done.returncode == 77
-    assert done.stdout == ""
+    assert done.returncode == 0, done.stdout
     assert_one_line(done.stderr, "run.sh")
+    assert "no GPU here" in done.stderr
+    calls = (machine.root / "cpu/calls").read_text()
+    assert {"256", "--talk 16"} == set(re.findall(r"(?<= )(?:--talk )?\d+(?= )", calls))
 
 
 def test_compare_measures_each_gpu_into_a_file_of_its_own(machine):
