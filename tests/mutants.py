@@ -15,6 +15,7 @@ class Mutant(NamedTuple):
     edits: Sequence[Tuple[str, str]]  # (old, new)
     sizes: Tuple[int, ...] = (160, 1024)  # N: each must be rejected ...
     talk_sizes: Tuple[int, ...] = ()  # ... and each S of the talk's shape ...
+    cpu_sizes: Tuple[int, ...] = ()  # N on the CPU lane, where `sizes` would take too long
     race: bool = False  # ... or, where the bug is a matter of luck, one of them
     timed: bool = False  # shows only after several launches, so not with --once
     oldest_sm: int = 0  # on older GPUs the bug has no effect
@@ -120,7 +121,7 @@ MUTANTS = [
     Mutant("cublas_tf32_as_fp32", "4_matmul_cublas", _CUBLAS[:1],
            "TF32 passes itself off as fp32",
            [('"fp32", CUBLAS_COMPUTE_32F)', '"fp32", CUBLAS_COMPUTE_32F_FAST_TF32)')],
-           sizes=(1024, 4096), oldest_sm=80),
+           sizes=(1024, 4096), cpu_sizes=(160,), oldest_sm=80),
     Mutant("cublas_dropped_k", "4_matmul_cublas", _CUBLAS,
            "the last k is left out",
            [("n, n, n, &alpha", "n, n, n - 1, &alpha")]),
@@ -228,7 +229,8 @@ MUTANTS = [
     Mutant("stationary_not_atomic", "bonus_matmul_A_stationary", _STATIONARY,
            "blocks overwrite each other's partial sums",
            [("atomicAdd(&C[(row + y) * N + (col + x)], sum);",
-             "C[(row + y) * N + (col + x)] += sum;")], sizes=(1024, 2048), race=True),
+             "C[(row + y) * N + (col + x)] += sum;")],
+           sizes=(1024, 2048), cpu_sizes=(256, 512), race=True),
     Mutant("stationary_missing_tile", "bonus_matmul_A_stationary", _STATIONARY,
            "one tile of A is left out",
            [("atomicAdd(", "if (blockIdx.x != 1 || blockIdx.y != 2) atomicAdd(")]),

@@ -41,7 +41,10 @@ class Backend(NamedTuple):
 
     def sizes_for(self, mutant):
         """The command lines with which a mutant is tried here."""
-        square = [(str(n),) for n in mutant.sizes if n <= self.largest_mutant]
+        sizes = [n for n in mutant.sizes if n <= self.largest_mutant]
+        if self.name == "cpu" and mutant.cpu_sizes:
+            sizes = mutant.cpu_sizes
+        square = [(str(n),) for n in sizes]
         talk = [("--talk", str(s)) for s in mutant.talk_sizes if 8 * s <= self.largest_mutant]
         return square + talk
 
@@ -54,7 +57,7 @@ BACKENDS = [
     Backend("gpu", ROOT, ROOT / "build/mutants", sizes=(32, 64, 96, 160, 2080, 4096, 4128),
             talk_sizes=(16, 32, 48, 1024), timed_size=1024, largest_mutant=8192),
     Backend("cpu", ROOT / "cpu", ROOT / "cpu/mutants", sizes=(32, 96, 160), talk_sizes=(16,),
-            timed_size=96, largest_mutant=160, schedules=("forward", "reverse")),
+            timed_size=96, largest_mutant=160, schedules=("forward", "reverse", "random:7")),
 ]
 GPU = BACKENDS[0]
 

@@ -1,0 +1,29 @@
+"""Every program on the CPU lane: in any order of its threads, and under the sanitizers."""
+
+import pytest
+
+from suite import BENCHMARK, GATING, PROGRAMS, ROOT, run, verified_rows
+
+SCHEDULES = ("forward", "reverse", "random:7")
+RUNS = [(program, (str(n),)) for program in PROGRAMS for n in (32, 64, 96, 160, 256)]
+RUNS += [(program, ("--talk", "16")) for program in GATING]
+
+
+def name(value):
+    return value if isinstance(value, str) else " ".join(value)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("program, size", RUNS, ids=name)
+def test_verified_in_any_order(program, size, schedule):
+    done = run(ROOT / "cpu" / program, *size, "--once", "--csv", env={"DEMO_SCHEDULE": schedule})
+    verified_rows(done, program)
+
+
+@pytest.mark.parametrize("program, size", [
+    (program, size) for program, size in RUNS
+    if size in (("96",), ("--talk", "16")) and program != BENCHMARK], ids=name)
+def test_the_sanitizers_find_nothing(program, size):
+    done = run(ROOT / "cpu/sanitize" / program, *size, "--once", "--csv", timeout=300)
+    assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr
+    verified_rows(done, program)
