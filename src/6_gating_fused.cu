@@ -280,8 +280,7 @@ __global__ void __launch_bounds__(kThreads) gating_streamed(const half* x,   // 
     }
 }
 
-// --- Launching
-// ------------------------------------------------------------------------------------
+// --- Launching ----------------------------------------------------------------------------------
 
 /// A kernel's blocks may take more than 48 KiB of shared memory only if that is asked for.
 template <class Kernel>
