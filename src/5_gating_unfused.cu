@@ -308,6 +308,11 @@ struct Unfused {
     }
 };
 
+/// Device memory to measure both ways, and a fused kernel beside them, in bytes; saturates.
+inline size_t bytes_needed(const demo::GatingShape& shape, const demo::Gpu& gpu) {
+    return demo::saturating_sum(shape.bytes(), Unfused::bytes(shape), gpu.flush_bytes());
+}
+
 }  // namespace gating_unfused
 
 #ifndef GATING_UNFUSED_NO_MAIN
@@ -321,9 +326,7 @@ int main(int argc, char** argv) {
                                   .talk = true});
     const demo::Gpu gpu(options);
     demo::require_memory(options, [&](size_t size) {
-        const auto shape = demo::GatingShape::of(options, size);
-        return demo::saturating_sum(shape.bytes(), gating_unfused::Unfused::bytes(shape),
-                                    gpu.flush_bytes());
+        return gating_unfused::bytes_needed(demo::GatingShape::of(options, size), gpu);
     });
     const auto shape = demo::GatingShape::of(options);
     demo::Report report(options, gpu, shape.text());

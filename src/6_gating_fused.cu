@@ -346,9 +346,7 @@ int main(int argc, char** argv) {
         demo::fail(demo::kUsage, "fused_streamed is for the talk's shape alone; add --talk S");
     const demo::Gpu gpu(options);
     demo::require_memory(options, [&](size_t size) {
-        const auto shape = demo::GatingShape::of(options, size);
-        return demo::saturating_sum(shape.bytes(), gating_unfused::Unfused::bytes(shape),
-                                    gpu.flush_bytes());
+        return gating_unfused::bytes_needed(demo::GatingShape::of(options, size), gpu);
     });
     const auto shape = demo::GatingShape::of(options);
     demo::Report report(options, gpu, shape.text());

@@ -20,11 +20,6 @@ static std::vector<size_t> doubling_sizes(size_t first, size_t cap) {
     return sizes;
 }
 
-static size_t bytes_needed(const demo::GatingShape& shape, const demo::Gpu& gpu) {
-    return demo::saturating_sum(shape.bytes(), gating_unfused::Unfused::bytes(shape),
-                                gpu.flush_bytes());
-}
-
 /// One table: every size in `shapes`, or a note where it does not fit the GPU.
 static void run_table(const demo::Options& options, const demo::Gpu& gpu, demo::Report& report,
                       const std::string& title, const std::vector<demo::GatingShape>& shapes) {
@@ -37,7 +32,8 @@ static void run_table(const demo::Options& options, const demo::Gpu& gpu, demo::
                     "ms", "TFLOP/s", "verified", "six", "library", "temporary", "temporary");
     }
     for (const demo::GatingShape& shape : shapes) {
-        const size_t needed = bytes_needed(shape, gpu), free_bytes = demo::free_device_memory();
+        const size_t needed = gating_unfused::bytes_needed(shape, gpu),
+                     free_bytes = demo::free_device_memory();
         if (needed > free_bytes) {
             report.note(std::to_string(shape.size) + ": skipped, needs " +
                         demo::human_bytes(double(needed)) + " of GPU memory, " +

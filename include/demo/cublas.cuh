@@ -29,7 +29,6 @@ class Cublas {
     Cublas& operator=(const Cublas&) = delete;
 
     operator cublasHandle_t() const { return handle_; }
-    void* workspace() const { return workspace_.data(); }
 
   private:
     Buffer<char> workspace_;
