@@ -19,21 +19,3 @@
 #include "demo/measure.cuh"
 #include "demo/numbers.hpp"
 #include "demo/verify.cuh"
-
-namespace demo {
-
-/// Device memory of a square matmul demo with elements of T: A, B, C, what verifying them takes,
-/// the cache flush, and `more`. In bytes; saturates.
-template <class T>
-size_t matmul_bytes(const Options& options, const Gpu& gpu, size_t N, size_t more = 0) {
-    return saturating_sum(saturating_product(3, N, N, sizeof(T)), ProductReference::bytes(N, N),
-                          options.hot ? 0 : gpu.flush_bytes(), more);
-}
-
-/// A square matmul: 2 N^3 operations, three matrices of T.
-template <class T>
-Workload matmul_workload(size_t N, const std::string& dtype) {
-    return {"square", N, dtype, 2.0 * double(N) * double(N) * double(N), 3 * N * N * sizeof(T)};
-}
-
-}  // namespace demo

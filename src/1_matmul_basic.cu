@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "demo.cuh"
+#include "demo/matmul.cuh"
 
 constexpr int kBlock = 32;  // a block is kBlock x kBlock threads
 

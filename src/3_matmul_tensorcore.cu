@@ -36,6 +36,7 @@
 #define MATMUL_CUBLAS_NO_MAIN
 #include "4_matmul_cublas.cu"
 #include "demo.cuh"
+#include "demo/matmul.cuh"
 
 namespace matmul_tensorcore {
 

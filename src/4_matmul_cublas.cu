@@ -15,6 +15,7 @@
 // call: see 5_gating_unfused.
 #include "demo.cuh"
 #include "demo/cublas.cuh"
+#include "demo/matmul.cuh"
 
 namespace matmul_cublas {
 

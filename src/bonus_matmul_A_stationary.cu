@@ -26,6 +26,7 @@
 // The operand to keep is the one that costs most to move, and that is nearly always the sum.
 // (Adding in any order also means that the last bits differ from run to run.)
 #include "demo.cuh"
+#include "demo/matmul.cuh"
 
 constexpr int kTile = 32;  // a tile is kTile x kTile elements, a block kTile x kTile threads
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -22,6 +23,13 @@ inline constexpr bool kCpuLane = true;  // built for the CPU: small sizes, few s
 inline constexpr bool kCpuLane = false;
 #endif
 
+/// An option of one program alone.
+struct Extra {
+    std::string option;               // "--in-place"
+    std::string help;                 // what it does
+    std::vector<std::string> values;  // what it takes, the default first; empty: it takes none
+};
+
 /// What one program accepts.
 struct Program {
     std::string name;                  // "2_matmul_sharedmem"
@@ -29,12 +37,27 @@ struct Program {
     std::vector<std::string> kernels;  // what --kernel takes; without it, all of them run
     bool talk = false;                 // takes --talk S
     size_t default_n = kCpuLane ? 256 : 4096;
+    bool any_shape = false;                // takes every N from 1, and --rows R --cols C
+    std::vector<std::string> dtypes = {};  // what --dtype takes, the default first
+    std::vector<Extra> extras = {};
+
+    size_t step() const { return any_shape ? 1 : 32; }  // N is a multiple of it
+};
+
+/// A size that the user chose: "N", what it is, and what it must be a multiple of.
+struct Size {
+    std::string name;
+    size_t value, step;
 };
 
 /// What the user asked for.
 struct Options {
+    Size size;           // N, S of --talk, or R of --rows
     size_t n = 0;        // N
     size_t talk = 0;     // S of --talk; 0 where it was not given
+    size_t rows = 0;     // of --rows and --cols; 0 where they were not given
+    size_t cols = 0;     //
+    std::string dtype;   // of --dtype
     uint64_t seed = 1;   // of the random data
     int device = 0;      // CUDA's index of the GPU
     std::string kernel;  // of --kernel; empty where it was not given
@@ -42,9 +65,12 @@ struct Options {
     bool hot = false;    // keep what the launch before left in the cache
     bool once = false;   // one verified launch, no timing
     bool help = false;
+    std::map<std::string, std::string> extras;  // values of the program's own options
 
     /// True where the kernel `name` is to run.
     bool wants(std::string_view name) const { return kernel.empty() || kernel == name; }
+    /// True where an option without values was given.
+    bool has(const std::string& option) const { return extras.count(option) > 0; }
 };
 
 struct UsageError : std::runtime_error {
@@ -67,7 +93,8 @@ inline uint64_t parse_number(std::string_view text, const std::string& what,
 /// A size: `step`, or a multiple of it. Throws UsageError.
 inline size_t parse_size(std::string_view text, const std::string& what, size_t step) {
     const std::string s = std::to_string(step);
-    const std::string accepted = "a multiple of " + s + " from " + s + " up";
+    const std::string accepted =
+        step == 1 ? "a whole number from 1 up" : "a multiple of " + s + " from " + s + " up";
     const uint64_t value = parse_number(text, what, accepted);
     if (value == 0 || value % step != 0)
         throw UsageError(what + " takes " + accepted + ", not '" + std::string(text) + "'");
@@ -89,13 +116,19 @@ inline std::string parse_name(std::string_view text, const std::string& what,
 inline Options parse(const Program& program, std::span<const char* const> arguments) {
     Options options;
     options.n = program.default_n;
+    if (!program.dtypes.empty()) options.dtype = program.dtypes.front();
+    for (const Extra& extra : program.extras)
+        if (!extra.values.empty()) options.extras[extra.option] = extra.values.front();
     std::vector<std::string_view> given;
+    auto was_given = [&](std::string_view key) {
+        return std::find(given.begin(), given.end(), key) != given.end();
+    };
 
     for (size_t i = 0; i < arguments.size(); ++i) {
         const std::string_view argument = arguments[i];
         const bool is_option = argument.starts_with("--") || argument == "-h";
         const std::string_view key = is_option ? argument : "N";
-        if (std::find(given.begin(), given.end(), key) != given.end())
+        if (was_given(key))
             throw UsageError(std::string(key) + " was given twice: '" + std::string(argument) +
                              "' is one too many");
         given.push_back(key);
@@ -104,8 +137,19 @@ inline Options parse(const Program& program, std::span<const char* const> argume
             if (i + 1 < arguments.size()) return arguments[++i];
             throw UsageError(std::string(argument) + " needs a value; see --help");
         };
+        const auto extra = std::find_if(program.extras.begin(), program.extras.end(),
+                                        [&](const Extra& e) { return e.option == argument; });
         if (!is_option)
-            options.n = parse_size(argument, "N", 32);
+            options.n = parse_size(argument, "N", program.step());
+        else if (extra != program.extras.end())
+            options.extras[extra->option] =
+                extra->values.empty() ? "" : parse_name(value(), extra->option, extra->values);
+        else if (argument == "--rows" && program.any_shape)
+            options.rows = parse_size(value(), "--rows", 1);
+        else if (argument == "--cols" && program.any_shape)
+            options.cols = parse_size(value(), "--cols", 1);
+        else if (argument == "--dtype" && !program.dtypes.empty())
+            options.dtype = parse_name(value(), "--dtype", program.dtypes);
         else if (argument == "--talk" && program.talk)
             options.talk = parse_size(value(), "--talk", 16);
         else if (argument == "--kernel" && !program.kernels.empty())
@@ -126,22 +170,45 @@ inline Options parse(const Program& program, std::span<const char* const> argume
         else
             throw UsageError("no option '" + std::string(argument) + "'; see --help");
     }
-    if (options.talk && std::find(given.begin(), given.end(), "N") != given.end())
+    if (options.talk && was_given("N"))
         throw UsageError("N and --talk exclude each other: give one of them");
+    if (was_given("--rows") != was_given("--cols"))
+        throw UsageError("--rows and --cols belong together: give both");
+    if (options.rows && was_given("N"))
+        throw UsageError("N and --rows exclude each other: N is for square matrices");
+    options.size = options.talk   ? Size{"S", options.talk, 16}
+                   : options.rows ? Size{"R", options.rows, 1}
+                                  : Size{"N", options.n, program.step()};
     return options;
 }
 
 inline void print_help(const Program& program) {
-    const std::string n = std::to_string(program.default_n);
+    auto line = [](const std::string& option, const std::string& help) {
+        std::printf("  %-15s%s\n", option.c_str(), help.c_str());
+    };
+    auto join = [](const std::vector<std::string>& names) {
+        std::string joined;
+        for (const std::string& name : names) joined += (joined.empty() ? "" : " ") + name;
+        return joined;
+    };
     std::printf("%s: %s\n\nusage: ./%s [N%s] [options]\n\n", program.name.c_str(),
-                program.summary.c_str(), program.name.c_str(), program.talk ? " | --talk S" : "");
-    std::printf("  N              the matrices are N x N: a multiple of 32 (default %s)\n",
-                n.c_str());
-    if (program.talk)
-        std::printf("  --talk S       x[4*S*S, 128] and W[128, 64] instead: S a multiple of 16\n");
-    if (!program.kernels.empty()) std::printf("  --kernel NAME  run only this one of:");
-    for (const std::string& kernel : program.kernels) std::printf(" %s", kernel.c_str());
-    if (!program.kernels.empty()) std::printf("\n");
+                program.summary.c_str(), program.name.c_str(),
+                program.talk        ? " | --talk S"
+                : program.any_shape ? " | --rows R --cols C"
+                                    : "");
+    line("N", "the matrices are N x N: " +
+                  std::string(program.any_shape ? "any N from 1" : "a multiple of 32") +
+                  " (default " + std::to_string(program.default_n) + ")");
+    if (program.talk) line("--talk S", "x[4*S*S, 128] and W[128, 64] instead: S a multiple of 16");
+    if (program.any_shape) line("--rows R --cols C", "  R x C instead, any sizes from 1");
+    if (!program.dtypes.empty())
+        line("--dtype TYPE", "one of: " + join(program.dtypes) + " (default the first)");
+    if (!program.kernels.empty())
+        line("--kernel NAME", "run only this one of: " + join(program.kernels));
+    for (const Extra& extra : program.extras)
+        line(extra.option, extra.values.empty() ? extra.help
+                                                : extra.help + ", one of: " + join(extra.values) +
+                                                      " (default the first)");
     std::printf(
         "  --seed S       seed of the random data (default 1)\n"
         "  --device I     index of the GPU (default 0)\n"

@@ -108,14 +108,14 @@ inline size_t free_host_memory() {
     return SIZE_MAX;
 }
 
-/// Exits unless there is room for a size: N, or S of --talk. `device_bytes` and `host_bytes` map a
-/// size to the bytes it needs.
+/// Exits unless there is room for options.size. `device_bytes` and `host_bytes` map a size to the
+/// bytes it needs.
 template <class DeviceBytes, class HostBytes = size_t (*)(size_t)>
 void require_memory(
     const Options& options, DeviceBytes device_bytes,
     HostBytes host_bytes = [](size_t) { return size_t(0); }) {
-    const size_t size = options.talk ? options.talk : options.n, step = options.talk ? 16 : 32;
-    const std::string name = options.talk ? "S" : "N";
+    const std::string name = options.size.name;
+    const size_t size = options.size.value, step = options.size.step;
     auto require = [&](const std::string& where, auto bytes, size_t free_bytes) {
         if (bytes(size) <= free_bytes) return;
         fail(kFailed, name + " = " + std::to_string(size) + " needs " +

@@ -3,9 +3,7 @@
 
 #include <optional>
 
-#include "device.cuh"
-#include "measure.cuh"
-#include "verify.cuh"
+#include "matmul.cuh"
 
 namespace demo {
 
@@ -23,9 +21,7 @@ struct GatingShape {
     static GatingShape of(const Options& options, size_t size) {
         return options.talk ? talk(size) : square(size);
     }
-    static GatingShape of(const Options& options) {
-        return of(options, options.talk ? options.talk : options.n);
-    }
+    static GatingShape of(const Options& options) { return of(options, options.size.value); }
 
     std::string text() const {
         return (size == M ? "N = " : "S = ") + std::to_string(size) + ": x[" + std::to_string(M) +

@@ -31,6 +31,7 @@ struct Contender {
     size_t temporary_bytes = 0;    // device memory between its kernels
     size_t moved_bytes = 0;        // what it reads and writes, counted; 0 where nobody counted
     std::string note = "";         // shown behind its figures
+    std::function<void()> prepare = [] {};  // enqueued before each launch, and not timed
 };
 
 /// What measuring a contender gave.
@@ -69,6 +70,7 @@ inline std::vector<Result> measure(const Options& options, const Gpu& gpu,
     std::vector<size_t> right;
     for (size_t i = 0; i < contenders.size(); ++i) {
         contenders[i].check.poison();
+        contenders[i].prepare();
         launch(i);
         if (verify(i)) right.push_back(i);
     }
@@ -83,7 +85,7 @@ inline std::vector<Result> measure(const Options& options, const Gpu& gpu,
     if (!kCpuLane) {  // warm up: clocks rise, caches and pages settle
         const auto start = Clock::now();
         do {
-            for (size_t i : right) launch(i);
+            for (size_t i : right) contenders[i].prepare(), launch(i);
             synchronize("warm-up");
         } while (seconds_since(start) * share < 0.2);
     }
@@ -101,6 +103,7 @@ inline std::vector<Result> measure(const Options& options, const Gpu& gpu,
                         : samples >= 3 && (seconds >= 5 || (samples >= 30 && seconds >= 0.5));
         for (size_t i : right) {
             if (last) contenders[i].check.poison();
+            contenders[i].prepare();
             if (flush) DEMO_CHECK(cudaMemsetAsync(flushed.data(), int(samples), flushed.bytes()));
             DEMO_CHECK(cudaEventRecord(begin));
             launch(i);

@@ -12,6 +12,13 @@ using demo::UsageError;
 
 const demo::Program kMatmul{"matmul", "multiplies", {"plain", "tiled"}};
 const demo::Program kGating{"gating", "gates", {"fused"}, /*talk=*/true};
+const demo::Program kMatrix{.name = "matrix",
+                            .summary = "maps",
+                            .kernels = {"chain"},
+                            .any_shape = true,
+                            .dtypes = {"fp32", "fp16"},
+                            .extras = {{"--in-place", "over the input", {}},
+                                       {"--activation", "what to apply", {"relu", "none"}}}};
 
 Options parse(std::initializer_list<const char*> arguments,
               const demo::Program& program = kMatmul) {
@@ -92,9 +99,56 @@ TEST(CommandLine, TalkIsForProgramsThatHaveItAndExcludesN) {
         EXPECT_TRUE(contains(refusal({"--talk", s}, kGating), "multiple of 16")) << s;
 }
 
+TEST(CommandLine, AnyShapeMeansAnySizeFrom1) {
+    for (size_t n : {1, 7, 33, 4096}) {
+        const Options options = parse({std::to_string(n).c_str()}, kMatrix);
+        EXPECT_EQ(options.n, n);
+        EXPECT_EQ(options.size.value, n);
+        EXPECT_EQ(options.size.step, 1u);
+    }
+    const Options options = parse({"--rows", "3", "--cols", "1000"}, kMatrix);
+    EXPECT_EQ(options.rows, 3u);
+    EXPECT_EQ(options.cols, 1000u);
+    EXPECT_EQ(options.size.name, "R");
+    EXPECT_EQ(options.size.value, 3u);
+    for (const char* n : {"0", "-1", "", "x", "1.5"})
+        EXPECT_TRUE(contains(refusal({n}, kMatrix), "a whole number from 1 up")) << n;
+    EXPECT_TRUE(contains(refusal({"--rows", "0", "--cols", "1"}, kMatrix), "--rows takes"));
+    EXPECT_TRUE(contains(refusal({"--rows", "3"}, kMatrix), "give both"));
+    EXPECT_TRUE(contains(refusal({"--cols", "3"}, kMatrix), "give both"));
+    EXPECT_TRUE(contains(refusal({"64", "--rows", "3", "--cols", "3"}, kMatrix), "exclude"));
+    EXPECT_TRUE(contains(refusal({"--rows", "3", "--cols", "3"}), "no option '--rows'"));
+}
+
+TEST(CommandLine, TheSizeIsNOrSOrR) {
+    EXPECT_EQ(parse({"96"}).size.name, "N");
+    EXPECT_EQ(parse({"96"}).size.step, 32u);
+    EXPECT_EQ(parse({"--talk", "48"}, kGating).size.name, "S");
+    EXPECT_EQ(parse({"--talk", "48"}, kGating).size.value, 48u);
+    EXPECT_EQ(parse({"--talk", "48"}, kGating).size.step, 16u);
+}
+
+TEST(CommandLine, DtypesGoByTheirNamesAndTheFirstIsTheDefault) {
+    EXPECT_EQ(parse({}, kMatrix).dtype, "fp32");
+    EXPECT_EQ(parse({"--dtype", "fp16"}, kMatrix).dtype, "fp16");
+    EXPECT_TRUE(contains(refusal({"--dtype", "fp64"}, kMatrix), "fp32, fp16"));
+    EXPECT_TRUE(contains(refusal({"--dtype", "fp16"}), "no option '--dtype'"));
+}
+
+TEST(CommandLine, AProgramMayHaveOptionsOfItsOwn) {
+    EXPECT_FALSE(parse({}, kMatrix).has("--in-place"));
+    EXPECT_TRUE(parse({"--in-place"}, kMatrix).has("--in-place"));
+    EXPECT_EQ(parse({}, kMatrix).extras.at("--activation"), "relu");
+    EXPECT_EQ(parse({"--activation", "none"}, kMatrix).extras.at("--activation"), "none");
+    EXPECT_TRUE(contains(refusal({"--activation", "tanh"}, kMatrix), "relu, none"));
+    EXPECT_TRUE(contains(refusal({"--in-place"}), "no option '--in-place'"));
+}
+
 TEST(CommandLine, AnOptionWithoutItsValueIsRefused) {
     for (const char* option : {"--seed", "--device", "--kernel", "--talk"})
         EXPECT_TRUE(contains(refusal({option}, kGating), "needs a value")) << option;
+    for (const char* option : {"--rows", "--cols", "--dtype", "--activation"})
+        EXPECT_TRUE(contains(refusal({option}, kMatrix), "needs a value")) << option;
 }
 
 TEST(CommandLine, KernelsGoByTheirNames) {
@@ -131,12 +185,20 @@ TEST(Help, NamesTheKernelsAndTheOptionsThatTheProgramTakes) {
     testing::internal::CaptureStdout();
     demo::print_help(kGating);
     const std::string talk = testing::internal::GetCapturedStdout();
+    testing::internal::CaptureStdout();
+    demo::print_help(kMatrix);
+    const std::string matrix = testing::internal::GetCapturedStdout();
 
     for (const char* part : {"./matmul [N]", "plain tiled", "default 4096", "--kernel", "--seed",
                              "--device", "--csv", "--hot", "--once", "--help", "77"})
         EXPECT_TRUE(contains(plain, part)) << part;
     EXPECT_FALSE(contains(plain, "--talk"));
     EXPECT_TRUE(contains(talk, "--talk S"));
+    for (const char* part : {"any N from 1", "--rows R --cols C", "--dtype", "fp32 fp16",
+                             "--in-place", "--activation", "relu none"}) {
+        EXPECT_TRUE(contains(matrix, part)) << part;
+        EXPECT_FALSE(contains(plain, part)) << part;
+    }
 }
 
 }  // namespace
