@@ -19,6 +19,7 @@
 #include <cublasLt.h>
 
 #include "demo.cuh"
+#include "demo/choose.cuh"
 #include "demo/cublas.cuh"
 #include "demo/gating.cuh"
 
@@ -100,27 +101,6 @@ struct Library {
     ~Library() { cublasLtDestroy(handle); }
 };
 
-/// Median time of `launch` in ms, of a few launches in a row: enough to choose between two ways.
-template <class Launch>
-double quick_time(Launch launch) {
-    cudaEvent_t begin, end;
-    DEMO_CHECK(cudaEventCreate(&begin));
-    DEMO_CHECK(cudaEventCreate(&end));
-    std::vector<double> ms;
-    for (int i = 0; i < 6; ++i) {
-        float time = 0;
-        DEMO_CHECK(cudaEventRecord(begin));
-        launch();
-        DEMO_CHECK(cudaEventRecord(end));
-        DEMO_CHECK(cudaEventSynchronize(end));
-        DEMO_CHECK(cudaEventElapsedTime(&time, begin, end));
-        if (i > 0) ms.push_back(time);  // the first launch loads the kernel
-    }
-    DEMO_CHECK(cudaEventDestroy(begin));
-    DEMO_CHECK(cudaEventDestroy(end));
-    return demo::median(ms);
-}
-
 /// out[M, N] = x[M, K] W[K, N] (+ bias[N]) by cuBLASLt, all row-major fp16, summed in fp32. As in
 /// 4_matmul_cublas, the library sees column-major matrices: out^T = W^T x^T. Of the algorithms that
 /// it proposes the constructor keeps the one that proves fastest.
@@ -155,7 +135,7 @@ class Gemm {
         double best = 0;
         for (int i = 0; i < count; ++i) {
             if (multiply(proposals[i].algo) != CUBLAS_STATUS_SUCCESS) continue;
-            const double ms = quick_time([&] { multiply(proposals[i].algo); });
+            const double ms = demo::quick_time([&] { multiply(proposals[i].algo); });
             if (best == 0 || ms < best) best = ms, algorithm_ = proposals[i].algo;
         }
         if (best == 0) DEMO_CHECK(CUBLAS_STATUS_NOT_SUPPORTED);
@@ -251,7 +231,8 @@ class LibraryBest {
                  g.shape.K, g.shape.H),
           packed_gemm_(library, g.x.data(), W_.data(), b_.data(), t, g.shape.M, g.shape.K,
                        2 * g.shape.H) {
-        packed_ = quick_time([&] { one_packed_gemm(); }) < quick_time([&] { two_gemms(); });
+        packed_ =
+            demo::quick_time([&] { one_packed_gemm(); }) < demo::quick_time([&] { two_gemms(); });
     }
 
     void two_gemms() const {

@@ -33,7 +33,7 @@ _TILED, _STREAMED = ("fused_tiled",), ("fused_streamed",)
 _TALK = dict(sizes=(), talk_sizes=(16, 32, 256))
 
 _ALWAYS_PACKED = (
-    "packed_ = quick_time([&] { one_packed_gemm(); }) < quick_time([&] { two_gemms(); });",
+    "packed_ =\n            demo::quick_time([&] { one_packed_gemm(); }) < demo::quick_time([&] { two_gemms(); });",
     "packed_ = true;",
 )
 _NEVER_PACKED = (_ALWAYS_PACKED[0], "packed_ = false;")

@@ -121,6 +121,7 @@ enum cudaDeviceAttr {
     cudaDevAttrComputeCapabilityMajor = 75,
     cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+    cudaDevAttrClusterLaunch = 120,
 };
 
 struct cudaDeviceProp {
@@ -247,3 +248,35 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, i
 
 #include "device_functions.hpp"
 #include "launch.hpp"
+
+// --- Launches with attributes: clusters of blocks are refused -----------------------------------
+
+enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension = 4 };
+union cudaLaunchAttributeValue {
+    struct {
+        unsigned int x, y, z;
+    } clusterDim;
+};
+struct cudaLaunchAttribute {
+    cudaLaunchAttributeID id;
+    cudaLaunchAttributeValue val;
+};
+struct cudaLaunchConfig_t {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes = 0;
+    cudaStream_t stream = nullptr;
+    cudaLaunchAttribute* attrs = nullptr;
+    unsigned int numAttrs = 0;
+};
+
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+    for (unsigned int i = 0; i < config->numAttrs; ++i) {
+        const auto [x, y, z] = config->attrs[i].val.clusterDim;
+        if (size_t(x) * y * z > 1) return cudaErrorNotSupported;
+    }
+    DEMO_LAUNCH((kernel), (config->gridDim, config->blockDim, config->dynamicSmemBytes),
+                (std::forward<Arguments>(arguments)...));
+    return cudaPeekAtLastError();
+}

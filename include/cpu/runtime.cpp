@@ -132,6 +132,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
         case cudaDevAttrMaxSharedMemoryPerBlockOptin:
             *value = int(p.sharedMemPerBlockOptin);
             break;
+        case cudaDevAttrClusterLaunch:
+            *value = 0;
+            break;
         default:
             return set_error(cudaErrorInvalidValue);
     }

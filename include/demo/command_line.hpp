@@ -53,6 +53,7 @@ struct Size {
 /// What the user asked for.
 struct Options {
     Size size;           // N, S of --talk, or R of --rows
+    bool sized = false;  // one of these was given
     size_t n = 0;        // N
     size_t talk = 0;     // S of --talk; 0 where it was not given
     size_t rows = 0;     // of --rows and --cols; 0 where they were not given
@@ -179,6 +180,7 @@ inline Options parse(const Program& program, std::span<const char* const> argume
     options.size = options.talk   ? Size{"S", options.talk, 16}
                    : options.rows ? Size{"R", options.rows, 1}
                                   : Size{"N", options.n, program.step()};
+    options.sized = was_given("N") || options.talk || options.rows;
     return options;
 }
 
@@ -200,7 +202,7 @@ inline void print_help(const Program& program) {
                   std::string(program.any_shape ? "any N from 1" : "a multiple of 32") +
                   " (default " + std::to_string(program.default_n) + ")");
     if (program.talk) line("--talk S", "x[4*S*S, 128] and W[128, 64] instead: S a multiple of 16");
-    if (program.any_shape) line("--rows R --cols C", "  R x C instead, any sizes from 1");
+    if (program.any_shape) line("--rows R", "with --cols C: R x C instead, any sizes from 1");
     if (!program.dtypes.empty())
         line("--dtype TYPE", "one of: " + join(program.dtypes) + " (default the first)");
     if (!program.kernels.empty())

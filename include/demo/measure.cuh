@@ -150,8 +150,9 @@ class Report {
     void run(const Workload& work, std::vector<Contender> contenders) {
         std::erase_if(contenders, [&](const Contender& c) { return !options_.wants(c.kernel); });
         const std::vector<Result> results = measure(options_, gpu_, contenders);
-        for (size_t i = 0; i < contenders.size(); ++i) {
+        for (size_t i = 0; i < contenders.size(); ++i)
             medians_[contenders[i].kernel] = results[i].median_ms();
+        for (size_t i = 0; i < contenders.size(); ++i) {
             if (!options_.csv) print_line(work, contenders[i], results[i]);
             record(work, contenders[i], results[i]);
         }
@@ -188,6 +189,8 @@ class Report {
                         four_digits(result.tflops(work)).c_str());
             if (work.memory_bound)
                 std::printf(" %8s GB/s", four_digits(result.gb_per_s(work)).c_str());
+            if (const auto copy = medians_.find("copy"); copy != medians_.end())
+                std::printf(" %5.1f%% of copy", 100 * copy->second / result.median_ms());
             std::printf("   spread %.1f%%%s", result.spread(),
                         result.spread() > 2 ? " (noisy)" : "");
         }
@@ -227,14 +230,18 @@ class Report {
         std::fprintf(stderr, "%s: %s: ", program_name.c_str(), contender.kernel.c_str());
         if (verdict.unwritten)
             std::fprintf(stderr, "%llu elements never written (or NaN); ", verdict.unwritten);
+        if (verdict.written_behind)
+            std::fprintf(stderr, "%llu bytes written behind the output; ", verdict.written_behind);
         if (verdict.wrong)
             std::fprintf(stderr,
                          "%llu of %llu checked elements wrong; first at row %zu, column %zu: "
                          "%.9g instead of %.9g +- %.2g\n",
                          verdict.wrong, verdict.checked, verdict.row, verdict.column, verdict.got,
                          verdict.expected, verdict.tolerance);
-        else
+        else if (verdict.unwritten)
             std::fprintf(stderr, "first at row %zu, column %zu\n", verdict.row, verdict.column);
+        else
+            std::fprintf(stderr, "the output itself is right\n");
     }
 
     Options options_;

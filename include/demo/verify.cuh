@@ -20,6 +20,7 @@ inline constexpr Format kFormat<__nv_bfloat16> = kBf16;
 struct Verdict {
     unsigned long long unwritten = 0;            // elements that are NaN: of all
     unsigned long long wrong = 0;                // elements off by more than rounding: of `checked`
+    unsigned long long written_behind = 0;       // bytes behind the output that changed
     unsigned long long checked = 0;              // elements compared with the reference
     unsigned long long first_wrong = ~0ull;      // index among the checked
     unsigned long long first_unwritten = ~0ull;  // index in the output
@@ -27,7 +28,7 @@ struct Verdict {
     size_t row = 0, column = 0;                  // where the first wrong element is
     double got = 0, expected = 0, tolerance = 0;  // and what it is
 
-    bool ok() const { return checked > 0 && wrong == 0 && unwritten == 0; }
+    bool ok() const { return checked > 0 && wrong + unwritten + written_behind == 0; }
 };
 
 /// An output to be verified: poisoned before a launch, checked after it.

@@ -194,7 +194,7 @@ TEST(Help, NamesTheKernelsAndTheOptionsThatTheProgramTakes) {
         EXPECT_TRUE(contains(plain, part)) << part;
     EXPECT_FALSE(contains(plain, "--talk"));
     EXPECT_TRUE(contains(talk, "--talk S"));
-    for (const char* part : {"any N from 1", "--rows R --cols C", "--dtype", "fp32 fp16",
+    for (const char* part : {"any N from 1", "--rows R", "--cols C", "--dtype", "fp32 fp16",
                              "--in-place", "--activation", "relu none"}) {
         EXPECT_TRUE(contains(matrix, part)) << part;
         EXPECT_FALSE(contains(plain, part)) << part;

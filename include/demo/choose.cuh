@@ -1,0 +1,32 @@
+// Choosing the faster of several ways to the same result, before anything is measured.
+#pragma once
+
+#include <vector>
+
+#include "device.cuh"
+#include "numbers.hpp"
+
+namespace demo {
+
+/// Median time of `launch` in ms, of a few launches in a row: enough to choose between two ways.
+template <class Launch>
+double quick_time(Launch launch) {
+    cudaEvent_t begin, end;
+    DEMO_CHECK(cudaEventCreate(&begin));
+    DEMO_CHECK(cudaEventCreate(&end));
+    std::vector<double> ms;
+    for (int i = 0; i < 6; ++i) {
+        float time = 0;
+        DEMO_CHECK(cudaEventRecord(begin));
+        launch();
+        DEMO_CHECK(cudaEventRecord(end));
+        DEMO_CHECK(cudaEventSynchronize(end));
+        DEMO_CHECK(cudaEventElapsedTime(&time, begin, end));
+        if (i > 0) ms.push_back(time);  // the first launch loads the kernel
+    }
+    DEMO_CHECK(cudaEventDestroy(begin));
+    DEMO_CHECK(cudaEventDestroy(end));
+    return median(ms);
+}
+
+}  // namespace demo

@@ -1,0 +1,225 @@
+// 7: GELU, out = 0.5 x (1 + tanh(0.79788456 (x + 0.044715 x^3))), on every element of a matrix.
+//
+// Hardly any arithmetic: what costs is the road between warehouse (global memory) and factory (the
+// multiprocessors). The least traffic is x once in and out once back.
+//
+// chain             how a framework runs it eagerly: a kernel for every operation of the formula.
+//                   Each ships its whole input in and its whole result out again:
+//
+//                       t = x x      t = t x      t = 0.044715 t    ...    out = 0.5 t
+//                       2 MN         3 MN         2 MN                     2 MN      21 MN in all
+//
+// fused             one kernel, one thread per element: 2 MN. Everything in between stays in
+//                   registers. This is most of what there is to win.
+// fused_vectorised  the same at the speed of a copy. A thread asks for 16 bytes at a time, and for
+//                   several such pieces before it needs the first: memory answers after some 800
+//                   cycles, so to keep the road full, each SM must have tens of KB under way.
+//
+// Read the ratio to "copy": a kernel that reads and writes cannot be faster than one that does
+// nothing else. Where it is reached, the arithmetic is free.
+//
+// TFLOP/s counts the chain's operations, one each: 9 per element.
+#include "demo.cuh"
+#include "demo/elementwise.cuh"
+
+namespace gelu {
+
+// --- The function -------------------------------------------------------------------------------
+
+/// 0.5 (1 + tanh(a)) = 1 / (1 + e^-2a): one exponential and one division. Both ends come out right:
+/// e^-2a becomes 0 or infinity, and the quotient 1 or 0. The textbook's tanh(a) = (e^2a - 1) /
+/// (e^2a + 1) does not: past x = 10 it is infinity / infinity, NaN.
+__device__ float gelu_of(float x) {
+    const float a = 0.79788456f * (x + 0.044715f * x * x * x);
+    const float gate = __fdividef(1.0f, 1.0f + __expf(-2.0f * a));
+    // gelu(-infinity) is 0, and -infinity times 0 would be NaN. A NaN stays one, through `gate`.
+    return fmaxf(x, -3.4028235e38f) * gate;
+}
+
+// --- One kernel per operation -------------------------------------------------------------------
+
+struct Add {
+    static __device__ float of(float a, float b) { return a + b; }
+};
+struct Multiply {
+    static __device__ float of(float a, float b) { return a * b; }
+};
+struct Tanh {
+    static __device__ float of(float a, float) { return tanhf(a); }
+};
+
+/// out = a Operation b, with a number for b.
+template <class Operation, class T>
+__global__ void with_number(const T* a, float b, T* out, size_t size) {
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < size) out[i] = T(Operation::of(float(a[i]), b));
+}
+
+/// out = a Operation b, with a matrix for b.
+template <class Operation, class T>
+__global__ void with_matrix(const T* a, const T* b, T* out, size_t size) {
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < size) out[i] = T(Operation::of(float(a[i]), float(b[i])));
+}
+
+constexpr int kThreads = 256;
+constexpr size_t kOperations = 9;     // of the formula, and kernels of the chain
+constexpr size_t kChainTraffic = 21;  // matrices that the chain reads and writes
+
+/// `temporary` is a matrix of its own: a framework never writes where it still reads.
+template <class T>
+void chain(const T* x, T* temporary, T* out, size_t size) {
+    const size_t blocks = (size + kThreads - 1) / kThreads;
+    const T* t = x;  // the result so far
+    T* next = out;   // where the next operation writes
+    auto step = [&](auto kernel, auto b) {
+        kernel<<<blocks, kThreads>>>(t, b, next, size);
+        t = next;
+        next = t == out ? temporary : out;
+    };
+    step(with_matrix<Multiply, T>, x);  // x^2
+    step(with_matrix<Multiply, T>, x);  // x^3
+    step(with_number<Multiply, T>, 0.044715f);
+    step(with_matrix<Add, T>, x);
+    step(with_number<Multiply, T>, 0.79788456f);
+    step(with_number<Tanh, T>, 0.0f);
+    step(with_number<Add, T>, 1.0f);
+    step(with_matrix<Multiply, T>, x);
+    step(with_number<Multiply, T>, 0.5f);  // the ninth: writes `out`
+}
+
+// --- One kernel for all -------------------------------------------------------------------------
+
+template <class T>
+__global__ void fused(const T* x, T* out, size_t size) {  // x, out: [size]
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < size) out[i] = T(gelu_of(float(x[i])));
+}
+
+/// 16 bytes, the most that one thread can load or store at a time.
+template <class T>
+struct alignas(16) Vector {
+    static constexpr int kSize = 16 / sizeof(T);
+    T at[kSize];
+};
+
+constexpr int kAtOnce = 4;  // vectors that a thread asks for before it uses the first
+
+template <class T>
+__global__ void fused_vectorised(const T* x, T* out, size_t size) {  // x, out: [size]
+    constexpr int kSize = Vector<T>::kSize;
+    const Vector<T>* const x_vectors = reinterpret_cast<const Vector<T>*>(x);
+    Vector<T>* const out_vectors = reinterpret_cast<Vector<T>*>(out);
+    const size_t vectors = size / kSize;
+    // Neighbouring threads take neighbouring vectors; a thread's own lie a block apart.
+    const size_t first = size_t(blockIdx.x) * blockDim.x * kAtOnce + threadIdx.x;
+
+    Vector<T> values[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+        if (const size_t v = first + i * blockDim.x; v < vectors) values[i] = x_vectors[v];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+        if (const size_t v = first + i * blockDim.x; v < vectors) {
+            for (T& value : values[i].at) value = T(gelu_of(float(value)));
+            out_vectors[v] = values[i];
+        }
+
+    // What is left is shorter than a vector: the first threads take an element each.
+    const size_t rest = vectors * kSize + first;
+    if (blockIdx.x == 0 && rest < size) out[rest] = T(gelu_of(float(x[rest])));
+}
+
+template <class T>
+void launch_fused(const T* x, T* out, size_t size) {
+    fused<<<(size + kThreads - 1) / kThreads, kThreads>>>(x, out, size);
+}
+
+template <class T>
+void launch_fused_vectorised(const T* x, T* out, size_t size) {
+    constexpr size_t kPerBlock = kThreads * kAtOnce * Vector<T>::kSize;
+    fused_vectorised<<<(size + kPerBlock - 1) / kPerBlock, kThreads>>>(x, out, size);
+}
+
+// --- What must come out, in double --------------------------------------------------------------
+
+template <class T>
+struct ExpectGelu {
+    const T* x;  // [rows, cols] row-major
+    size_t cols;
+    bool chained;  // every operation's result is rounded to T
+    DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t row, size_t col) const {
+        const double v = double(float(x[row * cols + col])), cubic = 0.044715 * v * v * v;
+        const double a = 0.79788456 * (v + cubic), gate = 0.5 * (1 + tanh(a));
+        demo::Expected expected = demo::expect_elementwise(v * gate, fabs(v), demo::kFormat<T>);
+        if (chained) {  // tanh's slope is at most 1: errors of `a` reach the product through x / 2
+            const double u = demo::kFormat<T>.roundoff;
+            const double error_of_a = 2 * u * fabs(a) + 0.8 * 4 * u * fabs(cubic);
+            expected.tolerance += fabs(v) * ((error_of_a + 2 * u) / 2 + 2 * u * gate);
+        }
+        return expected;
+    }
+};
+
+// --- Running ------------------------------------------------------------------------------------
+
+template <class T>
+int run(const demo::Options& options, const demo::Gpu& gpu) {
+    demo::require_memory(options, [&](size_t size) {
+        const auto shape = demo::MatrixShape::of(options, size);
+        const size_t matrix = demo::saturating_product(shape.size(), sizeof(T));
+        return demo::saturating_sum(demo::saturating_product(2, matrix),  // x, temporary
+                                    demo::GuardedOutput<T>::bytes(shape),
+                                    demo::Copy::bytes(demo::saturating_product(2, matrix)),
+                                    options.hot ? 0 : gpu.flush_bytes());
+    });
+    const auto shape = demo::MatrixShape::of(options);
+    const size_t size = shape.size(), matrix = size * sizeof(T);
+    demo::Report report(options, gpu, shape.text() + ", " + options.dtype);
+
+    const demo::Buffer<T> x(size), temporary(size);
+    const demo::GuardedOutput<T> out(shape, options.seed);
+    demo::fill_uniform(x, options.seed, 6);  // where GELU bends, and a little beyond
+    const demo::Copy copy(options, 2 * matrix, options.seed);
+    auto expect = [&](bool chained) {
+        return out.check(ExpectGelu<T>{x.data(), shape.cols, chained});
+    };
+
+    report.run(shape.workload(options.dtype, kOperations, 2 * matrix),
+               {{.kernel = "chain",
+                 .check = expect(true),
+                 .launch = [&] { chain(x.data(), temporary.data(), out.data(), size); },
+                 .launches = kOperations,
+                 .temporary_bytes = matrix,
+                 .moved_bytes = kChainTraffic * matrix},
+                {.kernel = "fused",
+                 .check = expect(false),
+                 .launch = [&] { launch_fused(x.data(), out.data(), size); },
+                 .moved_bytes = 2 * matrix},
+                {.kernel = "fused_vectorised",
+                 .check = expect(false),
+                 .launch = [&] { launch_fused_vectorised(x.data(), out.data(), size); },
+                 .moved_bytes = 2 * matrix},
+                copy.contender()});
+    report.note("least possible traffic: " + demo::human_bytes(2.0 * double(matrix)));
+    report.ratio("fused_vectorised", "chain");
+    return report.exit_code();
+}
+
+}  // namespace gelu
+
+#ifndef GELU_NO_MAIN
+
+int main(int argc, char** argv) {
+    const demo::Options options = demo::parse_command_line(
+        argc, argv,
+        {.name = "7_gelu",
+         .summary = "GELU of a matrix: nine kernels, one, and one at the speed of a copy",
+         .kernels = {"chain", "fused", "fused_vectorised", "copy"},
+         .any_shape = true,
+         .dtypes = {"fp32", "fp16"}});
+    const demo::Gpu gpu(options);
+    return options.dtype == "fp16" ? gelu::run<half>(options, gpu) : gelu::run<float>(options, gpu);
+}
+
+#endif

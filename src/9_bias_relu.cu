@@ -1,0 +1,238 @@
+// 9: Bias and ReLU, out = relu(x + b): b[cols] is added to every row of x[rows, cols].
+//
+// Two operations, of which one needs to know the column. Both are nothing beside the traffic: x in
+// once and out once back is all that can cost.
+//
+// chain             two kernels, x + b and relu: 4 MN, twice the least traffic.
+// fused             one kernel, one thread per element. The element's column is i % cols, and that
+//                   remainder of two 64-bit numbers takes more instructions than all the rest.
+// fused_vectorised  without it. The matrix is cut into panels of a few whole rows, as many as make
+//                   a panel a multiple of 16 bytes:
+//
+//                       x: +--------------------+    thread t owns the t-th 16 bytes of every
+//                  panel 0 |..[t]...............|    panel. They lie in the same columns each
+//                       1  |..[t]...............|    time, so it loads its part of b once, and
+//                       2  |..[t]...............|    keeps it in registers. Then it asks for four
+//                       3  |..[t]...............|    panels' pieces at once, and adds.
+//                          +--------------------+
+//
+// relu(v) is v < 0 ? 0 : v, not max(v, 0): of a NaN and 0, max chooses the 0, and hides the NaN.
+//
+// With --in-place the result replaces x. Run twice, that would add b twice: so before every launch,
+// and outside of its time, the input is restored from a copy.
+//
+// TFLOP/s counts two operations per element.
+#include <numeric>
+
+#include "demo.cuh"
+#include "demo/elementwise.cuh"
+
+namespace bias_relu {
+
+__device__ float relu(float v) { return v < 0 ? 0 : v; }
+
+constexpr int kThreads = 256;
+
+inline size_t blocks_for(size_t size) { return (size + kThreads - 1) / kThreads; }
+
+// --- One kernel per operation -------------------------------------------------------------------
+
+template <class T>
+__global__ void add_bias(const T* x,  // [size / cols, cols] row-major, like out
+                         const T* b,  // [cols]
+                         T* out, size_t size, size_t cols) {
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < size) out[i] = T(float(x[i]) + float(b[i % cols]));
+}
+
+template <class T>
+__global__ void apply_relu(const T* x, T* out, size_t size) {
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < size) out[i] = T(relu(float(x[i])));
+}
+
+// --- One kernel for both ------------------------------------------------------------------------
+
+template <class T>
+__global__ void fused(const T* x,  // [size / cols, cols] row-major, like out
+                      const T* b,  // [cols]
+                      T* out, size_t size, size_t cols) {
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < size) out[i] = T(relu(float(x[i]) + float(b[i % cols])));
+}
+
+/// 16 bytes, the most that one thread can load or store at a time.
+template <class T>
+struct alignas(16) Vector {
+    static constexpr int kSize = 16 / sizeof(T);
+    T at[kSize];
+};
+
+constexpr int kAtOnce = 4;  // panels that a thread asks for before it uses the first
+
+/// How the matrix is cut: a panel is some whole rows, `vectors` times 16 bytes, and the work of
+/// `blocks` blocks.
+struct Panels {
+    size_t vectors;
+    unsigned int blocks, threads;  // threads of each block
+
+    template <class T>
+    static Panels of(size_t cols) {
+        constexpr size_t kSize = Vector<T>::kSize;
+        size_t vectors = cols / std::gcd(cols, kSize);  // of the fewest rows that will do
+        if (vectors < kThreads) vectors *= (kThreads + vectors - 1) / vectors;
+        const size_t blocks = (vectors + 511) / 512;
+        const size_t threads = (vectors + blocks - 1) / blocks;
+        return {vectors, unsigned(blocks), unsigned((threads + 31) / 32 * 32)};
+    }
+};
+
+template <class T>
+__global__ void fused_vectorised(const T* x,  // [size / cols, cols] row-major, like out
+                                 const T* b,  // [cols]
+                                 T* out, size_t size, size_t cols, Panels panels) {
+    constexpr int kSize = Vector<T>::kSize;
+    const Vector<T>* const x_vectors = reinterpret_cast<const Vector<T>*>(x);
+    Vector<T>* const out_vectors = reinterpret_cast<Vector<T>*>(out);
+    const size_t vectors = size / kSize;
+    const size_t place = size_t(blockIdx.x % panels.blocks) * blockDim.x + threadIdx.x;
+    const size_t first = blockIdx.x / panels.blocks * kAtOnce * panels.vectors + place;
+
+    if (place < panels.vectors) {
+        Vector<T> values[kAtOnce], bias;
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i)
+            if (const size_t v = first + i * panels.vectors; v < vectors) values[i] = x_vectors[v];
+        size_t col = place * kSize;  // of this thread's first element, in any panel
+        if (col >= cols) col %= cols;
+        if (cols % kSize == 0)
+            bias = *reinterpret_cast<const Vector<T>*>(&b[col]);
+        else  // the vector may go on in the next row
+            for (int j = 0; j < kSize; ++j, ++col) bias.at[j] = b[col < cols ? col : col %= cols];
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i)
+            if (const size_t v = first + i * panels.vectors; v < vectors) {
+                for (int j = 0; j < kSize; ++j)
+                    values[i].at[j] = T(relu(float(values[i].at[j]) + float(bias.at[j])));
+                out_vectors[v] = values[i];
+            }
+    }
+
+    // What is left is shorter than a vector: the first threads take an element each.
+    const size_t rest = vectors * kSize + threadIdx.x;
+    if (blockIdx.x == 0 && rest < size) out[rest] = T(relu(float(x[rest]) + float(b[rest % cols])));
+}
+
+template <class T>
+void launch_fused_vectorised(const T* x, const T* b, T* out, size_t size, size_t cols) {
+    const Panels panels = Panels::of<T>(cols);
+    const size_t elements = kAtOnce * panels.vectors * Vector<T>::kSize;  // of a group of panels
+    const size_t groups = (size + elements - 1) / elements;
+    fused_vectorised<<<groups * panels.blocks, panels.threads>>>(x, b, out, size, cols, panels);
+}
+
+// --- What must come out, in double --------------------------------------------------------------
+
+template <class T>
+struct ExpectBiasRelu {
+    const T *x, *b;  // [rows, cols] row-major, [cols]
+    size_t cols;
+    bool chained;  // the sum is rounded to T before relu sees it
+    DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t row, size_t col) const {
+        const double v = double(float(x[row * cols + col])), bias = double(float(b[col]));
+        const double sum = v + bias;
+        demo::Expected expected =
+            demo::expect_elementwise(sum < 0 ? 0 : sum, fabs(v) + fabs(bias), demo::kFormat<T>);
+        if (chained) expected.tolerance += demo::kFormat<T>.roundoff * fabs(sum);
+        return expected;
+    }
+};
+
+// --- Running ------------------------------------------------------------------------------------
+
+template <class T>
+int run(const demo::Options& options, const demo::Gpu& gpu) {
+    demo::require_memory(options, [&](size_t size) {
+        const auto shape = demo::MatrixShape::of(options, size);
+        const size_t matrix = demo::saturating_product(shape.size(), sizeof(T));
+        return demo::saturating_sum(demo::saturating_product(2, matrix),  // x, temporary
+                                    demo::saturating_product(2, shape.cols, sizeof(T)),
+                                    demo::GuardedOutput<T>::bytes(shape),
+                                    demo::Copy::bytes(demo::saturating_product(2, matrix)),
+                                    options.hot ? 0 : gpu.flush_bytes());
+    });
+    const auto shape = demo::MatrixShape::of(options);
+    const size_t size = shape.size(), cols = shape.cols, matrix = size * sizeof(T);
+    const size_t least_bytes = 2 * matrix + cols * sizeof(T);
+    const bool in_place = options.has("--in-place");
+    demo::Report report(options, gpu,
+                        shape.text() + ", " + options.dtype + (in_place ? ", in place" : ""));
+
+    const demo::Buffer<T> x(size), temporary(size), b(cols);
+    const demo::GuardedOutput<T> out(shape, options.seed);
+    demo::fill_uniform(x, options.seed);
+    demo::fill_uniform(b, options.seed + 1);
+    const demo::Copy copy(options, least_bytes, options.seed);
+
+    // In place, `out` holds the input when a kernel starts.
+    const T* const input = in_place ? out.data() : x.data();
+    T* const between = in_place ? out.data() : temporary.data();
+    auto restore = [&] {
+        if (in_place)
+            DEMO_CHECK(cudaMemcpyAsync(out.data(), x.data(), matrix, cudaMemcpyDeviceToDevice));
+    };
+    auto expect = [&](bool chained) {
+        return out.check(ExpectBiasRelu<T>{x.data(), b.data(), cols, chained});
+    };
+    auto launch_chain = [&] {
+        add_bias<<<blocks_for(size), kThreads>>>(input, b.data(), between, size, cols);
+        apply_relu<<<blocks_for(size), kThreads>>>(between, out.data(), size);
+    };
+    auto launch_fused = [&] {
+        fused<<<blocks_for(size), kThreads>>>(input, b.data(), out.data(), size, cols);
+    };
+
+    report.run(
+        shape.workload(options.dtype, 2, least_bytes),
+        {{.kernel = "chain",
+          .check = expect(true),
+          .launch = launch_chain,
+          .launches = 2,
+          .temporary_bytes = in_place ? 0 : matrix,
+          .moved_bytes = 4 * matrix + cols * sizeof(T),
+          .prepare = restore},
+         {.kernel = "fused",
+          .check = expect(false),
+          .launch = launch_fused,
+          .moved_bytes = least_bytes,
+          .prepare = restore},
+         {.kernel = "fused_vectorised",
+          .check = expect(false),
+          .launch = [&] { launch_fused_vectorised(input, b.data(), out.data(), size, cols); },
+          .moved_bytes = least_bytes,
+          .prepare = restore},
+         copy.contender()});
+    report.note("least possible traffic: " + demo::human_bytes(double(least_bytes)));
+    report.ratio("fused_vectorised", "chain");
+    return report.exit_code();
+}
+
+}  // namespace bias_relu
+
+#ifndef BIAS_RELU_NO_MAIN
+
+int main(int argc, char** argv) {
+    const demo::Options options = demo::parse_command_line(
+        argc, argv,
+        {.name = "9_bias_relu",
+         .summary = "relu(x + b): two kernels, one, and one at the speed of a copy",
+         .kernels = {"chain", "fused", "fused_vectorised", "copy"},
+         .any_shape = true,
+         .dtypes = {"fp32", "fp16"},
+         .extras = {{"--in-place", "the result replaces x", {}}}});
+    const demo::Gpu gpu(options);
+    return options.dtype == "fp16" ? bias_relu::run<half>(options, gpu)
+                                   : bias_relu::run<float>(options, gpu);
+}
+
+#endif
