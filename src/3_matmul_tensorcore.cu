@@ -37,6 +37,7 @@
 #include "4_matmul_cublas.cu"
 #include "demo.cuh"
 #include "demo/matmul.cuh"
+#include "ptx.cuh"
 
 namespace matmul_tensorcore {
 
@@ -170,6 +171,225 @@ __global__ void __launch_bounds__(kThreads) wmma_tiled(const half* A,  // [N, N]
         }
 }
 
+// --- By hand ------------------------------------------------------------------------------------
+
+constexpr int kDepth = 64;  // k of a stage
+constexpr int kWarp = 64;   // a warp computes 64 x 64 of C: 4 x 8 products of 16 x 8
+constexpr int kChunk = 8;   // halfs in 16 bytes, the unit of copies and of the swizzle
+
+/// A thread's part of a warp's 64 x 64 sums. ptx::mma_m16n8k16 says which elements these are.
+using Sums = float[kWarp / 16][kWarp / 8][4];
+
+/// The tiles of a block, and its stages in shared memory.
+template <int kRows, int kColumns, int kStageCount>
+struct Tiles {
+    static constexpr int kM = kRows, kN = kColumns, kStages = kStageCount;
+    static constexpr int kThreads = 32 * (kM / kWarp) * (kN / kWarp);
+    struct Stage {
+        half A[kM * kDepth];  // [kM, kDepth], swizzled
+        half B[kDepth * kN];  // [kDepth, kN], swizzled
+    };
+
+    /// Where this thread's warp stands in the block's tile of C.
+    __device__ static int warp_row() { return int(threadIdx.x) / 32 / (kN / kWarp) * kWarp; }
+    __device__ static int warp_col() { return int(threadIdx.x) / 32 % (kN / kWarp) * kWarp; }
+    /// Which column of B's tile is the first that this thread copies.
+    __device__ static int copied_col() { return int(threadIdx.x) % (kN / kChunk) * kChunk; }
+};
+
+/// Where [row, col] lies in a swizzled tile; `col` is a multiple of kChunk. Rows below each other
+/// begin in the same bank. So each keeps its chunks in an order of its own: chunk c lies in place
+/// c ^ (row % 8), and 8 rows, which is what ldmatrix reads at a time, lie in all 32 banks.
+template <int kColumns>
+__device__ int swizzled(int row, int col) {
+    static_assert(kColumns % 64 == 0);
+    return row * kColumns + ((col / kChunk) ^ (row % 8)) * kChunk;
+}
+
+/// Starts the asynchronous copy of a tile [kRows, kColumns]. Each thread takes one column of
+/// chunks, and of that every kStep-th row. `from` is its chunk in the tile's first row; the matrix
+/// has `rows` more rows from there on: what lies below becomes 0.
+template <int kRows, int kColumns, int kThreads>
+__device__ void copy_swizzled(half* to, const half* from, size_t pitch, size_t rows) {
+    constexpr int kChunks = kColumns / kChunk, kStep = kThreads / kChunks;
+    static_assert(kStep % 8 == 0, "the swizzle is the same in all of a thread's rows");
+    const int row = threadIdx.x / kChunks, col = threadIdx.x % kChunks * kChunk;
+    half* const first = &to[swizzled<kColumns>(row, col)];
+    const int below = int(min(rows, size_t(kRows))) - row;
+    from += row * pitch;
+#pragma unroll
+    for (int i = 0; i < kRows; i += kStep)
+        ptx::cp_async_16(&first[i * kColumns], &from[i * pitch], i < below);
+}
+
+/// The main loop: sums += A[kM, K] B[K, kN] for the warp's part of the block's tile.
+template <class T>
+__device__ void multiply(Sums& sums, typename T::Stage* stages, size_t K,
+                         const half* A,  // the block's first row, of `rows`
+                         size_t A_pitch, size_t rows,
+                         const half* B,  // the first row, at the thread's copied_col() ...
+                         size_t B_pitch, bool inside) {  // ... which may lie outside of B
+    constexpr int kSteps = kDepth / 16;
+    const int lane = threadIdx.x % 32;
+
+    // Tile t of A and of B, into a stage. Past the last tile, zeros.
+    const int k_copied = threadIdx.x % (kDepth / kChunk) * kChunk;  // the thread's column of A
+    auto copy = [&](typename T::Stage& stage, size_t t) {
+        const size_t k = t * kDepth;
+        copy_swizzled<T::kM, kDepth, T::kThreads>(stage.A, &A[k + k_copied], A_pitch,
+                                                  k + k_copied < K ? rows : 0);
+        copy_swizzled<kDepth, T::kN, T::kThreads>(stage.B, &B[k * B_pitch], B_pitch,
+                                                  inside && k < K ? K - k : 0);
+        ptx::cp_async_commit();
+    };
+
+    // Fragments for two steps of k: one is multiplied while the other is loaded. Lane i names row
+    // i % 16 of a 16 x 16 tile, and its left or right half.
+    uint32_t a[2][kWarp / 16][4], b[2][kWarp / 16][4];
+    int a_at[kSteps], b_at[kWarp / 16];  // where the lane's rows lie in a stage
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k)
+        a_at[k] = swizzled<kDepth>(T::warp_row() + lane % 16, k * 16 + lane / 16 * kChunk);
+#pragma unroll
+    for (int j = 0; j < kWarp / 16; ++j)
+        b_at[j] = swizzled<T::kN>(lane % 16, T::warp_col() + j * 16 + lane / 16 * kChunk);
+    auto load = [&](const typename T::Stage& stage, int k) {
+#pragma unroll
+        for (int i = 0; i < kWarp / 16; ++i)
+            ptx::ldmatrix_x4(a[k % 2][i], &stage.A[a_at[k] + i * 16 * kDepth]);
+#pragma unroll
+        for (int j = 0; j < kWarp / 16; ++j)
+            ptx::ldmatrix_x4_trans(b[k % 2][j], &stage.B[b_at[j] + k * 16 * T::kN]);
+    };
+
+    for (int t = 0; t < T::kStages - 1; ++t) copy(stages[t], t);
+    ptx::cp_async_wait<T::kStages - 2>();
+    __syncthreads();  // tile 0 is complete
+    load(stages[0], 0);
+
+    int reading = 0, writing = T::kStages - 1;  // stages
+#pragma unroll 1
+    for (size_t t = 0; t * kDepth < K; ++t) {
+#pragma unroll
+        for (int k = 0; k < kSteps; ++k) {
+            if (k + 1 == kSteps) {  // the next fragments are the next tile's
+                ptx::cp_async_wait<T::kStages - 2>();
+                __syncthreads();  // it is complete, and nobody needs this one any more
+                reading = reading + 1 == T::kStages ? 0 : reading + 1;
+            }
+            load(stages[reading], (k + 1) % kSteps);
+            if (k == 0) {
+                copy(stages[writing], t + T::kStages - 1);
+                writing = writing + 1 == T::kStages ? 0 : writing + 1;
+            }
+#pragma unroll
+            for (int i = 0; i < kWarp / 16; ++i)
+#pragma unroll
+                for (int n = 0; n < kWarp / 8; ++n) {
+                    const int j = i % 2 ? kWarp / 8 - 1 - n : n;  // back and forth: b is at hand
+                    const uint32_t(&pair)[4] = b[k % 2][j / 2];
+                    ptx::mma_m16n8k16(sums[i][j], a[k % 2][i], pair[j % 2 * 2],
+                                      pair[j % 2 * 2 + 1]);
+                }
+        }
+    }
+}
+
+/// Two sums as fp16, in the 32 bits that neighbours in a row take.
+__device__ uint32_t pack(float low, float high) {
+    const half2 pair = __floats2half2_rn(low, high);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
+/// Transposes a 4 x 4 matrix of which each of four neighbouring threads holds a row. Of sums as mma
+/// leaves them, a thread then holds 8 neighbours: 16 bytes to store.
+__device__ void transpose_in_four(uint32_t (&v)[4]) {
+#pragma unroll
+    for (int distance = 1; distance <= 2; distance *= 2)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (i & distance) continue;
+            const bool upper = threadIdx.x & distance;
+            const uint32_t got = __shfl_xor_sync(~0u, upper ? v[i] : v[i + distance], distance);
+            v[i] = upper ? got : v[i];
+            v[i + distance] = upper ? v[i + distance] : got;
+        }
+}
+
+/// The row and column of blocks that this one computes. Blocks that run at the same time shall find
+/// each other's rows of A and columns of B in the L2 cache, so they stand in a square, nearly: the
+/// walk goes down a group of 8 rows of blocks, then on to the next column.
+__device__ uint2 block_position(unsigned int rows, unsigned int columns) {
+    constexpr unsigned int kGroup = 8;
+    const unsigned int group = blockIdx.x / (kGroup * columns), i = blockIdx.x % (kGroup * columns);
+    const unsigned int height = min(kGroup, rows - group * kGroup);
+    return {i / height, group * kGroup + i % height};
+}
+
+// Two blocks of four warps, or one of eight, share an SM's registers: 255 per thread.
+template <class T>
+__global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
+    mma_ptx(const half* A,  // [N, N] row-major
+            const half* B,  // [N, N] row-major
+            half* C,        // [N, N] row-major
+            size_t N) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    const uint2 position = block_position((N + T::kM - 1) / T::kM, (N + T::kN - 1) / T::kN);
+    const size_t block_row = size_t(position.y) * T::kM, block_col = size_t(position.x) * T::kN;
+
+    Sums sums = {};
+    const size_t copied_col = block_col + T::copied_col();
+    multiply<T>(sums, reinterpret_cast<typename T::Stage*>(shared), N, &A[block_row * N], N,
+                N - block_row, &B[copied_col], N, copied_col < N);
+
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < kWarp / 16; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; e += 2)  // sums 0 and 1 are of row lane / 4, 2 and 3 of 8 rows below
+#pragma unroll
+            for (int j = 0; j < kWarp / 8; j += 4) {
+                uint32_t v[4];
+                for (int n = 0; n < 4; ++n) v[n] = pack(sums[i][j + n][e], sums[i][j + n][e + 1]);
+                transpose_in_four(v);
+                const size_t row = block_row + T::warp_row() + i * 16 + e * 4 + lane / 4;
+                const size_t col = block_col + T::warp_col() + (j + lane % 4) * 8;
+                if (row < N && col < N)  // N is a multiple of 8: all of them are inside or none
+                    *reinterpret_cast<uint4*>(&C[row * N + col]) = {v[0], v[1], v[2], v[3]};
+            }
+}
+
+/// mma_ptx with tiles of one size.
+struct Variant {
+    void (*kernel)(const half*, const half*, half*, size_t);
+    size_t M, N;  // a block's tile of C
+    int threads;
+    size_t shared_bytes;
+
+    template <class T>
+    static Variant of() {
+        return {mma_ptx<T>, T::kM, T::kN, T::kThreads, T::kStages * sizeof(typename T::Stage)};
+    }
+    size_t blocks(size_t n) const { return ((n + M - 1) / M) * ((n + N - 1) / N); }
+};
+
+/// The wide tile reads the fewest bytes per multiply-add. But there has to be room for its stages,
+/// 144 KiB, and a block for every SM. On Turing, with 64 KiB, two stages of the other have to do.
+inline Variant choose_variant(const demo::Gpu& gpu, size_t N) {
+    const auto wide = Variant::of<Tiles<128, 256, 3>>(), square = Variant::of<Tiles<128, 128, 3>>();
+    if (wide.shared_bytes <= gpu.shared_per_block && wide.blocks(N) >= size_t(gpu.multiprocessors))
+        return wide;
+    if (square.shared_bytes <= gpu.shared_per_block) return square;
+    return Variant::of<Tiles<128, 128, 2>>();
+}
+
+/// A kernel's blocks may take more than 48 KiB of shared memory only if that is asked for.
+template <class Kernel>
+void allow_shared_bytes(Kernel kernel, size_t bytes) {
+    DEMO_CHECK(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
+}
+
 }  // namespace matmul_tensorcore
 
 #ifndef MATMUL_TENSORCORE_NO_MAIN
@@ -180,7 +400,7 @@ int main(int argc, char** argv) {
         demo::parse_command_line(argc, argv,
                                  {"3_matmul_tensorcore",
                                   "C = A B on the tensor cores, fp16 with fp32 sums",
-                                  {"wmma_global", "wmma_tiled", "cublas_fp16"}});
+                                  {"wmma_global", "wmma_tiled", "mma_ptx", "cublas_fp16"}});
     const demo::Gpu gpu(options);
     const size_t N = options.n;
     demo::require_memory(options, [&](size_t n) {
@@ -200,12 +420,18 @@ int main(int argc, char** argv) {
     // Four stages where shared memory has room for them, three on Turing.
     const bool four = gpu.shared_per_block >= 4 * sizeof(Stage);
     const auto kernel = four ? wmma_tiled<4> : wmma_tiled<3>;
-    const int shared_bytes = (four ? 4 : 3) * sizeof(Stage);
-    DEMO_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    shared_bytes));  // more than 48 KiB must be asked for
+    const size_t shared_bytes = (four ? 4 : 3) * sizeof(Stage);
+    allow_shared_bytes(kernel, shared_bytes);
     auto launch_tiled = [&] {
         const dim3 grid((N + kBlockN - 1) / kBlockN, (N + kBlockM - 1) / kBlockM);
         kernel<<<grid, kThreads, shared_bytes>>>(A.data(), B.data(), C.data(), N);
+    };
+    const Variant variant = choose_variant(gpu, N);
+    allow_shared_bytes(variant.kernel, variant.shared_bytes);
+    auto launch_ptx = [&] {
+        const size_t blocks = variant.blocks(N);
+        variant.kernel<<<blocks, variant.threads, variant.shared_bytes>>>(A.data(), B.data(),
+                                                                          C.data(), N);
     };
     const demo::Cublas cublas;
     auto launch_cublas = [&] {
@@ -215,8 +441,9 @@ int main(int argc, char** argv) {
     const demo::Check check = reference.check(C.data());
     report.run(demo::matmul_workload<half>(N, "fp16"), {{"wmma_global", check, launch_global},
                                                         {"wmma_tiled", check, launch_tiled},
+                                                        {"mma_ptx", check, launch_ptx},
                                                         {"cublas_fp16", check, launch_cublas}});
-    report.ratio("wmma_tiled", "cublas_fp16");
+    report.ratio("mma_ptx", "cublas_fp16");
     return report.exit_code();
 }
 
