@@ -190,6 +190,10 @@ struct Tiles {
         half B[kDepth * kN];  // [kDepth, kN], swizzled
     };
 
+    static constexpr size_t kSharedBytes = kStages * sizeof(Stage);
+
+    /// How many of them cover a matrix [M, N].
+    static size_t blocks(size_t M, size_t N) { return ((M + kM - 1) / kM) * ((N + kN - 1) / kN); }
     /// Where this thread's warp stands in the block's tile of C.
     __device__ static int warp_row() { return int(threadIdx.x) / 32 / (kN / kWarp) * kWarp; }
     __device__ static int warp_col() { return int(threadIdx.x) / 32 % (kN / kWarp) * kWarp; }
@@ -212,14 +216,12 @@ __device__ int swizzled(int row, int col) {
 template <int kRows, int kColumns, int kThreads>
 __device__ void copy_swizzled(half* to, const half* from, size_t pitch, size_t rows) {
     constexpr int kChunks = kColumns / kChunk, kStep = kThreads / kChunks;
-    static_assert(kStep % 8 == 0, "the swizzle is the same in all of a thread's rows");
     const int row = threadIdx.x / kChunks, col = threadIdx.x % kChunks * kChunk;
-    half* const first = &to[swizzled<kColumns>(row, col)];
     const int below = int(min(rows, size_t(kRows))) - row;
     from += row * pitch;
 #pragma unroll
     for (int i = 0; i < kRows; i += kStep)
-        ptx::cp_async_16(&first[i * kColumns], &from[i * pitch], i < below);
+        ptx::cp_async_16(&to[swizzled<kColumns>(row + i, col)], &from[i * pitch], i < below);
 }
 
 /// The main loop: sums += A[kM, K] B[K, kN] for the warp's part of the block's tile.
@@ -359,28 +361,18 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
             }
 }
 
-/// mma_ptx with tiles of one size.
-struct Variant {
-    void (*kernel)(const half*, const half*, half*, size_t);
-    size_t M, N;  // a block's tile of C
-    int threads;
-    size_t shared_bytes;
-
-    template <class T>
-    static Variant of() {
-        return {mma_ptx<T>, T::kM, T::kN, T::kThreads, T::kStages * sizeof(typename T::Stage)};
-    }
-    size_t blocks(size_t n) const { return ((n + M - 1) / M) * ((n + N - 1) / N); }
-};
-
-/// The wide tile reads the fewest bytes per multiply-add. But there has to be room for its stages,
-/// 144 KiB, and a block for every SM. On Turing, with 64 KiB, two stages of the other have to do.
-inline Variant choose_variant(const demo::Gpu& gpu, size_t N) {
-    const auto wide = Variant::of<Tiles<128, 256, 3>>(), square = Variant::of<Tiles<128, 128, 3>>();
-    if (wide.shared_bytes <= gpu.shared_per_block && wide.blocks(N) >= size_t(gpu.multiprocessors))
-        return wide;
-    if (square.shared_bytes <= gpu.shared_per_block) return square;
-    return Variant::of<Tiles<128, 128, 2>>();
+/// Calls f with the tiles that suit this GPU and an output [M, N]. The wide ones read the fewest
+/// bytes per multiply-add; but there has to be room for their stages, 144 KiB, and a block for
+/// every SM. On Turing, with 64 KiB, two stages of the others have to do.
+template <class F>
+auto with_tiles(const demo::Gpu& gpu, size_t M, size_t N, F f) {
+    using Wide = Tiles<128, 256, 3>;
+    using Square = Tiles<128, 128, 3>;
+    if (Wide::kSharedBytes <= gpu.shared_per_block && Wide::kN <= N &&
+        Wide::blocks(M, N) >= size_t(gpu.multiprocessors))
+        return f(Wide());
+    if (Square::kSharedBytes <= gpu.shared_per_block) return f(Square());
+    return f(Tiles<128, 128, 2>());
 }
 
 /// A kernel's blocks may take more than 48 KiB of shared memory only if that is asked for.
@@ -426,13 +418,13 @@ int main(int argc, char** argv) {
         const dim3 grid((N + kBlockN - 1) / kBlockN, (N + kBlockM - 1) / kBlockM);
         kernel<<<grid, kThreads, shared_bytes>>>(A.data(), B.data(), C.data(), N);
     };
-    const Variant variant = choose_variant(gpu, N);
-    allow_shared_bytes(variant.kernel, variant.shared_bytes);
-    auto launch_ptx = [&] {
-        const size_t blocks = variant.blocks(N);
-        variant.kernel<<<blocks, variant.threads, variant.shared_bytes>>>(A.data(), B.data(),
+    auto launch_ptx = with_tiles(gpu, N, N, [&]<class T>(T) {
+        allow_shared_bytes(mma_ptx<T>, T::kSharedBytes);
+        return std::function<void()>([&] {
+            mma_ptx<T><<<T::blocks(N, N), T::kThreads, T::kSharedBytes>>>(A.data(), B.data(),
                                                                           C.data(), N);
-    };
+        });
+    });
     const demo::Cublas cublas;
     auto launch_cublas = [&] {
         matmul_cublas::gemm(cublas, CUBLAS_COMPUTE_32F, A.data(), B.data(), C.data(), N);

@@ -107,4 +107,7 @@ inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
     demo_cpu::warp_meet(~0u, &own, demo_cpu::multiply_matrices, own.site);
 }
 
+inline float ex2_approx(float x) { return std::exp2(x); }
+inline float rcp_approx(float x) { return 1 / x; }
+
 }  // namespace ptx
