@@ -26,6 +26,14 @@ __device__ __forceinline__ void cp_async_16(void* to, const void* from, bool ins
 #endif
 }
 
+/// How many copies in a row to write out, in #pragma unroll: all of them. But on Turing each takes
+/// registers until its data has come, so no more than these.
+#if __CUDA_ARCH__ >= 800
+inline constexpr int kCopiesInARow = 64;
+#else
+inline constexpr int kCopiesInARow = 4;
+#endif
+
 /// Ends a group: this thread's cp_async_16 since the group before. PTX ISA: cp.async.commit_group.
 __device__ __forceinline__ void cp_async_commit() {
 #if __CUDA_ARCH__ >= 800

@@ -219,13 +219,14 @@ __device__ void copy_swizzled(half* to, const half* from, size_t pitch, size_t r
     const int row = threadIdx.x / kChunks, col = threadIdx.x % kChunks * kChunk;
     const int below = int(min(rows, size_t(kRows))) - row;
     from += row * pitch;
-#pragma unroll
-    for (int i = 0; i < kRows; i += kStep)
-        ptx::cp_async_16(&to[swizzled<kColumns>(row + i, col)], &from[i * pitch], i < below);
+#pragma unroll ptx::kCopiesInARow
+    for (int i = 0; i < kRows; i += kStep, from += kStep * pitch)
+        ptx::cp_async_16(&to[swizzled<kColumns>(row + i, col)], from, i < below);
 }
 
-/// The main loop: sums += A[kM, K] B[K, kN] for the warp's part of the block's tile.
-template <class T>
+/// The main loop: sums += A[kM, K] B[K, kN] for the warp's part of the block's tile: 64 columns of
+/// B, or with kHalves 32 of its tile's left half and the same 32 of the right one.
+template <class T, bool kHalves = false>
 __device__ void multiply(Sums& sums, typename T::Stage* stages, size_t K,
                          const half* A,  // the block's first row, of `rows`
                          size_t A_pitch, size_t rows,
@@ -253,8 +254,11 @@ __device__ void multiply(Sums& sums, typename T::Stage* stages, size_t K,
     for (int k = 0; k < kSteps; ++k)
         a_at[k] = swizzled<kDepth>(T::warp_row() + lane % 16, k * 16 + lane / 16 * kChunk);
 #pragma unroll
-    for (int j = 0; j < kWarp / 16; ++j)
-        b_at[j] = swizzled<T::kN>(lane % 16, T::warp_col() + j * 16 + lane / 16 * kChunk);
+    for (int j = 0; j < kWarp / 16; ++j) {
+        const int col =
+            kHalves ? T::warp_col() / 2 + j / 2 * (T::kN / 2) + j % 2 * 16 : T::warp_col() + j * 16;
+        b_at[j] = swizzled<T::kN>(lane % 16, col + lane / 16 * kChunk);
+    }
     auto load = [&](const typename T::Stage& stage, int k) {
 #pragma unroll
         for (int i = 0; i < kWarp / 16; ++i)
@@ -303,21 +307,6 @@ __device__ uint32_t pack(float low, float high) {
     return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
-/// Transposes a 4 x 4 matrix of which each of four neighbouring threads holds a row. Of sums as mma
-/// leaves them, a thread then holds 8 neighbours: 16 bytes to store.
-__device__ void transpose_in_four(uint32_t (&v)[4]) {
-#pragma unroll
-    for (int distance = 1; distance <= 2; distance *= 2)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (i & distance) continue;
-            const bool upper = threadIdx.x & distance;
-            const uint32_t got = __shfl_xor_sync(~0u, upper ? v[i] : v[i + distance], distance);
-            v[i] = upper ? got : v[i];
-            v[i + distance] = upper ? v[i + distance] : got;
-        }
-}
-
 /// The row and column of blocks that this one computes. Blocks that run at the same time shall find
 /// each other's rows of A and columns of B in the L2 cache, so they stand in a square, nearly: the
 /// walk goes down a group of 8 rows of blocks, then on to the next column.
@@ -344,21 +333,29 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
     multiply<T>(sums, reinterpret_cast<typename T::Stage*>(shared), N, &A[block_row * N], N,
                 N - block_row, &B[copied_col], N, copied_col < N);
 
+    // The way out: by way of shared memory each thread gets 8 neighbours of a row, 16 bytes.
+    ptx::cp_async_wait<0>();
+    __syncthreads();  // the stages are used up: each warp takes 64 x 64 halfs of their memory
+    half* const patch = reinterpret_cast<half*>(shared) + threadIdx.x / 32 * (kWarp * kWarp);
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kWarp / 16; ++i)
 #pragma unroll
-        for (int e = 0; e < 4; e += 2)  // sums 0 and 1 are of row lane / 4, 2 and 3 of 8 rows below
+        for (int j = 0; j < kWarp / 8; ++j)
 #pragma unroll
-            for (int j = 0; j < kWarp / 8; j += 4) {
-                uint32_t v[4];
-                for (int n = 0; n < 4; ++n) v[n] = pack(sums[i][j + n][e], sums[i][j + n][e + 1]);
-                transpose_in_four(v);
-                const size_t row = block_row + T::warp_row() + i * 16 + e * 4 + lane / 4;
-                const size_t col = block_col + T::warp_col() + (j + lane % 4) * 8;
-                if (row < N && col < N)  // N is a multiple of 8: all of them are inside or none
-                    *reinterpret_cast<uint4*>(&C[row * N + col]) = {v[0], v[1], v[2], v[3]};
-            }
+            for (int e = 0; e < 4; e += 2)  // sums 2 and 3 are of 8 rows below
+                *reinterpret_cast<uint32_t*>(
+                    &patch[swizzled<kWarp>(i * 16 + e * 4 + lane / 4, j * 8) + lane % 4 * 2]) =
+                    pack(sums[i][j][e], sums[i][j][e + 1]);
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kWarp; i += 4) {
+        const int r = i + lane / 8, c = lane % 8 * kChunk;
+        const size_t row = block_row + T::warp_row() + r, col = block_col + T::warp_col() + c;
+        if (row < N && col < N)  // N is a multiple of 8: all of them are inside or none
+            *reinterpret_cast<uint4*>(&C[row * N + col]) =
+                *reinterpret_cast<uint4*>(&patch[swizzled<kWarp>(r, c)]);
+    }
 }
 
 /// Calls f with the tiles that suit this GPU and an output [M, N]. The wide ones read the fewest

@@ -54,9 +54,24 @@ __device__ uint32_t gate_pair(const float* v1, const float* v2) {
     return pack(gate(v1[0], v2[0]), gate(v1[1], v2[1]));
 }
 
-/// A block computes [kM, kN / 2] of out. The columns of W's tile are 32 of W1, the same 32 of W2,
-/// 32 more of W1, and so on: so each warp's 64 are of both, and a thread holds both sums of the
-/// same element, in sums[i][j] and sums[i][j + 4].
+/// Transposes a 4 x 4 matrix of which each of four neighbouring threads holds a row. Of sums as mma
+/// leaves them, a thread then holds 8 neighbours: 16 bytes to store.
+__device__ void transpose_in_four(uint32_t (&v)[4]) {
+#pragma unroll
+    for (int distance = 1; distance <= 2; distance *= 2)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (i & distance) continue;
+            const bool upper = threadIdx.x & distance;
+            const uint32_t got = __shfl_xor_sync(~0u, upper ? v[i] : v[i + distance], distance);
+            v[i] = upper ? got : v[i];
+            v[i + distance] = upper ? v[i + distance] : got;
+        }
+}
+
+/// A block computes [kM, kN / 2] of out. The left half of W's tile is from W1, the right half from
+/// W2, and each warp takes the same 32 columns of both. So a thread holds both sums of the same
+/// element: in sums[i][j] and sums[i][j + 4].
 template <class T>
 __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
     gating_tiled(const half* x,   // [M, K] row-major
@@ -85,10 +100,9 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
         }
 
     const int c = T::copied_col();
-    const size_t copied_col = block_col + c / 64 * 32 + c % 32;
-    const half* const W = c / 32 % 2 == 0 ? W1 : W2;
-    multiply<T>(sums, reinterpret_cast<typename T::Stage*>(shared), K, &x[block_row * K], K,
-                M - block_row, &W[copied_col], H, copied_col < H);
+    const size_t copied_col = block_col + c % (T::kN / 2);
+    multiply<T, true>(sums, reinterpret_cast<typename T::Stage*>(shared), K, &x[block_row * K], K,
+                      M - block_row, &(c < T::kN / 2 ? W1 : W2)[copied_col], H, copied_col < H);
 
 #pragma unroll
     for (int i = 0; i < kWarp / 16; ++i)
@@ -119,7 +133,7 @@ union Stream {
 
 /// The weights are small: each warp keeps 32 columns of both in registers for the block's whole
 /// life, 128 in every thread. Then x streams past them, and nothing but x and out moves.
-__global__ void __launch_bounds__(kTalkThreads, 4)
+__global__ void __launch_bounds__(kTalkThreads)
     gating_streamed(const half* x,   // [M, 128] row-major
                     const half* W1,  // [128, 64] row-major
                     const half* b1,  // [64]
@@ -173,43 +187,41 @@ __global__ void __launch_bounds__(kTalkThreads, 4)
         __syncthreads();                          // everyone's has, and the one before is used up
         copy_x(writing, tile + size_t(kStreamStages - 1) * gridDim.x);
 
-        float sums[2][kRows / 16][kTalkCols / 8][4];
+#pragma unroll 1
+        for (int i = 0; i < kRows; i += 16) {
+            float sums[2][kTalkCols / 8][4];  // of 16 rows
 #pragma unroll
-        for (int m = 0; m < 2; ++m)
-#pragma unroll
-            for (int i = 0; i < kRows / 16; ++i)
+            for (int m = 0; m < 2; ++m)
 #pragma unroll
                 for (int j = 0; j < kTalkCols / 8; ++j)
 #pragma unroll
-                    for (int e = 0; e < 4; ++e)
-                        sums[m][i][j][e] =
-                            e % 2 == 0 ? __low2float(bias[m][j]) : __high2float(bias[m][j]);
+                    for (int e = 0; e < 4; e += 2) {
+                        sums[m][j][e] = __low2float(bias[m][j]);
+                        sums[m][j][e + 1] = __high2float(bias[m][j]);
+                    }
 #pragma unroll
-        for (int k = 0; k < kTalkK / 16; ++k)
-#pragma unroll
-            for (int i = 0; i < kRows / 16; ++i) {
+            for (int k = 0; k < kTalkK / 16; ++k) {
                 uint32_t a[4];
                 ptx::ldmatrix_x4(a, &stream.x[reading][swizzled<kTalkK>(
-                                        i * 16 + lane % 16, k * 16 + lane / 16 * kChunk)]);
+                                        i + lane % 16, k * 16 + lane / 16 * kChunk)]);
 #pragma unroll
                 for (int m = 0; m < 2; ++m)
 #pragma unroll
                     for (int j = 0; j < kTalkCols / 8; ++j)
-                        ptx::mma_m16n8k16(sums[m][i][j], a, w[k][m][j / 2][j % 2 * 2],
+                        ptx::mma_m16n8k16(sums[m][j], a, w[k][m][j / 2][j % 2 * 2],
                                           w[k][m][j / 2][j % 2 * 2 + 1]);
             }
-#pragma unroll
-        for (int i = 0; i < kRows / 16; ++i)
 #pragma unroll
             for (int e = 0; e < 4; e += 2) {
                 uint32_t v[4];
 #pragma unroll
-                for (int j = 0; j < 4; ++j) v[j] = gate_pair(&sums[0][i][j][e], &sums[1][i][j][e]);
+                for (int j = 0; j < 4; ++j) v[j] = gate_pair(&sums[0][j][e], &sums[1][j][e]);
                 transpose_in_four(v);
-                const size_t row = tile * kRows + i * 16 + e * 4 + lane / 4;
+                const size_t row = tile * kRows + i + e * 4 + lane / 4;
                 *reinterpret_cast<uint4*>(&out[row * kTalkH + col + lane % 4 * 8]) = {v[0], v[1],
                                                                                       v[2], v[3]};
             }
+        }
         reading = reading + 1 == kStreamStages ? 0 : reading + 1;
         writing = writing + 1 == kStreamStages ? 0 : writing + 1;
     }
