@@ -27,9 +27,33 @@
 //              straight from global memory, without passing through registers. Rows in shared
 //              memory are padded by 16 bytes, so that rows below each other lie in other banks.
 //
-// What limits wmma_tiled: latency. 64 x 64 sums and the fragments take 232 registers a thread, so
-// only two blocks fit an SM: two warps per scheduler. On an H200 these find something to issue in
-// 40% of the cycles; the rest is waiting for fragments and for the tensor cores to answer.
+//              What limits it: latency. 64 x 64 sums and the fragments take 232 registers a thread,
+//              so only two blocks fit an SM: two warps per scheduler. On an H200 these find
+//              something to issue in 40% of the cycles; the rest is waiting for fragments and for
+//              the tensor cores to answer. And WMMA offers no way to say otherwise.
+//
+// mma_ptx      the same by hand, in the machine's own instructions (ptx.cuh names them). What that
+//              buys: known places. It is said which thread holds which element, so sums leave the
+//              registers as fp16; and shared memory needs no padding, because each row may keep its
+//              16-byte chunks in an order of its own (swizzled(), below):
+//
+//                  chunk  0 1 2 3 4 5 6 7               Without it, the 8 rows of an 8 x 8 matrix
+//                  row 0  a b c d e f g h               begin in the same banks, and ldmatrix has
+//                  row 1  b a d c f e h g               to read them one after the other. With it,
+//                  row 2  c d a b g h e f               all the a's lie in different banks, the
+//                  row 3  d c b a h g f e ...           b's too, and 8 rows are one access.
+//
+//              And order: while a warp multiplies the fragments of one step of k, those of the next
+//              are loaded; the barrier comes where fragments for one more step are at hand. A block
+//              takes 128 x 256 of C, where shared memory has room for the stages: it reads 3/4 of
+//              the bytes per multiply-add that 128 x 128 reads.
+//
+// What limits mma_ptx: mma.sync itself. On an H200 one takes the tensor cores of a quarter SM for 6
+// cycles; at the rate in the data sheet it would be 4, which only instructions that multiply
+// straight from shared memory reach. Of that rate it gets 83%. The other sixth: a block's first
+// loads and last stores, and moments in which both warps of a scheduler wait, behind a copy or at
+// the barrier. Without its copies it would reach 92%. At N = 8192 the chip is at its limit of
+// power, so the clock falls too: a loop of nothing but mma.sync ran at 0.73 x cuBLAS's speed.
 #include <cuda_pipeline.h>
 #include <mma.h>
 
@@ -309,9 +333,9 @@ __device__ uint32_t pack(float low, float high) {
 
 /// The row and column of blocks that this one computes. Blocks that run at the same time shall find
 /// each other's rows of A and columns of B in the L2 cache, so they stand in a square, nearly: the
-/// walk goes down a group of 8 rows of blocks, then on to the next column.
+/// walk goes down a group of 16 rows of blocks, then on to the next column.
 __device__ uint2 block_position(unsigned int rows, unsigned int columns) {
-    constexpr unsigned int kGroup = 8;
+    constexpr unsigned int kGroup = 16;
     const unsigned int group = blockIdx.x / (kGroup * columns), i = blockIdx.x % (kGroup * columns);
     const unsigned int height = min(kGroup, rows - group * kGroup);
     return {i / height, group * kGroup + i % height};

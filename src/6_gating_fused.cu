@@ -14,24 +14,24 @@
 //         +----+  +-------+-------+
 //
 // x is loaded once instead of twice, nothing is stored but the answer, and there is one launch
-// instead of six. The main loop is wmma_tiled's of 3_matmul_tensorcore: tiles in shared memory,
-// filled by asynchronous copies while the warps compute with earlier ones.
+// instead of six. For that a thread must hold v1 and v2 of the same element. So of the tile of
+// weights in shared memory one half is of W1, the other of W2, and a warp takes the same columns of
+// both: its sums j and j + 4 belong together, and what follows concerns no other thread.
 //
-// WMMA does not say which thread holds which element of a fragment. So the biases are the
-// accumulators' first values, loaded from a tile whose rows are all equal; the sigmoid and the
-// product work on fragments of one type, where equal positions mean equal elements; and the
-// conversion to fp16 goes through shared memory.
-//
-// fused_tiled     any shape. The main loop is wmma_tiled's of 3_matmul_tensorcore.
+// fused_tiled     any shape. Tiles, stages and main loop are mma_ptx's of 3_matmul_tensorcore, and
+//                 so is what limits it.
 // fused_streamed  the talk's shape (--talk S: x[4 S^2, 128], W[128, 64]). The weights are so small
-//                 that every block keeps them in registers while x streams past: a copy kernel with
-//                 a little arithmetic. What limits it: the tensor cores' latency; four blocks per
-//                 SM, each with two row groups at once, hide most of it.
+//                 that every warp keeps its half of them in registers while x streams past: a copy
+//                 kernel with a little arithmetic, at 95% of a copy's speed on an H200. What limits
+//                 it: with weights and sums a thread has 254 registers, so an SM has room for 8
+//                 warps, which issue something in 44% of the cycles. It is enough because the
+//                 stages keep three tiles per block on their way, whatever the warps do. Blocks are
+//                 small, two warps, so that a barrier holds up few.
 //
 // When it pays: the talk's shape does little arithmetic per byte, so its time is its traffic, and
 // fusion removes most of that. The square shape does N / 2 operations and more per byte: its time
 // is the gemms', fusion can only win what the elementwise kernels took, and only with a main loop
-// as good as the library's. This portable one is not.
+// as good as the library's. This portable one comes to two thirds of it.
 #define GATING_UNFUSED_NO_MAIN
 #include "5_gating_unfused.cu"
 #define MATMUL_TENSORCORE_NO_MAIN
