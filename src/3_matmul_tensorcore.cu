@@ -50,10 +50,11 @@
 //
 // What limits mma_ptx: mma.sync itself. On an H200 one takes the tensor cores of a quarter SM for 6
 // cycles; at the rate in the data sheet it would be 4, which only instructions that multiply
-// straight from shared memory reach. Of that rate it gets 83%. The other sixth: a block's first
-// loads and last stores, and moments in which both warps of a scheduler wait, behind a copy or at
-// the barrier. Without its copies it would reach 92%. At N = 8192 the chip is at its limit of
-// power, so the clock falls too: a loop of nothing but mma.sync ran at 0.73 x cuBLAS's speed.
+// straight from shared memory reach. Of the rate of mma.sync it gets 83%. The other sixth: a
+// block's first loads and last stores, and moments in which both warps of a scheduler wait, behind
+// a copy or at the barrier; without its copies it would be 92%. At N = 8192, kept busy, the chip is
+// at its limit of power and lowers the clock: a loop of nothing but mma.sync is then no faster than
+// 0.73 x cuBLAS.
 #include <cuda_pipeline.h>
 #include <mma.h>
 
