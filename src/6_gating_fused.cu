@@ -113,8 +113,9 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
             for (int j = 0; j < 4; ++j) v[j] = gate_pair(&sums[i][j][e], &sums[i][j + 4][e]);
             transpose_in_four(v);
             const size_t r = row + i * 16 + e * 4, c = col + lane % 4 * 8;
-            if (r < M && c < H)
-                *reinterpret_cast<uint4*>(&out[r * H + c]) = {v[0], v[1], v[2], v[3]};
+            if (r < M && c < H)  // __stcs: nobody reads it again, so it need not stay in a cache
+                __stcs(reinterpret_cast<uint4*>(&out[r * H + c]),
+                       make_uint4(v[0], v[1], v[2], v[3]));
         }
 }
 
