@@ -14,293 +14,232 @@
 //         +----+  +-------+-------+
 //
 // x is loaded once instead of twice, nothing is stored but the answer, and there is one launch
-// instead of six. The main loop is wmma_tiled's of 3_matmul_tensorcore: tiles in shared memory,
-// filled by asynchronous copies while the warps compute with earlier ones.
+// instead of six. For that a thread must hold v1 and v2 of the same element. So of the tile of
+// weights in shared memory one half is of W1, the other of W2, and a warp takes the same columns of
+// both: its sums j and j + 4 belong together, and what follows concerns no other thread.
 //
-// WMMA does not say which thread holds which element of a fragment. So the biases are the
-// accumulators' first values, loaded from a tile whose rows are all equal; the sigmoid and the
-// product work on fragments of one type, where equal positions mean equal elements; and the
-// conversion to fp16 goes through shared memory.
-//
-// fused_tiled     any shape. The main loop is wmma_tiled's of 3_matmul_tensorcore.
+// fused_tiled     any shape. Tiles, stages and main loop are mma_ptx's of 3_matmul_tensorcore, and
+//                 so is what limits it.
 // fused_streamed  the talk's shape (--talk S: x[4 S^2, 128], W[128, 64]). The weights are so small
-//                 that every block keeps them in registers while x streams past: a copy kernel with
-//                 a little arithmetic. What limits it: the tensor cores' latency; four blocks per
-//                 SM, each with two row groups at once, hide most of it.
+//                 that every warp keeps its half of them in registers while x streams past: a copy
+//                 kernel with a little arithmetic, at 92 to 95% of a copy's speed on an H200. What
+//                 limits it: weights and sums take 242 registers a thread, so an SM has room for 8
+//                 warps, and they issue something in 45% of the cycles. It is enough because the
+//                 copies of three tiles per block are on their way meanwhile. Blocks are small, two
+//                 warps, so that a barrier holds up few.
 //
 // When it pays: the talk's shape does little arithmetic per byte, so its time is its traffic, and
 // fusion removes most of that. The square shape does N / 2 operations and more per byte: its time
 // is the gemms', fusion can only win what the elementwise kernels took, and only with a main loop
-// as good as the library's. This portable one is not.
-#include <cuda_pipeline.h>
-#include <mma.h>
-
+// as good as the library's. This portable one runs at 0.55 to 0.7 x cuBLAS.
 #define GATING_UNFUSED_NO_MAIN
 #include "5_gating_unfused.cu"
+#define MATMUL_TENSORCORE_NO_MAIN
+#include "3_matmul_tensorcore.cu"
 #include "demo.cuh"
 #include "demo/gating.cuh"
+#include "ptx.cuh"
 
 namespace gating_fused {
 
-namespace wmma = nvcuda::wmma;
+using namespace matmul_tensorcore;  // the main loop, and how its tiles lie in shared memory
 
-constexpr int kFragment = 16;  // fragments are 16 x 16 x 16
-using FragmentX = wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major>;
-using FragmentW = wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major>;
-using Accumulator = wmma::fragment<wmma::accumulator, 16, 16, 16, float>;
-
-constexpr int kBlockM = 128, kBlockH = 64,
-              kBlockK = 32;              // a block's tiles: of x, of each W, of out
-constexpr int kWarpM = 64, kWarpH = 32;  // a warp's part of out
-constexpr int kThreads = 32 * (kBlockM / kWarpM) * (kBlockH / kWarpH);
-constexpr int kPad = 8;  // halfs behind each row, so that rows below each other lie in other banks
-
-struct Stage {
-    half x[kBlockM][kBlockK + kPad];
-    half W1[kBlockK][kBlockH + kPad];
-    half W2[kBlockK][kBlockH + kPad];
-};
-
-/// Starts the asynchronous copy of a tile from[kRows, kColumns] into shared memory, 16 bytes at a
-/// time. `rows` and `columns` say how much of the matrix there is from this corner on: what lies
-/// outside becomes 0.
-template <int kRows, int kColumns>
-__device__ void copy_tile(half (*to)[kColumns + kPad], const half* from, size_t pitch, size_t rows,
-                          size_t columns) {
-    constexpr int kChunks = kColumns / 8;  // per row
-    const int col = threadIdx.x % kChunks * 8;
-    for (int row = threadIdx.x / kChunks; row < kRows; row += kThreads / kChunks) {
-        const bool inside = size_t(row) < rows && size_t(col) < columns;
-        __pipeline_memcpy_async(&to[row][col], &from[inside ? row * pitch + col : 0], 16,
-                                inside ? 0 : 16);
-    }
+/// sigmoid(v1) * v2. 1.44 = log2(e): what the GPU has an instruction for is 2^x.
+__device__ float gate(float v1, float v2) {
+    return v2 * ptx::rcp_approx(1.0f + ptx::ex2_approx(-1.44269504f * v1));
 }
 
-/// The biases as matrices, 0 where there is no column: all rows are equal, and as many as a
-/// fragment has. Accumulators that are loaded from here begin as the bias.
-struct Biases {
-    float b1[kFragment][kBlockH];
-    float b2[kFragment][kBlockH];
-};
-
-__device__ void fill(Biases& biases, const half* b1, const half* b2, size_t columns) {
-    for (int i = threadIdx.x; i < kFragment * kBlockH; i += kThreads) {
-        const int row = i / kBlockH, col = i % kBlockH;
-        const bool inside = size_t(col) < columns;
-        biases.b1[row][col] = inside ? __half2float(b1[col]) : 0;
-        biases.b2[row][col] = inside ? __half2float(b2[col]) : 0;
-    }
+/// The answers of two neighbours in a row.
+__device__ uint32_t gate_pair(const float* v1, const float* v2) {
+    return pack(gate(v1[0], v2[0]), gate(v1[1], v2[1]));
 }
 
-__device__ float sigmoid(float v) { return __fdividef(1.0f, 1.0f + __expf(-v)); }
-
-// The answers on their way out, in shared memory. In fragments nobody knows which element is whose;
-// from here every thread takes four neighbours, and a warp stores whole rows. Rows are padded so
-// that a fragment's rows lie in different banks.
-constexpr int kOutPitch = kBlockH + 8;
-
-/// Puts sigmoid(v1) * v2 there.
-__device__ void put_gated(float* to, Accumulator& v1, const Accumulator& v2) {
-    for (int e = 0; e < v1.num_elements; ++e) v1.x[e] = sigmoid(v1.x[e]) * v2.x[e];
-    wmma::store_matrix_sync(to, v1, kOutPitch, wmma::mem_row_major);
+/// Transposes a 4 x 4 matrix of which each of four neighbouring threads holds a row. Of sums as mma
+/// leaves them, a thread then holds 8 neighbours: 16 bytes to store.
+__device__ void transpose_in_four(uint32_t (&v)[4]) {
+#pragma unroll
+    for (int distance = 1; distance <= 2; distance *= 2)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (i & distance) continue;
+            const bool upper = threadIdx.x & distance;
+            const uint32_t got = __shfl_xor_sync(~0u, upper ? v[i] : v[i + distance], distance);
+            v[i] = upper ? got : v[i];
+            v[i + distance] = upper ? v[i + distance] : got;
+        }
 }
 
-/// Stores from[kRows, kBlockH] as fp16, as far as the matrix goes: `rows` and `columns`.
-template <int kRows>
-__device__ void store_tile(
-    const float (*from)[kOutPitch],
-    half* out,  // [rows, columns] row-major, of a matrix with `pitch` columns
-    size_t pitch, size_t rows, size_t columns) {
-    constexpr int kChunks = kBlockH / 4;  // per row
-    const int col = threadIdx.x % kChunks * 4;
-    for (int row = threadIdx.x / kChunks; row < kRows; row += kThreads / kChunks) {
-        if (size_t(row) >= rows || size_t(col) >= columns) continue;
-        const float4 v = *reinterpret_cast<const float4*>(&from[row][col]);
-        half2* const to = reinterpret_cast<half2*>(&out[row * pitch + col]);
-        alignas(8)
-            const half2 converted[2] = {__floats2half2_rn(v.x, v.y), __floats2half2_rn(v.z, v.w)};
-        *reinterpret_cast<uint2*>(to) = *reinterpret_cast<const uint2*>(converted);
-    }
-}
-
-template <int kStages>
-__global__ void __launch_bounds__(kThreads) gating_tiled(const half* x,   // [M, K] row-major
-                                                         const half* W1,  // [K, H] row-major
-                                                         const half* b1,  // [H]
-                                                         const half* W2,  // [K, H] row-major
-                                                         const half* b2,  // [H]
-                                                         half* out,       // [M, H] row-major
-                                                         size_t M, size_t K, size_t H) {
+/// A block computes [kM, kN / 2] of out. The left half of W's tile is from W1, the right half from
+/// W2, and each warp takes the same 32 columns of both. So a thread holds both sums of the same
+/// element: in sums[i][j] and sums[i][j + 4].
+template <class T>
+__global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
+    gating_tiled(const half* x,   // [M, K] row-major
+                 const half* W1,  // [K, H] row-major
+                 const half* b1,  // [H]
+                 const half* W2,  // [K, H] row-major
+                 const half* b2,  // [H]
+                 half* out,       // [M, H] row-major
+                 size_t M, size_t K, size_t H) {
     extern __shared__ __align__(128) unsigned char shared[];
-    Stage* const stages = reinterpret_cast<Stage*>(shared);
-    const size_t block_row = size_t(blockIdx.x) * kBlockM, block_col = size_t(blockIdx.y) * kBlockH;
-    const int warp = threadIdx.x / 32;
-    const int warp_row = warp / (kBlockH / kWarpH) * kWarpM;
-    const int warp_col = warp % (kBlockH / kWarpH) * kWarpH;
+    const uint2 position = block_position((M + T::kM - 1) / T::kM, (2 * H + T::kN - 1) / T::kN);
+    const size_t block_row = size_t(position.y) * T::kM, block_col = size_t(position.x) * T::kN / 2;
+    const int lane = threadIdx.x % 32;
+    const size_t row = block_row + T::warp_row() + lane / 4;  // the first of this thread's
+    const size_t col = block_col + T::warp_col() / 2;         // the warp's first
 
-    auto copy_stage = [&](size_t t) {  // tile t of x, W1 and W2, into its stage
-        Stage& stage = stages[t % kStages];
-        const size_t k = t * kBlockK, rows = K - k, columns = H - block_col;
-        copy_tile<kBlockM, kBlockK>(stage.x, &x[block_row * K + k], K, M - block_row, K - k);
-        copy_tile<kBlockK, kBlockH>(stage.W1, &W1[k * H + block_col], H, rows, columns);
-        copy_tile<kBlockK, kBlockH>(stage.W2, &W2[k * H + block_col], H, rows, columns);
-    };
-    const size_t tiles = K / kBlockK;
-    for (size_t t = 0; t < kStages - 1; ++t) {
-        if (t < tiles) copy_stage(t);
-        __pipeline_commit();  // an empty group counts too, so that the wait below stays the same
-    }
-
-    // The accumulators begin as the biases. Those lie in the last stage, which is still free.
-    static_assert(sizeof(Biases) <= sizeof(Stage));
-    Biases& biases = reinterpret_cast<Biases&>(stages[kStages - 1]);
-    fill(biases, &b1[block_col], &b2[block_col], H - block_col);
-    __syncthreads();  // the biases are complete
-    Accumulator v1[kWarpM / kFragment][kWarpH / kFragment];
-    Accumulator v2[kWarpM / kFragment][kWarpH / kFragment];
-    for (int i = 0; i < kWarpM / kFragment; ++i)
-        for (int j = 0; j < kWarpH / kFragment; ++j) {
-            const int col = warp_col + j * kFragment;
-            wmma::load_matrix_sync(v1[i][j], &biases.b1[0][col], kBlockH, wmma::mem_row_major);
-            wmma::load_matrix_sync(v2[i][j], &biases.b2[0][col], kBlockH, wmma::mem_row_major);
+    Sums sums;  // they begin as the biases
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            const size_t c = col + j * 8 + lane % 4 * 2 + e % 2;
+            const float bias1 = c < H ? float(b1[c]) : 0, bias2 = c < H ? float(b2[c]) : 0;
+#pragma unroll
+            for (int i = 0; i < kWarp / 16; ++i) sums[i][j][e] = bias1, sums[i][j + 4][e] = bias2;
         }
 
-    for (size_t t = 0; t < tiles; ++t) {
-        __pipeline_wait_prior(kStages - 2);  // this thread's part of tile t has arrived
-        __syncthreads();                     // everyone's has, and tile t - 1 is used up
-        if (t + kStages - 1 < tiles) copy_stage(t + kStages - 1);
-        __pipeline_commit();
+    const int c = T::copied_col();
+    const size_t copied_col = block_col + c % (T::kN / 2);
+    multiply<T, true>(sums, reinterpret_cast<typename T::Stage*>(shared), K, &x[block_row * K], K,
+                      M - block_row, &(c < T::kN / 2 ? W1 : W2)[copied_col], H, copied_col < H);
 
-        const Stage& stage = stages[t % kStages];
-        for (int k = 0; k < kBlockK; k += kFragment) {
-            FragmentX a[kWarpM / kFragment];
-            for (int i = 0; i < kWarpM / kFragment; ++i)
-                wmma::load_matrix_sync(a[i], &stage.x[warp_row + i * kFragment][k], kBlockK + kPad);
-            for (int j = 0; j < kWarpH / kFragment; ++j) {
-                FragmentW w1, w2;
-                const int col = warp_col + j * kFragment;
-                wmma::load_matrix_sync(w1, &stage.W1[k][col], kBlockH + kPad);
-                wmma::load_matrix_sync(w2, &stage.W2[k][col], kBlockH + kPad);
-                for (int i = 0; i < kWarpM / kFragment; ++i) {
-                    wmma::mma_sync(v1[i][j], a[i], w1, v1[i][j]);
-                    wmma::mma_sync(v2[i][j], a[i], w2, v2[i][j]);
-                }
-            }
+#pragma unroll
+    for (int i = 0; i < kWarp / 16; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; e += 2) {
+            uint32_t v[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) v[j] = gate_pair(&sums[i][j][e], &sums[i][j + 4][e]);
+            transpose_in_four(v);
+            const size_t r = row + i * 16 + e * 4, c = col + lane % 4 * 8;
+            if (r < M && c < H)  // __stcs: nobody reads it again, so it need not stay in a cache
+                __stcs(reinterpret_cast<uint4*>(&out[r * H + c]),
+                       make_uint4(v[0], v[1], v[2], v[3]));
         }
-    }
-
-    __syncthreads();  // the stages are used up: their memory serves the answers
-    auto answers = reinterpret_cast<float(*)[kOutPitch]>(shared);
-    static_assert(kBlockM * kOutPitch * sizeof(float) <= kStages * sizeof(Stage));
-    for (int i = 0; i < kWarpM / kFragment; ++i)
-        for (int j = 0; j < kWarpH / kFragment; ++j)
-            put_gated(&answers[warp_row + i * kFragment][warp_col + j * kFragment], v1[i][j],
-                      v2[i][j]);
-    __syncthreads();  // the answers are complete
-    store_tile<kBlockM>(answers, &out[block_row * H + block_col], H, M - block_row, H - block_col);
 }
 
 // --- The talk's shape: K = 128, H = 64 ----------------------------------------------------------
 
-constexpr int kTalkK = 128, kTalkH = kBlockH;
-constexpr int kRows = 32;       // a tile of x is kRows x 128
-constexpr int kTileStages = 4;  // one at work, three on their way
+constexpr int kTalkK = 128, kTalkH = 64;
+constexpr int kTalkThreads = 64;       // two warps ...
+constexpr int kTalkCols = kTalkH / 2;  // ... with half of out's columns each
+constexpr int kRows = 32;              // a tile of x is kRows x 128
+constexpr int kStreamStages = 4;       // one at work, three on their way
 
-struct Stream {
-    union {
-        half W[2][kTalkK][kTalkH + kPad];           // at first
-        half x[kTileStages][kRows][kTalkK + kPad];  // from then on
-    };
-    union {
-        Biases biases;                    // at first
-        float answers[kRows][kOutPitch];  // from then on
-    };
+union Stream {
+    half W[2][kTalkK * kTalkH];             // [128, 64] each, swizzled; at first
+    half x[kStreamStages][kRows * kTalkK];  // [kRows, 128] each, swizzled; from then on
 };
 
-/// The weights are small: each of the 4 warps keeps its 16 columns of both in registers for the
-/// block's whole life. Then x streams past them, and nothing but x and out moves.
-__global__ void __launch_bounds__(kThreads) gating_streamed(const half* x,   // [M, 128] row-major
-                                                            const half* W1,  // [128, 64] row-major
-                                                            const half* b1,  // [64]
-                                                            const half* W2,  // [128, 64] row-major
-                                                            const half* b2,  // [64]
-                                                            half* out,       // [M, 64] row-major
-                                                            size_t M) {
+/// The weights are small: each warp keeps 32 columns of both in registers for the block's whole
+/// life, 128 in every thread. Then x streams past them, and nothing but x and out moves.
+__global__ void __launch_bounds__(kTalkThreads)
+    gating_streamed(const half* x,   // [M, 128] row-major
+                    const half* W1,  // [128, 64] row-major
+                    const half* b1,  // [64]
+                    const half* W2,  // [128, 64] row-major
+                    const half* b2,  // [64]
+                    half* out,       // [M, 64] row-major
+                    size_t M) {
     extern __shared__ __align__(128) unsigned char shared[];
     Stream& stream = *reinterpret_cast<Stream*>(shared);
-    const int warp = threadIdx.x / 32;
-    const int col = warp * kFragment;  // the first of this warp's columns
-    const size_t tiles = M / kRows;
+    const int lane = threadIdx.x % 32, col = threadIdx.x / 32 * kTalkCols;  // the warp's first
 
-    copy_tile<kTalkK, kTalkH>(stream.W[0], W1, kTalkH, kTalkK, kTalkH);
-    copy_tile<kTalkK, kTalkH>(stream.W[1], W2, kTalkH, kTalkK, kTalkH);
-    __pipeline_commit();
-    fill(stream.biases, b1, b2, kTalkH);
-    __pipeline_wait_prior(0);
-    __syncthreads();  // weights and biases are complete
-    constexpr int kSteps = kTalkK / kFragment;
-    FragmentW w1[kSteps], w2[kSteps];
-    for (int k = 0; k < kSteps; ++k) {
-        wmma::load_matrix_sync(w1[k], &stream.W[0][k * kFragment][col], kTalkH + kPad);
-        wmma::load_matrix_sync(w2[k], &stream.W[1][k * kFragment][col], kTalkH + kPad);
+    // The weights, by way of shared memory, as fragments: [k][of W1 or W2][16 columns].
+    const int copied = threadIdx.x % (kTalkH / kChunk) * kChunk;
+    copy_swizzled<kTalkK, kTalkH, kTalkThreads>(stream.W[0], &W1[copied], kTalkH, kTalkK);
+    copy_swizzled<kTalkK, kTalkH, kTalkThreads>(stream.W[1], &W2[copied], kTalkH, kTalkK);
+    ptx::cp_async_commit();
+    ptx::cp_async_wait<0>();
+    __syncthreads();  // the weights are complete
+    uint32_t w[kTalkK / 16][2][kTalkCols / 16][4];
+#pragma unroll
+    for (int k = 0; k < kTalkK / 16; ++k)
+#pragma unroll
+        for (int m = 0; m < 2; ++m)
+#pragma unroll
+            for (int j = 0; j < kTalkCols / 16; ++j)
+                ptx::ldmatrix_x4_trans(
+                    w[k][m][j], &stream.W[m][swizzled<kTalkH>(k * 16 + lane % 16,
+                                                              col + j * 16 + lane / 16 * kChunk)]);
+    half2 bias[2][kTalkCols / 8];  // of the columns of which this thread holds sums
+#pragma unroll
+    for (int j = 0; j < kTalkCols / 8; ++j) {
+        const int c = col + j * 8 + lane % 4 * 2;
+        bias[0][j] = *reinterpret_cast<const half2*>(&b1[c]);
+        bias[1][j] = *reinterpret_cast<const half2*>(&b2[c]);
     }
-    Accumulator bias1, bias2;
-    wmma::load_matrix_sync(bias1, &stream.biases.b1[0][col], kBlockH, wmma::mem_row_major);
-    wmma::load_matrix_sync(bias2, &stream.biases.b2[0][col], kBlockH, wmma::mem_row_major);
-    __syncthreads();  // every warp has its own: the memory now serves x and the answers
+    __syncthreads();  // both warps have them: the memory now serves x
 
-    auto copy_x = [&](size_t t) {  // this block's t-th tile of x, into its stage
-        const size_t tile = blockIdx.x + t * gridDim.x;
+    const size_t tiles = M / kRows;
+    const int x_col = threadIdx.x % (kTalkK / kChunk) * kChunk;
+    auto copy_x = [&](int stage, size_t tile) {
         if (tile < tiles)
-            copy_tile<kRows, kTalkK>(stream.x[t % kTileStages], &x[tile * kRows * kTalkK], kTalkK,
-                                     kRows, kTalkK);
-        __pipeline_commit();
+            copy_swizzled<kRows, kTalkK, kTalkThreads>(
+                stream.x[stage], &x[tile * kRows * kTalkK + x_col], kTalkK, kRows);
+        ptx::cp_async_commit();  // an empty group counts too, so that the wait stays the same
     };
-    for (size_t t = 0; t < kTileStages - 1; ++t) copy_x(t);
+    for (int t = 0; t < kStreamStages - 1; ++t) copy_x(t, blockIdx.x + size_t(t) * gridDim.x);
 
-    for (size_t t = 0, tile = blockIdx.x; tile < tiles; ++t, tile += gridDim.x) {
-        __pipeline_wait_prior(kTileStages - 2);  // this thread's part of tile t has arrived
-        __syncthreads();                         // everyone's has, and tile t - 1 is used up
-        copy_x(t + kTileStages - 1);
+    int reading = 0, writing = kStreamStages - 1;  // stages
+    for (size_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        ptx::cp_async_wait<kStreamStages - 2>();  // this thread's part of the tile has arrived
+        __syncthreads();                          // everyone's has, and the one before is used up
+        copy_x(writing, tile + size_t(kStreamStages - 1) * gridDim.x);
 
-        Accumulator v1[kRows / kFragment], v2[kRows / kFragment];
-        for (int i = 0; i < kRows / kFragment; ++i) v1[i] = bias1, v2[i] = bias2;
-        for (int k = 0; k < kSteps; ++k)
-            for (int i = 0; i < kRows / kFragment; ++i) {
-                FragmentX a;
-                wmma::load_matrix_sync(a, &stream.x[t % kTileStages][i * kFragment][k * kFragment],
-                                       kTalkK + kPad);
-                wmma::mma_sync(v1[i], a, w1[k], v1[i]);
-                wmma::mma_sync(v2[i], a, w2[k], v2[i]);
+#pragma unroll 1
+        for (int i = 0; i < kRows; i += 16) {
+            float sums[2][kTalkCols / 8][4];  // of 16 rows
+#pragma unroll
+            for (int m = 0; m < 2; ++m)
+#pragma unroll
+                for (int j = 0; j < kTalkCols / 8; ++j)
+#pragma unroll
+                    for (int e = 0; e < 4; e += 2) {
+                        sums[m][j][e] = __low2float(bias[m][j]);
+                        sums[m][j][e + 1] = __high2float(bias[m][j]);
+                    }
+#pragma unroll
+            for (int k = 0; k < kTalkK / 16; ++k) {
+                uint32_t a[4];
+                ptx::ldmatrix_x4(a, &stream.x[reading][swizzled<kTalkK>(
+                                        i + lane % 16, k * 16 + lane / 16 * kChunk)]);
+#pragma unroll
+                for (int m = 0; m < 2; ++m)
+#pragma unroll
+                    for (int j = 0; j < kTalkCols / 8; ++j)
+                        ptx::mma_m16n8k16(sums[m][j], a, w[k][m][j / 2][j % 2 * 2],
+                                          w[k][m][j / 2][j % 2 * 2 + 1]);
             }
-        for (int i = 0; i < kRows / kFragment; ++i)
-            put_gated(&stream.answers[i * kFragment][col], v1[i], v2[i]);
-        __syncthreads();  // the answers are complete
-        store_tile<kRows>(stream.answers, &out[tile * kRows * kTalkH], kTalkH, kRows, kTalkH);
+#pragma unroll
+            for (int e = 0; e < 4; e += 2) {
+                uint32_t v[4];
+#pragma unroll
+                for (int j = 0; j < 4; ++j) v[j] = gate_pair(&sums[0][j][e], &sums[1][j][e]);
+                transpose_in_four(v);
+                const size_t row = tile * kRows + i + e * 4 + lane / 4;
+                *reinterpret_cast<uint4*>(&out[row * kTalkH + col + lane % 4 * 8]) = {v[0], v[1],
+                                                                                      v[2], v[3]};
+            }
+        }
+        reading = reading + 1 == kStreamStages ? 0 : reading + 1;
+        writing = writing + 1 == kStreamStages ? 0 : writing + 1;
     }
 }
 
 // --- Launching ----------------------------------------------------------------------------------
 
-/// A kernel's blocks may take more than 48 KiB of shared memory only if that is asked for.
-template <class Kernel>
-void allow_shared_bytes(Kernel kernel, size_t bytes) {
-    DEMO_CHECK(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
-}
-
 inline demo::Contender tiled(const demo::Gating& g, const demo::Gpu& gpu) {
-    // Four stages where shared memory has room for them, three on Turing.
-    const bool four = gpu.shared_per_block >= 4 * sizeof(Stage);
-    const auto kernel = four ? gating_tiled<4> : gating_tiled<3>;
-    const size_t shared_bytes = (four ? 4 : 3) * sizeof(Stage);
-    allow_shared_bytes(kernel, shared_bytes);
-    auto launch = [&g, kernel, shared_bytes] {
-        const auto [M, K, H, name, size] = g.shape;
-        const dim3 grid((M + kBlockM - 1) / kBlockM, (H + kBlockH - 1) / kBlockH);
-        kernel<<<grid, kThreads, shared_bytes>>>(g.x.data(), g.W1.data(), g.b1.data(), g.W2.data(),
-                                                 g.b2.data(), g.out.data(), M, K, H);
-    };
+    auto launch = with_tiles(gpu, g.shape.M, 2 * g.shape.H, [&]<class T>(T) {
+        allow_shared_bytes(gating_tiled<T>, T::kSharedBytes);
+        return std::function<void()>([&g] {
+            const auto [M, K, H, name, size] = g.shape;
+            gating_tiled<T><<<T::blocks(M, 2 * H), T::kThreads, T::kSharedBytes>>>(
+                g.x.data(), g.W1.data(), g.b1.data(), g.W2.data(), g.b2.data(), g.out.data(), M, K,
+                H);
+        });
+    });
     return {.kernel = "fused_tiled",
             .check = g.check({}),
             .launch = launch,
@@ -311,12 +250,12 @@ inline demo::Contender streamed(const demo::Gating& g, const demo::Gpu& gpu) {
     allow_shared_bytes(gating_streamed, sizeof(Stream));
     int blocks_per_sm = 0;
     DEMO_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, gating_streamed,
-                                                             kThreads, sizeof(Stream)));
+                                                             kTalkThreads, sizeof(Stream)));
     const size_t blocks = std::min(size_t(blocks_per_sm * gpu.multiprocessors), g.shape.M / kRows);
     auto launch = [&g, blocks] {
-        gating_streamed<<<blocks, kThreads, sizeof(Stream)>>>(g.x.data(), g.W1.data(), g.b1.data(),
-                                                              g.W2.data(), g.b2.data(),
-                                                              g.out.data(), g.shape.M);
+        gating_streamed<<<blocks, kTalkThreads, sizeof(Stream)>>>(
+            g.x.data(), g.W1.data(), g.b1.data(), g.W2.data(), g.b2.data(), g.out.data(),
+            g.shape.M);
     };
     return {.kernel = "fused_streamed",
             .check = g.check({}),

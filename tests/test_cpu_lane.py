@@ -153,6 +153,8 @@ CAUGHT = {
                          r"at __syncthreads\(\)",
     "divergent_wmma": r"waits at load_matrix_sync\(\) in .* for thread \(31,0,0\), which has left",
     "misaligned_wmma": r"load_matrix_sync\(\) in .* needs a pointer aligned to 32 bytes",
+    "divergent_ldmatrix": r"waits at ldmatrix_x4\(\) in .* for thread \(31,0,0\), which has left",
+    "misaligned_ldmatrix": r"ldmatrix_x4\(\) in .*: lane 1 names a row that is not aligned to 16",
     "read_far_past": r"read of address 0x\w+, 11868 bytes past the end of buffer 1 \(132 bytes, "
                      r"allocated in tests/cpu_lane/misuse.cu:\d+\)",
     "write_past": r"write to address 0x\w+, 0 bytes past the end of buffer 2",

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <vector>
 
+#include "ptx.cuh"
+
 static int failures = 0, checks = 0;
 #define EXPECT(condition)                                                       \
     do {                                                                        \
@@ -317,6 +319,59 @@ void test_wmma() {
     test_multiply<8, 32, Row, Row, half>(false);
 }
 
+// --- ptx.cuh
+// -----------------------------------------------------------------------------------------
+
+/// D = A B for one warp, all of them [16, 16]. `zeros`: what the copies of B bring instead.
+__global__ void multiply_ptx(const half* A, const half* B, float* D, bool zeros) {
+    alignas(16) __shared__ half a_tile[256], b_tile[256];
+    const int lane = threadIdx.x;
+    ptx::cp_async_16(&a_tile[lane * 8], &A[lane * 8], true);
+    ptx::cp_async_16(&b_tile[lane * 8], &B[lane * 8], !zeros);
+    ptx::cp_async_commit();
+    ptx::cp_async_wait<0>();
+    __syncwarp();
+    uint32_t a[4], b[4];
+    ptx::ldmatrix_x4(a, &a_tile[lane % 16 * 16 + lane / 16 * 8]);
+    ptx::ldmatrix_x4_trans(b, &b_tile[lane % 16 * 16 + lane / 16 * 8]);
+    float d[2][4] = {};
+    for (int j = 0; j < 2; ++j) ptx::mma_m16n8k16(d[j], a, b[2 * j], b[2 * j + 1]);
+    for (int j = 0; j < 2; ++j)
+        for (int e = 0; e < 4; ++e)
+            D[(lane / 4 + e / 2 * 8) * 16 + j * 8 + lane % 4 * 2 + e % 2] = d[j][e];
+}
+
+__global__ void approximate(const float* x, float* to) {
+    to[2 * threadIdx.x] = ptx::ex2_approx(x[threadIdx.x]);
+    to[2 * threadIdx.x + 1] = ptx::rcp_approx(x[threadIdx.x]);
+}
+
+void test_ptx() {
+    std::vector<half> a(256), b(256);
+    for (int i = 0; i < 256; ++i) a[i] = half(float((i * 7) % 11 - 5));
+    for (int i = 0; i < 256; ++i) b[i] = half(float((i * 5) % 13 - 6));
+    Memory<half> A(a), B(b);
+    Memory<float> D(256), x({-3, 0.5f, 20}), y(6);
+    for (const bool zeros : {false, true}) {
+        multiply_ptx<<<1, 32>>>(A.data, B.data, D.data, zeros);
+        EXPECT(cudaDeviceSynchronize() == cudaSuccess);
+        const std::vector<float> got = D.read();
+        bool same = true;
+        for (int i = 0; i < 16; ++i)
+            for (int j = 0; j < 16; ++j) {
+                float sum = 0;
+                for (int k = 0; k < 16 && !zeros; ++k)
+                    sum += float(a[i * 16 + k]) * float(b[k * 16 + j]);
+                same &= got[i * 16 + j] == sum;
+            }
+        EXPECT(same);
+    }
+    approximate<<<1, 3>>>(x.data, y.data);
+    const std::vector<float> got = y.read(),
+                             right{0.125f, -1 / 3.0f, 1.41421356f, 2, 1048576, 0.05f};
+    for (int i = 0; i < 6; ++i) EXPECT(std::abs(got[i] - right[i]) <= 1e-6f * std::abs(right[i]));
+}
+
 // --- half and bfloat16
 // ----------------------------------------------------------------------------
 
@@ -446,6 +501,7 @@ int main() {
     test_threads();
     test_copies();
     test_wmma();
+    test_ptx();
     test_half();
     std::printf("%d checks, %d failed\n", checks, failures);
     return failures != 0;

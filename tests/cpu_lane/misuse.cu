@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "ptx.cuh"
+
 using namespace nvcuda;
 
 // --- Threads that never meet
@@ -39,6 +41,15 @@ __global__ void divergent_wmma(const half* A) {
 __global__ void misaligned_wmma(const half* A) {
     wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
     wmma::load_matrix_sync(a, A + 1, 16);
+}
+
+__global__ void divergent_ldmatrix(const half* A) {
+    uint32_t r[4];
+    if (threadIdx.x != 31) ptx::ldmatrix_x4(r, A);
+}
+__global__ void misaligned_ldmatrix(const half* A) {
+    uint32_t r[4];
+    ptx::ldmatrix_x4(r, A + threadIdx.x);
 }
 
 // --- Memory
@@ -129,6 +140,8 @@ int main(int argc, char** argv) {
         {"divergent_shuffle", [&] { divergent_shuffle<<<1, 32>>>(other); }},
         {"divergent_wmma", [&] { divergent_wmma<<<1, 32>>>(halves); }},
         {"misaligned_wmma", [&] { misaligned_wmma<<<1, 32>>>(halves); }},
+        {"divergent_ldmatrix", [&] { divergent_ldmatrix<<<1, 32>>>(halves); }},
+        {"misaligned_ldmatrix", [&] { misaligned_ldmatrix<<<1, 32>>>(halves); }},
         {"read_one_past", [&] { read_at<<<1, 1>>>(data, 33, other); }},
         {"read_one_before", [&] { read_at<<<1, 1>>>(data, -1, other); }},
         {"read_far_past", [&] { read_at<<<1, 1>>>(data, 3000, other); }},

@@ -1,0 +1,113 @@
+// ptx.cuh for the CPU lane: the same functions in plain C++. Which lane holds which element is what
+// the PTX ISA says, so that what a kernel makes of it is tested here too.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda_fp16.h"
+#include "launch.hpp"
+
+namespace demo_cpu {
+
+/// What a lane brings to ldmatrix: the row that it names, and room for its result.
+struct MatrixRow {
+    const unsigned char* row;
+    uint32_t* r;  // [4]
+    Site site;
+};
+
+inline void require_whole_warp(unsigned int mask, const Site& site) {
+    if (mask != ~0u) fail(3, "%s in %s:%d needs a whole warp", site.what, site.file, site.line);
+}
+
+/// The lanes' common work: four 8 x 8 matrices, from the 32 rows that they name.
+template <bool kTransposed>
+void load_matrices(void* const* records, unsigned int mask) {
+    auto of = [&](int lane) -> const MatrixRow& {
+        return *static_cast<const MatrixRow*>(records[lane]);
+    };
+    require_whole_warp(mask, of(0).site);
+    for (int lane = 0; lane < 32; ++lane)
+        if (reinterpret_cast<uintptr_t>(of(lane).row) % 16 != 0)
+            fail(3, "%s in %s:%d: lane %d names a row that is not aligned to 16 bytes",
+                 of(lane).site.what, of(lane).site.file, of(lane).site.line, lane);
+    for (int matrix = 0; matrix < 4; ++matrix) {
+        uint16_t elements[8][8];
+        for (int row = 0; row < 8; ++row)
+            std::memcpy(elements[row], of(8 * matrix + row).row, sizeof elements[row]);
+        for (int lane = 0; lane < 32; ++lane) {
+            const int g = lane / 4, t = lane % 4;
+            const uint32_t low = kTransposed ? elements[2 * t][g] : elements[g][2 * t];
+            const uint32_t high = kTransposed ? elements[2 * t + 1][g] : elements[g][2 * t + 1];
+            of(lane).r[matrix] = low | high << 16;
+        }
+    }
+}
+
+/// What a lane brings to mma: its parts of d, a and b.
+struct MatrixProduct {
+    float* d;           // [4]
+    const uint32_t* a;  // [4]
+    uint32_t b[2];
+    Site site;
+};
+
+/// The lanes' common work: d[16, 8] += a[16, 16] b[16, 8].
+inline void multiply_matrices(void* const* records, unsigned int mask) {
+    require_whole_warp(mask, static_cast<MatrixProduct*>(records[0])->site);
+    auto value = [](uint32_t pair, int i) {
+        return float(__half::from_bits(static_cast<unsigned short>(pair >> 16 * i)));
+    };
+    float a[16][16], b[16][8];
+    for (int lane = 0; lane < 32; ++lane) {
+        const MatrixProduct& own = *static_cast<MatrixProduct*>(records[lane]);
+        const int g = lane / 4, t = lane % 4;
+        for (int i = 0; i < 2; ++i)
+            for (int part = 0; part < 4; ++part)
+                a[g + part % 2 * 8][2 * t + i + part / 2 * 8] = value(own.a[part], i);
+        for (int i = 0; i < 2; ++i)
+            for (int part = 0; part < 2; ++part) b[2 * t + i + part * 8][g] = value(own.b[part], i);
+    }
+    for (int lane = 0; lane < 32; ++lane) {
+        float* const d = static_cast<MatrixProduct*>(records[lane])->d;
+        for (int i = 0; i < 4; ++i) {
+            const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+            for (int k = 0; k < 16; ++k) d[i] += a[row][k] * b[k][column];
+        }
+    }
+}
+
+}  // namespace demo_cpu
+
+namespace ptx {
+
+inline void cp_async_16(void* to, const void* from, bool inside, DEMO_CPU_SITE) {
+    demo_cpu::async_copy(to, from, 16, inside ? 0 : 16, {"cp_async_16()", file, line});
+}
+inline void cp_async_commit() { demo_cpu::async_commit(); }
+template <int kGroups>
+void cp_async_wait() {
+    demo_cpu::async_wait(kGroups);
+}
+
+inline void ldmatrix_x4(uint32_t (&r)[4], const void* row, DEMO_CPU_SITE) {
+    demo_cpu::MatrixRow own{
+        static_cast<const unsigned char*>(row), r, {"ldmatrix_x4()", file, line}};
+    demo_cpu::warp_meet(~0u, &own, demo_cpu::load_matrices<false>, own.site);
+}
+inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row, DEMO_CPU_SITE) {
+    demo_cpu::MatrixRow own{
+        static_cast<const unsigned char*>(row), r, {"ldmatrix_x4_trans()", file, line}};
+    demo_cpu::warp_meet(~0u, &own, demo_cpu::load_matrices<true>, own.site);
+}
+
+inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                         DEMO_CPU_SITE) {
+    demo_cpu::MatrixProduct own{d, a, {b0, b1}, {"mma_m16n8k16()", file, line}};
+    demo_cpu::warp_meet(~0u, &own, demo_cpu::multiply_matrices, own.site);
+}
+
+inline float ex2_approx(float x) { return std::exp2(x); }
+inline float rcp_approx(float x) { return 1 / x; }
+
+}  // namespace ptx

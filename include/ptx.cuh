@@ -1,0 +1,110 @@
+// Instructions of the tensor cores' path that CUDA C++ has no name for, one small function each.
+// Where they are described: "PTX ISA" is NVIDIA's manual, Parallel Thread Execution ISA.
+//
+// All 32 threads of a warp must call ldmatrix and mma together. Pointers to shared memory are
+// ordinary pointers; what PTX wants, an address within shared memory, is made in here. On Turing
+// (7.5), which lacks some of the instructions, others take their place.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace ptx {
+
+/// Copies 16 bytes to shared memory while the thread goes on, past the registers and past L1
+/// (cp.async.cg), and asks the L2 cache to fetch 128 around them. Where `inside` is false, writes
+/// zeros and reads nothing. On Turing an ordinary copy. PTX ISA: cp.async.
+__device__ __forceinline__ void cp_async_16(void* to, const void* from, bool inside) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
+                     uint32_t(__cvta_generic_to_shared(to))),
+                 "l"(__cvta_generic_to_global(from)), "r"(inside ? 16 : 0)
+                 : "memory");
+#else
+    *static_cast<uint4*>(to) = inside ? *static_cast<const uint4*>(from) : uint4{};
+#endif
+}
+
+/// How many copies in a row to write out, in #pragma unroll: all of them. But on Turing each takes
+/// registers until its data has come, so no more than these.
+#if __CUDA_ARCH__ >= 800
+inline constexpr int kCopiesInARow = 64;
+#else
+inline constexpr int kCopiesInARow = 4;
+#endif
+
+/// Ends a group: this thread's cp_async_16 since the group before. PTX ISA: cp.async.commit_group.
+__device__ __forceinline__ void cp_async_commit() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/// Waits until at most kGroups of this thread's latest groups are still on their way. The data is
+/// there for this thread; for others, after a barrier. PTX ISA: cp.async.wait_group.
+template <int kGroups>
+__device__ __forceinline__ void cp_async_wait() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+#endif
+}
+
+/// Loads four 8 x 8 matrices of 16-bit numbers from shared memory. Lane i names the 16 bytes of row
+/// i % 8 of matrix i / 8, and receives in r[m] the numbers 2 (i % 4) and 2 (i % 4) + 1 of row i / 4
+/// of matrix m. PTX ISA: ldmatrix.
+__device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(uint32_t(__cvta_generic_to_shared(row)))
+                 : "memory");
+}
+
+/// The same, and transposes each matrix: lane i receives the numbers of column i / 4, of rows
+/// 2 (i % 4) and 2 (i % 4) + 1. PTX ISA: ldmatrix with .trans.
+__device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(uint32_t(__cvta_generic_to_shared(row)))
+                 : "memory");
+}
+
+/// d[16, 8] += a[16, 16] b[16, 8] on the tensor cores: fp16 in, fp32 sums. Of each matrix a lane
+/// holds, with g = lane / 4 and t = lane % 4:
+///
+///     a[0]: a[g][2t, 2t+1]      a[2]: a[g][2t+8, 2t+9]      b0: b[2t, 2t+1][g]
+///     a[1]: a[g+8][2t, 2t+1]    a[3]: a[g+8][2t+8, 2t+9]    b1: b[2t+8, 2t+9][g]
+///     d[0], d[1]: d[g][2t, 2t+1]        d[2], d[3]: d[g+8][2t, 2t+1]
+///
+/// Turing multiplies half as deep, and so twice. PTX ISA: mma.m16n8k16, Matrix Fragments.
+__device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                             uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+    const uint32_t b[2] = {b0, b1};
+    for (int half = 0; half < 2; ++half)
+        asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+            "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[2 * half]), "r"(a[2 * half + 1]), "r"(b[half]));
+#endif
+}
+
+/// 2^x and 1 / x, to within 2 and 1 units of the last place of fp32; numbers below the smallest
+/// normal one count as 0. One instruction each. PTX ISA: ex2, rcp.
+__device__ __forceinline__ float ex2_approx(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ __forceinline__ float rcp_approx(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+}  // namespace ptx
