@@ -503,10 +503,12 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 class ExchangeMemory {
   public:
     explicit ExchangeMemory(int blocks)
-        : sums_(size_t(blocks) * kBlockN / 8 * Exchange::kThreads),
-          ready_(size_t(blocks) * Exchange::kWarps) {
+        : sums_(bytes(blocks) / sizeof(float4)), ready_(size_t(blocks) * Exchange::kWarps) {
         DEMO_CHECK(cudaMemset(ready_.data(), 0, ready_.bytes()));
     }
+    /// Device memory for the sums of `blocks` blocks; their flags are next to nothing.
+    static size_t bytes(int blocks) { return size_t(blocks) * kBlockM * kBlockN * sizeof(float); }
+
     operator Exchange() const { return {sums_.data(), ready_.data()}; }
 
   private:
@@ -620,7 +622,9 @@ template <class T>
 int run(const demo::Options& options, const demo::Gpu& gpu) {
     const size_t N = options.n;
     demo::require_memory(options, [&](size_t n) {
-        return demo::matmul_bytes<T>(options, gpu, n, 2 * demo::kCublasWorkspace);
+        return demo::matmul_bytes<T>(
+            options, gpu, n,
+            2 * demo::kCublasWorkspace + matmul_hopper::ExchangeMemory::bytes(gpu.multiprocessors));
     });
     demo::Report report(options, gpu,
                         "N = " + std::to_string(N) + ", " + options.dtype + ", fp32 sums");
