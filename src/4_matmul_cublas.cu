@@ -25,7 +25,9 @@ void gemm(cublasHandle_t handle, cublasComputeType_t compute,
           const T* B,  // [N, N] row-major
           T* C,        // [N, N] row-major
           size_t N) {
-    const cudaDataType type = sizeof(T) == 4 ? CUDA_R_32F : CUDA_R_16F;
+    const cudaDataType type = std::is_same_v<T, float>  ? CUDA_R_32F
+                              : std::is_same_v<T, half> ? CUDA_R_16F
+                                                        : CUDA_R_16BF;
     const int n = int(N);
     const float alpha = 1, beta = 0;  // C = alpha * A B + beta * C
     DEMO_CHECK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &alpha, B, type, n, A, type,

@@ -101,18 +101,20 @@ struct Library {
     ~Library() { cublasLtDestroy(handle); }
 };
 
-/// out[M, N] = x[M, K] W[K, N] (+ bias[N]) by cuBLASLt, all row-major fp16, summed in fp32. As in
-/// 4_matmul_cublas, the library sees column-major matrices: out^T = W^T x^T. Of the algorithms that
-/// it proposes the constructor keeps the one that proves fastest.
-class Gemm {
+/// out[M, N] = x[M, K] W[K, N] (+ bias[N]) by cuBLASLt, all row-major fp16 (or bfloat16), summed in
+/// fp32. As in 4_matmul_cublas, the library sees column-major matrices: out^T = W^T x^T. Of the
+/// algorithms that it proposes the constructor keeps the one that proves fastest.
+template <class T>
+class GemmOf {
   public:
-    Gemm(const Library& library, const half* x, const half* W, const half* bias, half* out,
-         size_t M, size_t K, size_t N)
+    GemmOf(const Library& library, const T* x, const T* W, const T* bias, T* out, size_t M,
+           size_t K, size_t N)
         : library_(library), x_(x), W_(W), out_(out) {
         DEMO_CHECK(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-        DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_W_, CUDA_R_16F, N, K, N));
-        DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_x_, CUDA_R_16F, K, M, K));
-        DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_out_, CUDA_R_16F, N, M, N));
+        const cudaDataType type = std::is_same_v<T, half> ? CUDA_R_16F : CUDA_R_16BF;
+        DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_W_, type, N, K, N));
+        DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_x_, type, K, M, K));
+        DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_out_, type, N, M, N));
         if (bias) {
             const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
             DEMO_CHECK(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE,
@@ -140,13 +142,13 @@ class Gemm {
         }
         if (best == 0) DEMO_CHECK(CUBLAS_STATUS_NOT_SUPPORTED);
     }
-    ~Gemm() {
+    ~GemmOf() {
         cublasLtMatrixLayoutDestroy(layout_W_);
         cublasLtMatrixLayoutDestroy(layout_x_);
         cublasLtMatrixLayoutDestroy(layout_out_);
         cublasLtMatmulDescDestroy(operation_);
     }
-    Gemm(const Gemm&) = delete;
+    GemmOf(const GemmOf&) = delete;
 
     void operator()() const { DEMO_CHECK(multiply(algorithm_)); }
 
@@ -159,12 +161,13 @@ class Gemm {
     }
 
     const Library& library_;
-    const half *x_, *W_;
-    half* out_;
+    const T *x_, *W_;
+    T* out_;
     cublasLtMatmulDesc_t operation_;
     cublasLtMatrixLayout_t layout_W_, layout_x_, layout_out_;
     cublasLtMatmulAlgo_t algorithm_;
 };
+using Gemm = GemmOf<half>;
 
 /// Gating as six kernels. `t`: temporary memory, 2 M H elements.
 class SixKernels {

@@ -20,6 +20,11 @@ class Mutant(NamedTuple):
     timed: bool = False  # shows only after several launches, so not with --once
     oldest_sm: int = 0  # on older GPUs the bug has no effect
 
+    @property
+    def on_cpu(self):
+        """Whether the CPU lane can run it."""
+        return self.program != "bonus_matmul_hopper"
+
 
 def _launch_once(launch):
     """Makes a launch happen the first time only: afterwards the output is stale."""
@@ -31,6 +36,7 @@ _WMMA, _CUBLAS = ("wmma_global", "wmma_tiled"), ("cublas_fp32", "cublas_tf32", "
 _PTX = ("mma_ptx",)
 _UNFUSED = ("six_kernels", "library_best")
 _TILED, _STREAMED = ("fused_tiled",), ("fused_streamed",)
+_HOPPER = ("wgmma", "tma", "specialised", "persistent")
 _TALK = dict(sizes=(), talk_sizes=(16, 32, 256))
 
 _ALWAYS_PACKED = (
@@ -175,8 +181,8 @@ MUTANTS = [
     # --- 5_gating_unfused ---
     Mutant("unfused_dropped_k", "5_gating_unfused", _UNFUSED,
            "every gemm leaves out the last 8 of k",
-           [("&layout_W_, CUDA_R_16F, N, K, N", "&layout_W_, CUDA_R_16F, N, K - 8, N"),
-            ("&layout_x_, CUDA_R_16F, K, M, K", "&layout_x_, CUDA_R_16F, K - 8, M, K")]),
+           [("&layout_W_, type, N, K, N", "&layout_W_, type, N, K - 8, N"),
+            ("&layout_x_, type, K, M, K", "&layout_x_, type, K - 8, M, K")]),
     Mutant("unfused_no_bias", "5_gating_unfused", _UNFUSED[:1],
            "the sigmoid is taken of the product without its bias",
            [("(t2_, t1_, M, H);", "(t1_, t1_, M, H);")]),
@@ -282,4 +288,41 @@ MUTANTS = [
              "static int launches;"
              " if (launches++ == 0) DEMO_CHECK(cudaMemsetAsync(C.data(), 0, C.bytes()));")],
            timed=True),
+    # --- bonus_matmul_hopper ---
+    Mutant("hopper_dropped_k", "bonus_matmul_hopper", _HOPPER,
+           "the last 16 of a stage's 64 k, one wgmma, are left out",
+           [("k = 0; k < kBlockK; k += 16", "k = 0; k < kBlockK - 16; k += 16")]),
+    Mutant("hopper_wrong_panels", "bonus_matmul_hopper", _HOPPER,
+           "the descriptor of B says that its panels lie closer together than they do",
+           [("&stage.B[0][k][0], sizeof stage.B[0])", "&stage.B[0][k][0], sizeof stage.B[0] / 2)")],
+           sizes=(2080,)),
+    Mutant("hopper_wgmma_not_swizzled", "bonus_matmul_hopper", _HOPPER[:1],
+           "rows are copied as they are, and wgmma reads them as if swizzled",
+           [("to[row][(chunk ^ row % 8) * 8]", "to[row][chunk * 8]")]),
+    Mutant("hopper_no_full_wait", "bonus_matmul_hopper", _HOPPER[1:2],
+           "stages are multiplied before their copies have arrived",
+           [("""        hopper::wait(&ring.full[at.stage], at.parity);
+        multiply_stage<T, kBlockN>(sums, ring.stages[at.stage], warpgroup, t > 0);
+        hopper::wgmma_wait<1>();""",
+             """        multiply_stage<T, kBlockN>(sums, ring.stages[at.stage], warpgroup, t > 0);
+        hopper::wgmma_wait<1>();""")], race=True),
+    Mutant("hopper_edges_left_out", "bonus_matmul_hopper", _HOPPER[:3],
+           "the last 32 columns are not stored",
+           [("if (r < N && c < N)", "if (r < N && c + 32 < N)")]),
+    Mutant("hopper_last_panel_left_out", "bonus_matmul_hopper", _HOPPER[3:],
+           "the last 64 columns of each tile are not stored",
+           [("pending = p + 1 < kPanels;", "pending = p + 2 < kPanels;")], sizes=(2080, 4096)),
+    Mutant("hopper_panel_overwritten", "bonus_matmul_hopper", _HOPPER[3:],
+           "a panel is written again while TMA still reads it",
+           [("if (lane == 0) hopper::wait_stores_read<kOutPanels - 1>();", "")],
+           sizes=(2048, 4096), race=True),
+    Mutant("hopper_too_few_rounds", "bonus_matmul_hopper", _HOPPER[3:],
+           "a cluster takes no second tile",
+           [("i < tiles; i += clusters", "i < clusters; i += clusters")], sizes=(4096,)),
+    Mutant("hopper_sums_not_passed_on", "bonus_matmul_hopper", _HOPPER[3:],
+           "a divided tile is stored with its first block's share of the sums alone",
+           [("exchange.add(sums, c * kCluster + rank);", "")], sizes=(2080, 8192)),
+    Mutant("hopper_stale", "bonus_matmul_hopper", _HOPPER[3:],
+           "only the first launch computes",
+           [_launch_once("kernel<<<kCluster * clusters")], timed=True),
 ]

@@ -2,10 +2,12 @@
 
 import pytest
 
-from suite import BENCHMARK, GATING, PROGRAMS, ROOT, run, verified_rows
+from suite import (BENCHMARK, GATING, HOPPER, PROGRAMS, ROOT, SKIPPED, assert_one_line, run,
+                   verified_rows)
 
 SCHEDULES = ("forward", "reverse", "random:7")
-RUNS = [(program, (str(n),)) for program in PROGRAMS for n in (32, 64, 96, 160, 256)]
+RUNS = [(program, (str(n),)) for program in PROGRAMS if program not in HOPPER
+        for n in (32, 64, 96, 160, 256)]
 RUNS += [(program, ("--talk", "16")) for program in GATING]
 
 
@@ -27,3 +29,12 @@ def test_the_sanitizers_find_nothing(program, size):
     done = run(ROOT / "cpu/sanitize" / program, *size, "--once", "--csv", timeout=300)
     assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr
     verified_rows(done, program)
+
+
+@pytest.mark.parametrize("program", sorted(HOPPER))
+def test_what_needs_hopper_is_skipped_and_says_why(program):
+    done = run(ROOT / "cpu" / program, "64", "--once")
+    assert done.returncode == SKIPPED
+    assert done.stdout == ""
+    assert_one_line(done.stderr, program)
+    assert "Hopper" in done.stderr

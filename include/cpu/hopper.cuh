@@ -1,0 +1,71 @@
+// Hopper's own instructions on the CPU lane: none. Programs compile, and why_not() says why their
+// kernels cannot run.
+#pragma once
+
+#include <string>
+
+#include "demo/device.cuh"
+
+#define HOPPER_CLUSTER(blocks)
+
+struct CUtensorMap {};
+
+namespace hopper {
+
+[[noreturn]] inline void missing() { demo_cpu::unsupported("TMA and wgmma"); }
+
+using Barrier = uint64_t;
+inline void init_barrier(Barrier*, uint32_t) { missing(); }
+inline void fence_barrier_init() { missing(); }
+inline void arrive_expecting(Barrier*, uint32_t) { missing(); }
+inline void arrive_at(Barrier*, uint32_t) { missing(); }
+inline void arrive(Barrier*) { missing(); }
+inline void wait(Barrier*, uint32_t) { missing(); }
+inline uint32_t cluster_rank() { missing(); }
+inline void sync_cluster() { missing(); }
+inline void load_box(void*, const CUtensorMap&, int, int, Barrier*) { missing(); }
+inline void load_box_multicast(void*, const CUtensorMap&, int, int, Barrier*, uint16_t) {
+    missing();
+}
+inline void store_box(const CUtensorMap&, int, int, const void*) { missing(); }
+inline void commit_stores() { missing(); }
+template <int>
+void wait_stores_read() {
+    missing();
+}
+inline void fence_async_proxy() { missing(); }
+inline uint64_t descriptor(const void*, uint32_t = 0) { missing(); }
+inline void wgmma_fence() { missing(); }
+inline void wgmma_commit() { missing(); }
+template <int>
+void wgmma_wait() {
+    missing();
+}
+template <class T, int kSums>
+void wgmma(float (&)[kSums], uint64_t, uint64_t, bool) {
+    missing();
+}
+inline void store_matrices(void*, uint32_t, uint32_t, uint32_t, uint32_t) { missing(); }
+template <int>
+void shrink_registers() {
+    missing();
+}
+template <int>
+void grow_registers() {
+    missing();
+}
+template <class T>
+CUtensorMap tensor_map(const T*, size_t, size_t, uint32_t) {
+    missing();
+}
+
+template <class Kernel>
+int clusters_at_once(Kernel, int, int, size_t) {
+    missing();
+}
+
+inline std::string why_not(const demo::Gpu&) {
+    return "TMA and wgmma need a GPU of compute capability 9.0 (Hopper), and this is none";
+}
+
+}  // namespace hopper

@@ -1,0 +1,356 @@
+// Hopper's own instructions under names that say what they do: a few lines of PTX each.
+//
+//   barriers    mbarrier objects in shared memory, which threads and copies arrive at
+//   TMA         copies of whole tiles between global and shared memory, by one thread
+//   wgmma       products of tiles in shared memory, by 128 threads (a warpgroup)
+//   clusters    blocks on neighbouring SMs that reach into each other's shared memory
+//
+// Section titles are those of NVIDIA's "PTX ISA" (its section numbers change between editions).
+// All of this needs compute capability 9.0 and the target sm_90a. For other targets the functions
+// compile to a trap, so that programs build everywhere; why_not() tells before it comes to that.
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+#include <type_traits>
+
+#include "demo/device.cuh"
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define HOPPER_ASM(...) asm volatile(__VA_ARGS__)
+#else
+#define HOPPER_ASM(...) __trap()
+#endif
+
+/// __cluster_dims__, which nvcc refuses for targets that have no clusters.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define HOPPER_CLUSTER(blocks)
+#else
+#define HOPPER_CLUSTER(blocks) __cluster_dims__(blocks)
+#endif
+
+namespace hopper {
+
+/// An address in shared memory as PTX takes it.
+__device__ inline uint32_t shared_address(const void* pointer) {
+    return uint32_t(__cvta_generic_to_shared(pointer));
+}
+
+// --- Barriers: "Parallel Synchronization and Communication Instructions: mbarrier" --------------
+
+/// A barrier in shared memory. Its phase ends when all arrivals and all announced bytes have come;
+/// the next one begins at once. Phases are told apart by their parity: 0, 1, 0, ...
+using Barrier = uint64_t;
+
+/// One thread prepares a barrier for `arrivals` a phase. Section mbarrier.init.
+__device__ inline void init_barrier(Barrier* barrier, uint32_t arrivals) {
+    HOPPER_ASM("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(arrivals)
+               : "memory");
+}
+
+/// Makes prepared barriers known to TMA and to the cluster's other blocks. Section membar / fence.
+__device__ inline void fence_barrier_init() {
+    HOPPER_ASM("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+/// Arrives, and announces that `bytes` of asynchronous copies belong to this phase. Section
+/// mbarrier.arrive.
+__device__ inline void arrive_expecting(Barrier* barrier, uint32_t bytes) {
+    HOPPER_ASM(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+        "r"(bytes)
+        : "memory");
+}
+
+/// Arrives at the same barrier in block `rank` of this cluster. It orders nothing for that block:
+/// who waits there lets TMA write over what wgmma has read. (With .release.cluster each arrival
+/// would wait for all earlier memory traffic.) Sections mapa, mbarrier.arrive.
+__device__ inline void arrive_at(Barrier* barrier, uint32_t rank) {
+    HOPPER_ASM(
+        "{\n"
+        ".reg .b32 remote;\n"
+        "mapa.shared::cluster.u32 remote, %0, %1;\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+        "}" ::"r"(shared_address(barrier)),
+        "r"(rank)
+        : "memory");
+}
+
+/// Arrives at a barrier of this block. Section mbarrier.arrive.
+__device__ inline void arrive(Barrier* barrier) {
+    HOPPER_ASM("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+
+/// Waits for the end of the phase with this parity; the thread sleeps meanwhile. Section
+/// mbarrier.test_wait / mbarrier.try_wait.
+__device__ inline void wait(Barrier* barrier, uint32_t parity) {
+    uint32_t done = 0;
+    while (!done)
+        HOPPER_ASM(
+            "{\n"
+            ".reg .pred p;\n"
+            "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+            "selp.u32 %0, 1, 0, p;\n"
+            "}"
+            : "=r"(done)
+            : "r"(shared_address(barrier)), "r"(parity)
+            : "memory");
+}
+
+// --- Clusters -----------------------------------------------------------------------------------
+
+/// This block's number in its cluster. Section "Special Registers: %cluster_ctarank".
+__device__ inline uint32_t cluster_rank() {
+    uint32_t rank = 0;
+    HOPPER_ASM("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+/// Waits for all threads of the cluster; what they wrote before is not made visible by this
+/// (barriers are, by fence_barrier_init). Section barrier.cluster.
+__device__ inline void sync_cluster() {
+    HOPPER_ASM(
+        "barrier.cluster.arrive.relaxed;\n"
+        "barrier.cluster.wait.acquire;" ::
+            : "memory");
+}
+
+// --- TMA: "Data Movement and Conversion Instructions: Tensor copy" ------------------------------
+
+/// Starts to copy the map's box at (row, column) to shared memory; its bytes arrive at `barrier`.
+/// What lies outside the matrix becomes 0. Section cp.async.bulk.tensor.
+__device__ inline void load_box(void* to, const CUtensorMap& map, int row, int column,
+                                Barrier* barrier) {
+    HOPPER_ASM(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%2, %3}], [%4];" ::"r"(shared_address(to)),
+        "l"(&map), "r"(column), "r"(row), "r"(shared_address(barrier))
+        : "memory");
+}
+
+/// load_box() into every block of the cluster whose bit is set in `ranks`, at the same address, and
+/// with an arrival at the same barrier: one read of the L2 cache feeds several SMs.
+__device__ inline void load_box_multicast(void* to, const CUtensorMap& map, int row, int column,
+                                          Barrier* barrier, uint16_t ranks) {
+    HOPPER_ASM(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
+        "l"(&map), "r"(column), "r"(row), "r"(shared_address(barrier)), "h"(ranks)
+        : "memory");
+}
+
+/// Starts to copy a box from shared memory to the matrix; what lies outside is left out. Section
+/// cp.async.bulk.tensor.
+__device__ inline void store_box(const CUtensorMap& map, int row, int column, const void* from) {
+    HOPPER_ASM(
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
+        "r"(column), "r"(row), "r"(shared_address(from))
+        : "memory");
+}
+
+/// Makes a group of this thread's stores so far. Section cp.async.bulk.commit_group.
+__device__ inline void commit_stores() { HOPPER_ASM("cp.async.bulk.commit_group;" ::: "memory"); }
+
+/// Waits until all but the last kGroups groups of stores have read their shared memory. Section
+/// cp.async.bulk.wait_group.
+template <int kGroups>
+__device__ void wait_stores_read() {
+    HOPPER_ASM("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
+}
+
+/// Orders this thread's plain accesses to shared memory before later ones of TMA and wgmma, which
+/// reach it by another way (the "async proxy"). Section membar / fence.
+__device__ inline void fence_async_proxy() {
+    HOPPER_ASM("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// --- wgmma: "Asynchronous Warpgroup Level Matrix Instructions" ----------------------------------
+// Operands lie in shared memory in rows of 128 bytes, swizzled: the 16-byte chunk c of row r is
+// kept at c ^ (r % 8), so that neither rows nor columns collide in the banks. TMA writes and reads
+// this layout by itself. Tiles begin at multiples of 1024 bytes: 8 rows.
+
+/// What wgmma reads an operand by. `panel_bytes`: from 64 columns of B to the next 64, where it has
+/// more. Section "Matrix Descriptor Format".
+__device__ inline uint64_t descriptor(const void* tile, uint32_t panel_bytes = 0) {
+    const uint64_t swizzle_128_bytes = 1, eight_rows = 1024;
+    return (shared_address(tile) & 0x3FFFF) >> 4 | uint64_t(panel_bytes >> 4) << 16 |
+           (eight_rows >> 4) << 32 | swizzle_128_bytes << 62;
+}
+
+/// Orders earlier accesses to the sums' registers before the wgmma that follow.
+__device__ inline void wgmma_fence() { HOPPER_ASM("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+/// Makes a group of the wgmma so far.
+__device__ inline void wgmma_commit() {
+    HOPPER_ASM("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/// Waits until at most kGroups groups of wgmma are still under way.
+template <int kGroups>
+__device__ void wgmma_wait() {
+    HOPPER_ASM("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
+}
+
+// The sums as asm operands: "+f"(sums[0]), ..., and as text: %0, %1, ...
+#define HOPPER_4(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
+#define HOPPER_16(i) HOPPER_4(i), HOPPER_4(i + 4), HOPPER_4(i + 8), HOPPER_4(i + 12)
+#define HOPPER_32(i) HOPPER_16(i), HOPPER_16(i + 16)
+#define HOPPER_TEN(t)                                                                      \
+    "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t \
+    "8, %" #t "9"
+#define HOPPER_TEXT_30 HOPPER_TEN() ", " HOPPER_TEN(1) ", " HOPPER_TEN(2) ", "
+#define HOPPER_TEXT_60 HOPPER_TEXT_30 HOPPER_TEN(3) ", " HOPPER_TEN(4) ", " HOPPER_TEN(5) ", "
+#define HOPPER_TEXT_120                                                                 \
+    HOPPER_TEXT_60 HOPPER_TEN(6) ", " HOPPER_TEN(7) ", " HOPPER_TEN(8) ", " HOPPER_TEN( \
+        9) ", " HOPPER_TEN(10) ", " HOPPER_TEN(11) ", "
+
+/// The instruction: the sums' registers, then descriptors of A and B, whether to keep the old sums,
+/// the signs of A and B (+1), A as it is, B transposed: its rows run along N.
+#define HOPPER_WGMMA(shape, type, registers, a, b, keep)                                 \
+    "{\n.reg .pred p;\nsetp.ne.b32 p, " keep ", 0;\nwgmma.mma_async.sync.aligned." shape \
+    ".f32." type "." type " {" registers "}, " a ", " b ", p, 1, 1, 0, 1;\n}"
+
+/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 64, 128 or 256, T half or bfloat16, with A
+/// and B row-major. Without `keep` the old sums count as 0. Thread t of the 128 holds, in
+/// sums[4 j ...], row 16 (t / 32) + t % 32 / 4 of columns 8 j + t % 4 * 2 and one more, and then
+/// the same of the row 8 further down. Section wgmma.mma_async.
+template <class T>
+__device__ void wgmma(float (&sums)[32], uint64_t a, uint64_t b, bool keep) {
+#define HOPPER_M64N64(type)                                                                    \
+    HOPPER_ASM(HOPPER_WGMMA("m64n64k16", type, HOPPER_TEXT_30 "%30, %31", "%32", "%33", "%34") \
+               : HOPPER_32(0)                                                                  \
+               : "l"(a), "l"(b), "r"(int(keep)))
+    if constexpr (std::is_same_v<T, __half>)
+        HOPPER_M64N64("f16");
+    else
+        HOPPER_M64N64("bf16");
+}
+template <class T>
+__device__ void wgmma(float (&sums)[64], uint64_t a, uint64_t b, bool keep) {
+#define HOPPER_M64N128(type)                                                                       \
+    HOPPER_ASM(                                                                                    \
+        HOPPER_WGMMA("m64n128k16", type, HOPPER_TEXT_60 "%60, %61, %62, %63", "%64", "%65", "%66") \
+        : HOPPER_32(0), HOPPER_32(32)                                                              \
+        : "l"(a), "l"(b), "r"(int(keep)))
+    if constexpr (std::is_same_v<T, __half>)
+        HOPPER_M64N128("f16");
+    else
+        HOPPER_M64N128("bf16");
+}
+template <class T>
+__device__ void wgmma(float (&sums)[128], uint64_t a, uint64_t b, bool keep) {
+#define HOPPER_M64N256(type)                                                                  \
+    HOPPER_ASM(HOPPER_WGMMA("m64n256k16", type,                                               \
+                            HOPPER_TEXT_120 "%120, %121, %122, %123, %124, %125, %126, %127", \
+                            "%128", "%129", "%130")                                           \
+               : HOPPER_32(0), HOPPER_32(32), HOPPER_32(64), HOPPER_32(96)                    \
+               : "l"(a), "l"(b), "r"(int(keep)))
+    if constexpr (std::is_same_v<T, __half>)
+        HOPPER_M64N256("f16");
+    else
+        HOPPER_M64N256("bf16");
+}
+
+/// A warp stores four 8 x 8 matrices of 16-bit elements: lane l gives the address of row l % 8 of
+/// matrix l / 8, and holds in m_i elements (l / 4, l % 4 * 2) of matrix i and the next one. Section
+/// "Warp-level matrix store instruction: stmatrix".
+__device__ inline void store_matrices(void* row, uint32_t m0, uint32_t m1, uint32_t m2,
+                                      uint32_t m3) {
+    HOPPER_ASM("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                   shared_address(row)),
+               "r"(m0), "r"(m1), "r"(m2), "r"(m3)
+               : "memory");
+}
+
+// --- Registers ----------------------------------------------------------------------------------
+
+/// All warps of a warpgroup give up registers until kRegisters a thread are left, a multiple of 8.
+/// Section "Miscellaneous Instructions: setmaxnreg".
+template <int kRegisters>
+__device__ void shrink_registers() {
+    HOPPER_ASM("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+/// ... or take what others gave up, waiting for it, until there are kRegisters.
+template <int kRegisters>
+__device__ void grow_registers() {
+    HOPPER_ASM("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// --- The host's part ----------------------------------------------------------------------------
+
+/// Describes a row-major matrix [rows, columns] of 16-bit elements to TMA, to be copied in boxes of
+/// box_rows x 64 elements (128 bytes a row, swizzled). A row's length in bytes must be a multiple
+/// of 16. See cuTensorMapEncodeTiled in the CUDA driver API.
+template <class T>
+CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t box_rows) {
+    static_assert(sizeof(T) == 2);
+    // Asked of the runtime, not of the linker: programs must start where there is no driver.
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found;
+#if CUDART_VERSION >= 12050
+    DEMO_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
+                                                cudaEnableDefault, &found));
+#else
+    DEMO_CHECK(
+        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found));
+#endif
+    if (found != cudaDriverEntryPointSuccess)
+        demo::fail(demo::kSkipped, "the NVIDIA driver is too old for TMA: CUDA 12 is needed");
+    const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+
+    CUtensorMap map;
+    const cuuint64_t size[] = {columns, rows}, pitch[] = {columns * sizeof(T)};
+    const cuuint32_t box[] = {64, box_rows}, stride[] = {1, 1};
+    const CUresult result =
+        encode(&map,
+               std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                         : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+               2, const_cast<T*>(matrix), size, pitch, box, stride, CU_TENSOR_MAP_INTERLEAVE_NONE,
+               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result != CUDA_SUCCESS)
+        demo::fail(demo::kFailed, "cuTensorMapEncodeTiled: error " + std::to_string(result));
+    return map;
+}
+
+/// How many clusters of `cluster` blocks this GPU runs at once. (A cluster lies within one group of
+/// multiprocessors, and their number need not be a multiple of its size.)
+template <class Kernel>
+int clusters_at_once(Kernel kernel, int cluster, int threads, size_t shared_bytes) {
+    cudaLaunchAttribute size;
+    size.id = cudaLaunchAttributeClusterDimension;
+    size.val.clusterDim = {unsigned(cluster), 1, 1};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(cluster);
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared_bytes;
+    config.attrs = &size, config.numAttrs = 1;
+    int clusters = 0;
+    DEMO_CHECK(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
+    return clusters;
+}
+
+static __global__ void compiled_for_hopper(bool* answer) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    *answer = true;
+#else
+    *answer = false;
+#endif
+}
+
+/// Why kernels that use this header cannot run on `gpu`; empty where they can.
+inline std::string why_not(const demo::Gpu& gpu) {
+    const std::string needs = "TMA and wgmma need a GPU of compute capability 9.0 (Hopper)";
+    if (gpu.compute_capability != 90) return needs + ", and this is " + gpu.arch;
+    const demo::Buffer<bool> answer(1);
+    bool compiled = false;
+    compiled_for_hopper<<<1, 1>>>(answer.data());
+    DEMO_CHECK(cudaMemcpy(&compiled, answer.data(), sizeof compiled, cudaMemcpyDeviceToHost));
+    return compiled ? "" : needs + " and code built for it: scons arch=90a";
+}
+
+}  // namespace hopper
