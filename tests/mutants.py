@@ -28,6 +28,7 @@ def _launch_once(launch):
 
 _BASIC, _SHARED, _STATIONARY = ("matmul_basic",), ("matmul_sharedmem",), ("matmul_A_stationary",)
 _WMMA, _CUBLAS = ("wmma_global", "wmma_tiled"), ("cublas_fp32", "cublas_tf32", "cublas_fp16")
+_LADDER = ("block_tiled", "register_tiled", "vectorized", "warp_tiled")
 _UNFUSED = ("six_kernels", "library_best")
 _TILED, _STREAMED = ("fused_tiled",), ("fused_streamed",)
 _TALK = dict(sizes=(), talk_sizes=(16, 32, 256))
@@ -240,4 +241,51 @@ MUTANTS = [
              "static int launches;"
              " if (launches++ == 0) DEMO_CHECK(cudaMemsetAsync(C.data(), 0, C.bytes()));")],
            timed=True),
+    # --- bonus_matmul_register_tiled ---
+    Mutant("block_tiled_wrong_row", "bonus_matmul_register_tiled", _LADDER[:1],
+           "every sum takes its a from the row below",
+           [("tile_A[y * kRows + i][k] * b", "tile_A[(y * kRows + i + 1) % kTile][k] * b")]),
+    Mutant("register_tiled_dropped_row", "bonus_matmul_register_tiled", _LADDER[1:2],
+           "the edge is one row too early: the last row is computed from the one above",
+           [("A[min(block_row + row, N - 1) * N + t + k]",
+             "A[min(block_row + row, N - 2) * N + t + k]")]),
+    Mutant("vectorized_wrong_stage", "bonus_matmul_register_tiled", _LADDER[2:3],
+           "copies go to the stage that is being computed with",
+           [("copies.start(stages[(t + kStages - 1) % kStages]);",
+             "copies.start(stages[t % kStages]);")]),
+    Mutant("vectorized_no_barrier", "bonus_matmul_register_tiled", _LADDER[2:3],
+           "threads wait for their own copies, and not for each other's",
+           [("__syncthreads();                     // everyone's has", "// everyone's has")],
+           sizes=(160, 1024, 2048), race=True),
+    Mutant("async_swapped_A", "bonus_matmul_register_tiled", _LADDER[2:],
+           "within eight rows A is not transposed on its way into shared memory",
+           [("&A[min(block_row + row_A_ + i * kRowsA, N - 1) * N + k_A_]",
+             "&A[min(block_row + row_A_ / 8 * 8 + k_A_ + i * kRowsA, N - 1) * N + row_A_ % 8]")]),
+    Mutant("async_stuck_B", "bonus_matmul_register_tiled", _LADDER[2:],
+           "every tile of B is the first one",
+           [("from_B_ += step * N_;", "")]),
+    Mutant("warp_tiled_no_wait", "bonus_matmul_register_tiled", _LADDER[3:],
+           "tiles are read before their copies have arrived",
+           [("__pipeline_wait_prior(kStages - 2);  // this thread's part of tile t + 1 is there",
+             "copies.start(stages[next]);")], race=True),
+    Mutant("warp_tiled_no_barrier", "bonus_matmul_register_tiled", _LADDER[3:],
+           "threads wait for their own copies, and not for each other's",
+           [("__syncthreads();                     // everyone's is", "// everyone's is")],
+           sizes=(160, 1024, 2048), race=True),
+    Mutant("warp_tiled_wrong_fragment", "bonus_matmul_register_tiled", _LADDER[3:],
+           "a is that of this k, and b that of the next",
+           [("a[k % 2][i] * b[k % 2][j]", "a[k % 2][i] * b[(k + 1) % 2][j]")]),
+    Mutant("warp_tiled_wrong_stage", "bonus_matmul_register_tiled", _LADDER[3:],
+           "the first k of a tile is taken from the tile before",
+           [("load_fragments(stages[next], 0);", "load_fragments(stages[slot], 0);")]),
+    Mutant("warp_tiled_swapped_lanes", "bonus_matmul_register_tiled", _LADDER[3:],
+           "lanes 8 to 15 compute columns of their neighbours, and theirs stay unwritten",
+           [("lane / 2 % 8 * 4", "lane / 2 % 4 * 4")]),
+    Mutant("warp_tiled_unwritten_tiles", "bonus_matmul_register_tiled", _LADDER[3:],
+           "bands are walked as if all of them were full, so some tiles are never computed",
+           [("min(gridDim.y - first, unsigned(kBand))", "unsigned(kBand)")],
+           sizes=(288, 1024), cpu_sizes=(288,)),
+    Mutant("warp_tiled_stale", "bonus_matmul_register_tiled", _LADDER[3:],
+           "only the first launch computes",
+           [_launch_once("kernel<<<grid(kBlockM, kBlockN)")], timed=True),
 ]
