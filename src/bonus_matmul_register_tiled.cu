@@ -1,8 +1,8 @@
 // Bonus: C = A B in fp32 without tensor cores, step by step up to the library's speed.
 //
-// A scheduler starts one instruction a cycle for the 32 threads of a warp, and has the units for 32
-// multiply-adds a cycle: so every other instruction, and every cycle in which no warp can go on, is
-// a multiply-add lost. What Nsight Compute counts on an H200 at N = 4096:
+// Each of an SM's four schedulers starts one instruction a cycle, for the 32 threads of a warp, and
+// has units for 32 multiply-adds. So every other instruction, and every cycle in which no warp can
+// go on, is a multiply-add lost. What Nsight Compute counts on an H200 at N = 4096:
 //
 //                   loads from shared   instructions that   multiply-adds,
 //                   memory, for each    are multiply-adds   of the peak
@@ -13,8 +13,9 @@
 //   warp_tiled      0.05                92%                 77%
 //   cublas_fp32     0.05                88%                 76%
 //
-// block_tiled     A thread computes 8 elements of a column: b is read once for 8 multiply-adds, a
-//                 for every one. Limit: shared memory is busy 75% of the time, and warps wait.
+// block_tiled     A thread computes 8 elements of a column. It reads b once for 8 multiply-adds,
+//                 but a for every one (the compiler fetches a for four k at a time). Limit: shared
+//                 memory, busy 75% of the time, and between the barriers global memory's latency.
 //
 // register_tiled  8 x 8 elements: 8 + 8 numbers, once in registers, feed 64 multiply-adds. And with
 //                 tiles of 128 x 128 instead of 64 x 64 the SM fetches 1/32 of a byte for each
@@ -22,17 +23,21 @@
 //                 an SM. Limit: instructions. Every load of 4 bytes is one, and its address others.
 //
 // vectorized      Loads of 16 bytes: a quarter as many. Asynchronous copies into shared memory, two
-//                 tiles ahead: nobody waits for global memory. Limit: bank conflicts. A warp's
-//                 lanes lie 2 x 16, so a load of B asks for 256 bytes, and shared memory delivers
-//                 128 a cycle: 3.4 cycles for a load on average, and warps wait for them.
+//                 tiles ahead: hardly a warp waits for global memory any more. Limit: bank
+//                 conflicts. A warp's lanes lie 2 x 16, so a load of B asks for 256 bytes, and
+//                 shared memory delivers 128 a cycle: 3.4 cycles for a load on average.
 //
 // warp_tiled      Lanes lie 4 x 8 and a warp's part of C is a square, 64 x 64: its loads ask for 64
 //                 or 128 bytes, and take 2 cycles, the least for 16 bytes a lane. 16 x 8 elements a
 //                 thread: 6 loads feed 128 multiply-adds. That takes 243 registers, so only 8 warps
-//                 fit an SM, two per scheduler; latency is hidden inside the thread instead, which
+//                 fit an SM, two per scheduler. Latency is hidden inside the thread instead, which
 //                 loads what k + 1 needs while it multiplies for k. Limit: the register file. It
 //                 has two banks, and a multiply-add reads three registers: one must come from the
-//                 small cache of what was read just before. Where it does not, issuing waits.
+//                 small cache of what was read just before. Where it does not, issuing waits, in
+//                 most of the 13% of cycles that are left.
+//
+// Large tiles need large matrices: at N = 1024 there are 32 of them, for 132 SMs, and the library,
+// which has other kernels for that, is far ahead.
 #include <cuda_pipeline.h>
 
 #define MATMUL_CUBLAS_NO_MAIN
@@ -60,9 +65,9 @@ __global__ void __launch_bounds__(512) block_tiled(const float* A,  // [N, N] ro
     const float* const from_B = &B[y * N + min(block_col + x, N - 1)];
 
     float sums[kRows] = {};
-    for (size_t t = 0; t < N; t += kTileK) {
-        tile_A[row_A][k_A] = from_A[t];
-        tile_B[y][x] = from_B[t * N];
+    for (size_t k0 = 0; k0 < N; k0 += kTileK) {
+        tile_A[row_A][k_A] = from_A[k0];
+        tile_B[y][x] = from_B[k0 * N];
         __syncthreads();  // the tiles are complete
         for (int k = 0; k < kTileK; ++k) {
             const float b = tile_B[k][x];  // read once, used for all eight sums
@@ -91,14 +96,14 @@ __global__ void __launch_bounds__(256) register_tiled(const float* A,  // [N, N]
     const int x = threadIdx.x % kStep, y = threadIdx.x / kStep;  // its columns are x, x + 16, ...
 
     float sums[kSums][kSums] = {};
-    for (size_t t = 0; t < N; t += kTileK) {
+    for (size_t k0 = 0; k0 < N; k0 += kTileK) {
         for (int e = threadIdx.x; e < kTile * kTileK; e += 256) {
             const int row = e / kTileK, k = e % kTileK;
-            tile_A[row][k] = A[min(block_row + row, N - 1) * N + t + k];
+            tile_A[row][k] = A[min(block_row + row, N - 1) * N + k0 + k];
         }
         for (int e = threadIdx.x; e < kTileK * kTile; e += 256) {
             const int k = e / kTile, col = e % kTile;
-            tile_B[k][col] = B[(t + k) * N + min(block_col + col, N - 1)];
+            tile_B[k][col] = B[(k0 + k) * N + min(block_col + col, N - 1)];
         }
         __syncthreads();  // the tiles are complete
         for (int k = 0; k < kTileK; ++k) {
@@ -133,10 +138,9 @@ struct Stage {
 /// addresses are made before the main loop, which then only adds to them.
 template <int kM, int kN, int kK, int kThreads>
 class TileCopies {
-    static constexpr int kRowsA =
-        kThreads / 8;                       // rows of A that the threads copy at once, 8 k each
     static constexpr int kChunks = kN / 4;  // of 16 bytes, in a row of B
-    static constexpr int kRowsB = kThreads / kChunks;
+    // Rows that all threads together copy at once: of A 8 elements each, of B all.
+    static constexpr int kRowsA = kThreads / 8, kRowsB = kThreads / kChunks;
 
   public:
     __device__ TileCopies(const float* A, const float* B, size_t N, size_t block_row,
@@ -224,6 +228,7 @@ constexpr int kThreadM = 16, kThreadN = 8;                 // a thread's sums
 constexpr int kLanesM = kWarp / kThreadM, kLanesN = kWarp / kThreadN;  // 4 x 8 lanes
 constexpr int kThreads = 32 * (kBlockM / kWarp) * (kBlockN / kWarp);
 constexpr int kBand = 16;  // tiles
+using WarpStage = Stage<kBlockM, kBlockN, kBlockK>;
 
 /// Which tile of C a block computes: bands of 16 tiles' height, column after column. So blocks that
 /// run at the same time lie in a compact patch of C, and find each other's A and B in the L2 cache.
@@ -240,9 +245,8 @@ __global__ void __launch_bounds__(kThreads) warp_tiled(const float* A,  // [N, N
                                                        const float* B,  // [N, N] row-major
                                                        float* C,        // [N, N] row-major
                                                        size_t N, float alpha) {
-    using Stage = Stage<kBlockM, kBlockN, kBlockK>;
     extern __shared__ __align__(128) unsigned char shared[];
-    Stage* const stages = reinterpret_cast<Stage*>(shared);
+    WarpStage* const stages = reinterpret_cast<WarpStage*>(shared);
     const uint2 tile = tile_of_block();
     const size_t block_row = size_t(tile.y) * kBlockM, block_col = size_t(tile.x) * kBlockN;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -252,7 +256,7 @@ __global__ void __launch_bounds__(kThreads) warp_tiled(const float* A,  // [N, N
     const int col = warp % (kBlockN / kWarp) * kWarp + lane / 2 % 8 * 4;
 
     float a[2][kThreadM], b[2][kThreadN];  // the fragments of this k and of the next
-    auto load_fragments = [&](const Stage& stage, int k) {
+    auto load_fragments = [&](const WarpStage& stage, int k) {
         for (int i = 0; i < kThreadM; i += 4)
             as_float4(a[k % 2][i]) = as_float4(stage.A[k][row + i * kLanesM]);
         for (int j = 0; j < kThreadN; j += 4)
@@ -340,9 +344,9 @@ int main(int argc, char** argv) {
         vectorized<<<grid(128, 128), 256>>>(A.data(), B.data(), C.data(), N);
     };
     // Three stages where shared memory has room for them, two on Turing.
-    const bool three = gpu.shared_per_block >= 3 * sizeof(Stage<kBlockM, kBlockN, kBlockK>);
+    const bool three = gpu.shared_per_block >= 3 * sizeof(WarpStage);
     const auto kernel = three ? warp_tiled<3> : warp_tiled<2>;
-    const int shared_bytes = (three ? 3 : 2) * sizeof(Stage<kBlockM, kBlockN, kBlockK>);
+    const int shared_bytes = (three ? 3 : 2) * sizeof(WarpStage);
     DEMO_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     shared_bytes));  // more than 48 KiB must be asked for
     auto launch_warp_tiled = [&] {
