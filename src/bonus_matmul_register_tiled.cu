@@ -43,6 +43,7 @@
 #define MATMUL_CUBLAS_NO_MAIN
 #include "4_matmul_cublas.cu"
 #include "demo.cuh"
+#include "demo/matmul.cuh"
 
 namespace matmul_register_tiled {
 
