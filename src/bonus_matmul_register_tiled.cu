@@ -1,0 +1,371 @@
+// Bonus: C = A B in fp32 without tensor cores, step by step up to the library's speed.
+//
+// Each of an SM's four schedulers starts one instruction a cycle, for the 32 threads of a warp, and
+// has units for 32 multiply-adds. So every other instruction, and every cycle in which no warp can
+// go on, is a multiply-add lost. What Nsight Compute counts on an H200 at N = 4096:
+//
+//                   loads from shared   instructions that   multiply-adds,
+//                   memory, for each    are multiply-adds   of the peak
+//                   multiply-add
+//   block_tiled     0.38                57%                 25%
+//   register_tiled  0.25                55%                 36%
+//   vectorized      0.07                74%                 56%
+//   warp_tiled      0.05                92%                 77%
+//   cublas_fp32     0.05                88%                 76%
+//
+// block_tiled     A thread computes 8 elements of a column. It reads b once for 8 multiply-adds,
+//                 but a for every one (the compiler fetches a for four k at a time). Limit: shared
+//                 memory, busy 75% of the time, and between the barriers global memory's latency.
+//
+// register_tiled  8 x 8 elements: 8 + 8 numbers, once in registers, feed 64 multiply-adds. And with
+//                 tiles of 128 x 128 instead of 64 x 64 the SM fetches 1/32 of a byte for each
+//                 operation, not 1/16. The price: 127 registers a thread, so that only 16 warps fit
+//                 an SM. Limit: instructions. Every load of 4 bytes is one, and its address others.
+//
+// vectorized      Loads of 16 bytes: a quarter as many. Asynchronous copies into shared memory, two
+//                 tiles ahead: hardly a warp waits for global memory any more. Limit: bank
+//                 conflicts. A warp's lanes lie 2 x 16, so a load of B asks for 256 bytes, and
+//                 shared memory delivers 128 a cycle: 3.4 cycles for a load on average.
+//
+// warp_tiled      Lanes lie 4 x 8 and a warp's part of C is a square, 64 x 64: its loads ask for 64
+//                 or 128 bytes, and take 2 cycles, the least for 16 bytes a lane. 16 x 8 elements a
+//                 thread: 6 loads feed 128 multiply-adds. That takes 243 registers, so only 8 warps
+//                 fit an SM, two per scheduler. Latency is hidden inside the thread instead, which
+//                 loads what k + 1 needs while it multiplies for k. Limit: the register file. It
+//                 has two banks, and a multiply-add reads three registers: one must come from the
+//                 small cache of what was read just before. Where it does not, issuing waits, in
+//                 most of the 13% of cycles that are left.
+//
+// Large tiles need large matrices: at N = 1024 there are 32 of them, for 132 SMs, and the library,
+// which has other kernels for that, is far ahead.
+#include <cuda_pipeline.h>
+
+#define MATMUL_CUBLAS_NO_MAIN
+#include "4_matmul_cublas.cu"
+#include "demo.cuh"
+#include "demo/matmul.cuh"
+
+namespace matmul_register_tiled {
+
+// No tile need divide N: where a block at the edge finds no more rows or columns it loads the last
+// one again, and what it computes from that is not stored.
+
+// --- Eight sums per thread ----------------------------------------------------------------------
+
+__global__ void __launch_bounds__(512) block_tiled(const float* A,  // [N, N] row-major
+                                                   const float* B,  // [N, N] row-major
+                                                   float* C,        // [N, N] row-major
+                                                   size_t N) {
+    constexpr int kTile = 64, kTileK = 8, kRows = 8;  // a thread's sums: 8 rows of one column
+    __shared__ float tile_A[kTile][kTileK];
+    __shared__ float tile_B[kTileK][kTile];
+    const size_t block_row = size_t(blockIdx.y) * kTile, block_col = size_t(blockIdx.x) * kTile;
+    const int x = threadIdx.x % kTile, y = threadIdx.x / kTile;  // of 64 x 8
+    const int row_A = threadIdx.x / kTileK, k_A = threadIdx.x % kTileK;
+    const float* const from_A = &A[min(block_row + row_A, N - 1) * N + k_A];
+    const float* const from_B = &B[y * N + min(block_col + x, N - 1)];
+
+    float sums[kRows] = {};
+    for (size_t k0 = 0; k0 < N; k0 += kTileK) {
+        tile_A[row_A][k_A] = from_A[k0];
+        tile_B[y][x] = from_B[k0 * N];
+        __syncthreads();  // the tiles are complete
+        for (int k = 0; k < kTileK; ++k) {
+            const float b = tile_B[k][x];  // read once, used for all eight sums
+            for (int i = 0; i < kRows; ++i) sums[i] += tile_A[y * kRows + i][k] * b;
+        }
+        __syncthreads();  // nobody needs the tiles any more
+    }
+
+    const size_t col = block_col + x;
+    for (int i = 0; i < kRows; ++i) {
+        const size_t row = block_row + y * kRows + i;
+        if (row < N && col < N) C[row * N + col] = sums[i];
+    }
+}
+
+// --- 8 x 8 sums per thread ----------------------------------------------------------------------
+
+__global__ void __launch_bounds__(256) register_tiled(const float* A,  // [N, N] row-major
+                                                      const float* B,  // [N, N] row-major
+                                                      float* C,        // [N, N] row-major
+                                                      size_t N) {
+    constexpr int kTile = 128, kTileK = 8, kSums = 8, kStep = kTile / kSums;
+    __shared__ float tile_A[kTile][kTileK];
+    __shared__ float tile_B[kTileK][kTile];
+    const size_t block_row = size_t(blockIdx.y) * kTile, block_col = size_t(blockIdx.x) * kTile;
+    const int x = threadIdx.x % kStep, y = threadIdx.x / kStep;  // its columns are x, x + 16, ...
+
+    float sums[kSums][kSums] = {};
+    for (size_t k0 = 0; k0 < N; k0 += kTileK) {
+        for (int e = threadIdx.x; e < kTile * kTileK; e += 256) {
+            const int row = e / kTileK, k = e % kTileK;
+            tile_A[row][k] = A[min(block_row + row, N - 1) * N + k0 + k];
+        }
+        for (int e = threadIdx.x; e < kTileK * kTile; e += 256) {
+            const int k = e / kTile, col = e % kTile;
+            tile_B[k][col] = B[(k0 + k) * N + min(block_col + col, N - 1)];
+        }
+        __syncthreads();  // the tiles are complete
+        for (int k = 0; k < kTileK; ++k) {
+            float a[kSums], b[kSums];  // 16 numbers feed 64 multiply-adds
+            for (int i = 0; i < kSums; ++i) a[i] = tile_A[y + i * kStep][k];
+            for (int j = 0; j < kSums; ++j) b[j] = tile_B[k][x + j * kStep];
+            for (int i = 0; i < kSums; ++i)
+                for (int j = 0; j < kSums; ++j) sums[i][j] += a[i] * b[j];
+        }
+        __syncthreads();  // nobody needs the tiles any more
+    }
+
+    for (int i = 0; i < kSums; ++i)
+        for (int j = 0; j < kSums; ++j) {
+            const size_t row = block_row + y + i * kStep, col = block_col + x + j * kStep;
+            if (row < N && col < N) C[row * N + col] = sums[i][j];
+        }
+}
+
+// --- Asynchronous copies, and 16 bytes at a time ------------------------------------------------
+
+/// A tile of A and a tile of B in shared memory. A lies transposed, so that four neighbouring rows
+/// are 16 bytes that one load fetches; four columns of padding let the copies of eight k hit
+/// different banks.
+template <int kM, int kN, int kK>
+struct Stage {
+    float A[kK][kM + 4];
+    float B[kK][kN];
+};
+
+/// Copies one pair of tiles after the other, along k, into stages that the caller names. All the
+/// addresses are made before the main loop, which then only adds to them.
+template <int kM, int kN, int kK, int kThreads>
+class TileCopies {
+    static constexpr int kChunks = kN / 4;  // of 16 bytes, in a row of B
+    // Rows that all threads together copy at once: of A 8 elements each, of B all.
+    static constexpr int kRowsA = kThreads / 8, kRowsB = kThreads / kChunks;
+
+  public:
+    __device__ TileCopies(const float* A, const float* B, size_t N, size_t block_row,
+                          size_t block_col)
+        : N_(N) {
+        for (int i = 0; i < kM / kRowsA; ++i)
+            from_A_[i] = &A[min(block_row + row_A_ + i * kRowsA, N - 1) * N + k_A_];
+        from_B_ = &B[k_B_ * N + min(block_col + col_B_, N - 4)];
+    }
+
+    /// Starts copying the next pair of tiles. After the last one it copies that again, into a stage
+    /// that nobody reads any more: so the main loop needs no branch.
+    __device__ void start(Stage<kM, kN, kK>& stage) {
+        for (int i = 0; i < kM / kRowsA; ++i)  // 4 bytes at a time, so that A can be transposed
+            for (int k = 0; k < kK; k += 8)
+                __pipeline_memcpy_async(&stage.A[k_A_ + k][row_A_ + i * kRowsA], from_A_[i] + k, 4);
+        for (int i = 0; i < kK / kRowsB; ++i)
+            __pipeline_memcpy_async(&stage.B[k_B_ + i * kRowsB][col_B_], from_B_ + i * kRowsB * N_,
+                                    16);
+        __pipeline_commit();
+
+        const size_t step = k_ + kK < N_ ? kK : 0;
+        for (const float*& from : from_A_) from += step;
+        from_B_ += step * N_;
+        k_ += step;
+    }
+
+  private:
+    const int row_A_ = threadIdx.x / 8, k_A_ = threadIdx.x % 8;
+    const int k_B_ = threadIdx.x / kChunks, col_B_ = threadIdx.x % kChunks * 4;
+    const float *from_A_[kM / kRowsA], *from_B_;
+    const size_t N_;
+    size_t k_ = 0;  // where the next tiles begin
+};
+
+__device__ float4& as_float4(float& first) { return reinterpret_cast<float4&>(first); }
+__device__ const float4& as_float4(const float& first) {
+    return reinterpret_cast<const float4&>(first);
+}
+
+__global__ void __launch_bounds__(256) vectorized(const float* A,  // [N, N] row-major
+                                                  const float* B,  // [N, N] row-major
+                                                  float* C,        // [N, N] row-major
+                                                  size_t N) {
+    constexpr int kTile = 128, kTileK = 8, kStages = 3, kSums = 8, kHalf = kTile / 2;
+    alignas(16) __shared__ Stage<kTile, kTile, kTileK> stages[kStages];
+    const size_t block_row = size_t(blockIdx.y) * kTile, block_col = size_t(blockIdx.x) * kTile;
+    const int row = threadIdx.x / 16 * 4, col = threadIdx.x % 16 * 4;  // of 4 x 4 sums, four times
+
+    TileCopies<kTile, kTile, kTileK, 256> copies(A, B, N, block_row, block_col);
+    for (int t = 0; t < kStages - 1; ++t) copies.start(stages[t]);
+
+    float sums[kSums][kSums] = {};
+    for (size_t t = 0; t < N / kTileK; ++t) {
+        __pipeline_wait_prior(kStages - 2);  // this thread's part of tile t has arrived
+        __syncthreads();                     // everyone's has, and tile t - 1 is used up
+        copies.start(stages[(t + kStages - 1) % kStages]);
+
+        const auto& stage = stages[t % kStages];
+        for (int k = 0; k < kTileK; ++k) {
+            float a[kSums], b[kSums];  // 4 loads feed 64 multiply-adds
+            for (int i = 0; i < kSums; i += 4) {
+                as_float4(a[i]) = as_float4(stage.A[k][row + i / 4 * kHalf]);
+                as_float4(b[i]) = as_float4(stage.B[k][col + i / 4 * kHalf]);
+            }
+            for (int i = 0; i < kSums; ++i)
+                for (int j = 0; j < kSums; ++j) sums[i][j] += a[i] * b[j];
+        }
+    }
+    __pipeline_wait_prior(0);
+
+    for (int i = 0; i < kSums; ++i)
+        for (int j = 0; j < kSums; j += 4) {
+            const size_t r = block_row + row + i / 4 * kHalf + i % 4;
+            const size_t c = block_col + col + j / 4 * kHalf;
+            if (r < N && c < N) as_float4(C[r * N + c]) = as_float4(sums[i][j]);
+        }
+}
+
+// --- Square warp tiles, 16 x 8 sums per thread --------------------------------------------------
+
+constexpr int kBlockM = 128, kBlockN = 256, kBlockK = 16;  // a block's tiles
+constexpr int kWarp = 64;                                  // a warp's part of C: 64 x 64
+constexpr int kThreadM = 16, kThreadN = 8;                 // a thread's sums
+constexpr int kLanesM = kWarp / kThreadM, kLanesN = kWarp / kThreadN;  // 4 x 8 lanes
+constexpr int kThreads = 32 * (kBlockM / kWarp) * (kBlockN / kWarp);
+constexpr int kBand = 16;  // tiles
+using WarpStage = Stage<kBlockM, kBlockN, kBlockK>;
+
+/// Which tile of C a block computes: bands of 16 tiles' height, column after column. So blocks that
+/// run at the same time lie in a compact patch of C, and find each other's A and B in the L2 cache.
+__device__ uint2 tile_of_block() {
+    const unsigned index = blockIdx.y * gridDim.x + blockIdx.x;
+    const unsigned first = index / (kBand * gridDim.x) * kBand;  // row of tiles
+    const unsigned height = min(gridDim.y - first, unsigned(kBand));
+    const unsigned within = index - first * gridDim.x;
+    return {within / height, first + within % height};
+}
+
+template <int kStages>
+__global__ void __launch_bounds__(kThreads) warp_tiled(const float* A,  // [N, N] row-major
+                                                       const float* B,  // [N, N] row-major
+                                                       float* C,        // [N, N] row-major
+                                                       size_t N, float alpha) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    WarpStage* const stages = reinterpret_cast<WarpStage*>(shared);
+    const uint2 tile = tile_of_block();
+    const size_t block_row = size_t(tile.y) * kBlockM, block_col = size_t(tile.x) * kBlockN;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    // Lanes lie 4 x 8, in pairs: 0 and 2 have the same rows, 0 and 1 the same columns. Shared
+    // memory serves 16 lanes together where such neighbours ask for the same 16 bytes, else only 8.
+    const int row = warp / (kBlockN / kWarp) * kWarp + (lane / 16 * 2 + lane % 2) * 4;
+    const int col = warp % (kBlockN / kWarp) * kWarp + lane / 2 % 8 * 4;
+
+    float a[2][kThreadM], b[2][kThreadN];  // the fragments of this k and of the next
+    auto load_fragments = [&](const WarpStage& stage, int k) {
+        for (int i = 0; i < kThreadM; i += 4)
+            as_float4(a[k % 2][i]) = as_float4(stage.A[k][row + i * kLanesM]);
+        for (int j = 0; j < kThreadN; j += 4)
+            as_float4(b[k % 2][j]) = as_float4(stage.B[k][col + j * kLanesN]);
+    };
+
+    TileCopies<kBlockM, kBlockN, kBlockK, kThreads> copies(A, B, N, block_row, block_col);
+    for (int t = 0; t < kStages - 1; ++t) copies.start(stages[t]);
+    __pipeline_wait_prior(kStages - 2);
+    __syncthreads();
+    load_fragments(stages[0], 0);
+
+    float sums[kThreadM][kThreadN] = {};
+    int slot = 0;  // the stage of tile t
+    for (size_t t = 0; t < N / kBlockK; ++t) {
+        const int next = slot + 1 < kStages ? slot + 1 : 0;
+        const int previous = slot > 0 ? slot - 1 : kStages - 1;
+#pragma unroll
+        for (int k = 0; k < kBlockK; ++k) {
+            if (k + 1 < kBlockK) {
+                load_fragments(stages[slot], k + 1);
+            } else {
+                __pipeline_wait_prior(kStages - 2);  // this thread's part of tile t + 1 is there
+                __syncthreads();                     // everyone's is, and tile t is used up
+                load_fragments(stages[next], 0);
+            }
+            if (k == 0) copies.start(stages[previous]);
+
+            // Two columns at a time, and to and fro in them: neighbouring multiply-adds share a or
+            // b, which the second then has from the register file's cache.
+            for (int p = 0; p < kThreadN; p += 2)
+                for (int i = 0; i < kThreadM; ++i)
+                    for (int n = 0; n < 2; ++n) {
+                        const int j = p + (i % 2 == 0 ? n : 1 - n);
+                        sums[i][j] += a[k % 2][i] * b[k % 2][j];
+                    }
+        }
+        slot = next;
+    }
+    __pipeline_wait_prior(0);
+
+    for (int i = 0; i < kThreadM; ++i)
+        for (int j = 0; j < kThreadN; j += 4) {
+            const size_t r = block_row + row + i / 4 * 4 * kLanesM + i % 4;
+            const size_t c = block_col + col + j * kLanesN;
+            // As in BLAS, alpha scales the result. It also unties the sums from this store, which
+            // wants four registers side by side: in the main loop they lie where banks do not
+            // conflict.
+            for (int e = j; e < j + 4; ++e) sums[i][e] *= alpha;
+            if (r < N && c < N) as_float4(C[r * N + c]) = as_float4(sums[i][j]);
+        }
+}
+
+}  // namespace matmul_register_tiled
+
+int main(int argc, char** argv) {
+    using namespace matmul_register_tiled;
+    const demo::Options options = demo::parse_command_line(
+        argc, argv,
+        {"bonus_matmul_register_tiled",
+         "C = A B in fp32 without tensor cores, up to the library's speed",
+         {"block_tiled", "register_tiled", "vectorized", "warp_tiled", "cublas_fp32"}});
+    const demo::Gpu gpu(options);
+    const size_t N = options.n;
+    demo::require_memory(options, [&](size_t n) {
+        return demo::matmul_bytes<float>(options, gpu, n, demo::kCublasWorkspace);
+    });
+    demo::Report report(options, gpu, "N = " + std::to_string(N) + ", fp32");
+
+    demo::Buffer<float> A(N * N), B(N * N), C(N * N);
+    demo::fill_uniform(A, options.seed);
+    demo::fill_uniform(B, options.seed + 1);
+    const demo::MatmulReference reference(A.data(), B.data(), N, N, N, options.seed);
+
+    auto grid = [&](size_t M_tile, size_t N_tile) {
+        return dim3((N + N_tile - 1) / N_tile, (N + M_tile - 1) / M_tile);
+    };
+    auto launch_block_tiled = [&] {
+        block_tiled<<<grid(64, 64), 512>>>(A.data(), B.data(), C.data(), N);
+    };
+    auto launch_register_tiled = [&] {
+        register_tiled<<<grid(128, 128), 256>>>(A.data(), B.data(), C.data(), N);
+    };
+    auto launch_vectorized = [&] {
+        vectorized<<<grid(128, 128), 256>>>(A.data(), B.data(), C.data(), N);
+    };
+    // Three stages where shared memory has room for them, two on Turing.
+    const bool three = gpu.shared_per_block >= 3 * sizeof(WarpStage);
+    const auto kernel = three ? warp_tiled<3> : warp_tiled<2>;
+    const int shared_bytes = (three ? 3 : 2) * sizeof(WarpStage);
+    DEMO_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    shared_bytes));  // more than 48 KiB must be asked for
+    auto launch_warp_tiled = [&] {
+        kernel<<<grid(kBlockM, kBlockN), kThreads, shared_bytes>>>(A.data(), B.data(), C.data(), N,
+                                                                   1.0f);
+    };
+    const demo::Cublas cublas;
+    auto launch_cublas = [&] {
+        matmul_cublas::gemm(cublas, CUBLAS_COMPUTE_32F, A.data(), B.data(), C.data(), N);
+    };
+
+    const demo::Check check = reference.check(C.data());
+    report.run(demo::matmul_workload<float>(N, "fp32"),
+               {{"block_tiled", check, launch_block_tiled},
+                {"register_tiled", check, launch_register_tiled},
+                {"vectorized", check, launch_vectorized},
+                {"warp_tiled", check, launch_warp_tiled},
+                {"cublas_fp32", check, launch_cublas}});
+    report.ratio("warp_tiled", "cublas_fp32");
+    return report.exit_code();
+}

@@ -1,0 +1,186 @@
+"""What the compiler made of the fast kernels: no register spilled, and the instructions meant.
+
+A spill is an array or a sum that did not fit the registers and went to memory: right, and slow. So
+is a load of 4 bytes where 16 were meant. Neither shows in a result.
+"""
+
+import functools
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import NamedTuple, Tuple
+
+import pytest
+
+from suite import ROOT
+
+sys.path.insert(0, str(ROOT / "site_scons"))
+import cuda_toolkit  # noqa: E402
+
+
+class Kernel(NamedTuple):
+    """A kernel that must be fast, and what its machine code must hold."""
+
+    program: str
+    name: str  # how its name begins, without namespace and arguments
+    instructions: Tuple[str, ...] = ()  # patterns, each of which some instruction must match
+    arch: str = "90a"  # that these are checked for; the newest known where nvcc lacks it
+
+
+LOAD_16, STORE_16 = r"LDG\.E\S*\.128", r"STG\.E\S*\.128"
+COPY_16 = r"LDGSTS\S*\.128"  # asynchronous, from global memory to shared memory
+SHARED_16 = r"LDS\S*\.128"  # a load from shared memory
+
+# To watch another kernel, add a row: tensor cores show as HMMA, Hopper's as HGMMA, ldmatrix as LDSM.
+KERNELS = [
+    Kernel("bonus_matmul_register_tiled", "vectorized", (COPY_16, SHARED_16, STORE_16, "FFMA")),
+    Kernel("bonus_matmul_register_tiled", "warp_tiled", (COPY_16, SHARED_16, STORE_16, "FFMA")),
+]
+IDS = [f"{kernel.program}-{kernel.name}" for kernel in KERNELS]
+
+
+class Resources(NamedTuple):
+    """What one kernel takes, in one architecture's machine code."""
+
+    registers: int
+    stack: int  # bytes; holds what has an index that only the running program knows
+    spilled: int  # bytes
+
+
+def names(kernel, function):
+    """Whether `function`, as the compiler mangled it, is the kernel or an instance of it."""
+    return re.search(rf"(?<!\d){len(kernel.name)}{kernel.name}", function) is not None
+
+
+def resources(ptxas_output):
+    """What `ptxas -v` says: a list of (function, Resources)."""
+    found = re.findall(r"Compiling entry function '(\S+)' for .*?(\d+) bytes stack frame, "
+                       r"(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers",
+                       ptxas_output, re.DOTALL)
+    return [(name, Resources(int(registers), int(stack), int(stores) + int(loads)))
+            for name, stack, stores, loads, registers in found]
+
+
+def machine_code(disassembly):
+    """What nvdisasm or cuobjdump print: a list of (function, its instructions, one a line)."""
+    parts = re.split(r"^(?:\s*Function : |\.text\.)(\S+?):?\s*$", disassembly, flags=re.MULTILINE)
+    return list(zip(parts[1::2], parts[2::2]))
+
+
+def assert_nothing_spilled(kernel, functions):
+    own = {name: taken for name, taken in functions if names(kernel, name)}
+    assert own, f"no kernel {kernel.name} among {[name for name, _ in functions]}"
+    assert all(taken.spilled == 0 and taken.stack == 0 for taken in own.values()), own
+
+
+def assert_instructions(kernel, functions):
+    own = {name: text for name, text in functions if names(kernel, name)}
+    assert own, f"no kernel {kernel.name} among {[name for name, _ in functions]}"
+    missing = [(name, pattern) for name, text in own.items() for pattern in kernel.instructions
+               if not re.search(rf"\b{pattern}\b", text)]
+    assert not missing
+
+
+# --- The tools ---
+
+
+@functools.lru_cache(maxsize=None)
+def toolkit():
+    try:
+        return cuda_toolkit.find()
+    except cuda_toolkit.ToolkitError as problem:
+        pytest.skip(str(problem))
+
+
+def tool(name):
+    """A program of the toolkit that not every installation has."""
+    folders = [os.path.dirname(toolkit().nvcc)] + glob.glob(
+        os.path.join(sys.prefix, "lib/python3*/site-packages/nvidia/cu*/bin"))
+    path = shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
+    return path or pytest.skip(f"{name} is not installed")
+
+
+def compile_for(arch, source, cubin):
+    """Compiles one file to machine code alone. Returns what ptxas says of it."""
+    done = subprocess.run(
+        [toolkit().nvcc, "-std=c++20", "-O3", "-I", ROOT / "include", "-I", ROOT / "src", "-cubin",
+         f"-arch=sm_{arch}", "-Xptxas=-v", "-o", cubin, source], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """A function of a kernel: its program's machine code, and what ptxas says of it. Each program
+    is compiled once."""
+    folder = tmp_path_factory.mktemp("cubin")
+
+    @functools.lru_cache(maxsize=None)
+    def compile_program(program, arch):
+        known = toolkit().architectures()
+        arch = arch if int(arch.rstrip("a")) in known else str(known[-1])
+        cubin = folder / f"{program}.{arch}"
+        return cubin, compile_for(arch, ROOT / f"src/{program}.cu", cubin)
+
+    return lambda kernel: compile_program(kernel.program, kernel.arch)
+
+
+# --- The tests ---
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=IDS)
+def test_no_register_is_spilled(compiled, kernel):
+    assert_nothing_spilled(kernel, resources(compiled(kernel)[1]))
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=IDS)
+def test_the_instructions_are_those_meant(compiled, kernel):
+    disassembler = tool("nvdisasm")
+    done = subprocess.run([disassembler, "-c", compiled(kernel)[0]], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert_instructions(kernel, machine_code(done.stdout))
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=IDS)
+def test_no_register_is_spilled_on_any_architecture_built(kernel):
+    if not (ROOT / kernel.program).exists():
+        pytest.skip(f"{kernel.program} is not built")
+    done = subprocess.run([tool("cuobjdump"), "--dump-resource-usage", ROOT / kernel.program],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = re.findall(r"Function (\S+?):\s*REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)",
+                       done.stdout)
+    assert_nothing_spilled(kernel, [(name, Resources(int(registers), int(stack), int(local)))
+                                    for name, registers, stack, local in found])
+
+
+# 64 sums in 32 registers: the checks must see what that costs.
+SPILLING = """
+__global__ void __launch_bounds__(1024, 2) spilling(const float* in, float* out) {
+    float sums[64] = {};
+    for (int t = 0; t < 100; ++t) {
+        float row[8];
+        for (int i = 0; i < 8; ++i) row[i] = in[1024 * (8 * t + i) + threadIdx.x];
+        for (int i = 0; i < 64; ++i) sums[i] += row[i / 8] * row[i % 8];
+    }
+    for (int i = 0; i < 64; ++i) out[1024 * i + threadIdx.x] = sums[i];
+}
+"""
+
+
+def test_the_checks_can_fail(tmp_path):
+    source, cubin = tmp_path / "spilling.cu", tmp_path / "spilling.cubin"
+    source.write_text(SPILLING)
+    arch = str(toolkit().architectures()[-1])
+    functions = resources(compile_for(arch, source, cubin))
+    kernel = Kernel("", "spilling", (SHARED_16,))
+    with pytest.raises(AssertionError, match="spilled=[1-9]"):
+        assert_nothing_spilled(kernel, functions)
+    with pytest.raises(AssertionError, match="no kernel"):
+        assert_nothing_spilled(Kernel("", "pilling"), functions)
+    done = subprocess.run([tool("nvdisasm"), "-c", cubin], capture_output=True, text=True)
+    with pytest.raises(AssertionError, match="LDS"):
+        assert_instructions(kernel, machine_code(done.stdout))
