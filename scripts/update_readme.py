@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Writes the measured results of results/*.csv into README.md, between its two markers.
+"""Writes measured results into README.md: those of results/*.csv between its markers "results", and
+those of results/frameworks/*.csv, where there are any, between its markers "frameworks".
 
-    update_readme.py             rewrites that part
+    update_readme.py             rewrites those parts
     update_readme.py --check     exits 1 where README.md and results/ disagree
 """
 
 import sys
 from pathlib import Path
 
+import compare_frameworks
 import table
 
 PROJECT = Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
 
 def section(results):
@@ -69,24 +70,36 @@ def main(arguments):
     files = sorted((PROJECT / "results").glob("*.csv"))
     if not files:
         return fail("results/ holds no measurements: scripts/compare_gpus.sh writes them", 2)
-    readme = PROJECT / "README.md"
-    old = readme.read_text(encoding="utf-8") if readme.exists() else ""
-    before, begin, rest = old.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        return fail(f"README.md lacks the lines {BEGIN} and {END}", 2)
+    frameworks = sorted((PROJECT / "results/frameworks").glob("*.csv"))
     try:
-        sections = ["\n".join(section(table.read(file))) for file in files]
+        parts = {"results": ["\n".join(section(table.read(file))) for file in files]}
+        if frameworks:
+            parts["frameworks"] = [compare_frameworks.markdown(file) for file in frameworks]
     except table.TableError as error:
         return fail(str(error), 2)
 
-    new = before + BEGIN + "\n\n" + "\n\n".join(sections) + "\n\n" + END + after
+    readme = PROJECT / "README.md"
+    old = new = readme.read_text(encoding="utf-8") if readme.exists() else ""
+    for name, sections in parts.items():
+        new = replaced(new, name, sections)
+        if new is None:
+            return fail(f"README.md lacks <!-- {name}:begin --> and <!-- {name}:end -->", 2)
     if arguments == ["--check"]:
         if new != old:
             return fail("README.md and results/ disagree: run scripts/update_readme.py", 1)
     elif new != old:
         readme.write_text(new, encoding="utf-8")
     return 0
+
+
+def replaced(text, name, sections):
+    """`text` with these sections between the markers of that name, or None where it lacks them."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    before, has_begin, rest = text.partition(begin)
+    _, has_end, after = rest.partition(end)
+    if not has_begin or not has_end:
+        return None
+    return before + begin + "\n\n" + "\n\n".join(sections) + "\n\n" + end + after
 
 
 def fail(message, status):
