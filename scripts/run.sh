@@ -76,10 +76,12 @@ demo() {
 for program in "${programs[@]}"; do
     position=$((position + 1))
     case $program in
-        bonus_benchmark_fused) demo "up to N=$n" "$n" ;;
-        *) demo "N=$n" "$n" ;;
+        bonus_benchmark_fused) demo "up to N=$n" "$n" ;; # its table has the talk's shape as well
+        *)
+            demo "N=$n" "$n"
+            ! takes "$folder/$program" --talk || demo "talk S=$s" --talk "$s"
+            ;;
     esac
-    ! has_talk_shape "$program" || demo "talk S=$s" --talk "$s"
 done
 
 if compgen -G "$parts/*.csv" >/dev/null; then
