@@ -145,8 +145,8 @@ list_gpus() {
 
 mapfile -t gpus < <(nvidia-smi -L 2>/dev/null | list_gpus)
 ((${#gpus[@]} > 0)) || die 77 "no GPU here: measuring needs an NVIDIA GPU and its driver"
-driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1) ||
-    driver=unknown
+driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null) || driver=unknown
+driver=${driver%%$'\n'*} # the same for every GPU
 
 # start_sampling UUID FILE: adds a GPU's clocks and power to the file, ten times a second.
 SAMPLER=""

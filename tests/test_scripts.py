@@ -14,7 +14,7 @@ import pytest
 
 from suite import COLUMNS, GATING, PROGRAMS, ROOT, USAGE, assert_one_line
 
-SCRIPTS = ["run.sh", "test.sh", "compare_gpus.sh", "table.py", "collect.py",
+SCRIPTS = ["run.sh", "test.sh", "compare_gpus.sh", "table.py", "collect.py", "plot.py", "report.sh",
            "update_readme.py"]
 
 
@@ -46,6 +46,8 @@ def test_help(name):
     ("compare_gpus.sh", ["--table", "--sizes", "many", "x.csv"]),
     ("compare_gpus.sh", ["--table", "--csv", "--markdown", "x.csv"]),
     ("compare_gpus.sh", ["--table", "--bogus", "x.csv"]),
+    ("plot.py", []), ("plot.py", ["--bogus", "x.csv"]), ("plot.py", ["--size", "many", "x.csv"]),
+    ("report.sh", []), ("report.sh", ["--bogus", "x.csv"]), ("report.sh", ["--out"]),
     ("table.py", []), ("table.py", ["bogus", "x.csv"]), ("table.py", ["run"]),
     ("update_readme.py", ["--bogus"]),
 ], ids=lambda value: value if isinstance(value, str) else " ".join(value) or "none")
@@ -614,8 +616,8 @@ def test_compare_chooses_programs_by_name_or_number(machine):
 
 
 def test_compare_shows_the_time_left(machine):
-    done = machine.run("compare_gpus.sh", "--sizes", "64,96")
-    assert re.search(r"^\[6/12, about \d:\d\d left\] Fake GPU: ", done.stdout, re.MULTILINE)
+    done = machine.run("compare_gpus.sh", "--sizes", "32,64,96", "--programs", "1,2")
+    assert re.search(r"^\[6/6, about \d:\d\d left\] Fake GPU: ", done.stdout, re.MULTILINE)
 
 
 def test_compare_visits_instances_instead_of_a_divided_gpu(machine):
@@ -719,41 +721,42 @@ def test_compare_misses_a_program_that_is_not_built(machine):
     assert [row["note"] for row in rows if row["program"] == "10_fake"] == ["not built"]
 
 
-def test_compare_goes_on_where_it_was_interrupted(machine):
-    arguments = ["compare_gpus.sh", "--sizes", "64"]
+def interrupted(machine):
+    """Starts measuring three programs, and presses Ctrl-C at the third. Returns the command."""
+    command = ["compare_gpus.sh", "--sizes", "64", "--programs", "1,2,6"]
     machine.fail("6_gating_fused", 130, "pressed Ctrl-C")
-    done = machine.run(*arguments)
+    done = machine.run(*command)
     assert done.returncode == 130
     assert "the same command goes on" in done.stderr
     assert not list((machine.root / "build/results").iterdir())
     assert len(machine.calls()) == 3
-
     (machine.root / "fakes/6_gating_fused").unlink()
-    done = machine.run(*arguments)
+    return command
+
+
+def test_compare_goes_on_where_it_was_interrupted(machine):
+    command = interrupted(machine)
+    done = machine.run(*command)
     assert done.returncode == 0, done.stderr
-    assert "2 of 6 steps were measured before" in done.stderr
-    assert len(machine.calls()) == 3 + 4 + 6
+    assert "2 of 3 steps were measured before" in done.stderr
+    assert len(machine.calls()) == 3 + 1 + 3  # what was cut off, and the other GPU
     about, rows = machine.results("fake-gpu-0.csv")
-    assert about["rows"] == "6" == str(len(rows))
-    assert machine.run(*arguments).returncode == 0  # nothing is kept of a run that is complete
-    assert len(machine.calls()) == 3 + 4 + 6 + 12
+    assert about["rows"] == "3" == str(len(rows))
+    assert not (machine.root / "build/compare").exists()  # the next run starts over
 
 
 @pytest.mark.parametrize("change", ["driver", "program", "fresh"])
 def test_compare_starts_over_where_something_has_changed(machine, change):
     machine.has(TWO_GPUS[0])
-    arguments = ["compare_gpus.sh", "--sizes", "64"]
-    machine.fail("6_gating_fused", 130, "pressed Ctrl-C")
-    machine.run(*arguments)
-    (machine.root / "fakes/6_gating_fused").unlink()
+    command = interrupted(machine)
     if change == "driver":
         machine.install(machine.root / "bin/nvidia-smi", FAKE_NVIDIA_SMI.replace("580.1", "590.2"))
     elif change == "program":
         for path in machine.root.glob("*_*"):  # built once more
             os.utime(path, (os.path.getmtime(path) + 3600,) * 2)
-    done = machine.run(*arguments, *["--fresh"] * (change == "fresh"))
+    done = machine.run(*command, *["--fresh"] * (change == "fresh"))
     assert done.returncode == 0, done.stderr
-    assert len(machine.calls()) == 3 + 6
+    assert len(machine.calls()) == 3 + 3
 
 
 def test_compare_without_a_gpu_is_skipped(machine):
