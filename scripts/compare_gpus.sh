@@ -178,6 +178,8 @@ if [[ $must_build ]]; then
     build programs || die 3 "the build failed"
 fi
 
+ensure_python
+
 # --- The steps: a program and its arguments ---
 
 steps=()

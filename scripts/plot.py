@@ -403,10 +403,11 @@ def roofline(results, n, theme):
     names = {dtype: f"cuBLAS {dtype}  {table.number(peak)}" for dtype, peak in peaks.items()}
     probe = Figure(theme, 1, 1, "", "")
     margin = 0.3 + max([probe.inches("  " + text, "label") for text in names.values()] or [0])
+    subtitle = (f"N = {n}, S = {talk_size(n)}. Arrows: from unfused to fused. Hollow: placed by the "
+                "least bytes possible, its own were not counted")
     figure = Figure(theme, 1.2 + 12 + margin, 10.4,
                     f"{short(results.gpu)}: what holds each program back",
-                    f"N = {n}, S = {talk_size(n)}. Arrows: from unfused to fused. Hollow: placed "
-                    "by the least bytes possible, its own were not counted")
+                    subtitle if bandwidth else subtitle + ". No copy was measured")
     ax = figure.axes(1.2, 1.05, 12, 10.4 - Figure.TOP - 1.15)
     ax.set_xscale("log")
     ax.set_yscale("log")
@@ -581,10 +582,12 @@ def _overlap(a, b):
 
 def figures(tables, n, theme):
     """(file name, title, Figure) of every plot."""
-    for results in tables:
+    stems = [results.path.stem for results in tables]
+    for i, results in enumerate(tables):
         figure = roofline(results, n, theme)
+        stem = stems[i] + (f"-{i + 1}" if stems.count(stems[i]) > 1 else "")
         if figure:
-            yield f"roofline-{results.path.stem}", f"Roofline of {results.gpu}", figure
+            yield f"roofline-{stem}", f"Roofline of {results.gpu}", figure
     for column, name in (("tflops", "compute"), ("gb_per_s", "memory")):
         figure = bars(tables, n, column, theme)
         if figure:

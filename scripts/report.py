@@ -84,6 +84,7 @@ def html_plot(title, figures):
 def document(tables, n):
     names = table.titles(tables)
     head, rows, notes = table.comparison(tables, lambda row: plot.chosen(row, n))
+    notes = [table.mixed(tables)] * bool(table.mixed(tables)) + notes
     for other in tables[1:]:
         if other.gpu == tables[0].gpu:
             notes += table.differences(tables[0], other)

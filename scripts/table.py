@@ -85,10 +85,16 @@ def read(path):
 def read_all(paths):
     """Several files to be shown side by side: says so where their figures are not comparable."""
     tables = [read(path) for path in paths]
-    protocols = sorted({table.protocol for table in tables})
-    if len(protocols) > 1:
-        warn("measured by different protocols, so not comparable: " + ", ".join(protocols))
+    if mixed(tables):
+        warn(mixed(tables))
     return tables
+
+
+def mixed(tables):
+    """What to say of files that were not measured alike; empty where they were."""
+    protocols = sorted({table.protocol for table in tables})
+    text = "measured by different protocols, so not comparable: " + ", ".join(protocols)
+    return text if len(protocols) > 1 else ""
 
 
 def _split(path):
@@ -215,7 +221,12 @@ def run(files):
 def titles(tables):
     """A name for each file: its GPU's, or where two are alike the file's own."""
     gpus = [table.gpu for table in tables]
-    return [t.path.name if gpus.count(t.gpu) > 1 else t.gpu for t in tables]
+    return [_file(t, tables) if gpus.count(t.gpu) > 1 else t.gpu for t in tables]
+
+
+def _file(table, tables):
+    names = [other.path.name for other in tables]
+    return table.path.name if names.count(table.path.name) == 1 else str(table.path)
 
 
 def key(row):
@@ -302,7 +313,7 @@ def differences(first, other, wanted=lambda row: True):
         what = f"{a['program']} {a['kernel']} {a['dtype']} {size(a)}"
         far.append(f"  {what}: {change:+.1f}%; " + ("; ".join(seen) or "clocks were not sampled"))
     return [
-        f"{first.path.name} -> {other.path.name}: {len(pairs) - len(far)} of {len(pairs)} steady "
+        f"{_file(first, [first, other])} -> {_file(other, [first, other])}: {len(pairs) - len(far)} of {len(pairs)} steady "
         f"results within {ALIKE_PCT:.0f}%" + (", but" if far else "")
     ] + far
 

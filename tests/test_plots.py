@@ -37,7 +37,7 @@ def row(program, kernel, dtype, n, ms, flops, moved="", least=100, launches=1, s
     return ",".join(str(values[name]) for name in COLUMNS) + ",1980,50,600,," + note
 
 
-def write(path, gpu="GPU A", speed=1.0, extra=()):
+def write(path, gpu="GPU A", speed=1.0, extra=(), protocol=1):
     """A file with a program of each kind, at two sizes."""
     rows = []
     for n in (2048, 4096):
@@ -68,7 +68,7 @@ def write(path, gpu="GPU A", speed=1.0, extra=()):
                             9 * square, moved=trips * 4 * square, least=8 * square,
                             launches=launches, memory=True))
     columns = COLUMNS + "sm_mhz temperature_c power_w throttled note".split()
-    about = [f"# GPU: {gpu}", "# protocol: 1", "# driver: 580.1", "# SM clock: 1755 MHz"]
+    about = [f"# GPU: {gpu}", f"# protocol: {protocol}", "# driver: 580.1", "# SM clock: 1755 MHz"]
     path.write_text("\n".join(about + [",".join(columns), *rows, *extra]) + "\n")
     return path
 
@@ -186,7 +186,7 @@ def report(python, tmp_path_factory):
     """(the report of two GPUs, what its making said)"""
     folder = tmp_path_factory.mktemp("report")
     a = write(folder / "a.csv", "NVIDIA <H200>", extra=[FAILED])
-    b = write(folder / "b.csv", "NVIDIA A100-SXM4-80GB", 0.4)
+    b = write(folder / "b.csv", "NVIDIA A100-SXM4-80GB", 0.4, protocol=2)
     done = script(python, "report.sh", "--out", folder / "report.html", a, b)
     assert done.returncode == 0, done.stderr
     return folder / "report.html"
@@ -199,6 +199,7 @@ def test_report_holds_all_it_shows(report):
     assert not re.search(r"https?://|<script|@import|url\(", re.sub(r"base64,[^\"]*", "", text))
     assert "&lt;H200&gt;" in text and "<H200>" not in text
     assert "out of &lt;memory&gt;" in text and "1755 MHz" in text
+    assert "measured by different protocols, so not comparable: 1, 2" in text
 
 
 @pytest.mark.skipif(not browser.CHROMIUM, reason="Chromium is not installed")

@@ -127,6 +127,11 @@ def test_compare_tells_alike_gpus_apart_by_their_files(tmp_path):
     b = write_csv(tmp_path / "h200-1.csv", row(), comments=["GPU: H200"])
     head = compare(a, b).stdout.splitlines()[0]
     assert "h200-0.csv" in head and "h200-1.csv" in head
+    (tmp_path / "other").mkdir()
+    c = write_csv(tmp_path / "other/h200-0.csv", row(), comments=["GPU: H200"])
+    done = compare(a, c)
+    assert str(a) in done.stdout.splitlines()[0] and str(c) in done.stdout.splitlines()[0]
+    assert f"{a} -> {c}: 1 of 1 steady" in done.stdout
 
 
 def test_compare_shows_no_figure_for_a_wrong_or_untimed_result(tmp_path):
@@ -364,6 +369,14 @@ def test_update_readme_refuses_what_it_cannot_do(readme, damage):
     assert done.returncode == USAGE
     assert_one_line(done.stderr, "update_readme.py")
     assert (readme / "README.md").read_text() == before
+
+
+def test_this_readme_explains_every_column():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = re.search(r"\n\| column \|.*?\n\n", text, re.DOTALL)[0]
+    words = {word for cell in re.findall(r"^\| `([^`]*)`", table, re.MULTILINE)
+             for word in cell.split(", ")}
+    assert words == set(COLUMNS + CLOCKS)
 
 
 def test_this_readme_shows_what_results_holds():
