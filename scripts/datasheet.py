@@ -3,7 +3,7 @@ measuring than a record."""
 
 # Peak TFLOP/s without sparsity (16-bit: tensor cores, fp32 accumulation), and GB/s of the memory.
 # Keys are the names that the driver gives. Sources: NVIDIA's datasheets of the H100, H200, A100,
-# A10, A30, A40, L4, L40S and T4; for GeForce, appendix A of the Ampere GA102 and the Ada whitepaper.
+# A10, A30, A40, L4, L40S and T4; for GeForce, appendix A of its Ampere GA102 and Ada whitepapers.
 _HOPPER_SXM = {"fp32": 67, "tf32": 494.7, "fp16": 989.4, "bf16": 989.4}
 _A100 = {"fp32": 19.5, "tf32": 156, "fp16": 312, "bf16": 312}
 PEAKS = {

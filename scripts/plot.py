@@ -71,8 +71,8 @@ def is_library(kernel):
 
 
 def own_kernels(rows):
-    """Rows without the yardsticks that a program measures beside its own kernels. The programs about
-    the library have no others."""
+    """Rows without the yardsticks that a program measures beside its own kernels; all of them where
+    a program is about the library."""
     own = [row for row in rows if not is_library(row["kernel"]) and row["kernel"] != table.COPY]
     return own if any(row["launches"] == "1" for row in own) else rows
 
@@ -215,7 +215,8 @@ def curves(tables, program, theme):
         for (shape, dtype, _), rows in groups(rows, "shape", "dtype", "n").items():
             if shape not in ("square", "talk"):
                 continue
-            panel = panels.setdefault(("S of the talk's shape" if shape == "talk" else "N", dtype), {})
+            size = "S of the talk's shape" if shape == "talk" else "N"
+            panel = panels.setdefault((size, dtype), {})
             if several:
                 rows = [max(own_kernels(rows), key=lambda row: row["tflops"])]
             for row in rows:
@@ -228,8 +229,8 @@ def curves(tables, program, theme):
     columns = min(len(panels), 2)
     lines = -(-len(panels) // columns)
     width, height = (10, 5.4) if columns == 1 else (5.8, 4.8)
-    subtitle = ("Its best kernel, " if several else f"{names[0]}, ") + "TFLOP/s by size; the band " \
-        "is the middle half of the samples"
+    subtitle = "TFLOP/s by size; the band is the middle half of the samples"
+    subtitle = ("Its best kernel, " if several else f"{names[0]}, ") + subtitle
     probe = Figure(theme, 1, 1, "", "")
     margin = 0.25 + max(probe.inches("  " + name, "label") for panel in panels.values()
                         for _, name in panel)
@@ -291,13 +292,13 @@ def bars(tables, n, column, theme):
     height = len(found) * (len(tables) * BAR + BAR)
     probe = Figure(theme, 1, 1, "", "")
     left = 0.7 + max(probe.inches(_bar_name(key), "label") for key in found)
-    kernels = {row["kernel"] for rows_of in found.values() for rows in rows_of.values() for row in rows}
+    kernels = {row["kernel"] for results in tables for row in at_size(results.rows, n)}
     right = 2.6 + max(probe.inches(kernel, "tick") for kernel in kernels)
     unit = "TFLOP/s" if column == "tflops" else "GB/s of the least possible traffic"
     figure = Figure(theme, left + 7 + right, Figure.TOP + height + 0.6 + 0.5 * several,
                     f"N = {n}: {unit}",
-                    "Each program's best kernel, and its ratio to the mark: the library, or a copy, "
-                    "in the same run")
+                    "Each program's best kernel, and its ratio to the mark: the library, or a "
+                    "copy, in the same run")
     x = 0.35
     for i, name in enumerate(names if several else []):
         name = "\u25a0 " + name
@@ -377,20 +378,21 @@ def placed(rows):
     for (program, shape), rows in groups(rows, "program", "shape").items():
         talk = ", talk" if shape == "talk" else ""
         own = own_kernels(rows)
-        single = [row for row in own if row["launches"] == "1" and not is_library(row["kernel"])]
-        if not single:
+        about_library = all(is_library(row["kernel"]) for row in own)
+        if about_library or not any(row["launches"] == "1" for row in own):
             for row in own:
                 kernel = row["kernel"].replace("_", " ")
                 name = f"{program.split('_')[0]} {kernel}{talk}"
                 points.append(("" if kernel.startswith("cublas") else name, row, None))
                 seen[row["kernel"], shape] = row
-            continue
-        single = [row for row in single if row["dtype"] == single[0]["dtype"]]
-        best = max(single, key=lambda row: row["tflops"])
-        unfused = [row for row in own if row["launches"] != "1" and row["dtype"] == best["dtype"]]
-        start = max(unfused, key=lambda row: int(row["launches"]), default=None)
-        # What another program is about has its point already.
-        points.append((short(program) + talk, best, start and seen.get((start["kernel"], shape), start)))
+        else:
+            own = [row for row in own if row["dtype"] == own[0]["dtype"]]
+            unfused = max(own, key=lambda row: int(row["launches"]))
+            start = unfused if unfused["launches"] != "1" else None
+            best = max((row for row in own if row is not start), key=lambda row: row["tflops"])
+            # What another program is about has its point already.
+            start = start and seen.get((start["kernel"], shape), start)
+            points.append((short(program) + talk, best, start))
     return points
 
 
@@ -403,8 +405,8 @@ def roofline(results, n, theme):
     names = {dtype: f"cuBLAS {dtype}  {table.number(peak)}" for dtype, peak in peaks.items()}
     probe = Figure(theme, 1, 1, "", "")
     margin = 0.3 + max([probe.inches("  " + text, "label") for text in names.values()] or [0])
-    subtitle = (f"N = {n}, S = {talk_size(n)}. Arrows: from unfused to fused. Hollow: placed by the "
-                "least bytes possible, its own were not counted")
+    subtitle = (f"N = {n}, S = {talk_size(n)}. Arrows: from unfused to fused. Hollow: placed by "
+                "the least bytes possible, its own were not counted")
     figure = Figure(theme, 1.2 + 12 + margin, 10.4,
                     f"{short(results.gpu)}: what holds each program back",
                     subtitle if bandwidth else subtitle + ". No copy was measured")
@@ -510,7 +512,7 @@ def place_labels(figure, ax, labels, marks, covered):
         """[(cost, box, tie)] of the places where a name could go."""
         x, y = to_pixels(point)
         width = figure.inches(text, "label") * figure.figure.dpi
-        aside = [-width - far for far in (120, 60, 30, 15)] + [far for far in (15, 30, 60, 120, 200)]
+        aside = [-width - far for far in (120, 60, 30, 15)] + [15, 30, 60, 120, 200]
         for row in range(-7, 8):
             bottom = y + row * 0.9 * height - height / 2
             for shift in aside + [-part / 8 * width for part in range(9)]:
@@ -523,7 +525,7 @@ def place_labels(figure, ax, labels, marks, covered):
                        for t in (0.35, 0.5, 0.65, 0.8, 0.95)]
                 cost = _distance(box, (x, y)) / 3
                 cost += 300 * sum(_inside(box, mark, 11) for mark in obstacles)
-                cost += 12 * sum(_inside(box, place, 4) for place in covered)
+                cost += 25 * sum(_inside(box, place, 4) for place in covered)
                 cost += 2000 * sum(_overlap(box, other) for other in taken)
                 cost += 30 * sum(_close(a, b, 14) for a in tie for b in obstacles if b != (x, y))
                 cost += 4 * sum(_close(a, b, 6) for a in tie for b in covered)

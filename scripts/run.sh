@@ -69,7 +69,8 @@ demo() {
     shift
     step=$((step + 1))
     rows=$(printf '%s/%03d.csv' "$parts" "$step")
-    run_step "[$position/${#programs[@]}] $program $shown" "$rows" "$folder/$program" "$@" || status=$?
+    run_step "[$position/${#programs[@]}] $program $shown" "$rows" "$folder/$program" "$@" ||
+        status=$?
     ((step != 1 || status != 2)) || exit 2
 }
 

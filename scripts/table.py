@@ -78,7 +78,7 @@ def read(path):
     if not rows:
         raise TableError(f"{path}: no results in it")
     if about.get("rows", str(len(rows))) != str(len(rows)):
-        raise TableError(f"{path}: truncated? {len(rows)} rows, and its header says {about['rows']}")
+        raise TableError(f"{path}: truncated? {len(rows)} rows, and it says {about['rows']}")
     return Results(path, about, list(reader.fieldnames), rows)
 
 
@@ -147,7 +147,7 @@ def size(row):
 
 
 def rate(row):
-    """(value, unit) by which rows are compared: TFLOP/s, or GB/s where a program counts only that."""
+    """(value, unit) by which rows are compared: TFLOP/s, or GB/s where only that is counted."""
     return (row["tflops"], "TFLOP/s") if row["tflops"] is not None else (row["gb_per_s"], "GB/s")
 
 
@@ -165,7 +165,8 @@ def layout(head, rows, left=1):
     widths = [max(len(row[i]) for row in [head] + rows) for i in range(len(head))]
     lines = []
     for row in [head] + rows:
-        cells = [c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))]
+        cells = [c.ljust(w) for c, w in zip(row[:left], widths)]
+        cells += [c.rjust(w) for c, w in zip(row[left:], widths[left:])]
         lines.append("  ".join(cells).rstrip())
     lines.insert(1, "-" * max(map(len, lines)))
     return "\n".join(lines)
@@ -312,10 +313,9 @@ def differences(first, other, wanted=lambda row: True):
             seen.append(f"throttled: {a['throttled'] or 'no'} -> {b['throttled'] or 'no'}")
         what = f"{a['program']} {a['kernel']} {a['dtype']} {size(a)}"
         far.append(f"  {what}: {change:+.1f}%; " + ("; ".join(seen) or "clocks were not sampled"))
-    return [
-        f"{_file(first, [first, other])} -> {_file(other, [first, other])}: {len(pairs) - len(far)} of {len(pairs)} steady "
-        f"results within {ALIKE_PCT:.0f}%" + (", but" if far else "")
-    ] + far
+    names = " -> ".join(_file(table, [first, other]) for table in (first, other))
+    alike = f"{len(pairs) - len(far)} of {len(pairs)} steady results within {ALIKE_PCT:.0f}%"
+    return [f"{names}: {alike}" + (", but" if far else "")] + far
 
 
 def compare(arguments):
@@ -405,7 +405,8 @@ def circumstances(results):
     seen = [
         f"{name} {about[name]}" for name in ("SM clock", "power", "temperature") if about.get(name)
     ]
-    text = ", ".join(filter(None, hardware)) + f"; measured on {about.get('date', 'an unknown day')}"
+    text = ", ".join(filter(None, hardware))
+    text += f"; measured on {about.get('date', 'an unknown day')}"
     if seen:
         text += ", median " + ", ".join(seen)
     if about.get("throttled"):

@@ -1,4 +1,4 @@
-"""Opens a page in a headless Chromium, over its remote-debugging pipe: nothing but Python needed."""
+"""Opens a page in a headless Chromium, over its remote-debugging pipe: needs only Python."""
 
 import base64
 import contextlib
@@ -97,11 +97,8 @@ def page(profile):
     os.close(from_write)
     try:
         with os.fdopen(to_write, "wb") as to_browser, os.fdopen(from_read, "rb") as from_browser:
-            opened = Page(to_browser, from_browser)
-            yield opened
-            opened.session = None
-            opened.command("Browser.close")
-    finally:
+            yield Page(to_browser, from_browser)
+    finally:  # with its pipe closed, the browser ends
         try:
             process.wait(timeout=10)
         except subprocess.TimeoutExpired:

@@ -52,13 +52,15 @@ def write(path, gpu="GPU A", speed=1.0, extra=(), protocol=1):
                 least=6 * square)]
         for program, kernel, rate, launches, trips in [
                 ("5_gating_unfused", "six_kernels", 550, 6, 15),
-                ("6_gating_fused", "fused", 720, 1, 4), ("6_gating_fused", "six_kernels", 560, 6, 15),
+                ("6_gating_fused", "fused", 720, 1, 4),
+                ("6_gating_fused", "six_kernels", 560, 6, 15),
                 ("6_gating_fused", "library_best", 650, 2, 8)]:
             rows.append(row(program, kernel, "fp16", n, 2 * product / rate / 1e9 / speed,
                             2 * product, moved=2 * trips * square, least=8 * square,
                             launches=launches))
         for program, kernel, rate, launches, trips in [
-                ("5_gating_unfused", "six_kernels", 70, 6, 5), ("6_gating_fused", "fused", 340, 1, 1)]:
+                ("5_gating_unfused", "six_kernels", 70, 6, 5),
+                ("6_gating_fused", "fused", 340, 1, 1)]:
             least = 8 * s * s * 192
             rows.append(row(program, kernel, "fp16", s, talk / rate / 1e9 / speed, talk,
                             moved=trips * least, least=least, launches=launches, shape="talk",
@@ -100,15 +102,16 @@ def test_plot_draws_every_plot_for_light_and_dark(python, tmp_path):
             assert content.startswith(b"\x89PNG") and int.from_bytes(content[16:20], "big") > 1000
         else:
             assert b"<svg" in content and b"http-equiv" not in content
-    assert files["bars-compute-light.svg"].read_bytes() != files["bars-compute-dark.svg"].read_bytes()
+    light, dark = (files[f"bars-compute-{theme}.svg"].read_bytes() for theme in ("light", "dark"))
+    assert light != dark
 
 
 def test_plot_gives_the_same_bytes_again(python, tmp_path):
     file = write(tmp_path / "a.csv")
     for folder in ("one", "two"):
-        code = ("import sys; sys.path.insert(0, sys.argv[1]); import plot, table; t = table.read_all("
-                "[sys.argv[2]]); plot.save(plot.bars(t, 4096, 'tflops', plot.THEMES[0]), "
-                "sys.argv[3], 'svg')")
+        code = ("import sys; sys.path.insert(0, sys.argv[1]); import plot, table; "
+                "bars = plot.bars(table.read_all([sys.argv[2]]), 4096, 'tflops', plot.THEMES[0]); "
+                "plot.save(bars, sys.argv[3], 'svg')")
         subprocess.run([python, "-c", code, str(ROOT / "scripts"), str(file),
                         str(tmp_path / folder)], check=True)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
@@ -122,7 +125,8 @@ import table  # noqa: E402
 
 def test_roofline_places_programs_by_their_own_count_of_bytes(tmp_path):
     results = table.read(write(tmp_path / "a.csv"))
-    points = {name: (row, start) for name, row, start in plot.placed(plot.at_size(results.rows, 4096))}
+    placed = plot.placed(plot.at_size(results.rows, 4096))
+    points = {name: (row, start) for name, row, start in placed}
     assert set(points) == {"1 matmul basic", "", "5 six kernels", "5 six kernels, talk",
                            "6 gating fused", "6 gating fused, talk", "7 gelu"}
     gelu, chain = points["7 gelu"]
@@ -214,7 +218,8 @@ def test_report_in_a_browser(report, tmp_path):
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             assert page.evaluate("document.images.length") == plots
             assert page.evaluate("""[...document.images].every(image =>
-                image.complete && image.naturalWidth > 300 && image.clientWidth > innerWidth / 2)""")
+                image.complete && image.naturalWidth > 300
+                && image.clientWidth > innerWidth / 2)""")
             assert page.evaluate("""[...document.querySelectorAll('td')].every(cell => {
                 const box = cell.getBoundingClientRect();
                 return box.height > 0 && (innerWidth > 600 || box.right <= innerWidth); })""")

@@ -146,8 +146,10 @@ def test_compare_shows_no_figure_for_a_wrong_or_untimed_result(tmp_path):
 def test_compare_says_why_a_program_has_no_figure(tmp_path):
     a = write_csv(tmp_path / "a.csv", row(), row("7_gelu", "fused", dtype="fp16"),
                   row("8_softmax", "fused", dtype="fp16"), comments=["GPU: A"])
-    b = write_csv(tmp_path / "b.csv", stopped(), stopped("7_gelu", dtype="fp16", verified="skipped"),
-                  stopped("8_softmax", dtype="fp32"), columns=COLUMNS + CLOCKS, comments=["GPU: B"])
+    b = write_csv(tmp_path / "b.csv", stopped(),
+                  stopped("7_gelu", dtype="fp16", verified="skipped"),
+                  stopped("8_softmax", dtype="fp32"), columns=COLUMNS + CLOCKS,
+                  comments=["GPU: B"])
     done = compare(a, b)
     assert done.returncode == 0, done.stderr
     assert [line[:2] + line[-2:] for line in table_lines(done.stdout)[2:]] == [
