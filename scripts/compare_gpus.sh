@@ -4,17 +4,27 @@ set -euo pipefail
 
 usage() {
     cat <<'END'
-Usage: scripts/compare_gpus.sh [--no-build] [--talk S,...] [N ...]
-       scripts/compare_gpus.sh --table FILE ...
+Usage: scripts/compare_gpus.sh [OPTION ...]
+       scripts/compare_gpus.sh --table [OPTION ...] FILE ...
 
-Builds the demos and runs each on every GPU of this machine, at the sizes N (multiples of 32;
-default 1024 2048 4096 8192 16384); the gating demos also at the talk's shape, for each S (multiples
-of 16; default 128,256,512,1024,2048). Writes results/<gpu>.csv and prints programs x GPUs.
+Builds the programs, runs each on every GPU of this machine (MIG instances too), and writes one file
+per GPU: results/<gpu>.csv. Then prints programs x GPUs. A program that fails gets a row that says
+so. What an interrupted run has measured is kept: the same command goes on from there.
 bonus_benchmark_fused is left out: it measures the same kernels as the two gating demos.
 
-  --table FILE ...   print such files side by side, with ratios to the first; runs and builds nothing
+Without a selection everything is measured, which takes some minutes. A selection is written to
+build/results/, so that results/ holds whole runs.
+
+  --programs P,...   these alone, by name or number: 6, bonus_matmul_hopper
+  --sizes N,...      these sizes N alone (multiples of 32)
+  --talk S,...       these sizes S of the talk's shape alone (multiples of 16); with --sizes: both
+  --quick            N = 4096 and S = 1024, in each program's first data type
+  --out FOLDER       write there
+  --fresh            forget what an interrupted run has measured
   --no-build         measure the programs that lie here; they were built elsewhere
-  --talk S,...       the sizes of the talk's shape
+
+  --table FILE ...   print such files side by side, with ratios to the first; runs and builds
+                     nothing. --sizes and --talk choose rows; --markdown or --csv change the form
 
 Exit status: 0 all that could run is verified; 1 a wrong result; 2 usage; 3 an error; 77 no GPU.
 END
@@ -28,13 +38,38 @@ if [[ ${1-} == --table ]]; then
     exec python3 "$here/table.py" compare "$@"
 fi
 
+caller=$PWD
 cd "$here/.."
 source scripts/setup.sh
 source scripts/demo_step.sh
 
 protocol=1 # of measuring: changes when figures are no longer comparable with earlier ones
 seed=1
-sizes=() talk_sizes=(128 256 512 1024 2048) must_build=yes
+
+# --- What programs are measured with, unless the command line says so ---
+
+default_sizes=(1024 2048 4096 8192 16384) default_talk_sizes=(128 256 512 1024 2048)
+
+# leaves_out PROGRAM N: whether a run of everything leaves a size out, for its time.
+leaves_out() {
+    case $1 in
+        # At 16384 one launch takes a second and more.
+        1_matmul_basic | 2_matmul_sharedmem | bonus_matmul_A_stationary) (($2 > 8192)) ;;
+        # What is bound by memory shows little between launch-bound and large.
+        *) (($2 == 2048)) && takes "./$1" --rows ;;
+    esac
+}
+
+# shapes_of PROGRAM: rows and columns that a run of everything measures besides N x N.
+shapes_of() {
+    case $1 in
+        8_softmax) echo "4096 131072" && echo "262144 1000" ;; # long rows, short rows
+    esac
+}
+
+# --- The command line ---
+
+sizes=() talk_sizes=() chosen=() must_build=yes fresh="" quick="" out=""
 
 # check_size VALUE MULTIPLE: nine digits keep the arithmetic safe; the programs know their limits.
 check_size() {
@@ -45,27 +80,97 @@ check_size() {
 
 while (($# > 0)); do
     case $1 in
+        --programs | --sizes | --talk | --out)
+            [[ ${2-} ]] || die 2 "$1 needs a value (--help shows the usage)"
+            ;;&
         -h | --help) usage && exit ;;
         --no-build) must_build="" ;;
-        --talk)
-            [[ ${2-} ]] || die 2 "--talk needs sizes (--help shows the usage)"
-            IFS=, read -ra talk_sizes <<<"$2"
-            shift
-            ;;
-        --table) die 2 "--table comes first, and only files after it" ;;
-        -*) die 2 "unknown option $1 (--help shows the usage)" ;;
-        *) sizes+=("$1") ;;
+        --fresh) fresh=yes ;;
+        --quick) quick=yes ;;
+        --programs) IFS=, read -ra chosen <<<"$2" && shift ;;
+        --sizes) IFS=, read -ra sizes <<<"$2" && shift ;;
+        --talk) IFS=, read -ra talk_sizes <<<"$2" && shift ;;
+        --out) out=$(cd "$caller" && realpath -m -- "$2") && shift ;;
+        --table) die 2 "--table comes first, and only files and its options after it" ;;
+        *) die 2 "unknown argument '$1' (--help shows the usage)" ;;
     esac
     shift
 done
-((${#sizes[@]} > 0)) || sizes=(1024 2048 4096 8192 16384)
 for n in "${sizes[@]}"; do check_size "$n" 32; done
 for s in "${talk_sizes[@]}"; do check_size "$s" 16; done
 
-# The name comes last, so that it may hold anything.
-mapfile -t gpus < <(nvidia-smi --query-gpu=uuid,driver_version,name --format=csv,noheader 2>/dev/null |
-    grep '^GPU-')
+sizes_chosen=yes
+if [[ $quick ]]; then
+    ((${#sizes[@]} + ${#talk_sizes[@]} == 0)) || die 2 "--quick excludes --sizes and --talk"
+    sizes=(4096) talk_sizes=(1024)
+elif ((${#sizes[@]} + ${#talk_sizes[@]} == 0)); then
+    sizes=("${default_sizes[@]}") talk_sizes=("${default_talk_sizes[@]}") sizes_chosen=""
+fi
+if [[ ! $out ]]; then
+    out=results
+    [[ ! $sizes_chosen ]] && ((${#chosen[@]} == 0)) || out=build/results
+fi
+
+mapfile -t programs < <(list_programs | grep -vx bonus_benchmark_fused)
+if ((${#chosen[@]} > 0)); then
+    known=("${programs[@]}") programs=()
+    for choice in "${chosen[@]}"; do
+        found=""
+        for program in "${known[@]}"; do
+            [[ $program == "$choice" || $program == "${choice}_"* ]] || continue
+            programs+=("$program") found=yes
+        done
+        [[ $found ]] || die 2 "no program '$choice'; there are ${known[*]}"
+    done
+fi
+
+# --- The GPUs ---
+
+# From nvidia-smi -L, a line for each GPU or MIG instance: its UUID, that of the GPU whose clocks it
+# shares, its name. A GPU that is divided into instances is not visited itself.
+list_gpus() {
+    local line whole="" parent="" name=""
+    while IFS= read -r line; do
+        if [[ $line =~ ^GPU\ [0-9]+:\ (.*)\ \(UUID:\ ([^\)]+)\) ]]; then
+            [[ ! $whole ]] || echo "$whole"
+            name=${BASH_REMATCH[1]} parent=${BASH_REMATCH[2]}
+            whole=$parent$'\t'$parent$'\t'$name
+        elif [[ $line =~ ^\ +MIG\ ([^\ ]+)\ .*\(UUID:\ ([^\)]+)\) ]]; then
+            echo "${BASH_REMATCH[2]}"$'\t'"$parent"$'\t'"$name MIG ${BASH_REMATCH[1]}"
+            whole=""
+        fi
+    done
+    [[ ! $whole ]] || echo "$whole"
+}
+
+mapfile -t gpus < <(nvidia-smi -L 2>/dev/null | list_gpus)
 ((${#gpus[@]} > 0)) || die 77 "no GPU here: measuring needs an NVIDIA GPU and its driver"
+driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null) || driver=unknown
+driver=${driver%%$'\n'*} # the same for every GPU
+
+# start_sampling UUID FILE: adds a GPU's clocks and power to the file, ten times a second.
+SAMPLER=""
+start_sampling() {
+    local uuid=$1 file=$2 fields
+    # Drivers before 535 know the older names alone.
+    for fields in power.draw.instant,clocks_event_reasons.active \
+        power.draw,clocks_throttle_reasons.active; do
+        fields=timestamp,utilization.gpu,clocks.sm,temperature.gpu,$fields
+        nvidia-smi -i "$uuid" --query-gpu=$fields --format=csv,noheader >/dev/null 2>&1 || continue
+        nvidia-smi -i "$uuid" --query-gpu=$fields --format=csv,noheader,nounits -lms 100 \
+            >>"$file" 2>/dev/null </dev/null &
+        SAMPLER=$!
+        return
+    done
+}
+stop_sampling() {
+    [[ $SAMPLER ]] || return 0
+    kill "$SAMPLER" 2>/dev/null || true
+    wait "$SAMPLER" 2>/dev/null || true
+    SAMPLER=""
+}
+trap stop_sampling EXIT
+trap 'echo && say "interrupted: the same command goes on from here" && exit 130' INT TERM
 
 if [[ $must_build ]]; then
     ensure_scons
@@ -73,19 +178,63 @@ if [[ $must_build ]]; then
     build programs || die 3 "the build failed"
 fi
 
-# --- What to run, and how files are called ---
+ensure_python
 
-steps=() # "program argument ..."
-while read -r program; do
-    [[ $program != bonus_benchmark_fused ]] || continue
-    for n in "${sizes[@]}"; do steps+=("$program $n"); done
-    ! has_talk_shape "$program" ||
-        for s in "${talk_sizes[@]}"; do steps+=("$program --talk $s"); done
-done < <(list_programs)
+# --- The steps: a program and its arguments ---
+
+steps=()
+for program in "${programs[@]}"; do
+    read -ra dtypes <<<"$(dtypes_of "./$program")"
+    ((${#dtypes[@]} > 0)) || dtypes=("")
+    [[ ! $quick ]] || dtypes=("${dtypes[0]}")
+    has_talk=""
+    ! takes "./$program" --talk || has_talk=yes
+    for dtype in "${dtypes[@]}"; do
+        dtype=${dtype:+ --dtype $dtype}
+        for n in "${sizes[@]}"; do
+            [[ $sizes_chosen ]] || ! leaves_out "$program" "$n" || continue
+            steps+=("$program $n$dtype")
+        done
+        for s in "${talk_sizes[@]}"; do
+            [[ ! $has_talk ]] || steps+=("$program --talk $s$dtype")
+        done
+        [[ ! $sizes_chosen ]] || continue
+        while read -r rows cols; do
+            steps+=("$program --rows $rows --cols $cols$dtype")
+        done < <(shapes_of "$program")
+    done
+done
+((${#steps[@]} > 0)) || die 2 "no program takes these sizes"
+
+# describe STEP: what its rows would say, for the case that it prints none.
+describe() {
+    local shape=square n="" dtype=""
+    read -ra words <<<"$1"
+    echo "program: ${words[0]}"
+    set -- "${words[@]:1}"
+    while (($# > 0)); do
+        case $1 in
+            --talk) shape=talk n=$2 && shift ;;
+            --rows) shape=${2}x$4 n=$2 && shift 3 ;;
+            --dtype) dtype=$2 && shift ;;
+            *) n=$1 ;;
+        esac
+        shift
+    done
+    printf 'shape: %s\nn: %s\ndtype: %s\n' "$shape" "$n" "$dtype"
+}
 
 # "NVIDIA H200" becomes nvidia-h200.
 slug() {
     tr '[:upper:]' '[:lower:]' <<<"$1" | sed -E 's/[^a-z0-9]+/-/g; s/^-+|-+$//g'
+}
+
+# time_left: for a step's label, from how long this call's steps took so far.
+steps_run=0 steps_left=$((${#steps[@]} * ${#gpus[@]})) began=$SECONDS
+time_left() {
+    ((steps_run >= 5)) || return 0
+    local seconds=$(((SECONDS - began) * steps_left / steps_run))
+    printf ', about %d:%02d left' $((seconds / 60)) $((seconds % 60))
 }
 
 toolkit=unknown
@@ -96,52 +245,70 @@ elif toolkit_here=$(python3 site_scons/cuda_toolkit.py --version 2>/dev/null); t
 fi
 suite=$(git describe --always --dirty 2>/dev/null) || suite=unknown
 
-parts=$(mktemp -d)
-trap 'rm -rf "$parts"' EXIT
-mkdir -p results
-names=$(printf '%s\n' "${gpus[@]}" | sed -E 's/^[^,]*, *[^,]*, *//')
-files=()
-declare -A seen=()
-
 # --- Each GPU in turn ---
 
+mkdir -p "$out"
+names=$(printf '%s\n' "${gpus[@]}" | cut -f 3)
+files=() total=${#steps[@]}
+declare -A seen=()
 for gpu in "${gpus[@]}"; do
-    IFS=, read -r uuid driver name <<<"$gpu"
-    name=${name# }
-    file=results/$(slug "$name")
+    IFS=$'\t' read -r uuid clocks_uuid name <<<"$gpu"
+    stem=$(slug "$name")
     if (($(grep -cFx -- "$name" <<<"$names") > 1)); then # alike: numbered
         index=${seen[$name]-0}
         seen[$name]=$((index + 1))
-        file+=-$index
+        stem+=-$index
     fi
-    file+=.csv
 
-    rm -f "$parts"/*
-    i=0
+    # What makes figures comparable. An interrupted run goes on only where all of it is the same.
+    about=$(
+        echo "GPU: $name"
+        CUDA_VISIBLE_DEVICES=$uuid python3 scripts/device_facts.py || true
+        printf 'driver: %s\ntoolkit: %s\nseed: %s\n' "$driver" "$toolkit" "$seed"
+        printf 'suite: %s\nprotocol: %s\n' "$suite" "$protocol"
+    )
+    run=build/compare/$stem # what was measured so far; all of it goes when the last GPU is done
+    if [[ $fresh || ! -f $run/about || $(<"$run/about") != "$about" ]]; then
+        rm -rf "$run"
+        mkdir -p "$run"
+        echo "$about" >"$run/about"
+    fi
+    printf '%s\n' "${steps[@]}" >"$run/steps"
+
+    start_sampling "$clocks_uuid" "$run/samples"
+    i=0 kept=0
     for step in "${steps[@]}"; do
-        i=$((i + 1))
+        i=$((i + 1)) part=$run/$step
         read -ra words <<<"$step"
-        CUDA_VISIBLE_DEVICES=$uuid run_step "[$i/${#steps[@]}] $name: $step" \
-            "$parts/$(printf %04d $i).csv" "./${words[0]}" "${words[@]:1}" --seed $seed || true
+        if [[ -f $part.done && $part.done -nt ./${words[0]} ]]; then
+            kept=$((kept + 1)) steps_left=$((steps_left - 1))
+            STEPS_VERIFIED=$((STEPS_VERIFIED + 1))
+            continue
+        fi
+        rm -f "$part".*
+        status=0 start=$(date +%s.%N)
+        CUDA_VISIBLE_DEVICES=$uuid run_step "[$i/$total$(time_left)] $name: $step" "$part.csv" \
+            "./${words[0]}" "${words[@]:1}" --seed $seed || status=$?
+        steps_run=$((steps_run + 1)) steps_left=$((steps_left - 1))
+        {
+            describe "$step"
+            printf 'status: %s\nreason: %s\n' "$status" "$STEP_REASON"
+            printf 'start: %s\nend: %s\n' "$start" "$(date +%s.%N)"
+        } >"$part.about"
+        ((status != 0)) || touch "$part.done" # what failed runs again
     done
+    stop_sampling
+    ((kept == 0)) || say "$name: $kept of $total steps were measured before an interruption"
 
-    if ! compgen -G "$parts/*.csv" >/dev/null; then
-        say "$name: nothing ran, so $file is not written"
-        continue
+    if ! compgen -G "$run/*.csv" >/dev/null; then
+        say "$name: nothing ran, so $out/$stem.csv is not written"
+    else
+        python3 scripts/collect.py "$run" >"$run/all" || die 3 "$run could not be collected"
+        mv "$run/all" "$out/$stem.csv"
+        files+=("$out/$stem.csv")
     fi
-    {
-        echo "# GPU: $name"
-        echo "# driver: ${driver# }"
-        echo "# toolkit: $toolkit"
-        echo "# date: $(date -u +%F)"
-        echo "# seed: $seed"
-        echo "# suite: $suite"
-        echo "# protocol: $protocol"
-        python3 scripts/table.py merge "$parts"/*.csv
-    } >"$parts/all"
-    mv "$parts/all" "$file"
-    files+=("$file")
 done
+rm -rf build/compare
 
 if ((${#files[@]} > 0)); then
     echo

@@ -9,45 +9,53 @@ list_programs() {
     done | sort -V
 }
 
-# Whether a program takes --talk S as well as N.
-has_talk_shape() {
-    [[ $1 == *_gating_* ]]
+# takes PROGRAM OPTION: whether a program's --help lists the option.
+takes() {
+    grep -q "^ *$2 " <<<"$("$1" --help 2>/dev/null)"
+}
+
+# dtypes_of PROGRAM: what its --dtype takes, the default first; nothing where it has no such option.
+dtypes_of() {
+    "$1" --help 2>/dev/null | sed -nE 's/^ *--dtype .*one of: ([^(]*).*/\1/p' | tr ',' ' '
 }
 
 # run_step LABEL ROWS PROGRAM ARGUMENT...
 # Runs a program with --csv into the file ROWS and prints one line: LABEL ... what came of it.
-# Returns the program's exit status and keeps count over all steps: STEPS_VERIFIED of successes;
-# STEPS_STATUS is 1 once a result was wrong, else 3 once a program failed otherwise (skipped, 77, is
-# no failure). ROWS is left where it can be read, also after a failure: a program may fail at its
-# last kernel.
+# Returns the program's exit status; STEP_REASON is then what it said of a failure. Keeps count over
+# all steps: STEPS_VERIFIED of successes; STEPS_STATUS is 1 once a result was wrong, else 3 once a
+# program failed otherwise (skipped, 77, is no failure). ROWS is left where it can be read, also
+# after a failure: a program may fail at its last kernel.
 STEPS_VERIFIED=0
 STEPS_STATUS=0
 run_step() {
-    local label=$1 rows=$2 program=$3 status=0 reason="" result
+    local label=$1 rows=$2 program=$3 status=0 result
     shift 3
+    STEP_REASON=""
     printf '%s ... ' "$label"
     if [[ -x $program ]]; then
         "$program" "$@" --csv >"$rows" 2>"$rows.err" || status=$?
-        reason=$(grep -v '^[[:space:]]*$' "$rows.err" | tail -n 1) || reason="it gave no reason"
-        reason=${reason#"$(basename "$program"): "} # the label says it already
+        STEP_REASON=$(grep -v '^[[:space:]]*$' "$rows.err" | tail -n 1) ||
+            STEP_REASON="it gave no reason"
+        STEP_REASON=${STEP_REASON#"$(basename "$program"): "} # the label says it already
     else
-        status=127 reason="not built"
+        status=127 STEP_REASON="not built"
     fi
     if ! result=$(python3 scripts/table.py summary "$rows" 2>&1); then
-        ((status != 0)) || status=3 reason=$result
+        ((status != 0)) || status=3 STEP_REASON=$result
         rm -f "$rows"
     fi
     case $status in
-        0) STEPS_VERIFIED=$((STEPS_VERIFIED + 1)) ;;
-        1) STEPS_STATUS=1 result="FAILED, a wrong result: $reason" ;;
-        77) result="skipped: $reason" ;;
+        0) STEPS_VERIFIED=$((STEPS_VERIFIED + 1)) STEP_REASON="" ;;
+        1) STEPS_STATUS=1 result="FAILED, a wrong result: $STEP_REASON" ;;
+        77) result="skipped: $STEP_REASON" ;;
         *)
             ((STEPS_STATUS == 1)) || STEPS_STATUS=3
-            result="FAILED, exit status $status: $reason"
+            result="FAILED, exit status $status: $STEP_REASON"
             ((status != 2)) || result="refused"
             ;;
     esac
     printf '%s\n' "$result"
-    ((status != 2)) || say "$(basename "$program"): $reason" # a wrong command line, as always on stderr
+    # A wrong command line, as always on stderr.
+    ((status != 2)) || say "$(basename "$program"): $STEP_REASON"
     return "$status"
 }

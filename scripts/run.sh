@@ -69,17 +69,20 @@ demo() {
     shift
     step=$((step + 1))
     rows=$(printf '%s/%03d.csv' "$parts" "$step")
-    run_step "[$position/${#programs[@]}] $program $shown" "$rows" "$folder/$program" "$@" || status=$?
+    run_step "[$position/${#programs[@]}] $program $shown" "$rows" "$folder/$program" "$@" ||
+        status=$?
     ((step != 1 || status != 2)) || exit 2
 }
 
 for program in "${programs[@]}"; do
     position=$((position + 1))
     case $program in
-        bonus_benchmark_fused) demo "up to N=$n" "$n" ;;
-        *) demo "N=$n" "$n" ;;
+        bonus_benchmark_fused) demo "up to N=$n" "$n" ;; # its table has the talk's shape as well
+        *)
+            demo "N=$n" "$n"
+            ! takes "$folder/$program" --talk || demo "talk S=$s" --talk "$s"
+            ;;
     esac
-    ! has_talk_shape "$program" || demo "talk S=$s" --talk "$s"
 done
 
 if compgen -G "$parts/*.csv" >/dev/null; then

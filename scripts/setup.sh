@@ -79,6 +79,15 @@ ensure_pytest() {
     "${PYTEST[@]}" --version >/dev/null 2>&1 || pip_install pytest pytest
 }
 
+# Sets PLOT_PYTHON, a Python that has matplotlib.
+ensure_matplotlib() {
+    ensure_python
+    for PLOT_PYTHON in python3 .venv/bin/python; do
+        "$PLOT_PYTHON" -c 'import matplotlib' 2>/dev/null && return
+    done
+    pip_install matplotlib "matplotlib>=3.7,<4"
+}
+
 ensure_gtest() {
     local library
     ensure_compiler
@@ -89,18 +98,34 @@ ensure_gtest() {
     apt_install GoogleTest libgtest-dev
 }
 
+# offer_apt WITHOUT PACKAGE...: as apt_install, for what we can do without: WITHOUT says how.
+offer_apt() {
+    local without=$1
+    shift
+    [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || return 0
+    say "installing $* (apt-get install)"
+    apt-get update -qq >/dev/null 2>&1 || true
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" \
+        >/dev/null 2>&1 </dev/null || say "that failed: $without"
+}
+
 # Makes the CPU lane faster where that is possible, as root on Debian; it works without them.
 ensure_lane_libraries() {
     local header
     for header in boost/context/detail/fcontext.hpp cblas.h; do
         echo "#include <$header>" | "${CXX:-g++}" -E -x c++ - >/dev/null 2>&1 && continue
-        [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || return 0
-        say "installing Boost.Context and OpenBLAS (apt-get install)"
-        apt-get update -qq >/dev/null 2>&1 || true
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq libboost-context-dev libopenblas-dev \
-            >/dev/null 2>&1 </dev/null || say "without them, then: the CPU lane is slower"
-        return 0
+        offer_apt "the CPU lane is slower, then" libboost-context-dev libopenblas-dev
+        return
     done
+}
+
+# A browser for the tests of the report, which are skipped without one.
+ensure_browser() {
+    local name
+    for name in chromium chromium-browser google-chrome google-chrome-stable; do
+        ! command -v "$name" >/dev/null || return 0
+    done
+    offer_apt "the report is not tested in a browser, then" chromium
 }
 
 has_cuda() {

@@ -1,25 +1,40 @@
 #!/usr/bin/env python3
-"""Reads the CSV that the programs print, and shows it as tables.
+"""Reads the CSV that the programs and compare_gpus.sh write, and shows it as tables.
 
-    table.py summary FILE        one line: the best kernel of one program's run
-    table.py run FILE ...        one table of one run
-    table.py compare FILE ...    TFLOP/s side by side, a column for each file
-    table.py merge FILE ...      one CSV of several
+    table.py summary FILE            one line: the best kernel of one program's run
+    table.py run FILE ...            one table of one run
+    table.py compare [OPTION ...] FILE ...
+                                     programs x GPUs: a column for each file, and its ratio to the
+                                     first; compare_gpus.sh --help lists the options
 
 Columns are found by name; a file may begin with `# name: value` lines. Bad input: one line, exit 2.
 """
 
+import argparse
 import csv
+import io
 import math
 import sys
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
+import datasheet
+
 REQUIRED = (
     "program kernel gpu sm dtype shape n median_ms spread_pct tflops gb_per_s verified".split()
 )
-NUMBERS = ("median_ms", "spread_pct", "tflops", "gb_per_s")  # may be empty
-NOISY_PCT = 2.0
+# What else a file may have; empty where nobody measured or counted it.
+OPTIONAL = (
+    "error_of_bound launches temp_bytes moved_bytes least_bytes "
+    "sm_mhz temperature_c power_w throttled note".split()
+)
+NUMBERS = (  # may be empty
+    "median_ms spread_pct tflops gb_per_s moved_bytes least_bytes sm_mhz temperature_c power_w"
+).split()
+VERDICTS = ("yes", "no", "failed", "skipped")  # of the column `verified`
+COPY = "copy"  # the kernel that memory-bound programs measure beside theirs, as a yardstick
+NOISY_PCT = 2.0  # a spread above it
+ALIKE_PCT = 3.0  # two runs of one GPU lie within it
 
 
 class TableError(Exception):
@@ -35,6 +50,13 @@ class Results(NamedTuple):
     @property
     def gpu(self):
         return self.about.get("GPU") or self.rows[0]["gpu"] or self.path.name
+
+    @property
+    def protocol(self):
+        return self.about.get("protocol") or "unknown"
+
+
+# --- Reading ----------------------------------------------------------------------------------
 
 
 def read(path):
@@ -55,7 +77,24 @@ def read(path):
         raise TableError(f"{path}, line {len(comments) + reader.line_num}: {error}")
     if not rows:
         raise TableError(f"{path}: no results in it")
+    if about.get("rows", str(len(rows))) != str(len(rows)):
+        raise TableError(f"{path}: truncated? {len(rows)} rows, and it says {about['rows']}")
     return Results(path, about, list(reader.fieldnames), rows)
+
+
+def read_all(paths):
+    """Several files to be shown side by side: says so where their figures are not comparable."""
+    tables = [read(path) for path in paths]
+    if mixed(tables):
+        warn(mixed(tables))
+    return tables
+
+
+def mixed(tables):
+    """What to say of files that were not measured alike; empty where they were."""
+    protocols = sorted({table.protocol for table in tables})
+    text = "measured by different protocols, so not comparable: " + ", ".join(protocols)
+    return text if len(protocols) > 1 else ""
 
 
 def _split(path):
@@ -72,10 +111,11 @@ def _split(path):
 def _check(row, where):
     if None in row or None in row.values():
         raise TableError(f"{where}: too {'many' if None in row else 'few'} fields")
+    row = {**dict.fromkeys(OPTIONAL, ""), **row}
     if not row["n"].isdecimal():
         raise TableError(f"{where}: n is no size: {row['n']!r}")
-    if row["verified"] not in ("yes", "no"):
-        raise TableError(f"{where}: verified is neither yes nor no: {row['verified']!r}")
+    if row["verified"] not in VERDICTS:
+        raise TableError(f"{where}: verified is none of {', '.join(VERDICTS)}: {row['verified']!r}")
     for name in NUMBERS:
         try:
             value = float(row[name]) if row[name] else None
@@ -88,6 +128,9 @@ def _check(row, where):
     return row
 
 
+# --- Cells ------------------------------------------------------------------------------------
+
+
 def number(value):
     """Three digits that count: 716, 50.6, 3.06, 0.0041."""
     if value is None:
@@ -98,12 +141,23 @@ def number(value):
 
 
 def size(row):
-    return f"S={row['n']}" if row["shape"] == "talk" else f"N={row['n']}"
+    """N=4096, S=1024 of the talk's shape, or 4096x1000."""
+    names = {"square": "N", "talk": "S"}
+    return f"{names[row['shape']]}={row['n']}" if row["shape"] in names else row["shape"]
 
 
 def rate(row):
-    """(value, unit) by which rows are compared: TFLOP/s, or GB/s where a program counts only that."""
+    """(value, unit) by which rows are compared: TFLOP/s, or GB/s where only that is counted."""
     return (row["tflops"], "TFLOP/s") if row["tflops"] is not None else (row["gb_per_s"], "GB/s")
+
+
+def figure(row, value):
+    """`value` of a row as a cell, or why there is none."""
+    return {"yes": number(value), "no": "wrong"}.get(row["verified"], row["verified"])
+
+
+def noisy(row):
+    return (row["spread_pct"] or 0) > NOISY_PCT
 
 
 def layout(head, rows, left=1):
@@ -111,15 +165,37 @@ def layout(head, rows, left=1):
     widths = [max(len(row[i]) for row in [head] + rows) for i in range(len(head))]
     lines = []
     for row in [head] + rows:
-        cells = [c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))]
+        cells = [c.ljust(w) for c, w in zip(row[:left], widths)]
+        cells += [c.rjust(w) for c, w in zip(row[left:], widths[left:])]
         lines.append("  ".join(cells).rstrip())
     lines.insert(1, "-" * max(map(len, lines)))
     return "\n".join(lines)
 
 
+def markdown(head, rows, left=1):
+    """The same as a table in markdown."""
+    line = "|" + "---|" * left + "---:|" * (len(head) - left)
+    return "\n".join([_bars(head), line] + [_bars(row) for row in rows])
+
+
+def _bars(cells):
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def as_csv(head, rows, left=1):
+    """The same as CSV, for spreadsheets."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head] + rows)
+    return text.getvalue().rstrip("\n")
+
+
+# --- One run ----------------------------------------------------------------------------------
+
+
 def summary(files):
     (file,) = files
     rows = read(file).rows
+    rows = [row for row in rows if row["kernel"] != COPY] or rows
     best = max(rows, key=lambda row: rate(row)[0] or 0)
     value, unit = rate(best)
     text = f"{number(value)} {unit} ({best['kernel']}"
@@ -132,60 +208,213 @@ def run(files):
     cells = []
     for row in rows:
         spread = "-" if row["spread_pct"] is None else f"{row['spread_pct']:.1f}%"
-        if (row["spread_pct"] or 0) > NOISY_PCT:
-            spread = "noisy " + spread
         cells.append(
             [row["program"], row["kernel"], size(row)]
             + [number(row[name]) for name in ("median_ms", "tflops", "gb_per_s")]
-            + [spread, row["verified"]]
+            + ["noisy " + spread if noisy(row) else spread, row["verified"]]
         )
     return layout(head, cells, left=3)
 
 
-def compare(files):
-    tables = [read(file) for file in files]
-    protocols = sorted({table.about.get("protocol", "unknown") for table in tables})
-    if len(protocols) > 1:
-        warn("measured by different protocols, so not comparable: " + ", ".join(protocols))
+# --- Side by side -----------------------------------------------------------------------------
 
-    # Where two GPUs are alike, their files tell them apart.
-    titles = [table.gpu for table in tables]
-    titles = [t.path.name if titles.count(t.gpu) > 1 else t.gpu for t in tables]
-    head = "program kernel dtype size unit".split() + titles[:1]
-    for title in titles[1:]:
-        head += [title, "ratio"]
 
-    cells_of = {}  # by what was measured, in the order of the first file that has it
+def titles(tables):
+    """A name for each file: its GPU's, or where two are alike the file's own."""
+    gpus = [table.gpu for table in tables]
+    return [_file(t, tables) if gpus.count(t.gpu) > 1 else t.gpu for t in tables]
+
+
+def _file(table, tables):
+    names = [other.path.name for other in tables]
+    return table.path.name if names.count(table.path.name) == 1 else str(table.path)
+
+
+def key(row):
+    """What was measured."""
+    return tuple(row[name] for name in ("program", "kernel", "dtype", "shape", "n"))
+
+
+def side_by_side(tables):
+    """{what was measured: its row in each file, or None}, in the talk's order. A program that did
+    not run has one row without a kernel: it stands for each kernel that another file has."""
+    ran = [row for table in tables for row in table.rows if row["kernel"]]
+    stopped = [[row for row in table.rows if not row["kernel"]] for table in tables]
+    cells_of = {}
     for i, table in enumerate(tables):
         for row in table.rows:
-            key = tuple(row[name] for name in ("program", "kernel", "dtype", "shape", "n"))
-            cells_of.setdefault(key, [None] * len(tables))[i] = row
+            if row["kernel"] or not any(_same_run(row, other) for other in ran):
+                cells_of.setdefault(key(row), [None] * len(tables))[i] = row
+    for cells in cells_of.values():
+        some = next(filter(None, cells))
+        for i, rows in enumerate(stopped):
+            if cells[i] is None:
+                cells[i] = next((row for row in rows if _same_run(row, some)), None)
+    return cells_of
 
-    lines = []
-    for (program, kernel, dtype, shape, _), cells in cells_of.items():
-        some = next(cell for cell in cells if cell)
-        unit = rate(some)[1]
-        what = size(some) if shape in ("square", "talk") else f"{size(some)} ({shape})"
-        line = [program, kernel, dtype, what, unit]
-        for i, cell in enumerate(cells):
-            wrong = cell is not None and cell["verified"] == "no"
-            value = rate(cell)[0] if cell and not wrong and rate(cell)[1] == unit else None
-            line.append("wrong" if wrong else number(value))
-            if i == 0:
-                first = value
-            else:
+
+def _same_run(stopped, row):
+    """Whether a program that stopped would have made `row`; it may not have told its data type."""
+    same = all(stopped[name] == row[name] for name in ("program", "shape", "n"))
+    return same and stopped["dtype"] in ("", row["dtype"])
+
+
+def comparison(tables, wanted=lambda row: True):
+    """(head, rows) of programs x GPUs, and what must be said below them."""
+    head = "program kernel data size unit".split()
+    for i, title in enumerate(titles(tables)):
+        head += [title, "ratio"] if i else [title]
+    lines, doubts = [], []
+    for (program, kernel, dtype, _, _), cells in side_by_side(tables).items():
+        some = next(filter(None, cells))
+        if not wanted(some):
+            continue
+        unit = rate(next((cell for cell in cells if cell and rate(cell)[0]), some))[1]
+        line, first = [program, kernel or "-", dtype or "-", size(some), unit], None
+        for i, (cell, table) in enumerate(zip(cells, tables)):
+            good = cell is not None and cell["verified"] == "yes" and rate(cell)[1] == unit
+            value = rate(cell)[0] if good else None
+            shown = "missing" if cell is None else figure(cell, value)
+            doubt = good and datasheet.doubt(table.gpu, cell)
+            if doubt:
+                shown += "!"
+                doubts.append(f"! {table.gpu}, {program} {kernel} {size(cell)}: {doubt}")
+            first = value if i == 0 else first
+            line.append(shown)
+            if i > 0:
                 line.append(f"{value / first:.2f}x" if value and first else "-")
         lines.append(line)
-    return layout(head, lines, left=5)
+    if not lines:
+        raise TableError("no file has results of the sizes asked for")
+    return head, lines, doubts
 
 
-def merge(files):
-    """Keeps every column that any file has, in the order in which they first appear."""
-    columns = list(dict.fromkeys(c for file in files for c in read(file).columns))
-    writer = csv.DictWriter(sys.stdout, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    for file in files:
-        writer.writerows(csv.DictReader(_split(Path(file))[1]))
+def differences(first, other, wanted=lambda row: True):
+    """Lines about two runs on the same kind of GPU: how many of their steady rows agree, and what
+    differed between the others."""
+    pairs = [
+        pair
+        for pair in side_by_side([first, other]).values()
+        if all(row and row["verified"] == "yes" and rate(row)[0] and not noisy(row) for row in pair)
+        and wanted(pair[0])
+    ]
+    far = []
+    for a, b in pairs:
+        change = 100 * (rate(b)[0] / rate(a)[0] - 1)
+        if abs(change) <= ALIKE_PCT:
+            continue
+        seen = [
+            f"{what} {a[name]:.0f} -> {b[name]:.0f} {unit}"
+            for name, what, unit in (("sm_mhz", "SM clock", "MHz"), ("power_w", "power", "W"),
+                                     ("temperature_c", "temperature", "C"))
+            if a[name] is not None and b[name] is not None
+        ]
+        if a["throttled"] != b["throttled"]:
+            seen.append(f"throttled: {a['throttled'] or 'no'} -> {b['throttled'] or 'no'}")
+        what = f"{a['program']} {a['kernel']} {a['dtype']} {size(a)}"
+        far.append(f"  {what}: {change:+.1f}%; " + ("; ".join(seen) or "clocks were not sampled"))
+    names = " -> ".join(_file(table, [first, other]) for table in (first, other))
+    alike = f"{len(pairs) - len(far)} of {len(pairs)} steady results within {ALIKE_PCT:.0f}%"
+    return [f"{names}: {alike}" + (", but" if far else "")] + far
+
+
+def compare(arguments):
+    parser = _Parser(prog="table.py compare", add_help=False, allow_abbrev=False)
+    parser.add_argument("--sizes", type=_numbers)
+    parser.add_argument("--talk", type=_numbers)
+    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--csv", action="store_true")
+    parser.add_argument("files", nargs="+")
+    options = parser.parse_args(arguments)
+    if options.markdown and options.csv:
+        parser.error("--markdown and --csv exclude each other")
+    chosen = {"square": options.sizes or [], "talk": options.talk or []}
+
+    def wanted(row):
+        return not any(chosen.values()) or row["n"] in chosen.get(row["shape"], [])
+
+    tables = read_all(options.files)
+    head, lines, notes = comparison(tables, wanted)
+    for table in tables[1:]:
+        if table.gpu == tables[0].gpu:
+            notes += differences(tables[0], table, wanted)
+    if options.csv:
+        for note in notes:
+            warn(note)
+        return as_csv(head, lines)
+    text = (markdown if options.markdown else layout)(head, lines, left=5)
+    return "\n".join([text] + [""] * bool(notes) + notes)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise TableError(message)
+
+
+def _numbers(text):
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of sizes such as 4096,8192")
+
+
+# --- One GPU ----------------------------------------------------------------------------------
+
+
+def families(rows):
+    """[(title, (head, lines))]: the tables of one GPU's results, a line for each kernel."""
+    bandwidth = {row["program"] for row in rows if row["gb_per_s"] and row["shape"] != "talk"}
+    memory = [row for row in rows if row["program"] in bandwidth and row["shape"] != "talk"]
+    parts = [
+        ("TFLOP/s by N",
+         [row for row in rows if row["shape"] != "talk" and row["program"] not in bandwidth],
+         lambda row: number(row["tflops"])),
+        ("The talk's shape, TFLOP/s and GB/s by S", [r for r in rows if r["shape"] == "talk"],
+         lambda row: f"{number(row['tflops'])}, {number(row['gb_per_s'])}"),
+        ("GB/s of the least possible traffic, by N",
+         [row for row in memory if row["shape"] == "square"],
+         lambda row: number(row["gb_per_s"])),
+        ("The same for other shapes", [row for row in memory if row["shape"] != "square"],
+         lambda row: number(row["gb_per_s"])),
+    ]
+    return [(title, _grid(rows, show)) for title, rows, show in parts if rows]
+
+
+def _grid(rows, show):
+    sizes = sorted({(row["n"], size(row)) for row in rows})
+    kernels = {}  # in the order of the file, which is the talk's
+    for row in rows:
+        line = kernels.setdefault((row["program"], row["kernel"], row["dtype"]), {})
+        line[row["n"], size(row)] = show(row) if row["verified"] == "yes" else figure(row, None)
+    head = ["program", "kernel", "data"] + [text.replace("=", " = ") for _, text in sizes]
+    return head, [
+        [program, kernel or "-", dtype or "-"] + [cells.get(at, "-") for at in sizes]
+        for (program, kernel, dtype), cells in kernels.items()
+    ]
+
+
+def circumstances(results):
+    """How one GPU's results came about, in a sentence."""
+    about = results.about
+    hardware = [
+        f"{about['SMs']} SMs" if about.get("SMs") else "",
+        f"{about['memory']} of memory" if about.get("memory") else "",
+        f"driver {about.get('driver', 'unknown')}",
+        f"CUDA {about.get('toolkit', 'unknown')}",
+    ]
+    seen = [
+        f"{name} {about[name]}" for name in ("SM clock", "power", "temperature") if about.get(name)
+    ]
+    text = ", ".join(filter(None, hardware))
+    text += f"; measured on {about.get('date', 'an unknown day')}"
+    if seen:
+        text += ", median " + ", ".join(seen)
+    if about.get("throttled"):
+        text += "; held back by: " + about["throttled"]
+    return text[0].upper() + text[1:] + "."
+
+
+# --- The command ------------------------------------------------------------------------------
 
 
 def warn(message):
@@ -193,7 +422,7 @@ def warn(message):
 
 
 def main(arguments):
-    commands = {"summary": summary, "run": run, "compare": compare, "merge": merge}
+    commands = {"summary": summary, "run": run, "compare": compare}
     if arguments in (["-h"], ["--help"]):
         print(__doc__.strip())
         return 0
@@ -201,12 +430,10 @@ def main(arguments):
         warn("expected one of " + ", ".join(commands) + ", then files")
         return 2
     try:
-        text = commands[arguments[0]](arguments[1:])
+        print(commands[arguments[0]](arguments[1:]))
     except TableError as error:
         warn(str(error))
         return 2
-    if text:
-        print(text)
     return 0
 
 

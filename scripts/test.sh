@@ -24,6 +24,8 @@ ensure_scons
 ensure_cuda
 ensure_gtest
 ensure_pytest
+ensure_matplotlib
+ensure_browser
 
 if has_gpu; then
     build programs tests mutants

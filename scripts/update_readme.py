@@ -17,47 +17,11 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 def section(results):
     """One GPU's tables in markdown."""
-    about = results.about
-    lines = [
-        f"### {results.gpu}",
-        "",
-        f"Driver {about.get('driver', 'unknown')}, CUDA {about.get('toolkit', 'unknown')}, "
-        f"measured on {about.get('date', 'an unknown day')}.",
-    ]
-    talk = [row for row in results.rows if row["shape"] == "talk"]
-    others = [row for row in results.rows if row["shape"] != "talk"]
-    if others:
-        lines += ["", "TFLOP/s by N:", ""] + grid(others, "N", _rate)
-    if talk:
-        lines += ["", "The talk's shape, TFLOP/s and GB/s by S:", ""] + grid(talk, "S", _both)
+    lines = [f"### {results.gpu}", "", table.circumstances(results)]
+    for title, (head, rows) in table.families(results.rows):
+        rows = [[f"`{program}`", *cells] for program, *cells in rows]
+        lines += ["", title + ":", "", table.markdown(head, rows, left=3)]
     return lines
-
-
-def grid(rows, name, show):
-    """A markdown table: a line for each kernel, a column for each size."""
-    sizes = sorted({row["n"] for row in rows})
-    kernels = {}  # in the order of the file, which is the talk's
-    for row in rows:
-        kernels.setdefault((row["program"], row["kernel"], row["dtype"]), {})[row["n"]] = row
-    lines = [
-        "| program | kernel | data | " + " | ".join(f"{name} = {size}" for size in sizes) + " |",
-        "|---|---|---|" + "---:|" * len(sizes),
-    ]
-    for (program, kernel, dtype), cells in kernels.items():
-        shown = (show(cells[size]) if size in cells else "-" for size in sizes)
-        lines.append(f"| `{program}` | {kernel} | {dtype} | " + " | ".join(shown) + " |")
-    return lines
-
-
-def _rate(row):
-    value, unit = table.rate(row)
-    text = table.number(value) + ("" if unit == "TFLOP/s" else f" {unit}")
-    return text if row["verified"] == "yes" else "wrong"
-
-
-def _both(row):
-    text = f"{table.number(row['tflops'])}, {table.number(row['gb_per_s'])}"
-    return text if row["verified"] == "yes" else "wrong"
 
 
 def main(arguments):

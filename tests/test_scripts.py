@@ -1,6 +1,7 @@
 """The scripts: their usage, how they take what goes wrong, and the tables they print. Fake programs
 and a fake nvidia-smi stand in for a machine with GPUs."""
 
+import csv
 import glob
 import os
 import re
@@ -13,7 +14,8 @@ import pytest
 
 from suite import COLUMNS, GATING, PROGRAMS, ROOT, USAGE, assert_one_line
 
-SCRIPTS = ["run.sh", "test.sh", "compare_gpus.sh", "table.py", "update_readme.py"]
+SCRIPTS = ["run.sh", "test.sh", "compare_gpus.sh", "table.py", "collect.py", "plot.py", "report.sh",
+           "update_readme.py"]
 
 
 def script(name, *arguments, root=ROOT, cwd=None, env=None):
@@ -34,10 +36,18 @@ def test_help(name):
 
 @pytest.mark.parametrize("name, arguments", [
     ("run.sh", ["--bogus"]), ("run.sh", ["64", "96"]),
-    ("compare_gpus.sh", ["--bogus"]), ("compare_gpus.sh", ["33"]), ("compare_gpus.sh", ["abc"]),
-    ("compare_gpus.sh", ["0"]), ("compare_gpus.sh", [""]), ("compare_gpus.sh", ["--talk", "17"]),
-    ("compare_gpus.sh", ["--talk"]), ("compare_gpus.sh", ["--table"]),
-    ("compare_gpus.sh", ["64", "--table", "x.csv"]),
+    ("compare_gpus.sh", ["--bogus"]), ("compare_gpus.sh", ["64"]),
+    ("compare_gpus.sh", ["--sizes", "33"]), ("compare_gpus.sh", ["--sizes", "64,abc"]),
+    ("compare_gpus.sh", ["--sizes", "0"]), ("compare_gpus.sh", ["--sizes", ""]),
+    ("compare_gpus.sh", ["--talk", "17"]), ("compare_gpus.sh", ["--talk"]),
+    ("compare_gpus.sh", ["--programs", "bogus"]), ("compare_gpus.sh", ["--programs", ".*"]),
+    ("compare_gpus.sh", ["--quick", "--sizes", "64"]), ("compare_gpus.sh", ["--table"]),
+    ("compare_gpus.sh", ["--quick", "--table", "x.csv"]),
+    ("compare_gpus.sh", ["--table", "--sizes", "many", "x.csv"]),
+    ("compare_gpus.sh", ["--table", "--csv", "--markdown", "x.csv"]),
+    ("compare_gpus.sh", ["--table", "--bogus", "x.csv"]),
+    ("plot.py", []), ("plot.py", ["--bogus", "x.csv"]), ("plot.py", ["--size", "many", "x.csv"]),
+    ("report.sh", []), ("report.sh", ["--bogus", "x.csv"]), ("report.sh", ["--out"]),
     ("table.py", []), ("table.py", ["bogus", "x.csv"]), ("table.py", ["run"]),
     ("update_readme.py", ["--bogus"]),
 ], ids=lambda value: value if isinstance(value, str) else " ".join(value) or "none")
@@ -45,7 +55,8 @@ def test_bad_arguments_end_with_one_line(name, arguments):
     done = script(name, *arguments)
     assert done.returncode == USAGE
     assert done.stdout == ""
-    assert_one_line(done.stderr, name)
+    assert_one_line(done.stderr, "table.py" if arguments[:1] == ["--table"] and arguments[1:]
+                    else name)
 
 
 # --- Tables -----------------------------------------------------------------------------------
@@ -57,6 +68,22 @@ def row(program="1_matmul_basic", kernel="matmul_basic", gpu="GPU A", sm="90", d
         moved_bytes="", least_bytes="12582912"):
     values = locals()
     return ",".join(values[name] for name in COLUMNS)
+
+
+def clocked(row, sm_mhz="1980", temperature_c="50", power_w="600", throttled="", note=""):
+    """A row as compare_gpus.sh writes it."""
+    return ",".join([row, sm_mhz, temperature_c, power_w, throttled, note])
+
+
+def stopped(program="1_matmul_basic", shape="square", n="1024", dtype="", verified="failed",
+            note="some reason"):
+    """The row of a program that did not run."""
+    return clocked(row(program, kernel="", sm="", dtype=dtype, shape=shape, n=n, median_ms="",
+                       spread_pct="", tflops="", verified=verified, error_of_bound="", launches="",
+                       temp_bytes="", least_bytes=""), "", "", "", "", note)
+
+
+CLOCKS = "sm_mhz temperature_c power_w throttled note".split()
 
 
 def write_csv(path, *rows, comments=(), columns=COLUMNS):
@@ -86,12 +113,12 @@ def test_compare_puts_two_gpus_side_by_side(tmp_path):
     assert done.returncode == 0
     assert done.stderr == ""
     head, _, *lines = [" ".join(cells) for cells in table_lines(done.stdout)]
-    assert head == "program kernel dtype size unit GPU A GPU B ratio"
+    assert head == "program kernel data size unit GPU A GPU B ratio"
     assert sorted(lines) == [
         "1_matmul_basic matmul_basic fp32 N=1024 TFLOP/s 2.00 5.00 2.50x",
-        "1_matmul_basic matmul_basic fp32 N=2048 TFLOP/s 4.00 - -",
-        "2_matmul_sharedmem matmul_sharedmem fp32 N=1024 TFLOP/s - 8.00 -",
-        "6_gating_fused fused_tiled fp16 S=512 TFLOP/s 50.0 - -",
+        "1_matmul_basic matmul_basic fp32 N=2048 TFLOP/s 4.00 missing -",
+        "2_matmul_sharedmem matmul_sharedmem fp32 N=1024 TFLOP/s missing 8.00 -",
+        "6_gating_fused fused_tiled fp16 S=512 TFLOP/s 50.0 missing -",
     ]
 
 
@@ -100,6 +127,11 @@ def test_compare_tells_alike_gpus_apart_by_their_files(tmp_path):
     b = write_csv(tmp_path / "h200-1.csv", row(), comments=["GPU: H200"])
     head = compare(a, b).stdout.splitlines()[0]
     assert "h200-0.csv" in head and "h200-1.csv" in head
+    (tmp_path / "other").mkdir()
+    c = write_csv(tmp_path / "other/h200-0.csv", row(), comments=["GPU: H200"])
+    done = compare(a, c)
+    assert str(a) in done.stdout.splitlines()[0] and str(c) in done.stdout.splitlines()[0]
+    assert f"{a} -> {c}: 1 of 1 steady" in done.stdout
 
 
 def test_compare_shows_no_figure_for_a_wrong_or_untimed_result(tmp_path):
@@ -109,6 +141,111 @@ def test_compare_shows_no_figure_for_a_wrong_or_untimed_result(tmp_path):
     done = compare(a, b)
     assert done.returncode == 0
     assert [line[-2:] for line in table_lines(done.stdout)[2:]] == [["wrong", "-"], ["wrong", "-"]]
+
+
+def test_compare_says_why_a_program_has_no_figure(tmp_path):
+    a = write_csv(tmp_path / "a.csv", row(), row("7_gelu", "fused", dtype="fp16"),
+                  row("8_softmax", "fused", dtype="fp16"), comments=["GPU: A"])
+    b = write_csv(tmp_path / "b.csv", stopped(),
+                  stopped("7_gelu", dtype="fp16", verified="skipped"),
+                  stopped("8_softmax", dtype="fp32"), columns=COLUMNS + CLOCKS,
+                  comments=["GPU: B"])
+    done = compare(a, b)
+    assert done.returncode == 0, done.stderr
+    assert [line[:2] + line[-2:] for line in table_lines(done.stdout)[2:]] == [
+        ["1_matmul_basic", "matmul_basic", "failed", "-"],
+        ["7_gelu", "fused", "skipped", "-"],
+        ["8_softmax", "fused", "missing", "-"],  # what failed was the other data type
+        ["8_softmax", "-", "failed", "-"],
+    ]
+
+
+def test_compare_chooses_sizes(tmp_path):
+    a = write_csv(tmp_path / "a.csv", row(), row(n="2048"), row(n="4096"),
+                  row("5_gating_unfused", shape="talk", n="2048"), row(shape="2048x7", n="2048"))
+    sizes = {
+        ("--sizes", "2048"): ["N=2048"],
+        ("--sizes", "1024,4096"): ["N=1024", "N=4096"],
+        ("--talk", "2048"): ["S=2048"],
+        ("--sizes", "4096", "--talk", "2048"): ["N=4096", "S=2048"],
+        (): ["N=1024", "N=2048", "N=4096", "S=2048", "2048x7"],
+    }
+    for arguments, expected in sizes.items():
+        done = compare(*arguments, a)
+        assert [line[3] for line in table_lines(done.stdout)[2:]] == expected
+    done = compare("--sizes", "64", a)
+    assert done.returncode == USAGE
+    assert_one_line(done.stderr, "table.py")
+
+
+def test_compare_writes_markdown_and_csv(tmp_path):
+    a = write_csv(tmp_path / "a.csv", row(gpu='"GPU A, 80 GB"'))
+    b = write_csv(tmp_path / "b.csv", row(n="2048"), comments=["GPU: B|C"])
+    assert compare("--markdown", a, b).stdout.splitlines() == [
+        r"| program | kernel | data | size | unit | GPU A, 80 GB | B\|C | ratio |",
+        "|---|---|---|---|---|---:|---:|---:|",
+        "| 1_matmul_basic | matmul_basic | fp32 | N=1024 | TFLOP/s | 2.00 | missing | - |",
+        "| 1_matmul_basic | matmul_basic | fp32 | N=2048 | TFLOP/s | missing | 2.00 | - |",
+    ]
+    lines = list(csv.reader(compare("--csv", a, b).stdout.splitlines()))
+    assert lines[0][-3:] == ["GPU A, 80 GB", "B|C", "ratio"]
+    assert lines[1] == ["1_matmul_basic", "matmul_basic", "fp32", "N=1024", "TFLOP/s", "2.00",
+                        "missing", "-"]
+
+
+def test_compare_flags_what_the_datasheet_rules_out(tmp_path):
+    rows = [row("4_matmul_cublas", "cublas_fp16", dtype="fp16", tflops="995.0"),
+            row("4_matmul_cublas", "cublas_fp32", tflops="66.0"),
+            row("7_gelu", "copy", tflops="1.0", gb_per_s="4900")]
+    a = write_csv(tmp_path / "a.csv", *rows, comments=["GPU: NVIDIA H200"])
+    b = write_csv(tmp_path / "b.csv", *rows, comments=["GPU: NVIDIA H9000"])  # nobody knows it
+    table, notes = compare(a, b).stdout.split("\n\n")
+    assert [line[-3:-1] for line in table_lines(table)[2:]] == [
+        ["995!", "995"], ["66.0", "66.0"], ["1.00!", "1.00"]]
+    assert len(notes.splitlines()) == 2
+    assert "cublas_fp16 N=1024: 995 TFLOP/s is above the datasheet's 989.4" in notes
+    assert "copy N=1024: 4900 GB/s is above the datasheet's 4800" in notes
+
+
+def test_compare_says_how_two_runs_of_one_gpu_differ(tmp_path):
+    first = [clocked(row(tflops="100.0")), clocked(row(n="2048", tflops="100.0"), "1980"),
+             clocked(row(n="4096", tflops="100.0")), clocked(row(n="8192", tflops="100.0"))]
+    second = [clocked(row(tflops="102.9")),
+              clocked(row(n="2048", tflops="96.0"), "1755", "61", "700", "power cap 90%"),
+              clocked(row(n="4096", tflops="50.0", spread_pct="2.50")),  # noisy: says nothing
+              clocked(row(n="8192", tflops="100.0", verified="no"))]
+    a = write_csv(tmp_path / "a.csv", *first, comments=["GPU: X"], columns=COLUMNS + CLOCKS)
+    b = write_csv(tmp_path / "b.csv", *second, comments=["GPU: X"], columns=COLUMNS + CLOCKS)
+    done = compare(a, b)
+    assert done.returncode == 0
+    assert done.stdout.split("\n\n")[1].splitlines() == [
+        "a.csv -> b.csv: 1 of 2 steady results within 3%, but",
+        "  1_matmul_basic matmul_basic fp32 N=2048: -4.0%; SM clock 1980 -> 1755 MHz; "
+        "power 600 -> 700 W; temperature 50 -> 61 C; throttled: no -> power cap 90%",
+    ]
+    assert "1 of 1 steady" in compare("--sizes", "1024", a, b).stdout
+    assert "a.csv -> b.csv: 1 of 2 steady" in compare("--csv", a, b).stderr
+
+
+def test_a_file_from_the_cpu_lane_and_one_of_another_gpus_name_are_second_columns(tmp_path):
+    program = ROOT / "cpu/1_matmul_basic"
+    lane = tmp_path / "lane.csv"
+    if program.exists():
+        lane.write_text(subprocess.run([program, "96", "--csv"], capture_output=True,
+                                       text=True).stdout)
+    else:
+        write_csv(lane, row(gpu='"CPU simulation"', sm="", n="96", tflops="0.001"))
+    measured = ROOT / "results/nvidia-h200.csv"
+    renamed = tmp_path / "renamed.csv"
+    renamed.write_text(measured.read_text().replace("# GPU: NVIDIA H200", "# GPU: NVIDIA H300"))
+    done = compare(measured, lane, renamed)
+    assert done.returncode == 0, done.stderr
+    head, _, *lines = table_lines(done.stdout)
+    assert head[-5:] == ["NVIDIA H200", "CPU simulation", "ratio", "NVIDIA H300", "ratio"]
+    assert {line[-1] for line in lines if line[-5] != "missing"} <= {"1.00x", "-"}
+    (own,) = [line for line in lines if line[3] == "N=96"]
+    assert own[-5] == own[-2] == "missing" and float(own[-4]) > 0
+    assert "within" not in done.stdout  # only runs on the same kind of GPU should agree
 
 
 def test_compare_warns_of_different_protocols(tmp_path):
@@ -152,8 +289,10 @@ def test_compare_finds_columns_by_name(tmp_path):
     (",".join(COLUMNS) + "\n" + row(verified="maybe")).encode(),
     (",".join(COLUMNS[:-6]) + "\n" + ",".join(row().split(",")[:-6])).encode(),
     (",".join(COLUMNS) + "\n" + '"unfinished').encode(),
+    ("# rows: 3\n" + ",".join(COLUMNS) + "\n" + row() + "\n").encode(),
+    ("# rows: 1\n" + ",".join(COLUMNS) + "\n" + row() + "\n" + row(n="2048")[:60]).encode(),
 ], ids=["empty", "blank", "comment", "text", "binary", "no-rows", "short-row", "long-row", "nan",
-        "inf", "word", "size", "verdict", "missing-column", "quote"])
+        "inf", "word", "size", "verdict", "missing-column", "quote", "rows-lost", "row-cut"])
 def test_a_broken_file_is_named_in_one_line(tmp_path, content):
     good = write_csv(tmp_path / "good.csv", row())
     broken = tmp_path / "broken.csv"
@@ -234,6 +373,14 @@ def test_update_readme_refuses_what_it_cannot_do(readme, damage):
     assert (readme / "README.md").read_text() == before
 
 
+def test_this_readme_explains_every_column():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = re.search(r"\n\| column \|.*?\n\n", text, re.DOTALL)[0]
+    words = {word for cell in re.findall(r"^\| `([^`]*)`", table, re.MULTILINE)
+             for word in cell.split(", ")}
+    assert words == set(COLUMNS + CLOCKS)
+
+
 def test_this_readme_shows_what_results_holds():
     if not glob.glob(str(ROOT / "results/*.csv")):
         pytest.skip("results/ holds no measurements yet")
@@ -245,11 +392,18 @@ def test_this_readme_shows_what_results_holds():
 
 FAKE_PROGRAM = r"""#!/usr/bin/env bash
 # Prints what a program with one kernel would; fakes/NAME holds another exit status and message.
-name=$(basename "$0") shape=square n=4096
-echo "$name $* on ${CUDA_VISIBLE_DEVICES-}" >>"$(dirname "$0")/calls"
+name=$(basename "$0") here=$(dirname "$0") shape=square n=4096 dtype=fp32
+if [[ $* == --help ]]; then
+    [[ $name != *gating* ]] || echo "  --talk S       the talk's shape"
+    [[ $name != 10_* ]] || echo "  --dtype TYPE   one of: fp32 fp16 (default the first)"
+    [[ $name != 10_* ]] || echo "  --rows R --cols C  another shape"
+    exit
+fi
+echo "$name $* on ${CUDA_VISIBLE_DEVICES-}" >>"$here/calls"
 while (($#)); do
     case $1 in
         --talk) shape=talk n=$2; shift ;;
+        --dtype) dtype=$2; shift ;;
         --seed) shift ;;
         --csv) ;;
         *) n=$1 ;;
@@ -257,28 +411,44 @@ while (($#)); do
     shift
 done
 status=0
-if [[ -f $(dirname "$0")/fakes/$name ]]; then
-    read -r status message <"$(dirname "$0")/fakes/$name"
+if [[ -f $here/fakes/$name ]]; then
+    read -r status message <"$here/fakes/$name"
     echo "$name: $message" >&2
 fi
 ((status == 2)) && exit 2
 ((status == 77)) && exit 77
+((status != 130)) || kill -INT $PPID # as Ctrl-C would
+((status != 40)) || sleep 0.4
 echo COLUMNS
 verified=yes
 ((status == 1)) && verified=no
 ((status == 3)) && exit 3
-echo "$name,kernel_of_$name,Fake GPU,90,fp32,$shape,$n,1.0,0.1,12.5,,$verified,0.2,1,0,,100"
+echo "$name,kernel_of_$name,Fake GPU,90,$dtype,$shape,$n,1.0,0.1,12.5,,$verified,0.2,1,0,,100"
+((status == 4)) && exit 3 # at a later kernel
+((status == 40)) && exit 0
 exit $status
 """.replace("COLUMNS", ",".join(COLUMNS))
 
 FAKE_NVIDIA_SMI = r"""#!/usr/bin/env bash
+here=$(dirname "$0")
 case "$*" in
-    -L) echo "GPU 0: Fake GPU (UUID: GPU-aaa)" && echo "GPU 1: Fake GPU (UUID: GPU-bbb)" ;;
-    *uuid*) echo "GPU-aaa, 580.1, Fake GPU" && echo "GPU-bbb, 580.1, Fake GPU" ;;
+    -L) cat "$here/list" ;;
+    *driver_version*) echo 580.1 && echo 580.1 ;;
+    *clocks_event_reasons*) [[ ! -f $here/old ]] || exit 2 ;;&
+    *_reasons.active*)
+        [[ $* == *clocks_throttle* || ! -f $here/old ]] || exit 2
+        echo "sampling $2" >>"$here/calls"
+        [[ $* == *-lms* ]] || exit 0
+        while :; do
+            echo "$(date '+%Y/%m/%d %H:%M:%S.%3N'), $(cat "$here/sample")"
+            sleep 0.02
+        done
+        ;;
     *) exit 1 ;;
 esac
 """
 
+TWO_GPUS = ["GPU 0: Fake GPU (UUID: GPU-aaa)", "GPU 1: Fake GPU (UUID: GPU-bbb)"]
 
 FAKES = ["1_matmul_basic", "2_matmul_sharedmem", "6_gating_fused", "10_fake",
          "bonus_benchmark_fused", "bonus_fake"]  # in the order of the talk
@@ -297,6 +467,8 @@ class FakeMachine:
             (root / "src" / f"{program}.cu").touch()
             self.install(root / program, FAKE_PROGRAM)
         self.install(root / "bin/nvidia-smi", FAKE_NVIDIA_SMI)
+        self.has(*TWO_GPUS)
+        self.samples("100, 1755, 61, 698.20, 0x0000000000000004")
 
     @staticmethod
     def install(path, text):
@@ -306,12 +478,28 @@ class FakeMachine:
     def fail(self, program, status, message):
         (self.root / "fakes" / program).write_text(f"{status} {message}\n")
 
-    def run(self, name, *arguments):
+    def has(self, *gpus):
+        """What nvidia-smi -L lists."""
+        (self.root / "bin/list").write_text("".join(line + "\n" for line in gpus))
+
+    def samples(self, text):
+        """What nvidia-smi samples: busy, SM clock, temperature, power, throttle reasons."""
+        (self.root / "bin/sample").write_text(text)
+
+    def run(self, name, *arguments, env=None):
         path = f"{self.root}/bin:{os.environ['PATH']}"
-        return script(name, "--no-build", *arguments, root=self.root, env={"PATH": path})
+        return script(name, "--no-build", *arguments, root=self.root,
+                      env={"PATH": path, **(env or {})})
 
     def calls(self):
         return (self.root / "calls").read_text().splitlines()
+
+    def results(self, name, folder="build/results"):
+        """(the header's lines as a dict, the rows) of a file that compare_gpus.sh wrote."""
+        lines = (self.root / folder / name).read_text().splitlines()
+        about = [line[2:] for line in lines if line.startswith("#")]
+        return (dict(re.fullmatch(r"(.*?):(?: (.*))?", line).groups() for line in about),
+                list(csv.DictReader(lines[len(about):])))
 
 
 @pytest.fixture
@@ -382,42 +570,230 @@ def test_run_without_a_gpu_runs_the_same_programs_on_the_cpu(machine):
 
 
 def test_compare_measures_each_gpu_into_a_file_of_its_own(machine):
-    done = machine.run("compare_gpus.sh", "64", "--talk", "32")
+    done = machine.run("compare_gpus.sh", "--sizes", "64", "--talk", "32")
     assert done.returncode == 0, done.stderr
-    files = sorted(path.name for path in (machine.root / "results").iterdir())
+    folder = machine.root / "build/results"
+    files = sorted(path.name for path in folder.iterdir())
     assert files == ["fake-gpu-0.csv", "fake-gpu-1.csv"]
-    lines = (machine.root / "results/fake-gpu-0.csv").read_text().splitlines()
-    about = [line for line in lines if line.startswith("#")]
-    for name in ("GPU: Fake GPU", "driver: 580.1", "toolkit: ", "date: ", "seed: ", "protocol: "):
-        assert any(line.startswith("# " + name) for line in about), name
-    assert lines[len(about)] == ",".join(COLUMNS)
+    about, rows = machine.results("fake-gpu-0.csv")
+    assert about["GPU"] == "Fake GPU" and about["driver"] == "580.1" and about["protocol"] == "1"
+    assert about["seed"] == "1" and about["rows"] == "7"
+    assert all(about[name] for name in ("toolkit", "suite", "date"))
+    assert [(row["program"], row["shape"], row["dtype"]) for row in rows] == [
+        ("1_matmul_basic", "square", "fp32"), ("2_matmul_sharedmem", "square", "fp32"),
+        ("6_gating_fused", "square", "fp32"), ("6_gating_fused", "talk", "fp32"),
+        ("10_fake", "square", "fp32"), ("10_fake", "square", "fp16"),
+        ("bonus_fake", "square", "fp32")]
+    assert list(rows[0]) == COLUMNS + CLOCKS
 
-    steps = len(set(FAKES) - {"bonus_benchmark_fused"}) + 1  # one N each, and one S
-    assert len(lines) == len(about) + 1 + steps
-    assert len(machine.calls()) == 2 * steps
+    assert len(machine.calls()) == 2 * 7
     assert {call.split()[-1] for call in machine.calls()} == {"GPU-aaa", "GPU-bbb"}
+    assert not any("GPU-aaa" in (folder / name).read_text() for name in files)
     assert "fake-gpu-0.csv" in done.stdout  # the table's head
-    assert compare(*(machine.root / "results" / name for name in files)).returncode == 0
+    assert compare(*(folder / name for name in files)).returncode == 0
 
 
-def test_compare_keeps_what_it_has_when_a_program_fails(machine):
-    machine.fail("2_matmul_sharedmem", 3, "some reason")
-    done = machine.run("compare_gpus.sh", "64", "--talk", "16")
-    assert done.returncode == 3
-    text = (machine.root / "results/fake-gpu-0.csv").read_text()
-    assert "1_matmul_basic" in text and "2_matmul_sharedmem" not in text
+def test_compare_measures_everything_into_results_and_a_selection_elsewhere(machine):
+    machine.has(TWO_GPUS[0])
+    assert machine.run("compare_gpus.sh").returncode == 0
+    _, rows = machine.results("fake-gpu.csv", "results")
+    sizes = {}
+    for row in rows:
+        sizes.setdefault((row["program"], row["shape"], row["dtype"]), []).append(int(row["n"]))
+    assert sizes == {
+        ("1_matmul_basic", "square", "fp32"): [1024, 2048, 4096, 8192],  # 16384 takes long
+        ("2_matmul_sharedmem", "square", "fp32"): [1024, 2048, 4096, 8192],
+        ("6_gating_fused", "square", "fp32"): [1024, 2048, 4096, 8192, 16384],
+        ("6_gating_fused", "talk", "fp32"): [128, 256, 512, 1024, 2048],
+        ("10_fake", "square", "fp32"): [1024, 4096, 8192, 16384],  # bound by memory
+        ("10_fake", "square", "fp16"): [1024, 4096, 8192, 16384],
+        ("bonus_fake", "square", "fp32"): [1024, 2048, 4096, 8192, 16384],
+    }
+    before = (machine.root / "results/fake-gpu.csv").read_text()
+    assert machine.run("compare_gpus.sh", "--quick").returncode == 0
+    assert (machine.root / "results/fake-gpu.csv").read_text() == before
+    _, rows = machine.results("fake-gpu.csv")
+    assert [(row["program"], row["n"]) for row in rows] == [
+        ("1_matmul_basic", "4096"), ("2_matmul_sharedmem", "4096"), ("6_gating_fused", "4096"),
+        ("6_gating_fused", "1024"), ("10_fake", "4096"), ("bonus_fake", "4096")]
+
+
+def test_compare_chooses_programs_by_name_or_number(machine):
+    machine.has(TWO_GPUS[0])
+    done = machine.run("compare_gpus.sh", "--programs", "1,bonus_fake", "--talk", "16", "--sizes",
+                       "32", "--out", "elsewhere")
+    assert done.returncode == 0, done.stderr
+    _, rows = machine.results("fake-gpu.csv", "elsewhere")
+    assert [row["program"] for row in rows] == ["1_matmul_basic", "bonus_fake"]
+    done = machine.run("compare_gpus.sh", "--programs", "1", "--talk", "16")
+    assert done.returncode == USAGE  # it has no such shape
+    assert_one_line(done.stderr, "compare_gpus.sh")
+
+
+def test_compare_shows_the_time_left(machine):
+    done = machine.run("compare_gpus.sh", "--sizes", "32,64,96", "--programs", "1,2")
+    assert re.search(r"^\[6/6, about \d:\d\d left\] Fake GPU: ", done.stdout, re.MULTILINE)
+
+
+def test_compare_visits_instances_instead_of_a_divided_gpu(machine):
+    machine.has("GPU 0: Fake (R) GPU (UUID: GPU-aaa)",
+                "  MIG 1g.18gb     Device  0: (UUID: MIG-111)",
+                "  MIG 1g.18gb     Device  1: (UUID: MIG-222)",
+                "  MIG 3g.71gb     Device  2: (UUID: MIG-333)", TWO_GPUS[1])
+    done = machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1")
+    assert done.returncode == 0, done.stderr
+    assert [call.split()[-1] for call in machine.calls()] == ["MIG-111", "MIG-222", "MIG-333",
+                                                              "GPU-bbb"]
+    names = {path.name for path in (machine.root / "build/results").iterdir()}
+    assert names == {"fake-r-gpu-mig-1g-18gb-0.csv", "fake-r-gpu-mig-1g-18gb-1.csv",
+                     "fake-r-gpu-mig-3g-71gb.csv", "fake-gpu.csv"}
+    about, _ = machine.results("fake-r-gpu-mig-3g-71gb.csv")
+    assert about["GPU"] == "Fake (R) GPU MIG 3g.71gb"
+    sampled = (machine.root / "bin/calls").read_text().split("\n")
+    assert sampled.count("sampling GPU-aaa") == 2 * 3  # clocks are those of the whole GPU
+
+
+def test_compare_joins_clocks_with_what_ran_meanwhile(machine):
+    machine.has(TWO_GPUS[0])
+    machine.fail("1_matmul_basic", 40, "slow, and right")
+    done = machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1")
+    assert done.returncode == 0, done.stderr
+    about, (row,) = machine.results("fake-gpu.csv")
+    assert [row[name] for name in CLOCKS] == ["1755", "61", "698", "power cap 100%", ""]
+    assert about["SM clock"] == "1755 MHz" and about["temperature"] == "61 C"
+    assert about["power"] == "698 W" and about["throttled"] == "power cap 100%"
+
+
+@pytest.mark.parametrize("how, seen", [
+    ("old", ["1755", "61", "698", "power cap 100%"]),  # a driver with the older names
+    ("N/A", ["1980", "", "", ""]),  # and a GPU that does not tell everything
+    ("nothing", ["", "", "", ""]),
+])
+def test_compare_takes_what_nvidia_smi_tells(machine, how, seen):
+    machine.has(TWO_GPUS[0])
+    machine.fail("1_matmul_basic", 40, "slow, and right")
+    if how == "old":
+        (machine.root / "bin/old").touch()
+    elif how == "N/A":
+        machine.samples("[N/A], 1980, [N/A], [Not Supported], [N/A]")
+    else:
+        machine.samples("Unable to determine the device handle")
+    done = machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1")
+    assert done.returncode == 0, done.stderr
+    _, (row,) = machine.results("fake-gpu.csv")
+    assert [row[name] for name in CLOCKS[:4]] == seen
+
+
+def test_compare_asks_the_driver_for_sms_and_memory(machine, tmp_path):
+    if not shutil.which("g++"):
+        pytest.skip("g++ is not installed")
+    source = tmp_path / "driver.cpp"
+    source.write_text("""
+        #include <cstddef>
+        extern "C" {
+        int cuInit(unsigned) { return 0; }
+        int cuDeviceGet(int* device, int) { return *device = 0; }
+        int cuDeviceGetAttribute(int* value, int what, int) { *value = 7 * (what == 16); return 0; }
+        int cuDeviceTotalMem_v2(size_t* bytes, int) { *bytes = size_t(18) << 30; return 0; }
+        }""")
+    (tmp_path / "lib").mkdir()
+    subprocess.run(["g++", "-shared", "-fPIC", source, "-o", tmp_path / "lib/libcuda.so.1"],
+                   check=True)
+    machine.has(TWO_GPUS[0])
+    arguments = ["compare_gpus.sh", "--sizes", "64", "--programs", "1"]
+    assert machine.run(*arguments, env={"LD_LIBRARY_PATH": str(tmp_path / "lib")}).returncode == 0
+    about, _ = machine.results("fake-gpu.csv")
+    assert about["SMs"] == "7" and about["memory"] == "18.0 GiB"
+
+
+@pytest.mark.parametrize("status, exit_status, verdicts", [
+    (3, 3, ["failed"]),
+    (4, 3, ["yes", "failed"]),  # at a later kernel
+    (1, 1, ["no"]),
+    (77, 0, ["skipped"]),
+    (2, 3, ["failed"]),
+])
+def test_compare_goes_on_after_a_failure_and_its_row_says_why(machine, status, exit_status,
+                                                              verdicts):
+    machine.has(TWO_GPUS[0])
+    machine.fail("2_matmul_sharedmem", status, 'a reason, with "quotes"')
+    done = machine.run("compare_gpus.sh", "--sizes", "64")
+    assert done.returncode == exit_status
+    _, rows = machine.results("fake-gpu.csv")
+    failed = [row for row in rows if row["program"] == "2_matmul_sharedmem"]
+    assert [row["verified"] for row in failed] == verdicts
+    assert failed[-1]["note"] == 'a reason, with "quotes"'
+    assert failed[-1]["n"] == "64" and failed[-1]["shape"] == "square"
+    assert rows[-1]["program"] == "bonus_fake" and rows[-1]["verified"] == "yes"
+    assert compare(machine.root / "build/results/fake-gpu.csv").returncode == 0
+
+
+def test_compare_misses_a_program_that_is_not_built(machine):
+    machine.has(TWO_GPUS[0])
+    (machine.root / "10_fake").unlink()
+    assert machine.run("compare_gpus.sh", "--sizes", "64").returncode == 3
+    _, rows = machine.results("fake-gpu.csv")
+    assert [row["note"] for row in rows if row["program"] == "10_fake"] == ["not built"]
+
+
+def interrupted(machine):
+    """Starts measuring three programs, and presses Ctrl-C at the third. Returns the command."""
+    command = ["compare_gpus.sh", "--sizes", "64", "--programs", "1,2,6"]
+    machine.fail("6_gating_fused", 130, "pressed Ctrl-C")
+    done = machine.run(*command)
+    assert done.returncode == 130
+    assert "the same command goes on" in done.stderr
+    assert not list((machine.root / "build/results").iterdir())
+    assert len(machine.calls()) == 3
+    (machine.root / "fakes/6_gating_fused").unlink()
+    return command
+
+
+def test_compare_goes_on_where_it_was_interrupted(machine):
+    command = interrupted(machine)
+    done = machine.run(*command)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 3 steps were measured before" in done.stderr
+    assert len(machine.calls()) == 3 + 1 + 3  # what was cut off, and the other GPU
+    about, rows = machine.results("fake-gpu-0.csv")
+    assert about["rows"] == "3" == str(len(rows))
+    assert not (machine.root / "build/compare").exists()  # the next run starts over
+
+
+@pytest.mark.parametrize("change", ["driver", "program", "fresh"])
+def test_compare_starts_over_where_something_has_changed(machine, change):
+    machine.has(TWO_GPUS[0])
+    command = interrupted(machine)
+    if change == "driver":
+        machine.install(machine.root / "bin/nvidia-smi", FAKE_NVIDIA_SMI.replace("580.1", "590.2"))
+    elif change == "program":
+        for path in machine.root.glob("*_*"):  # built once more
+            os.utime(path, (os.path.getmtime(path) + 3600,) * 2)
+    done = machine.run(*command, *["--fresh"] * (change == "fresh"))
+    assert done.returncode == 0, done.stderr
+    assert len(machine.calls()) == 3 + 3
 
 
 def test_compare_without_a_gpu_is_skipped(machine):
-    FakeMachine.install(machine.root / "bin/nvidia-smi", "#!/bin/sh\nexit 9\n")
-    done = machine.run("compare_gpus.sh", "64")
+    machine.install(machine.root / "bin/nvidia-smi", "#!/bin/sh\nexit 9\n")
+    done = machine.run("compare_gpus.sh", "--quick")
     assert done.returncode == 77
     assert_one_line(done.stderr, "compare_gpus.sh")
-    assert not (machine.root / "results").exists()
+    assert not (machine.root / "build/results").exists()
 
 
-def test_the_scripts_know_which_programs_have_the_talks_shape():
-    ask = "source scripts/demo_step.sh; for p in %s; do ! has_talk_shape $p || echo $p; done"
-    done = subprocess.run(["bash", "-c", ask % " ".join(PROGRAMS)], cwd=ROOT, capture_output=True,
-                          text=True)
-    assert done.stdout.split() == [name for name in GATING if name != "bonus_benchmark_fused"]
+def test_the_scripts_read_what_a_program_takes_in_its_help(backend):
+    gating = [name for name in GATING if (backend.folder / name).exists()]
+    if not gating:
+        pytest.skip("no gating program is built")
+    ask = "source scripts/demo_step.sh; takes %s --talk && ! takes %s --tal && ! takes x --talk"
+    for name in gating:
+        path = backend.folder / name
+        assert subprocess.run(["bash", "-c", ask % (path, path)], cwd=ROOT).returncode == 0
+    for name in PROGRAMS:
+        path = backend.folder / name
+        text = backend.run(name, "--help").stdout if path.exists() else ""
+        types = re.search(r"--dtype TYPE .*one of: (.*) \(", text)
+        done = subprocess.run(["bash", "-c", f"source scripts/demo_step.sh; dtypes_of {path}"],
+                              cwd=ROOT, capture_output=True, text=True)
+        assert done.stdout.split() == (types[1].replace(",", " ").split() if types else [])

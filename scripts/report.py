@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Writes what compare_gpus.sh measured as one HTML file, with tables and plots, that needs nothing
+else: to open on stage, to mail, to print.
+
+    report.sh [--size N] [--out FILE] FILE ...
+
+  --size N     N of the bars and the rooflines (default: 4096, or what most programs have)
+  --out FILE   write there (default: build/report.html)
+"""
+
+import base64
+import io
+import sys
+from html import escape
+from pathlib import Path
+
+import plot
+import table
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --muted: #5b636d; --line: #e2e5e9;
+        --back: #ffffff; --mark: #c04a00; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #f1f3f5; --muted: #aab2bc; --line: #333b45; --back: #14181d; --mark: #ff9a52; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1rem; max-width: 75rem; background: var(--back); color: var(--ink);
+       font: 1.05rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
+p, nav, caption { color: var(--muted); } a { color: inherit; }
+nav a { margin-right: 1rem; white-space: nowrap; }
+figure { margin: 1.5rem 0; } img { display: block; width: 100%; height: auto; }
+.scroll { overflow-x: auto; margin: 1rem 0; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; overflow-wrap: normal; }
+caption { text-align: left; padding-bottom: 0.4rem; font-weight: bold; }
+th, td { padding: 0.3rem 0.6rem; border-bottom: 1px solid var(--line); text-align: left; }
+th.number, td.number { text-align: right; white-space: nowrap; }
+td.stopped { color: var(--mark); } li.note { color: var(--mark); }
+@media screen and (max-width: 600px) {
+  body { padding: 0.75rem; font-size: 1rem; }
+  thead { display: none; } table, caption, tbody { display: block; }
+  tr { display: flex; flex-wrap: wrap; gap: 0 0.7rem; padding: 0.4rem 0;
+       border-bottom: 1px solid var(--line); }
+  tr::before { content: ""; order: 1; flex-basis: 100%; }  /* figures begin a line */
+  td { border: 0; padding: 0; color: var(--muted); } td:first-child { color: var(--ink); }
+  td.number { order: 2; color: var(--ink); }
+  td.number::before { content: attr(data-head) " "; color: var(--muted); } }
+@media print { body { max-width: none; font-size: 9pt; } nav { display: none; }
+  .scroll { overflow: visible; } table { font-size: 7pt; } th, td { padding: 0.1rem 0.25rem; }
+  figure, tr { break-inside: avoid; } }
+"""
+
+
+def html_table(caption, head, rows, left):
+    """A table whose first `left` columns are words, and the others figures."""
+    def line(tag, cells):
+        parts = []
+        for i, cell in enumerate(cells):
+            kind = ["number"] * (i >= left)
+            kind += ["stopped"] * (cell in ("failed", "skipped", "wrong") or cell.endswith("!"))
+            names = f' class="{" ".join(kind)}"' if kind else ""
+            if i >= left and tag == "td":  # a narrow screen has no head
+                names += f' data-head="{escape(head[i])}"'
+            parts.append(f"<{tag}{names}>{escape(cell)}</{tag}>")
+        return "<tr>" + "".join(parts) + "</tr>"
+
+    body = "\n".join(line("td", row) for row in rows)
+    return (f'<div class="scroll" tabindex="0"><table><caption>{escape(caption)}</caption>\n'
+            f"<thead>{line('th', head)}</thead>\n<tbody>\n{body}\n</tbody></table></div>")
+
+
+def html_plot(title, figures):
+    """One plot in both themes: the reader's system chooses, and print is light."""
+    sources = []
+    for figure in figures:
+        stream = io.BytesIO()
+        plot.save(figure, stream, "svg")
+        text = base64.b64encode(stream.getvalue()).decode()
+        sources.append("data:image/svg+xml;base64," + text)
+    light, dark = sources
+    return (f'<figure><picture><source media="screen and (prefers-color-scheme: dark)" '
+            f'srcset="{dark}"><img alt="{escape(title)}" src="{light}"></picture></figure>')
+
+
+def document(tables, n):
+    names = table.titles(tables)
+    head, rows, notes = table.comparison(tables, lambda row: plot.chosen(row, n))
+    notes = [table.mixed(tables)] * bool(table.mixed(tables)) + notes
+    for other in tables[1:]:
+        if other.gpu == tables[0].gpu:
+            notes += table.differences(tables[0], other)
+    plots = {}
+    for theme in plot.THEMES:
+        for name, title, figure in plot.figures(tables, n, theme):
+            plots.setdefault((name, title), []).append(figure)
+
+    title = "GPUs and kernel fusion: " + ", ".join(dict.fromkeys(t.gpu for t in tables))
+    parts = [f"<h1>{escape(title)}</h1>", "<nav>"]
+    parts += [f'<a href="#{anchor}">{escape(text)}</a>' for anchor, text in [
+        ("compare", f"N = {n}"), ("plots", "Plots")] + [
+        (f"gpu{i}", name) for i, name in enumerate(names)]]
+    parts += ["</nav>", f'<h2 id="compare">Programs at N = {n}</h2>',
+              "<p>Medians of flushed launches on random data, of verified results"
+              + (f"; ratios to {escape(names[0])}.</p>" if len(tables) > 1 else ".</p>"),
+              html_table("Rates", head, rows, 5)]
+    if notes:
+        parts.append("<ul>" + "".join(f'<li class="note">{escape(note.strip())}</li>'
+                                      for note in notes) + "</ul>")
+    parts.append('<h2 id="plots">Plots</h2>')
+    parts += [html_plot(title, figures) for (_, title), figures in plots.items()]
+    for i, (results, name) in enumerate(zip(tables, names)):
+        parts += [f'<h2 id="gpu{i}">{escape(name)}</h2>',
+                  f"<p>{escape(table.circumstances(results))} Suite "
+                  f"{escape(results.about.get('suite', 'unknown'))}, protocol "
+                  f"{escape(results.protocol)}.</p>"]
+        parts += [html_table(caption, *grid, 3) for caption, grid in table.families(results.rows)]
+        stopped = [[row["program"], table.size(row), row["verified"], row["note"]]
+                   for row in results.rows if row["verified"] != "yes"]
+        if stopped:
+            parts.append(html_table("Without a figure", ["program", "size", "result", "reason"],
+                                    stopped, 4))
+    body = "\n".join(parts)
+    return (f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}\n"
+            f"</body>\n</html>\n")
+
+
+def main(arguments):
+    if arguments in (["-h"], ["--help"]):
+        print(__doc__.strip())
+        return 0
+    parser = plot.Arguments(prog="report.sh", add_help=False, allow_abbrev=False)
+    parser.add_argument("--size", type=int)
+    parser.add_argument("--out", type=Path, default=plot.PROJECT / "build/report.html")
+    parser.add_argument("files", nargs="+")
+    options = parser.parse_args(arguments)
+    try:
+        tables = table.read_all(options.files)
+        n = plot.choose_size(tables, options.size)
+    except table.TableError as error:
+        print(f"report.sh: {error}", file=sys.stderr)
+        return 2
+    plot.run_with_matplotlib("report.sh")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(document(tables, n), encoding="utf-8")
+    print(f"report.sh: wrote {options.out}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
