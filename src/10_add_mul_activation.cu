@@ -101,7 +101,7 @@ struct alignas(16) Vector {
     T at[kSize];
 };
 
-constexpr int kAtOnce = 4;  // panels that a thread asks for before it uses the first
+constexpr int kAtOnce = 2;  // panels that a thread asks for before it uses the first
 
 /// How the matrix is cut, as in 9_bias_relu: a panel is some whole rows, `vectors` times 16 bytes,
 /// and the work of `blocks` blocks.

@@ -9,18 +9,18 @@
 //                  rows' sums, e / sum. Reads 5 MN + 2 M, writes 3 MN + 2 M: four times the least.
 // fused            a block takes a row, keeps it in shared memory, and goes over it three times. A
 //                  row that does not fit is read three times.
-// fused_registers  a row in the registers of a team that is as large as the row asks for:
+// fused_online     a team takes a row, no larger than the row asks for:
 //
-//                      columns (fp32)   team                      keeps
-//                      up to    1024    one warp                  up to 8 vectors a thread
-//                      up to   16384    one block                 4 vectors a thread
-//                      up to  131072    a cluster of 2 .. 8 blocks, which read each other's
-//                                       shared memory (compute capability 9.0 and later)
-//                      beyond           the same, but nothing is kept: the row is read twice
+//                      columns (fp32)   team                        keeps the row in
+//                      up to    1024    a warp, and no barrier      registers
+//                      up to   16384    a block                     registers
+//                      up to  131072    2 .. 8 blocks that read     shared memory
+//                                       each other's: a cluster
+//                                       (from 9.0 on)
+//                      beyond           8 blocks                    nothing: read twice
 //
-//                  Maximum and sum in one go: each thread finds (max, sum of e^(x - max)) of its
-//                  own part, and two such parts merge into one. So the team has to meet once, not
-//                  twice, and a warp needs no barrier at all.
+//                  Maximum and sum are found in one go ("online"): each thread finds both of its
+//                  own part, and two such parts merge into one. So the team meets once, not twice.
 //
 // A row that is -infinity throughout is NaN: there is no distribution over nothing. (It is in
 // PyTorch too.) A single -infinity is 0, and a NaN or +infinity makes its whole row NaN.
@@ -31,46 +31,57 @@
 
 #include <algorithm>
 #include <bit>
-#include <cfloat>
+#include <functional>
 
 #include "demo.cuh"
 #include "demo/elementwise.cuh"
+#include "ptx.cuh"
 
 namespace softmax {
 
 constexpr int kThreads = 256;
 constexpr float kNothing = -INFINITY;  // the maximum of no numbers
 
-/// What a part of a row comes down to: its maximum, and the sum of e^(x - maximum) over it.
+constexpr float kLog2E = 1.44269504f;  // e^x = 2^(x log2 e), and 2^x is one instruction
+
+/// What a part of a row comes down to: the sum of its e^x is sum * 2^top, and top is the largest
+/// x log2 e. So sum lies between 1 and the number of terms.
 struct Part {
-    float max, sum;
+    float top, sum;
 };
 
-/// The maximum, to be subtracted: where it is -infinity, x - max would be NaN, and 0 does as well.
-__device__ float shift(float max) { return max == kNothing ? 0 : max; }
+/// `top`, to be subtracted: where it is -infinity, x - top would be NaN, and 0 does as well.
+__device__ float shift(float top) { return top == kNothing ? 0 : top; }
+
+/// e^x / 2^top
+__device__ float power(float x, float top) { return ptx::ex2_approx(fmaf(x, kLog2E, -top)); }
 
 __device__ Part merge(Part a, Part b) {
-    const float max = fmaxf(a.max, b.max);
-    return {max, a.sum * __expf(a.max - shift(max)) + b.sum * __expf(b.max - shift(max))};
+    const float top = fmaxf(a.top, b.top);
+    return {top, a.sum * ptx::ex2_approx(a.top - shift(top)) +
+                     b.sum * ptx::ex2_approx(b.top - shift(top))};
 }
 
 /// Merges the parts of a warp's threads. All of them get the result.
 __device__ Part merge_warp(Part part) {
+    float top = part.top;
 #pragma unroll
-    for (int lanes = 16; lanes > 0; lanes /= 2)
-        part = merge(
-            part, {__shfl_xor_sync(~0u, part.max, lanes), __shfl_xor_sync(~0u, part.sum, lanes)});
-    return part;
+    for (int lanes = 16; lanes > 0; lanes /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, lanes));
+    float sum = part.sum * ptx::ex2_approx(part.top - shift(top));
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+    return {top, sum};
 }
 
 /// Merges the parts of a block's threads (whole warps of them, up to 32). All get the result.
-__device__ Part merge_block(Part part) {
-    __shared__ Part parts[32];
+/// Calls in a row take turns with two `slot`s: then one barrier each is enough.
+__device__ Part merge_block(Part part, int slot = 0) {
+    __shared__ Part parts[2][32];
     part = merge_warp(part);
     const unsigned int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (lane == 0) parts[warp] = part;
+    if (lane == 0) parts[slot][warp] = part;
     __syncthreads();  // every warp's part is there
-    part = lane < blockDim.x / 32 ? parts[lane] : Part{kNothing, 0};
+    part = lane < blockDim.x / 32 ? parts[slot][lane] : Part{kNothing, 0};
     return merge_warp(part);
 }
 
@@ -84,7 +95,7 @@ __global__ void row_max(const T* x, float* max, size_t rows, size_t cols) {
         for (size_t col = threadIdx.x; col < cols; col += blockDim.x)
             own = fmaxf(own, float(x[row * cols + col]));
         const Part part = merge_block({own, 0});
-        if (threadIdx.x == 0) max[row] = part.max;
+        if (threadIdx.x == 0) max[row] = part.top;
         __syncthreads();  // merge_block's memory may be used again
     }
 }
@@ -136,13 +147,12 @@ __global__ void fused(const T* x,  // [rows, cols] row-major, like out
             if (fits) kept[col] = value;
             max = fmaxf(max, float(value));
         }
-        max = merge_block({max, 0}).max;
-        __syncthreads();  // merge_block's memory may be used again
+        max = merge_block({max, 0}, 0).top;
 
         float sum = 0;
         for (size_t col = threadIdx.x; col < cols; col += blockDim.x)
             sum += __expf(float(again[col]) - shift(max));
-        sum = merge_block({0, sum}).sum;
+        sum = merge_block({0, sum}, 1).sum;
 
         for (size_t col = threadIdx.x; col < cols; col += blockDim.x)
             out[row * cols + col] = T(__expf(float(again[col]) - shift(max)) / sum);
@@ -160,46 +170,48 @@ struct alignas(kElements * sizeof(T)) Piece {
     T at[kElements];
 };
 
-/// The part of kPieces pieces. (One maximum for all, so that each element takes one e^x.)
+/// The part of kPieces pieces.
 template <class T, int kElements, int kPieces>
 __device__ Part part_of(const Piece<T, kElements> (&pieces)[kPieces]) {
     float max = kNothing, sum = 0;
 #pragma unroll
     for (int i = 0; i < kPieces; ++i)
         for (T value : pieces[i].at) max = fmaxf(max, float(value));
+    const float top = max * kLog2E;
 #pragma unroll
     for (int i = 0; i < kPieces; ++i)
-        for (T value : pieces[i].at) sum += __expf(float(value) - shift(max));
-    return {max, sum};
+        for (T value : pieces[i].at) sum += power(float(value), shift(top));
+    return {top, sum};
 }
 
-/// Loads a thread's pieces of a row: every `stride`-th from `first`. Beyond the row is -infinity.
-template <class T, int kElements, int kPieces>
-__device__ void load(Piece<T, kElements> (&pieces)[kPieces], const T* row, size_t first,
-                     size_t stride, size_t cols) {
+/// Loads a thread's pieces of a row of `count`: every `stride`-th from `first`. Beyond the row is
+/// -infinity. (Index: 32 bits where they suffice; they take half the registers.)
+template <class T, int kElements, int kPieces, class Index>
+__device__ void load(Piece<T, kElements> (&pieces)[kPieces], const T* row, Index first,
+                     Index stride, Index count) {
+    const auto* const from = reinterpret_cast<const Piece<T, kElements>*>(row);
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
-        const size_t p = first + i * stride;
-        if (p < cols / kElements)
-            pieces[i] = reinterpret_cast<const Piece<T, kElements>*>(row)[p];
+        if (first + i * stride < count)
+            pieces[i] = from[first + i * stride];
         else
             for (T& value : pieces[i].at) value = T(kNothing);
     }
 }
 
-/// Stores the softmax of the same pieces, given the whole row's maximum and sum.
-template <class T, int kElements, int kPieces>
-__device__ void store(const Piece<T, kElements> (&pieces)[kPieces], Part whole, T* row,
-                      size_t first, size_t stride, size_t cols) {
-    const float factor = 1 / whole.sum, max = shift(whole.max);
+/// Stores the softmax of the same pieces, given the whole row's part.
+template <class T, int kElements, int kPieces, class Index>
+__device__ void store(const Piece<T, kElements> (&pieces)[kPieces], Part whole, T* row, Index first,
+                      Index stride, Index count) {
+    const float factor = 1 / whole.sum, top = shift(whole.top);
+    auto* const to = reinterpret_cast<Piece<T, kElements>*>(row);
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
-        const size_t p = first + i * stride;
-        if (p >= cols / kElements) continue;
+        if (first + i * stride >= count) continue;
         Piece<T, kElements> result;
         for (int j = 0; j < kElements; ++j)
-            result.at[j] = T(__expf(float(pieces[i].at[j]) - max) * factor);
-        reinterpret_cast<Piece<T, kElements>*>(row)[p] = result;
+            result.at[j] = T(power(float(pieces[i].at[j]), top) * factor);
+        to[first + i * stride] = result;
     }
 }
 
@@ -209,11 +221,26 @@ __global__ void by_warp(const T* x,  // [rows, cols] row-major, like out
                         T* out, size_t rows, size_t cols) {
     const size_t row = size_t(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
     if (row >= rows) return;
-    const int lane = threadIdx.x % 32;
+    const unsigned int lane = threadIdx.x % 32, count = cols / kElements;
     Piece<T, kElements> pieces[kPieces];
-    load(pieces, x + row * cols, lane, 32, cols);
+    load(pieces, x + row * cols, lane, 32u, count);
     const Part whole = merge_warp(part_of(pieces));
-    store(pieces, whole, out + row * cols, lane, 32, cols);
+    store(pieces, whole, out + row * cols, lane, 32u, count);
+}
+
+constexpr int kPerThread = 32;  // numbers that a thread keeps: more, and fewer threads fit an SM
+
+/// A block per row, for rows of up to blockDim * kPerThread elements.
+template <class T, int kElements>
+__global__ void __launch_bounds__(512, kElements > 1 ? 2 : 1)
+    by_block(const T* x,  // [rows, cols] row-major, like out
+             T* out, size_t cols) {
+    const size_t row = blockIdx.x;
+    const unsigned int count = cols / kElements;
+    Piece<T, kElements> pieces[kPerThread / kElements];
+    load(pieces, x + row * cols, threadIdx.x, blockDim.x, count);
+    const Part whole = merge_block(part_of(pieces));
+    store(pieces, whole, out + row * cols, threadIdx.x, blockDim.x, count);
 }
 
 /// Blocks that share a row, and can read each other's shared memory. A single block before 9.0.
@@ -222,17 +249,17 @@ struct Cluster {
     __device__ unsigned int size() const { return cooperative_groups::cluster_group::num_blocks(); }
     __device__ unsigned int rank() const { return cooperative_groups::cluster_group::block_rank(); }
 
-    /// Merges the blocks' parts. All threads get the result.
-    __device__ Part merge_all(Part part) const {
-        auto cluster = cooperative_groups::this_cluster();
+    /// Merges the blocks' parts. All threads get the result. Two slots, as in merge_block().
+    __device__ Part merge_all(Part part, int slot = 0) const {
         if (size() == 1) return part;
-        __shared__ Part own;
-        if (threadIdx.x == 0) own = part;
+        const auto cluster = cooperative_groups::this_cluster();
+        __shared__ Part own[2];
+        if (threadIdx.x == 0) own[slot] = part;
         cluster.sync();  // every block's part is there
-        part = {kNothing, 0};
-        for (unsigned int block = 0; block < size(); ++block)
-            part = merge(part, *cluster.map_shared_rank(&own, block));
-        return part;
+        // Each lane takes a block's part.
+        const unsigned int lane = threadIdx.x % 32;
+        part = lane < size() ? *cluster.map_shared_rank(&own[slot], lane) : Part{kNothing, 0};
+        return merge_warp(part);
     }
     /// No block may leave while another still reads its shared memory.
     __device__ void leave() const {
@@ -241,86 +268,142 @@ struct Cluster {
 #else
     __device__ unsigned int size() const { return 1; }
     __device__ unsigned int rank() const { return 0; }
-    __device__ Part merge_all(Part part) const { return part; }
+    __device__ Part merge_all(Part part, int = 0) const { return part; }
     __device__ void leave() const {}
 #endif
 };
 
-/// A block or a cluster per row: each block keeps `share` pieces of it in shared memory.
+/// A cluster per row, and row after row: each of its blocks keeps `share` pieces in shared memory.
+/// As soon as a piece has been used for the last time, that of the next row is on its way into its
+/// place. A thread reads only pieces that it copied itself: the blocks meet but once a row.
 template <class T, int kElements>
-__global__ void by_block(const T* x,  // [rows, cols] row-major, like out
-                         T* out, size_t cols, size_t share) {
-    extern __shared__ __align__(16) unsigned char shared[];
+__global__ void by_cluster(const T* x,  // [rows, cols] row-major, like out
+                           T* out, size_t rows, size_t cols, size_t share) {
     using Unit = Piece<T, kElements>;
+    extern __shared__ __align__(16) unsigned char shared[];
     Unit* const kept = reinterpret_cast<Unit*>(shared);  // [share]
     const Cluster cluster;
-    const size_t row = blockIdx.x / cluster.size();
+    const size_t own_row = blockIdx.x / cluster.size(), clusters = gridDim.x / cluster.size();
     const size_t first = cluster.rank() * share, all = cols / kElements;
     const size_t pieces = first < all ? (all - first < share ? all - first : share) : 0;
-    const Unit* const from = reinterpret_cast<const Unit*>(x + row * cols) + first;
-    Unit* const to = reinterpret_cast<Unit*>(out + row * cols) + first;
 
-    for (size_t p = threadIdx.x; p < pieces; p += blockDim.x)
+    auto start_copy = [&](size_t row, size_t p) {
+        const Unit* const from = reinterpret_cast<const Unit*>(x + row * cols) + first + p;
         if constexpr (sizeof(Unit) == 16)
-            __pipeline_memcpy_async(&kept[p], &from[p], 16);
+            __pipeline_memcpy_async(&kept[p], from, 16);
         else
-            kept[p] = from[p];
-    __pipeline_commit();
-    __pipeline_wait_prior(0);  // a thread reads what it copied itself: no barrier
+            kept[p] = *from;
+    };
+    for (size_t p = threadIdx.x; p < pieces; p += blockDim.x) start_copy(own_row, p);
 
-    Part part{kNothing, 0};
-    for (size_t p = threadIdx.x; p < pieces; p += blockDim.x)
-        for (T value : kept[p].at) part.max = fmaxf(part.max, float(value));
-    const float own = shift(part.max);
-    for (size_t p = threadIdx.x; p < pieces; p += blockDim.x)
-        for (T value : kept[p].at) part.sum += __expf(float(value) - own);
+    int slot = 0;  // of the memory where parts meet: rows take turns
+    for (size_t row = own_row; row < rows; row += clusters, slot ^= 1) {
+        __pipeline_commit();
+        __pipeline_wait_prior(0);  // this thread's part of the row has arrived
+        Part part{kNothing, 0};
+        for (size_t p = threadIdx.x; p < pieces; p += blockDim.x)
+            for (T value : kept[p].at) part.top = fmaxf(part.top, float(value));
+        part.top *= kLog2E;
+        const float own = shift(part.top);
+        for (size_t p = threadIdx.x; p < pieces; p += blockDim.x)
+            for (T value : kept[p].at) part.sum += power(float(value), own);
 
-    const Part whole = cluster.merge_all(merge_block(part));
-    const float factor = 1 / whole.sum, max = shift(whole.max);
-    for (size_t p = threadIdx.x; p < pieces; p += blockDim.x) {
-        Unit unit = kept[p];
-        for (T& value : unit.at) value = T(__expf(float(value) - max) * factor);
-        to[p] = unit;
+        const Part whole = cluster.merge_all(merge_block(part, slot), slot);
+        const float factor = 1 / whole.sum, top = shift(whole.top);
+        Unit* const to = reinterpret_cast<Unit*>(out + row * cols) + first;
+        for (size_t p = threadIdx.x; p < pieces; p += blockDim.x) {
+            Unit unit = kept[p];
+            if (row + clusters < rows) start_copy(row + clusters, p);
+            for (T& value : unit.at) value = T(power(float(value), top) * factor);
+            to[p] = unit;
+        }
     }
     cluster.leave();
 }
 
-constexpr int kPieces = 4;  // that a thread asks for at a time
-
 /// The same for rows of any length: nothing is kept, and the second reading is the L2 cache's if
 /// the row is still there.
 template <class T, int kElements>
-__global__ void by_block_twice(const T* x, T* out, size_t cols) {
+__global__ void by_cluster_twice(const T* x,  // [rows, cols] row-major, like out
+                                 T* out, size_t cols) {
     const Cluster cluster;
     const size_t row = blockIdx.x / cluster.size();
     const size_t first = cluster.rank() * blockDim.x + threadIdx.x;
-    const size_t stride = cluster.size() * blockDim.x;
+    const size_t stride = cluster.size() * blockDim.x, count = cols / kElements;
+    constexpr int kPieces = 4;  // at a time
     Piece<T, kElements> pieces[kPieces];
     Part part{kNothing, 0};
-    for (size_t p = first; p < cols / kElements; p += stride * kPieces) {
-        load(pieces, x + row * cols, p, stride, cols);
+    for (size_t p = first; p < count; p += stride * kPieces) {
+        load(pieces, x + row * cols, p, stride, count);
         part = merge(part, part_of(pieces));
     }
     const Part whole = cluster.merge_all(merge_block(part));
-    for (size_t p = first; p < cols / kElements; p += stride * kPieces) {
-        load(pieces, x + row * cols, p, stride, cols);
-        store(pieces, whole, out + row * cols, p, stride, cols);
+    for (size_t p = first; p < count; p += stride * kPieces) {
+        load(pieces, x + row * cols, p, stride, count);
+        store(pieces, whole, out + row * cols, p, stride, count);
     }
     cluster.leave();
 }
 
 // --- Launching ----------------------------------------------------------------------------------
 
-/// Launches kernel<<<rows * cluster, threads>>>(arguments...) in clusters of blocks.
-template <class... Parameters, class... Arguments>
-void launch_clusters(void (*kernel)(Parameters...), size_t rows, unsigned int cluster,
-                     unsigned int threads, size_t shared_bytes, Arguments... arguments) {
-    DEMO_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    int(shared_bytes)));  // more than 48 KiB must be asked for
-    if (cluster == 1) {
-        kernel<<<rows, threads, shared_bytes>>>(arguments...);
-        return;
+/// `temporary` [rows, cols]; `max` and `sum` [rows].
+template <class T>
+void launch_chain(const T* x, T* temporary, float* max, float* sum, T* out, size_t rows,
+                  size_t cols) {
+    const size_t size = rows * cols, blocks = (size + kThreads - 1) / kThreads;
+    const size_t row_blocks = std::min<size_t>(rows, 1 << 24);
+    row_max<<<row_blocks, kThreads>>>(x, max, rows, cols);
+    subtract<<<blocks, kThreads>>>(x, max, out, size, cols);
+    exponential<<<blocks, kThreads>>>(out, temporary, size);
+    row_sum<<<row_blocks, kThreads>>>(temporary, sum, rows, cols);
+    divide<<<blocks, kThreads>>>(temporary, sum, out, size, cols);
+}
+
+/// More than 48 KiB of shared memory must be asked for.
+template <class Kernel>
+void allow_shared_bytes(Kernel kernel, size_t bytes) {
+    DEMO_CHECK(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
+}
+
+// What follows prepares a launch, once, and returns what enqueues it: asking the runtime for shared
+// memory and for occupancy takes microseconds that are not the kernel's.
+
+/// `most_shared`: bytes of shared memory that a block may have.
+template <class T>
+std::function<void()> prepare_fused(const T* x, T* out, size_t rows, size_t cols,
+                                    size_t most_shared) {
+    const size_t bytes = cols <= most_shared / sizeof(T) ? cols * sizeof(T) : 0;
+    const size_t blocks = std::min<size_t>(rows, 1 << 24);
+    allow_shared_bytes(fused<T>, bytes);
+    return [=] { fused<T><<<blocks, kThreads, bytes>>>(x, out, rows, cols, bytes > 0); };
+}
+
+/// What teams can be made of on this GPU.
+struct Teams {
+    size_t share_bytes;      // of a row that a block keeps at most
+    size_t largest_cluster;  // blocks; 8 are portable, where there are clusters at all
+    size_t multiprocessors;
+
+    explicit Teams(const demo::Gpu& gpu, int device)
+        : share_bytes(std::min<size_t>(64 << 10, (gpu.shared_per_block - 1024) / 16 * 16)),
+          largest_cluster(1),
+          multiprocessors(gpu.multiprocessors) {
+        int has_clusters = 0;
+        DEMO_CHECK(cudaDeviceGetAttribute(&has_clusters, cudaDevAttrClusterLaunch, device));
+        if (has_clusters) largest_cluster = 8;
     }
+};
+
+/// kernel<<<teams * cluster, threads>>>(arguments...) in clusters of blocks: `rows` teams, or,
+/// where `persistent`, as many as run at the same time.
+template <class... Parameters, class... Arguments>
+std::function<void()> prepare_clusters(void (*kernel)(Parameters...), const Teams& gpu,
+                                       bool persistent, size_t rows, unsigned int cluster,
+                                       unsigned int threads, size_t shared_bytes,
+                                       Arguments... arguments) {
+    allow_shared_bytes(kernel, shared_bytes);
     cudaLaunchAttribute attribute;
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim = {cluster, 1, 1};
@@ -329,45 +412,55 @@ void launch_clusters(void (*kernel)(Parameters...), size_t rows, unsigned int cl
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared_bytes;
     config.attrs = &attribute;
-    config.numAttrs = 1;
-    DEMO_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
-}
-
-constexpr size_t kShareBytes = 64 << 10;  // of a row that a block keeps at most
-constexpr size_t kPiecesPerThread = 8;
-
-/// Chooses the team: no larger than the row asks for. `largest_cluster` is in blocks.
-template <class T, int kElements>
-void launch_registers(const T* x, T* out, size_t rows, size_t cols, size_t largest_cluster) {
-    const size_t pieces = cols / kElements;
-    const size_t blocks = (rows + 7) / 8;  // of eight warps, a row each
-    if (pieces <= 32)
-        by_warp<T, kElements, 1><<<blocks, 256>>>(x, out, rows, cols);
-    else if (pieces <= 32 * 4)
-        by_warp<T, kElements, 4><<<blocks, 256>>>(x, out, rows, cols);
-    else if (pieces <= 32 * 8)
-        by_warp<T, kElements, 8><<<blocks, 256>>>(x, out, rows, cols);
-    else {
-        const size_t most = kShareBytes / (kElements * sizeof(T));  // pieces that a block keeps
-        const size_t wanted = std::bit_ceil((pieces + most - 1) / most);
-        const size_t cluster = std::min(wanted, largest_cluster);
-        const size_t share = (pieces + cluster - 1) / cluster;
-        if (share <= most) {
-            const size_t threads =
-                std::clamp<size_t>(std::bit_ceil(share / kPiecesPerThread), 64, 512);
-            launch_clusters(by_block<T, kElements>, rows, cluster, threads,
-                            share * kElements * sizeof(T), x, out, cols, share);
+    config.numAttrs = cluster > 1 ? 1 : 0;
+    if (persistent) {
+        int at_once = 0;
+        if (cluster > 1) {
+            DEMO_CHECK(cudaOccupancyMaxActiveClusters(&at_once, kernel, &config));
         } else {
-            launch_clusters(by_block_twice<T, kElements>, rows, cluster, 1024, 0, x, out, cols);
+            DEMO_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&at_once, kernel, threads,
+                                                                     shared_bytes));
+            at_once *= int(gpu.multiprocessors);
         }
+        config.gridDim = dim3(std::min<size_t>(rows, at_once) * cluster);
     }
+    return [=]() mutable {
+        config.attrs = &attribute;  // this copy's own
+        DEMO_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
+    };
 }
 
-/// Blocks of 1024 threads that a cluster may have on this GPU: 8 are portable, where there are any.
-inline size_t largest_cluster(const demo::Options& options) {
-    int has_clusters = 0;
-    DEMO_CHECK(cudaDeviceGetAttribute(&has_clusters, cudaDevAttrClusterLaunch, options.device));
-    return has_clusters ? 8 : 1;
+/// Chooses the team: no larger than the row asks for.
+template <class T, int kElements>
+std::function<void()> prepare_by_team(const T* x, T* out, size_t rows, size_t cols,
+                                      const Teams& gpu) {
+    const size_t pieces = cols / kElements;
+    if (pieces <= 32 * 8) {  // a warp; eight of them make a block
+        const auto kernel = pieces <= 32       ? by_warp<T, kElements, 1>
+                            : pieces <= 32 * 4 ? by_warp<T, kElements, 4>
+                                               : by_warp<T, kElements, 8>;
+        return [=] { kernel<<<(rows + 7) / 8, 256>>>(x, out, rows, cols); };
+    }
+    const size_t threads = std::bit_ceil((cols + kPerThread - 1) / kPerThread);
+    if (threads <= 512) return [=] { by_block<T, kElements><<<rows, threads>>>(x, out, cols); };
+    const size_t most = gpu.share_bytes / (kElements * sizeof(T));  // pieces that a block keeps
+    const size_t wanted = std::bit_ceil((pieces + most - 1) / most);
+    const size_t cluster = std::min(wanted, gpu.largest_cluster);
+    const size_t share = (pieces + cluster - 1) / cluster;
+    if (share <= most)
+        return prepare_clusters(by_cluster<T, kElements>, gpu, true, rows, cluster, 512,
+                                share * kElements * sizeof(T), x, out, rows, cols, share);
+    return prepare_clusters(by_cluster_twice<T, kElements>, gpu, false, rows, cluster, 1024, 0, x,
+                            out, cols);
+}
+
+/// By 16 bytes where every row begins at a multiple of them, else element by element.
+template <class T>
+std::function<void()> prepare_online(const T* x, T* out, size_t rows, size_t cols,
+                                     const Teams& gpu) {
+    constexpr int kVector = 16 / sizeof(T);
+    return cols % kVector == 0 ? prepare_by_team<T, kVector>(x, out, rows, cols, gpu)
+                               : prepare_by_team<T, 1>(x, out, rows, cols, gpu);
 }
 
 // --- What must come out, in double --------------------------------------------------------------
@@ -442,15 +535,13 @@ int run(const demo::Options& options, const demo::Gpu& gpu) {
     const auto shape = demo::MatrixShape::of(options);
     const size_t size = shape.size(), rows = shape.rows, cols = shape.cols;
     const size_t matrix = size * sizeof(T), column = rows * sizeof(float);
-    const size_t element_blocks = (size + kThreads - 1) / kThreads;
-    const size_t row_blocks = std::min<size_t>(rows, 1 << 24);
     demo::Report report(options, gpu, shape.text() + ", " + options.dtype);
 
     const demo::Buffer<T> x(size), temporary(size);
     const demo::Buffer<float> max(rows), sum(rows);
     const demo::GuardedOutput<T> out(shape, options.seed);
     demo::fill_uniform(x, options.seed);
-    offset_rows<<<element_blocks, kThreads>>>(x.data(), size, cols);
+    offset_rows<<<(size + kThreads - 1) / kThreads, kThreads>>>(x.data(), size, cols);
     const demo::Buffer<Statistics> statistics(out.rows().size());
     reference_rows<<<statistics.size(), 256>>>(x.data(), out.rows().data(), statistics.data(),
                                                cols);
@@ -460,49 +551,33 @@ int run(const demo::Options& options, const demo::Gpu& gpu) {
         return out.check(ExpectSoftmax<T>{x.data(), statistics.data(), cols, chained});
     };
 
-    auto launch_chain = [&] {
-        T *const t = temporary.data(), *const e = out.data();
-        row_max<<<row_blocks, kThreads>>>(x.data(), max.data(), rows, cols);
-        subtract<<<element_blocks, kThreads>>>(x.data(), max.data(), e, size, cols);
-        exponential<<<element_blocks, kThreads>>>(e, t, size);
-        row_sum<<<row_blocks, kThreads>>>(t, sum.data(), rows, cols);
-        divide<<<element_blocks, kThreads>>>(t, sum.data(), e, size, cols);
-    };
-    // Beside the row lie the warps' parts, 256 bytes.
-    const bool fits = cols <= (gpu.shared_per_block - 256) / sizeof(T);
-    const size_t shared_bytes = fits ? cols * sizeof(T) : 0;
-    DEMO_CHECK(cudaFuncSetAttribute(fused<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    int(shared_bytes)));
-    auto launch_fused = [&] {
-        fused<T><<<row_blocks, kThreads, shared_bytes>>>(x.data(), out.data(), rows, cols, fits);
-    };
-    const size_t cluster = largest_cluster(options);
-    auto launch_in_registers = [&] {
-        constexpr int kVector = 16 / sizeof(T);
-        if (cols % kVector == 0)
-            launch_registers<T, kVector>(x.data(), out.data(), rows, cols, cluster);
-        else
-            launch_registers<T, 1>(x.data(), out.data(), rows, cols, cluster);
-    };
+    // Beside the row lie the warps' parts.
+    const size_t most_shared = gpu.shared_per_block - 1024;
+    const Teams teams(gpu, options.device);
 
     report.run(shape.workload(options.dtype, 5, 2 * matrix),
                {{.kernel = "chain",
                  .check = expect(true),
-                 .launch = launch_chain,
+                 .launch =
+                     [&] {
+                         launch_chain(x.data(), temporary.data(), max.data(), sum.data(),
+                                      out.data(), rows, cols);
+                     },
                  .launches = 5,
                  .temporary_bytes = matrix + 2 * column,
                  .moved_bytes = 8 * matrix + 4 * column},
                 {.kernel = "fused",
                  .check = expect(false),
-                 .launch = launch_fused,
-                 .moved_bytes = fits ? 2 * matrix : 4 * matrix},
-                {.kernel = "fused_registers",
+                 .launch = prepare_fused(x.data(), out.data(), rows, cols, most_shared),
+                 .moved_bytes = (cols <= most_shared / sizeof(T) ? 2 : 4) * matrix},
+                {.kernel = "fused_online",
                  .check = expect(false),
-                 .launch = launch_in_registers,
-                 .moved_bytes = 2 * matrix},
+                 .launch = prepare_online(x.data(), out.data(), rows, cols, teams),
+                 .moved_bytes =
+                     (matrix / rows <= teams.largest_cluster * teams.share_bytes ? 2 : 3) * matrix},
                 copy.contender()});
     report.note("least possible traffic: " + demo::human_bytes(2.0 * double(matrix)));
-    report.ratio("fused_registers", "chain");
+    report.ratio("fused_online", "chain");
     return report.exit_code();
 }
 
@@ -515,7 +590,7 @@ int main(int argc, char** argv) {
         argc, argv,
         {.name = "8_softmax",
          .summary = "softmax of a matrix's rows: five kernels, one, and one at a copy's speed",
-         .kernels = {"chain", "fused", "fused_registers", "copy"},
+         .kernels = {"chain", "fused", "fused_online", "copy"},
          .any_shape = true,
          .dtypes = {"fp32", "fp16"}});
     const demo::Gpu gpu(options);

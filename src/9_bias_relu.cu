@@ -12,8 +12,8 @@
 //                       x: +--------------------+    thread t owns the t-th 16 bytes of every
 //                  panel 0 |..[t]...............|    panel. They lie in the same columns each
 //                       1  |..[t]...............|    time, so it loads its part of b once, and
-//                       2  |..[t]...............|    keeps it in registers. Then it asks for four
-//                       3  |..[t]...............|    panels' pieces at once, and adds.
+//                       2  |..[t]...............|    uses it for the pieces of two panels, which
+//                       3  |..[t]...............|    it asks for together.
 //                          +--------------------+
 //
 // relu(v) is v < 0 ? 0 : v, not max(v, 0): of a NaN and 0, max chooses the 0, and hides the NaN.
@@ -68,7 +68,7 @@ struct alignas(16) Vector {
     T at[kSize];
 };
 
-constexpr int kAtOnce = 4;  // panels that a thread asks for before it uses the first
+constexpr int kAtOnce = 2;  // panels that a thread asks for before it uses the first
 
 /// How the matrix is cut: a panel is some whole rows, `vectors` times 16 bytes, and the work of
 /// `blocks` blocks.

@@ -2,13 +2,15 @@
 
 import pytest
 
-from suite import (BENCHMARK, GATING, HOPPER, PROGRAMS, ROOT, SKIPPED, assert_one_line, run,
+from suite import (BENCHMARK, GATING, HOPPER, MATRIX, PROGRAMS, ROOT, SKIPPED, assert_one_line, run,
                    verified_rows)
 
 SCHEDULES = ("forward", "reverse", "random:7")
 RUNS = [(program, (str(n),)) for program in PROGRAMS if program not in HOPPER
         for n in (32, 64, 96, 160, 256)]
 RUNS += [(program, ("--talk", "16")) for program in GATING]
+RUNS += [(program, ("--rows", "5", "--cols", cols, "--dtype", "fp16")) for program in MATRIX
+         for cols in ("7", "1032")]
 
 
 def name(value):

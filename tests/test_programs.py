@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from suite import (BENCHMARK, FAILED, GATING, GPU, NO_GPU, PROGRAMS, SKIPPED, TIMES, USAGE,
+from suite import (BENCHMARK, FAILED, GATING, GPU, MATRIX, NO_GPU, PROGRAMS, SKIPPED, TIMES, USAGE,
                    VERIFIED, assert_one_line, flops, kernels_of, verified_rows)
 
 each_program = pytest.mark.parametrize("program", PROGRAMS)
@@ -15,12 +15,12 @@ each_program = pytest.mark.parametrize("program", PROGRAMS)
 
 # Every program gets these ...
 BAD_ARGUMENTS = [
-    [""], ["33"], ["4096", "4096"], ["--bogus"], ["--kernel", "bogus"], ["--seed"],
+    [""], ["0"], ["4096", "4096"], ["--bogus"], ["--kernel", "bogus"], ["--seed"],
     ["--talk", "17"], ["64", "--talk", "32"],
 ]
 # ... and one with --talk and one without all the rest: the parser is the same.
 MORE_BAD_ARGUMENTS = [
-    ["abc"], ["0"], ["-32"], ["9223372036854775808"], ["1e3"], ["12abc"], ["+32"], [" 32"],
+    ["abc"], ["33"], ["-32"], ["9223372036854775808"], ["1e3"], ["12abc"], ["+32"], [" 32"],
     ["32.0"], ["--csv", "--csv"], ["--seed", "-1"], ["--seed", "one"], ["--device", "-1"],
     ["--device", ""], ["--kernel"], ["--kernel", ""], ["--talk"], ["--talk", "0"],
     ["--talk", "32", "64"],
@@ -53,7 +53,8 @@ def refuse(backend, program, arguments):
 
 @each_program
 def test_a_bad_size_is_answered_with_what_is_accepted(backend, program):
-    assert "multiple of 32" in backend.run(program, "33", env=NO_GPU).stderr
+    accepted = "a whole number from 1 up" if program in MATRIX else "a multiple of 32"
+    assert accepted in backend.run(program, "0", env=NO_GPU).stderr
 
 
 @pytest.mark.parametrize("program", [p for p in PROGRAMS if p not in GATING])
@@ -156,7 +157,7 @@ def test_figures_agree_with_each_other(live, program, options):
         ms = float(row["median_ms"])
         assert ms > 0
         assert float(row["tflops"]) == pytest.approx(flops(row) / ms / 1e9, rel=2e-3, abs=1e-9)
-        if row["shape"] == "talk":  # bound by memory: that is what GB/s is for
+        if row["shape"] == "talk" or program in MATRIX:  # bound by memory: GB/s is for that
             expected = int(row["least_bytes"]) / ms / 1e6
             assert float(row["gb_per_s"]) == pytest.approx(expected, rel=2e-3, abs=1e-9)
 
@@ -244,7 +245,7 @@ TOO_LARGE_TALK = [["--talk", "1048576"], ["--talk", "9223372036854775792"]]
      for a in TOO_LARGE + (TOO_LARGE_TALK if p in GATING else [])],
     ids=lambda value: value if isinstance(value, str) else " ".join(value))
 def test_too_little_memory_names_the_largest_size_that_fits(live, program, arguments):
-    name, step = ("S", 16) if "--talk" in arguments else ("N", 32)
+    name, step = ("S", 16) if "--talk" in arguments else ("N", 1 if program in MATRIX else 32)
     done = live.run(program, *arguments)
     assert done.returncode == FAILED
     assert done.stdout == ""

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from suite import GATING, GPU, HOPPER, PROGRAMS, ROOT, SKIPPED, run
+from suite import GATING, GPU, HOPPER, MATRIX, PROGRAMS, ROOT, SKIPPED, run
 
 SUMMARY = {
     "memcheck": "ERROR SUMMARY: 0 errors",
@@ -34,6 +34,8 @@ def sanitizer():
 
 
 RUNS = [(program, ("160",)) for program in PROGRAMS]
+RUNS += [(program, ("--rows", "37", "--cols", "1003", "--dtype", "fp16")) for program in MATRIX]
+RUNS += [("8_softmax", ("--rows", "5", "--cols", cols)) for cols in ("8192", "33000", "300000")]
 RUNS += [(program, ("--talk", "32")) for program in GATING if not program.startswith("bonus")]
 
 # racecheck is about shared memory, and instrumenting cuBLASLt's kernels for it ends some processes

@@ -280,3 +280,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                 (std::forward<Arguments>(arguments)...));
     return cudaPeekAtLastError();
 }
+
+template <class Kernel>
+cudaError_t cudaOccupancyMaxActiveClusters(int*, Kernel, const cudaLaunchConfig_t*) {
+    return cudaErrorNotSupported;
+}

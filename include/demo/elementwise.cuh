@@ -42,9 +42,10 @@ struct MatrixShape {
 };
 
 /// How far from `value` a result may lie: `terms` is the sum of the formula's terms, each taken
-/// as positive, and `out` the format that it is stored in.
+/// as positive, and `out` the format that it is stored in. Measured on an H200, right kernels stay
+/// within a third of what is allowed beside the last rounding.
 DEMO_HOST_DEVICE inline Expected expect_elementwise(double value, double terms, Format out) {
-    return {value, 0x1p-16 * fabs(value) + 0x1p-22 * terms + out.roundoff * fabs(value) +
+    return {value, 0x1p-19 * fabs(value) + 0x1p-23 * terms + out.roundoff * fabs(value) +
                        out.subnormal + 0x1p-149};
 }
 

@@ -1,0 +1,236 @@
+// What programs 7 to 10 make of infinities, NaN, zeros, denormals and extreme rows. On a GPU, and
+// on the CPU lane too; without either it exits with 77 and the reason, as the programs do.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#define GELU_NO_MAIN
+#define SOFTMAX_NO_MAIN
+#define BIAS_RELU_NO_MAIN
+#define ADD_MUL_ACTIVATION_NO_MAIN
+#include "10_add_mul_activation.cu"
+#include "7_gelu.cu"
+#include "8_softmax.cu"
+#include "9_bias_relu.cu"
+
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// A device buffer with these numbers.
+template <class T>
+struct Device : demo::Buffer<T> {
+    explicit Device(const std::vector<float>& values) : demo::Buffer<T>(values.size()) {
+        std::vector<T> converted;
+        for (float value : values) converted.push_back(T(value));
+        DEMO_CHECK(
+            cudaMemcpy(this->data(), converted.data(), this->bytes(), cudaMemcpyHostToDevice));
+    }
+    std::vector<float> read() const {
+        DEMO_CHECK(cudaDeviceSynchronize());
+        std::vector<T> values(this->size());
+        DEMO_CHECK(cudaMemcpy(values.data(), this->data(), this->bytes(), cudaMemcpyDeviceToHost));
+        return {values.begin(), values.end()};
+    }
+};
+
+template <class T>
+class SpecialValues : public testing::Test {};
+using Types = testing::Types<float, half>;
+TYPED_TEST_SUITE(SpecialValues, Types);
+
+/// Runs f(x, out, size) on `values` repeated, so that each also meets the end of the last vector.
+template <class T, class Launch>
+std::vector<float> map(const std::vector<float>& values, Launch launch) {
+    std::vector<float> input;
+    while (input.size() < 1030) input.insert(input.end(), values.begin(), values.end());
+    input.resize(1027);
+    const Device<T> x(input), out(std::vector<float>(input.size(), kNan));
+    launch(x.data(), out.data(), input.size());
+    std::vector<float> result = out.read();
+    for (size_t i = values.size(); i < result.size(); ++i) {  // the same wherever it stands
+        const float first = result[i % values.size()];
+        EXPECT_TRUE(result[i] == first || (std::isnan(result[i]) && std::isnan(first))) << i;
+    }
+    result.resize(values.size());
+    return result;
+}
+
+double exact_gelu(double x) {
+    return 0.5 * x * (1 + std::tanh(0.79788456 * (x + 0.044715 * x * x * x)));
+}
+
+TYPED_TEST(SpecialValues, Gelu) {
+    const std::vector<float> values{0.0f,  -0.0f, 10,     -10,     100,   -100, kInf,
+                                    -kInf, kNan,  1e-40f, -1e-40f, 6e-8f, 1,    -1};
+    auto launch_chain = [](const TypeParam* x, TypeParam* out, size_t size) {
+        const demo::Buffer<TypeParam> temporary(size);
+        gelu::chain(x, temporary.data(), out, size);
+        DEMO_CHECK(cudaDeviceSynchronize());
+    };
+    const auto chain = map<TypeParam>(values, launch_chain);
+    const auto fused = map<TypeParam>(values, gelu::launch_fused<TypeParam>);
+    const auto vectorised = map<TypeParam>(values, gelu::launch_fused_vectorised<TypeParam>);
+    for (const auto& result : {chain, fused, vectorised}) {
+        EXPECT_EQ(result[0], 0);
+        EXPECT_FALSE(std::signbit(result[0]));
+        EXPECT_EQ(result[1], 0);
+        EXPECT_TRUE(std::signbit(result[1]));
+        EXPECT_EQ(result[2], 10);
+        EXPECT_NEAR(result[3], 0, 1e-30);
+        EXPECT_EQ(result[4], 100);
+        EXPECT_EQ(result[5], 0);
+        EXPECT_EQ(result[6], kInf);
+        EXPECT_TRUE(std::isnan(result[8]));
+        for (size_t i = 9; i < values.size(); ++i) {
+            const double x = float(TypeParam(values[i]));
+            const double bound =
+                sizeof(TypeParam) == 4 ? 2e-6 * std::fabs(x) + 2e-45 : 3e-3 * std::fabs(x) + 1e-7;
+            EXPECT_NEAR(result[i], exact_gelu(x), bound) << values[i];
+        }
+    }
+    EXPECT_EQ(fused[7], 0);
+    EXPECT_EQ(vectorised[7], 0);
+    EXPECT_TRUE(std::isnan(chain[7]));  // -infinity times 0, as the formula stands
+}
+
+// --- Softmax ---
+
+template <class T>
+std::vector<std::vector<float>> all_softmaxes(const std::vector<float>& values, size_t rows) {
+    const size_t cols = values.size() / rows, size = values.size();
+    const Device<T> x(values), out(std::vector<float>(size, kNan));
+    std::vector<std::vector<float>> results;
+
+    const demo::Buffer<T> temporary(size);
+    const demo::Buffer<float> max(rows), sum(rows);
+    softmax::launch_chain(x.data(), temporary.data(), max.data(), sum.data(), out.data(), rows,
+                          cols);
+    results.push_back(out.read());
+    softmax::prepare_fused(x.data(), out.data(), rows, cols, 0)();
+    results.push_back(out.read());
+    softmax::prepare_fused(x.data(), out.data(), rows, cols, 40 << 10)();
+    results.push_back(out.read());
+    softmax::prepare_online(x.data(), out.data(), rows, cols,
+                            softmax::Teams(demo::Gpu(demo::Options{}), 0))();
+    results.push_back(out.read());
+    return results;
+}
+
+/// Every team that a row can get: from one number to rows that are read twice.
+const std::vector<size_t> kColumns = {1, 7, 1000, 1023, 4096, 16384, 131072, 1048576};
+
+TYPED_TEST(SpecialValues, SoftmaxOfEqualNumbersIsEven) {
+    for (size_t cols : kColumns)
+        for (const auto& result : all_softmaxes<TypeParam>(std::vector<float>(cols, -3), 1)) {
+            const float even = float(TypeParam(1 / float(cols)));
+            for (size_t i = 0; i < cols; i += 1 + cols / 999)
+                ASSERT_NEAR(result[i], even, 1e-3 * even + 6e-8) << cols;
+        }
+}
+
+TYPED_TEST(SpecialValues, SoftmaxDoesNotChangeWithAnOffset) {
+    for (size_t cols : {7, 1000, 4096, 131072}) {
+        std::vector<float> near(cols), far(cols);
+        for (size_t i = 0; i < cols; ++i) near[i] = float(i % 5), far[i] = near[i] + 1000;
+        const auto a = all_softmaxes<TypeParam>(near, 1), b = all_softmaxes<TypeParam>(far, 1);
+        for (size_t k = 0; k < a.size(); ++k)
+            for (size_t i = 0; i < cols; ++i) ASSERT_EQ(a[k][i], b[k][i]) << cols << " " << k;
+    }
+}
+
+TYPED_TEST(SpecialValues, SoftmaxOfInfinities) {
+    for (size_t cols : {7, 1000, 1023, 4096, 131072}) {
+        // Rows: some -infinity; nothing but -infinity; a NaN; a +infinity; ordinary.
+        std::vector<float> x(5 * cols, 0.0f);
+        for (size_t i = 0; i < cols; ++i) {
+            if (i % 2) x[i] = -kInf;
+            x[cols + i] = -kInf;
+        }
+        x[2 * cols + cols / 2] = kNan;
+        x[3 * cols + cols - 1] = kInf;
+        const auto results = all_softmaxes<TypeParam>(x, 5);
+        for (const auto& result : results) {
+            const float even = 1 / float((cols + 1) / 2);
+            for (size_t i = 0; i < cols; i += 1 + cols / 997) {
+                ASSERT_NEAR(result[i], i % 2 ? 0 : even, 1e-3 * even + 6e-8) << cols;
+                ASSERT_TRUE(std::isnan(result[cols + i])) << cols;
+                ASSERT_TRUE(std::isnan(result[2 * cols + i])) << cols;
+                ASSERT_NEAR(result[4 * cols + i], 1 / float(cols), 1e-3 / float(cols) + 6e-8);
+            }
+            ASSERT_TRUE(std::isnan(result[4 * cols - 1])) << cols;  // e^(inf - inf)
+        }
+    }
+}
+
+// --- Bias and ReLU ---
+
+TYPED_TEST(SpecialValues, ReluKeepsNan) {
+    const std::vector<float> values{kNan, kInf, -kInf, -1, 2, -0.25f, 0};
+    const Device<TypeParam> b({0.5f});
+    auto chain = [&](const TypeParam* x, TypeParam* out, size_t size) {
+        const unsigned int blocks = unsigned(bias_relu::blocks_for(size));
+        bias_relu::add_bias<TypeParam><<<blocks, 256>>>(x, b.data(), out, size, 1);
+        bias_relu::apply_relu<TypeParam><<<blocks, 256>>>(out, out, size);
+    };
+    auto fused = [&](const TypeParam* x, TypeParam* out, size_t size) {
+        bias_relu::fused<TypeParam>
+            <<<bias_relu::blocks_for(size), 256>>>(x, b.data(), out, size, 1);
+    };
+    auto vectorised = [&](const TypeParam* x, TypeParam* out, size_t size) {
+        bias_relu::launch_fused_vectorised(x, b.data(), out, size, 1);
+    };
+    for (const auto& result : {map<TypeParam>(values, chain), map<TypeParam>(values, fused),
+                               map<TypeParam>(values, vectorised)}) {
+        EXPECT_TRUE(std::isnan(result[0]));
+        EXPECT_EQ(result[1], kInf);
+        EXPECT_EQ(result[2], 0);
+        EXPECT_EQ(result[3], 0);
+        EXPECT_EQ(result[4], 2.5f);
+        EXPECT_EQ(result[5], 0.25f);
+        EXPECT_EQ(result[6], 0.5f);
+    }
+}
+
+// --- act(x + m y + b) ---
+
+template <class Activation, class T>
+std::vector<float> activated(const std::vector<float>& values) {
+    const Device<T> b({0.0f});
+    return map<T>(values, [&](const T* x, T* out, size_t size) {
+        const Device<T> zeros(std::vector<float>(size, 0.0f));
+        add_mul_activation::launch_fused_vectorised<Activation>(x, 0.5f, zeros.data(), b.data(),
+                                                                out, size, 1);
+        DEMO_CHECK(cudaDeviceSynchronize());
+    });
+}
+
+TYPED_TEST(SpecialValues, Activations) {
+    using namespace add_mul_activation;
+    const std::vector<float> values{kNan, kInf, -kInf, 100, -100};
+    const auto relu = activated<Relu, TypeParam>(values);
+    const auto sigmoid = activated<Sigmoid, TypeParam>(values);
+    const auto gelu = activated<Gelu, TypeParam>(values);
+    const auto none = activated<None, TypeParam>(values);
+    for (const auto& result : {relu, sigmoid, gelu, none}) EXPECT_TRUE(std::isnan(result[0]));
+    const float expected[4][4] = {
+        {kInf, 0, 100, 0}, {1, 0, 1, 0}, {kInf, 0, 100, 0}, {kInf, -kInf, 100, -100}};
+    for (size_t i = 0; i < 4; ++i) {
+        EXPECT_EQ(relu[i + 1], expected[0][i]);
+        EXPECT_NEAR(sigmoid[i + 1], expected[1][i], 1e-30);
+        EXPECT_EQ(gelu[i + 1], expected[2][i]);
+        EXPECT_EQ(none[i + 1], expected[3][i]);
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    testing::InitGoogleTest(&argc, argv);
+    demo::program_name = "test_special_values";
+    const demo::Gpu gpu{demo::Options{}};  // exits where there is none
+    return RUN_ALL_TESTS();
+}
