@@ -134,7 +134,7 @@ def test_the_sweep_prints_a_table(live):
 
 def test_special_values():
     """On the CPU lane; on a GPU test_compiled.py runs them."""
-    done = run(ROOT / "build/cpu/tests/test_special_values", "--gtest_brief=1", timeout=300)
+    done = run(ROOT / "build/cpu/release/tests/test_special_values", "--gtest_brief=1", timeout=300)
     assert done.returncode not in (SKIPPED,), done.stderr
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[  PASSED  ]" in done.stdout
