@@ -36,6 +36,16 @@ SHARED_16 = r"LDS\S*\.128"  # a load from shared memory
 
 # To watch another kernel, add a row: tensor cores show as HMMA, Hopper's as HGMMA, ldmatrix as LDSM.
 KERNELS = [
+    Kernel("3_matmul_tensorcore", "mma_ptx", ("HMMA", "LDSM", COPY_16, STORE_16)),
+    Kernel("6_gating_fused", "gating_tiled", ("HMMA", "LDSM", COPY_16, STORE_16)),
+    Kernel("6_gating_fused", "gating_streamed", ("HMMA", "LDSM", COPY_16)),
+    Kernel("7_gelu", "fused_vectorised", (LOAD_16, STORE_16)),
+    Kernel("8_softmax", "by_warp"),
+    Kernel("8_softmax", "by_block"),
+    Kernel("8_softmax", "by_cluster"),
+    Kernel("9_bias_relu", "fused_vectorised", (LOAD_16, STORE_16)),
+    Kernel("10_add_mul_activation", "fused_vectorised", (LOAD_16, STORE_16)),
+    Kernel("bonus_matmul_hopper", "matmul_persistent", ("HGMMA",)),
     Kernel("bonus_matmul_register_tiled", "vectorized", (COPY_16, SHARED_16, STORE_16, "FFMA")),
     Kernel("bonus_matmul_register_tiled", "warp_tiled", (COPY_16, SHARED_16, STORE_16, "FFMA")),
 ]
