@@ -102,15 +102,18 @@ inline size_t parse_size(std::string_view text, const std::string& what, size_t 
     return value;
 }
 
+inline std::string join(const std::vector<std::string>& names, const std::string& separator) {
+    std::string joined;
+    for (const std::string& name : names) joined += (joined.empty() ? "" : separator) + name;
+    return joined;
+}
+
 /// One of `names`. Throws UsageError, which lists them.
 inline std::string parse_name(std::string_view text, const std::string& what,
                               const std::vector<std::string>& names) {
-    std::string known;
-    for (const std::string& name : names) {
-        if (name == text) return name;
-        known += (known.empty() ? "" : ", ") + name;
-    }
-    throw UsageError(what + " takes one of " + known + ", not '" + std::string(text) + "'");
+    if (std::find(names.begin(), names.end(), text) != names.end()) return std::string(text);
+    throw UsageError(what + " takes one of " + join(names, ", ") + ", not '" + std::string(text) +
+                     "'");
 }
 
 /// Reads `arguments` (without the program's own name). Throws UsageError.
@@ -188,11 +191,6 @@ inline void print_help(const Program& program) {
     auto line = [](const std::string& option, const std::string& help) {
         std::printf("  %-15s%s\n", option.c_str(), help.c_str());
     };
-    auto join = [](const std::vector<std::string>& names) {
-        std::string joined;
-        for (const std::string& name : names) joined += (joined.empty() ? "" : " ") + name;
-        return joined;
-    };
     std::printf("%s: %s\n\nusage: ./%s [N%s] [options]\n\n", program.name.c_str(),
                 program.summary.c_str(), program.name.c_str(),
                 program.talk        ? " | --talk S"
@@ -204,13 +202,14 @@ inline void print_help(const Program& program) {
     if (program.talk) line("--talk S", "x[4*S*S, 128] and W[128, 64] instead: S a multiple of 16");
     if (program.any_shape) line("--rows R", "with --cols C: R x C instead, any sizes from 1");
     if (!program.dtypes.empty())
-        line("--dtype TYPE", "one of: " + join(program.dtypes) + " (default the first)");
+        line("--dtype TYPE", "one of: " + join(program.dtypes, " ") + " (default the first)");
     if (!program.kernels.empty())
-        line("--kernel NAME", "run only this one of: " + join(program.kernels));
+        line("--kernel NAME", "run only this one of: " + join(program.kernels, " "));
     for (const Extra& extra : program.extras)
-        line(extra.option, extra.values.empty() ? extra.help
-                                                : extra.help + ", one of: " + join(extra.values) +
-                                                      " (default the first)");
+        line(extra.option,
+             extra.values.empty()
+                 ? extra.help
+                 : extra.help + ", one of: " + join(extra.values, " ") + " (default the first)");
     std::printf(
         "  --seed S       seed of the random data (default 1)\n"
         "  --device I     index of the GPU (default 0)\n"
