@@ -52,19 +52,18 @@ struct Size {
 
 /// What the user asked for.
 struct Options {
-    Size size;           // N, S of --talk, or R of --rows
-    bool sized = false;  // one of these was given
-    size_t n = 0;        // N
-    size_t talk = 0;     // S of --talk; 0 where it was not given
-    size_t rows = 0;     // of --rows and --cols; 0 where they were not given
-    size_t cols = 0;     //
-    std::string dtype;   // of --dtype
-    uint64_t seed = 1;   // of the random data
-    int device = 0;      // CUDA's index of the GPU
-    std::string kernel;  // of --kernel; empty where it was not given
-    bool csv = false;    // rows for scripts instead of lines for people
-    bool hot = false;    // keep what the launch before left in the cache
-    bool once = false;   // one verified launch, no timing
+    Size size;                  // N, S of --talk, or R of --rows
+    bool sized = false;         // one of these was given
+    size_t n = 0;               // N
+    size_t talk = 0;            // S of --talk; 0 where it was not given
+    size_t rows = 0, cols = 0;  // of --rows and --cols; 0 where they were not given
+    std::string dtype;          // of --dtype
+    uint64_t seed = 1;          // of the random data
+    int device = 0;             // CUDA's index of the GPU
+    std::string kernel;         // of --kernel; empty where it was not given
+    bool csv = false;           // rows for scripts instead of lines for people
+    bool hot = false;           // keep what the launch before left in the cache
+    bool once = false;          // one verified launch, no timing
     bool help = false;
     std::map<std::string, std::string> extras;  // values of the program's own options
 
