@@ -24,6 +24,7 @@
 // shows where that stops to matter.
 //
 // TFLOP/s counts four operations per element, three without an activation.
+#include <algorithm>
 #include <numeric>
 
 #include "demo.cuh"
@@ -295,7 +296,7 @@ template <class Activation, class T>
 int sweep(const demo::Options& options, const demo::Gpu& gpu) {
     demo::Report report(options, gpu, "from 4 x 4 up, " + options.dtype);
     if (!options.csv)
-        std::printf("\n%15s | %10s %10s %9s | %10s %9s\n", "rows x cols", "chain ms", "fused ms",
+        std::printf("\n%15s | %10s %10s %9s | %10s %9s |\n", "rows x cols", "chain ms", "fused ms",
                     "speed-up", "GB/s", "of copy");
     double launch_ms = 0;  // of the smallest: hardly anything but the launch
     std::string enough;    // the first shape at which the launch is a tenth of the time
@@ -308,14 +309,19 @@ int sweep(const demo::Options& options, const demo::Gpu& gpu) {
         const std::vector<demo::Result> results = demo::measure(options, gpu, contenders);
         const demo::Workload work = problem.workload(options.dtype);
         for (size_t i = 0; i < results.size(); ++i) report.record(work, contenders[i], results[i]);
+        if (options.csv) continue;
         const double chain = results[0].median_ms(), fused = results[2].median_ms();
-        if (options.csv || fused == 0) continue;
+        const bool timed = chain > 0 && fused > 0 && results[3].median_ms() > 0;
+        auto figure = [&](double value) { return timed ? demo::four_digits(value) : "-"; };
         const std::string name = std::to_string(rows) + " x " + std::to_string(cols);
-        std::printf("%15s | %10s %10s %7s x | %10s %7.1f %%\n", name.c_str(),
-                    demo::four_digits(chain).c_str(), demo::four_digits(fused).c_str(),
-                    demo::four_digits(chain / fused).c_str(),
-                    demo::four_digits(results[2].gb_per_s(work)).c_str(),
-                    100 * results[3].median_ms() / fused);
+        const bool right = std::all_of(results.begin(), results.end(),
+                                       [](const demo::Result& r) { return r.verdict.ok(); });
+        std::printf("%15s | %10s %10s %7s x | %10s %7s %% | %s\n", name.c_str(),
+                    figure(chain).c_str(), figure(fused).c_str(), figure(chain / fused).c_str(),
+                    figure(results[2].gb_per_s(work)).c_str(),
+                    figure(100 * results[3].median_ms() / fused).c_str(),
+                    right ? "verified" : "WRONG");
+        if (!timed) continue;
         std::fflush(stdout);
         if (launch_ms == 0) launch_ms = fused;
         if (enough.empty() && fused > 10 * launch_ms) enough = name;

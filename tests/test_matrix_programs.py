@@ -119,13 +119,15 @@ def test_bad_options_of_program_10(backend, arguments):
 def test_the_sweep_prints_a_table(live):
     done = live.run("10_add_mul_activation", "--sweep", timeout=300)
     assert done.returncode == VERIFIED and done.stderr == ""
-    rows = re.findall(r"^ *(\d+) x (\d+) \| +([\d.]+) +([\d.]+) +([\d.]+) x \| +([\d.]+) +[\d.]+ %",
+    rows = re.findall(r"^ *(\d+) x (\d+) \| +([\d.]+) +([\d.]+) +([\d.]+) x \| +([\d.]+) +[\d.]+ % \| verified$",
                       done.stdout, re.MULTILINE)
     assert len(rows) >= 5
     for i, (m, n, chain, fused, ratio, _) in enumerate(rows):
         assert (int(m), int(n)) == (4 ** (i + 1), 4 * 2**i)
         assert float(ratio) == pytest.approx(float(chain) / float(fused), rel=2e-3)
     assert "4 x 4 is all launch" in done.stdout
+    done = live.run("10_add_mul_activation", "--sweep", "--once", timeout=300)
+    assert done.returncode == VERIFIED and done.stdout.count("verified") == len(rows)
     done = live.run("10_add_mul_activation", "--sweep", "--csv", timeout=300)
     for row in verified_rows(done, "10_add_mul_activation"):
         ms = float(row["median_ms"])
