@@ -28,21 +28,19 @@
 //                 copies of three tiles per block are on their way meanwhile. Blocks are small, two
 //                 warps, so that a barrier holds up few.
 //
-// fused_hopper    the square shape on compute capability 9.0. Tiles, ring of stages and main loop
-// are
-//                 those of bonus_matmul_hopper, unchanged: there a stage holds 256 columns of B,
-//                 here 128 of W1 and then the same 128 of W2, put together by TMA as it copies. So
-//                 nothing is packed beforehand, and a thread holds x W1 in the first half of its
-//                 sums, and in the second half x W2 of the same elements. What is new is the gate,
-//                 which takes as long as two to four steps of the main loop. So one of a block's
-//                 two warpgroups runs a little ahead of the other: while one gates, the other has
-//                 the tensor cores.
+// fused_hopper    the square shape on compute capability 9.0. Tiles, stages and main loop are those
+//                 of bonus_matmul_hopper, unchanged. But where a stage there holds 256 columns of
+//                 B, here it holds 128 of W1 and the same 128 of W2: TMA puts them side by side as
+//                 it copies, and nothing is packed beforehand. So the first half of a thread's sums
+//                 is of x W1, and the second of x W2, for the same elements. The tensor cores wait
+//                 while both warpgroups gate. To let these take turns was no faster (N = 2048 up).
 //
 // When it pays: the talk's shape does little arithmetic per byte, so its time is its traffic, and
 // fusion removes most of that. The square shape does N / 2 operations and more per byte: its time
 // is the gemms', fusion can only win what the elementwise kernels took, and only with a main loop
-// as good as the library's. fused_tiled's runs at 0.55 to 0.7 x cuBLAS, fused_hopper's at its
-// speed.
+// as good as the library's. fused_tiled's runs at 0.55 to 0.7 x cuBLAS. fused_hopper takes, on an
+// H200, about the time of cuBLAS's two gemms alone (1.3 x their speed at N = 1024, 1.07 x at 2048,
+// 1.01 x at 4096, 0.98 x at 8192): all the rest is free.
 #define GATING_UNFUSED_NO_MAIN
 #include "5_gating_unfused.cu"
 #define MATMUL_TENSORCORE_NO_MAIN
@@ -250,13 +248,6 @@ namespace gating_hopper {
 
 using namespace matmul_hopper;  // the main loop, and how tiles are dealt out and stored
 
-constexpr int kAhead = 1;  // steps of the main loop
-
-template <int kTileN, int kStages>
-struct GatingMemory : Memory<half, kTileN, kStages, kOutPanels> {
-    hopper::Barrier ahead;  // the first warpgroup is kAhead steps into a tile
-};
-
 /// The gates of what a thread holds of a tile: sums[i] of x W1, and kGates further on of x W2.
 template <int kGates>
 __device__ void gate_sums(float (&gates)[kGates], const float (&sums)[2 * kGates],
@@ -282,15 +273,12 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
                       int N) {
     constexpr int kCols = kTileN / 2, kPanels = kCols / kPanel;  // of out
     extern __shared__ __align__(1024) unsigned char shared[];
-    auto& memory = *reinterpret_cast<GatingMemory<kTileN, kStages>*>(shared);
+    auto& memory = *reinterpret_cast<Memory<half, kTileN, kStages, kOutPanels>*>(shared);
     auto& ring = memory.ring;
     const int rank = hopper::cluster_rank();
     const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
     const Shares<kCols, kCluster> shares{N, 0};  // no tile is divided
-    if (threadIdx.x == 0) {
-        hopper::init_barrier(&memory.ahead, 1);
-        ring.init(4 * kConsumers * kCluster);
-    }
+    if (threadIdx.x == 0) ring.init(4 * kConsumers * kCluster);
     hopper::sync_cluster();  // all blocks' barriers are ready
 
     Position<kStages> at;
@@ -324,19 +312,13 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
         hopper::grow_registers<232>();
         auto& panels = memory.out[threadIdx.x / 32];
         Outgoing<half, kCols> outgoing;
-        // The ring holds the first warpgroup back, kStages steps ahead at most. Where a tile has
-        // fewer, it could be two tiles ahead, and a barrier's parity tells only one from the next.
-        const bool second = warpgroup == 1 && shares.steps >= kStages;
-        uint32_t parity = 0;
         shares.for_my_parts(rank, [&](const Part& part) {
             float sums[kTileN / 2];
             half2 bias1[kCols / 8], bias2[kCols / 8];  // of the columns that the sums are of
-            if (second) hopper::wait(&memory.ahead, parity), parity ^= 1;
             consume(
                 sums, ring, at, shares.steps, warpgroup,
                 [&](int t) {  // the tile before goes out beside this one's first steps ...
                     if (t < kPanels) outgoing.store(t, panels, out);
-                    if (t == kAhead && threadIdx.x == 0) hopper::arrive(&memory.ahead);
                     if (t + 1 < shares.steps) return;
 #pragma unroll
                     for (int j = 0; j < kCols / 8; ++j) {  // ... and biases come beside its last
@@ -364,7 +346,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 template <int kTileN, int kStages, int kCluster>
 std::function<void()> persistent(const demo::Gating& g) {
     const auto kernel = gating_persistent<kTileN, kStages, kCluster>;
-    const size_t bytes = sizeof(GatingMemory<kTileN, kStages>), N = g.shape.M;
+    const size_t bytes = sizeof(Memory<half, kTileN, kStages, kOutPanels>), N = g.shape.M;
     allow_shared_bytes(kernel, bytes);
     const int rows = int(N + kCluster * kBlockM - 1) / (kCluster * kBlockM);
     const int tiles = rows * (int(N + kTileN / 2 - 1) / (kTileN / 2));
@@ -380,16 +362,11 @@ std::function<void()> persistent(const demo::Gating& g) {
     };
 }
 
-/// Tiles of half the width where there are multiprocessors enough for all of them. A cluster takes
-/// longer to start: that pays where there is more than one tile for each block.
+/// Tiles of half the width where there are multiprocessors enough for all of them.
 inline std::function<void()> persistent(const demo::Gating& g, const demo::Gpu& gpu) {
     const size_t N = g.shape.M, many = size_t(gpu.multiprocessors);
-    auto tiles = [&](size_t width) {
-        return (N + kBlockM - 1) / kBlockM * ((N + width - 1) / width);
-    };
-    if (tiles(64) <= many) return persistent<128, 6, 1>(g);
-    if (tiles(128) <= many) return persistent<256, 4, 1>(g);
-    return persistent<256, 4, 2>(g);
+    const size_t tiles = (N + kBlockM - 1) / kBlockM * ((N + 63) / 64);  // of 128 x 64
+    return tiles <= many ? persistent<128, 6, 1>(g) : persistent<256, 4, 2>(g);
 }
 
 }  // namespace gating_hopper

@@ -38,6 +38,7 @@ SHARED_16 = r"LDS\S*\.128"  # a load from shared memory
 KERNELS = [
     Kernel("bonus_matmul_register_tiled", "vectorized", (COPY_16, SHARED_16, STORE_16, "FFMA")),
     Kernel("bonus_matmul_register_tiled", "warp_tiled", (COPY_16, SHARED_16, STORE_16, "FFMA")),
+    Kernel("6_gating_fused", "gating_persistent", (r"HGMMA\S*", r"UTMALDG\S*", r"UTMASTG\S*")),
 ]
 IDS = [f"{kernel.program}-{kernel.name}" for kernel in KERNELS]
 
