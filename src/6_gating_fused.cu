@@ -28,16 +28,28 @@
 //                 copies of three tiles per block are on their way meanwhile. Blocks are small, two
 //                 warps, so that a barrier holds up few.
 //
+// fused_hopper    the square shape on compute capability 9.0. Tiles, stages and main loop are those
+//                 of bonus_matmul_hopper, unchanged. But where a stage there holds 256 columns of
+//                 B, here it holds 128 of W1 and the same 128 of W2: TMA puts them side by side as
+//                 it copies, and nothing is packed beforehand. So the first half of a thread's sums
+//                 is of x W1, and the second of x W2, for the same elements. The gate takes as long
+//                 as two to four steps of the main loop, so one of a block's two warpgroups runs a
+//                 little ahead of the other: while one gates, the other has the tensor cores.
+//
 // When it pays: the talk's shape does little arithmetic per byte, so its time is its traffic, and
 // fusion removes most of that. The square shape does N / 2 operations and more per byte: its time
 // is the gemms', fusion can only win what the elementwise kernels took, and only with a main loop
-// as good as the library's. This portable one runs at 0.55 to 0.7 x cuBLAS.
+// as good as the library's. fused_tiled's runs at 0.55 to 0.7 x cuBLAS, fused_hopper's at about its
+// speed.
 #define GATING_UNFUSED_NO_MAIN
 #include "5_gating_unfused.cu"
 #define MATMUL_TENSORCORE_NO_MAIN
 #include "3_matmul_tensorcore.cu"
+#define MATMUL_HOPPER_NO_MAIN
+#include "bonus_matmul_hopper.cu"
 #include "demo.cuh"
 #include "demo/gating.cuh"
+#include "hopper.cuh"
 #include "ptx.cuh"
 
 namespace gating_fused {
@@ -228,7 +240,161 @@ __global__ void __launch_bounds__(kTalkThreads)
     }
 }
 
+}  // namespace gating_fused
+
+// --- Hopper: the square shape -------------------------------------------------------------------
+
+namespace gating_hopper {
+
+using namespace matmul_hopper;  // the main loop, and how tiles are dealt out and stored
+
+constexpr int kAhead = 1;  // steps of the main loop
+
+template <int kTileN, int kStages>
+struct GatingMemory : Memory<half, kTileN, kStages, kOutPanels> {
+    hopper::Barrier ahead;  // the first warpgroup is kAhead steps into a tile
+};
+
+/// The gates of what a thread holds of a tile: sums[i] of x W1, and kGates further on of x W2.
+template <int kGates>
+__device__ void gate_sums(float (&gates)[kGates], const float (&sums)[2 * kGates],
+                          const half2 (&bias1)[kGates / 4], const half2 (&bias2)[kGates / 4]) {
+#pragma unroll
+    for (int i = 0; i < kGates; i += 2) {
+        const float2 b1 = __half22float2(bias1[i / 4]), b2 = __half22float2(bias2[i / 4]);
+        gates[i] = gating_fused::gate(sums[i] + b1.x, sums[kGates + i] + b2.x);
+        gates[i + 1] = gating_fused::gate(sums[i + 1] + b1.y, sums[kGates + i + 1] + b2.y);
+    }
+}
+
+/// matmul_persistent with tiles of 128 x kTileN sums: those of x W1 and of x W2 for a tile of out,
+/// 128 x kTileN / 2.
+template <int kTileN, int kStages, int kCluster>
+__global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
+    gating_persistent(const __grid_constant__ CUtensorMap x,    // [N, N] row-major
+                      const __grid_constant__ CUtensorMap W1,   // [N, N] row-major
+                      const half* b1,                           // [N]
+                      const __grid_constant__ CUtensorMap W2,   // [N, N] row-major
+                      const half* b2,                           // [N]
+                      const __grid_constant__ CUtensorMap out,  // [N, N] row-major
+                      int N) {
+    constexpr int kCols = kTileN / 2, kPanels = kCols / kPanel;  // of out
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& memory = *reinterpret_cast<GatingMemory<kTileN, kStages>*>(shared);
+    auto& ring = memory.ring;
+    const int rank = hopper::cluster_rank();
+    const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
+    const Shares<kCols, kCluster> shares{N, 0};  // no tile is divided
+    if (threadIdx.x == 0) {
+        hopper::init_barrier(&memory.ahead, 1);
+        ring.init(4 * kConsumers * kCluster);
+    }
+    hopper::sync_cluster();  // all blocks' barriers are ready
+
+    Position<kStages> at;
+    if (warpgroup == kConsumers) {
+        hopper::shrink_registers<40>();
+        if (threadIdx.x == kConsumers * kWarpgroup) {
+            shares.for_my_parts(rank, [&](const Part& part) {
+                produce(ring, at, shares.steps, [&](auto& stage, auto* full, int t) {
+                    const int k = (part.backwards ? shares.steps - 1 - t : t) * kBlockK;
+                    hopper::arrive_expecting(full, sizeof stage);
+                    for (int r = 0; r < kBlockM; r += kBox)
+                        hopper::load_box(stage.A[r], x, part.row + r, k, full);
+                    // The first half of the panels is of W1, the second of the same columns of W2;
+                    // each block of a cluster copies its share, for all.
+                    for (int p = rank; p < 2 * kPanels; p += kCluster) {
+                        const CUtensorMap& W = p < kPanels ? W1 : W2;
+                        const int col = part.col + p % kPanels * kPanel;
+                        if constexpr (kCluster == 1)
+                            hopper::load_box(stage.B[p], W, k, col, full);
+                        else
+                            hopper::load_box_multicast(stage.B[p], W, k, col, full,
+                                                       (1 << kCluster) - 1);
+                    }
+                });
+            });
+            // This block may leave once the others have freed all stages: nobody arrives any more.
+            for (int s = 0; s < kStages; ++s, at.advance())
+                hopper::wait(&ring.empty[at.stage], at.parity ^ 1);
+        }
+    } else {
+        hopper::grow_registers<232>();
+        auto& panels = memory.out[threadIdx.x / 32];
+        Outgoing<half, kCols> outgoing;
+        // The ring holds the first warpgroup back, kStages steps ahead at most. Where a tile has
+        // fewer, it could be two tiles ahead, and a barrier's parity tells only one from the next.
+        const bool second = warpgroup == 1 && shares.steps >= kStages;
+        uint32_t parity = 0;
+        shares.for_my_parts(rank, [&](const Part& part) {
+            float sums[kTileN / 2];
+            half2 bias1[kCols / 8], bias2[kCols / 8];  // of the columns that the sums are of
+            if (second) hopper::wait(&memory.ahead, parity), parity ^= 1;
+            consume(
+                sums, ring, at, shares.steps, warpgroup,
+                [&](int t) {  // the tile before goes out beside this one's first steps ...
+                    if (t < kPanels) outgoing.store(t, panels, out);
+                    if (t == kAhead && threadIdx.x == 0) hopper::arrive(&memory.ahead);
+                    if (t + 1 < shares.steps) return;
+#pragma unroll
+                    for (int j = 0; j < kCols / 8; ++j) {  // ... and biases come beside its last
+                        const int col = part.col + j * 8 + lane % 4 * 2;
+                        bias1[j] = bias2[j] = half2{};
+                        if (col >= N) continue;
+                        bias1[j] = *reinterpret_cast<const half2*>(&b1[col]);
+                        bias2[j] = *reinterpret_cast<const half2*>(&b2[col]);
+                    }
+                },
+                [&](int stage) {  // each warp tells all blocks that copy into this one
+                    if (lane < kCluster) hopper::arrive_at(&ring.empty[stage], lane);
+                });
+            for (int p = shares.steps; p < kPanels; ++p) outgoing.store(p, panels, out);
+
+            float gates[kTileN / 4];
+            gate_sums(gates, sums, bias1, bias2);
+            outgoing.take(gates, part.row + threadIdx.x / 32 * 16, part.col);
+        });
+        for (int p = 0; p < kPanels; ++p) outgoing.store(p, panels, out);
+        if (lane == 0) hopper::wait_stores_read<0>();
+    }
+}
+
+template <int kTileN, int kStages, int kCluster>
+std::function<void()> persistent(const demo::Gating& g) {
+    const auto kernel = gating_persistent<kTileN, kStages, kCluster>;
+    const size_t bytes = sizeof(GatingMemory<kTileN, kStages>), N = g.shape.M;
+    allow_shared_bytes(kernel, bytes);
+    const int rows = int(N + kCluster * kBlockM - 1) / (kCluster * kBlockM);
+    const int tiles = rows * (int(N + kTileN / 2 - 1) / (kTileN / 2));
+    // As few clusters as need no more rounds: they stay in step, and share what the cache holds.
+    const int room = hopper::clusters_at_once(kernel, kCluster, kThreads, bytes);
+    const int rounds = (tiles + room - 1) / room, clusters = (tiles + rounds - 1) / rounds;
+    const CUtensorMap x = hopper::tensor_map(g.x.data(), N, N, kBox),
+                      W1 = hopper::tensor_map(g.W1.data(), N, N, kBox),
+                      W2 = hopper::tensor_map(g.W2.data(), N, N, kBox),
+                      out = hopper::tensor_map(g.out.data(), N, N, 16);  // what a warp stores
+    return [=, b1 = g.b1.data(), b2 = g.b2.data()] {
+        kernel<<<kCluster * clusters, kThreads, bytes>>>(x, W1, b1, W2, b2, out, int(N));
+    };
+}
+
+/// Tiles of half the width where there are multiprocessors enough for all of them. A cluster takes
+/// longer to start: that pays where there is more than one tile for each block.
+inline std::function<void()> persistent(const demo::Gating& g, const demo::Gpu& gpu) {
+    const size_t N = g.shape.M, many = size_t(gpu.multiprocessors);
+    auto tiles = [&](size_t width) {
+        return (N + kBlockM - 1) / kBlockM * ((N + width - 1) / width);
+    };
+    if (tiles(64) <= many) return persistent<128, 6, 1>(g);
+    if (tiles(128) <= many) return persistent<256, 4, 1>(g);
+    return persistent<256, 4, 2>(g);
+}
+
+}  // namespace gating_hopper
+
 // --- Launching ----------------------------------------------------------------------------------
+
+namespace gating_fused {
 
 inline demo::Contender tiled(const demo::Gating& g, const demo::Gpu& gpu) {
     auto launch = with_tiles(gpu, g.shape.M, 2 * g.shape.H, [&]<class T>(T) {
@@ -263,10 +429,20 @@ inline demo::Contender streamed(const demo::Gating& g, const demo::Gpu& gpu) {
             .moved_bytes = g.shape.workload().least_bytes};
 }
 
-/// The fused kernels for a shape, the best one last.
+inline demo::Contender on_hopper(const demo::Gating& g, const demo::Gpu& gpu) {
+    return {.kernel = "fused_hopper",
+            .check = g.check({}),
+            .launch = gating_hopper::persistent(g, gpu),
+            .moved_bytes = g.shape.workload().least_bytes};
+}
+
+/// The fused kernels for a shape that run here, the best one last.
 inline std::vector<demo::Contender> contenders(const demo::Gating& g, const demo::Gpu& gpu) {
     std::vector<demo::Contender> kernels{tiled(g, gpu)};
-    if (g.shape.K == kTalkK && g.shape.H == kTalkH) kernels.push_back(streamed(g, gpu));
+    if (g.shape.K == kTalkK && g.shape.H == kTalkH)
+        kernels.push_back(streamed(g, gpu));
+    else if (hopper::why_not(gpu).empty())
+        kernels.push_back(on_hopper(g, gpu));
     return kernels;
 }
 
@@ -275,15 +451,22 @@ inline std::vector<demo::Contender> contenders(const demo::Gating& g, const demo
 #ifndef GATING_FUSED_NO_MAIN
 
 int main(int argc, char** argv) {
-    const demo::Options options = demo::parse_command_line(
-        argc, argv,
-        {.name = "6_gating_fused",
-         .summary = "sigmoid(x W1 + b1) * (x W2 + b2) in one kernel",
-         .kernels = {"fused_tiled", "fused_streamed", "six_kernels", "library_best"},
-         .talk = true});
+    const demo::Options options =
+        demo::parse_command_line(argc, argv,
+                                 {.name = "6_gating_fused",
+                                  .summary = "sigmoid(x W1 + b1) * (x W2 + b2) in one kernel",
+                                  .kernels = {"fused_tiled", "fused_streamed", "fused_hopper",
+                                              "six_kernels", "library_best"},
+                                  .talk = true});
     if (options.kernel == "fused_streamed" && !options.talk)
         demo::fail(demo::kUsage, "fused_streamed is for the talk's shape alone; add --talk S");
+    if (options.kernel == "fused_hopper" && options.talk)
+        demo::fail(demo::kUsage, "fused_hopper is for the square shape alone; leave --talk out");
     const demo::Gpu gpu(options);
+    if (options.kernel == "fused_hopper") {
+        const std::string why_not = hopper::why_not(gpu);
+        if (!why_not.empty()) demo::fail(demo::kSkipped, why_not);
+    }
     demo::require_memory(options, [&](size_t size) {
         return gating_unfused::bytes_needed(demo::GatingShape::of(options, size), gpu);
     });

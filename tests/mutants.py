@@ -24,7 +24,7 @@ class Mutant(NamedTuple):
     @property
     def on_cpu(self):
         """Whether the CPU lane can run it."""
-        return self.program != "bonus_matmul_hopper"
+        return self.program != "bonus_matmul_hopper" and "fused_hopper" not in self.kernels
 
 
 def _launch_once(launch):
@@ -39,6 +39,7 @@ _LADDER = ("block_tiled", "register_tiled", "vectorized", "warp_tiled")
 _UNFUSED = ("six_kernels", "library_best")
 _TILED, _STREAMED = ("fused_tiled",), ("fused_streamed",)
 _HOPPER = ("wgmma", "tma", "specialised", "persistent")
+_GATING_HOPPER = ("fused_hopper",)
 _TALK = dict(sizes=(), talk_sizes=(16, 32, 256))
 
 _ALWAYS_PACKED = (
@@ -269,6 +270,28 @@ MUTANTS = [
     Mutant("fused_streamed_stale", "6_gating_fused", _STREAMED,
            "only the first launch computes",
            [_launch_once("gating_streamed<<<")], timed=True, **_TALK),
+    Mutant("fused_hopper_swapped_weights", "6_gating_fused", _GATING_HOPPER,
+           "the left half of a stage's weights is of W2, the right half of W1",
+           [("p < kPanels ? W1 : W2;", "p < kPanels ? W2 : W1;")]),
+    Mutant("fused_hopper_wrong_half", "6_gating_fused", _GATING_HOPPER,
+           "the right half of a stage's weights begins half a tile too far to the right",
+           [("p % kPanels * kPanel", "p * kPanel")]),
+    Mutant("fused_hopper_no_bias", "6_gating_fused", _GATING_HOPPER,
+           "the second product is left without its bias",
+           [("sums[kGates + i] + b2.x", "sums[kGates + i]")]),
+    Mutant("fused_hopper_swapped_biases", "6_gating_fused", _GATING_HOPPER,
+           "both products get the first bias",
+           [("const half2*>(&b2[col])", "const half2*>(&b1[col])")]),
+    Mutant("fused_hopper_last_panel_left_out", "6_gating_fused", _GATING_HOPPER,
+           "the last 64 columns of the last tile of each block are not stored",
+           [("p < kPanels; ++p) outgoing.store(p, panels, out);\n        if",
+             "p < kPanels - 1; ++p) outgoing.store(p, panels, out);\n        if")]),
+    Mutant("fused_hopper_wrong_step", "6_gating_fused", _GATING_HOPPER,
+           "the last step takes the first 64 columns of x",
+           [("x, part.row + r, k, full", "x, part.row + r, k + kBlockK < N ? k : 0, full")]),
+    Mutant("fused_hopper_stale", "6_gating_fused", _GATING_HOPPER,
+           "only the first launch computes",
+           [_launch_once("kernel<<<kCluster * clusters")], timed=True),
     # --- bonus_matmul_A_stationary ---
     Mutant("stationary_dropped_k", "bonus_matmul_A_stationary", _STATIONARY,
            "the last block leaves out its last k",

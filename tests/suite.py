@@ -16,6 +16,7 @@ GATING = [name for name in PROGRAMS if "gating" in name or "fused" in name]
 BENCHMARK = "bonus_benchmark_fused"  # runs many sizes, and prints tables
 MATRIX = ["7_gelu", "8_softmax", "9_bias_relu", "10_add_mul_activation"]  # any shape, two dtypes
 HOPPER = {"bonus_matmul_hopper"}  # nothing but a GPU of compute capability 9.0 can run these
+HOPPER_KERNELS = {"fused_hopper"}  # nor these, of programs that have others
 
 COLUMNS = (
     "program kernel gpu sm dtype shape n median_ms spread_pct tflops gb_per_s verified "
