@@ -4,9 +4,9 @@
 // once must have somewhere to keep it. (Why the maximum: e^89 is beyond what fp32 holds, and
 // subtracting the same from all of a row changes nothing but keeps e's argument at 0 and below.)
 //
-// chain            as a framework runs it eagerly, five kernels: the rows' maxima, x - max, e^t,
-// the
-//                  rows' sums, e / sum. Reads 5 MN + 2 M, writes 3 MN + 2 M: four times the least.
+// chain            as a framework runs it eagerly, five kernels: the rows' maxima, x - max, e to
+//                  that, the rows' sums, e / sum. Reads 5 MN + 2 M, writes 3 MN + 2 M: four times
+//                  the least.
 // fused            a block takes a row, keeps it in shared memory, and goes over it three times. A
 //                  row that does not fit is read three times.
 // fused_online     a team takes a row, no larger than the row asks for:
@@ -21,6 +21,13 @@
 //
 //                  Maximum and sum are found in one go ("online"): each thread finds both of its
 //                  own part, and two such parts merge into one. So the team meets once, not twice.
+//
+//                  The choices were measured on an H200. At 16384 columns registers reach 97 to 98%
+//                  of a copy; the row in shared memory 92, and 87 with the next row on its way
+//                  beside it: the SM is busy enough, and each pass through shared memory costs. At
+//                  131072 columns a cluster reaches 84%; what is missing are the moments when eight
+//                  blocks wait for each other. Registers are as good there in fp32, and worse in
+//                  fp16. (PyTorch and Triton read such rows twice, or thrice: 46 to 66%.)
 //
 // A row that is -infinity throughout is NaN: there is no distribution over nothing. (It is in
 // PyTorch too.) A single -infinity is 0, and a NaN or +infinity makes its whole row NaN.
