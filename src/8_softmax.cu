@@ -173,7 +173,6 @@ __global__ void fused(const T* x,  // [rows, cols] row-major, like out
 /// multiples of 16 bytes.
 template <class T, int kElements>
 struct alignas(kElements * sizeof(T)) Piece {
-    static constexpr int kSize = kElements;
     T at[kElements];
 };
 

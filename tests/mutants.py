@@ -16,6 +16,8 @@ class Mutant(NamedTuple):
     sizes: Tuple[int, ...] = (160, 1024)  # N: each must be rejected ...
     talk_sizes: Tuple[int, ...] = ()  # ... and each S of the talk's shape ...
     cpu_sizes: Tuple[int, ...] = ()  # N on the CPU lane, where `sizes` would take too long
+    runs: Tuple[str, ...] = ()  # ... and each of these whole command lines ...
+    cpu_runs: Tuple[str, ...] = ()  # and on the CPU lane these
     race: bool = False  # ... or, where the bug is a matter of luck, one of them
     timed: bool = False  # shows only after several launches, so not with --once
     oldest_sm: int = 0  # on older GPUs the bug has no effect
@@ -439,7 +441,8 @@ MUTANTS = [
     Mutant("softmax_row_kept_too_long", "8_softmax", ("fused_online",),
            "a cluster works on its first row again and again",
            [("if (row + clusters < rows) start_copy(row + clusters, p);", "")],
-           sizes=(17408,), cpu_sizes=()),
+           sizes=(), runs=("--rows 1500 --cols 20000 --dtype fp16",),
+           cpu_runs=("--rows 24 --cols 20000 --dtype fp16",)),
     # --- 9_bias_relu ---
     Mutant("bias_wrong_broadcast", "9_bias_relu", ("fused",),
            "b is broadcast along columns",

@@ -54,7 +54,8 @@ class Backend(NamedTuple):
             sizes = mutant.cpu_sizes
         square = [(str(n),) for n in sizes]
         talk = [("--talk", str(s)) for s in mutant.talk_sizes if 8 * s <= self.largest_mutant]
-        return square + talk
+        runs = mutant.cpu_runs if self.name == "cpu" else mutant.runs
+        return square + talk + [tuple(run.split()) for run in runs]
 
     def why_not(self):
         """Why the programs can verify nothing here; empty where they can."""
