@@ -1,7 +1,8 @@
 """Finds the CUDA toolkit. The build and the scripts both ask here, so they agree on which one.
 
 `python3 site_scons/cuda_toolkit.py` prints the path of nvcc, or says what is missing and exits 1;
-with --version it prints nvcc's version instead.
+with --version it prints nvcc's version instead, with --cupti the path of CUPTI, the library that
+profilers are built on.
 """
 
 import glob
@@ -34,6 +35,28 @@ class Toolkit(NamedTuple):
     def library(self, name):
         """The linker's flag for lib<name>.so; wheels carry only versioned names."""
         return "-l:" + os.path.basename(_library_files(self.lib_dir, name)[0])
+
+    def include_dirs(self):
+        """Where this toolkit's headers may lie, CUPTI's too."""
+        home = os.path.dirname(os.path.dirname(self.nvcc))
+        beside = os.path.join(os.path.dirname(self.lib_dir), "include")
+        return [beside, os.path.join(home, "extras/CUPTI/include"), "/usr/include"]
+
+    def has_header(self, name):
+        return any(os.path.exists(os.path.join(folder, name)) for folder in self.include_dirs())
+
+    def cupti(self):
+        """The path of the library that profilers are built on. Raises ToolkitError without it."""
+        home = os.path.dirname(os.path.dirname(self.nvcc))
+        for folder in (self.lib_dir, os.path.join(home, "extras/CUPTI/lib64")):
+            files = _library_files(folder, "cupti")
+            if files and self.has_header("cupti.h"):
+                return os.path.realpath(files[0])
+        package = "cuda-cupti-" + "-".join(self.version.split(".")[:2])
+        raise ToolkitError(
+            f"{self.nvcc} comes without CUPTI: install {package}, or what else your toolkit's "
+            "source calls it"
+        )
 
 
 def find():
@@ -86,7 +109,10 @@ def _inspect(nvcc):
         lib_dirs.append(os.path.join("/usr/lib", sysconfig.get_config_var("MULTIARCH") or "."))
     for folder in lib_dirs:
         if _library_files(folder, "cublas") and _library_files(folder, "cublasLt"):
-            return Toolkit(nvcc, match[3], os.path.realpath(folder))
+            toolkit = Toolkit(nvcc, match[3], os.path.realpath(folder))
+            if not toolkit.has_header("nvtx3/nvToolsExt.h"):
+                raise ToolkitError(f"the toolkit of {nvcc} lacks NVTX's headers")
+            return toolkit
     raise ToolkitError(f"the toolkit of {nvcc} lacks cuBLAS")
 
 
@@ -108,6 +134,9 @@ def _output(command):
 if __name__ == "__main__":
     try:
         toolkit = find()
+        if sys.argv[1:] == ["--cupti"]:
+            print(toolkit.cupti())
+        else:
+            print(toolkit.version if sys.argv[1:] == ["--version"] else toolkit.nvcc)
     except ToolkitError as problem:
         sys.exit(str(problem))
-    print(toolkit.version if sys.argv[1:] == ["--version"] else toolkit.nvcc)

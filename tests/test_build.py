@@ -33,6 +33,8 @@ def fake_toolkit(folder, release, libraries):
     """A toolkit made of what the build asks it: nvcc's answers and the libraries' names."""
     (folder / "bin").mkdir(parents=True)
     (folder / "lib").mkdir()
+    (folder / "include/nvtx3").mkdir(parents=True)
+    (folder / "include/nvtx3/nvToolsExt.h").touch()
     nvcc = folder / "bin/nvcc"
     nvcc.write_text(f"""#!/bin/sh
 case "$*" in
