@@ -12,6 +12,7 @@ import json
 import math
 import re
 import statistics
+import string
 import sys
 from collections import defaultdict, deque
 from pathlib import Path
@@ -21,6 +22,9 @@ WIDTH = 100  # columns
 TIMED = "timed"  # the range that the demos put around what they measure
 MOST_GROUPS = 12  # are shown as tables; further ones are counted
 MOST_OPERATIONS = 20  # are drawn in a timeline
+LETTERS = string.ascii_lowercase  # for operations in a timeline
+NAME_WIDTH = 28  # columns of a table's names; longer ones take a line of their own
+TIMELINE_NAME_WIDTH = 50
 
 
 class RecordError(Exception):
@@ -203,47 +207,51 @@ def shorten(name):
     return [base, base + short_arguments, "::".join(scopes) + arguments, name]
 
 
-def without_parameters(text):
-    """Without parameter list and return type: both stand outside all brackets."""
-    depth, begin = 0, 0
+def depths(text):
+    """For each character how many brackets it stands in; a bracket counts as being inside."""
+    depth, opened = [], []
     for i, c in enumerate(text):
-        if c == "(" and depth == 0 and i > begin:
-            return text[begin:i]
         if c in "<([{":
-            depth += 1
-        elif c in ">)]}" and text[i - 1:i + 1] != "->":
-            depth -= 1
-        elif c == " " and depth == 0:
+            opened.append(c)
+        depth.append(len(opened))
+        if c == ">" and opened[-1:] == ["<"] and text[i - 1] != "-":
+            opened.pop()
+        elif c in ")]}":
+            while opened and opened.pop() != {")": "(", "]": "[", "}": "{"}[c]:
+                pass  # a less-than
+    return depth
+
+
+def without_parameters(text):
+    """Without parameter list and return type: both stand outside of all brackets."""
+    begin = 0
+    for i, (c, depth) in enumerate(zip(text, depths(text))):
+        if c == "(" and depth == 1 and i > begin:
+            return text[begin:i]
+        if c == " " and depth == 0:
             begin = i + 1
     return text[begin:]
 
 
 def split_name(text):
     """"a::b<c::d>" -> (["a", "b"], "<c::d>"). Arguments of the scopes are left out."""
-    scopes, arguments, depth, word, i = [], "", 0, "", 0
-    while i < len(text):
-        c = text[i]
-        depth += c in "<({"
+    scopes, arguments = [""], ""
+    for i, (c, depth) in enumerate(zip(text, depths(text))):
         if depth:
             arguments += c
-        elif text.startswith("::", i):
-            scopes.append(word)
-            word, arguments, i = "", "", i + 1
-        else:
-            word += c
-        depth -= c in ">)}" and text[i - 1:i + 1] != "->"
-        i += 1
-    return scopes + [word], arguments
+        elif c != ":":
+            scopes[-1] += c
+        elif text[i - 1] == ":":
+            scopes.append("")
+            arguments = ""
+    return scopes, arguments
 
 
 def first_argument(arguments):
     """"<a<b, c>, d>" -> "a<b, c>"."""
-    depth = 0
-    for i, c in enumerate(arguments):
-        depth += c in "<({"
-        depth -= c in ">)}"
-        if depth == 0 or (c == "," and depth == 1):
-            return arguments[1:i]
+    for i, (c, depth) in enumerate(zip(arguments, depths(arguments))):
+        if depth == 1 and c in ",>" and i:
+            return arguments[1:i].strip()
     return arguments
 
 
@@ -270,13 +278,11 @@ class Group(NamedTuple):
     """All that ran in the ranges of one path."""
 
     path: Tuple[str, ...]
-    times: List[List[Operation]]  # one list per range: the operations of one time through it
+    ranges: List[Optional[Range]]  # one for each time that the program went through it
+    times: List[List[Operation]]  # the operations of each time
+    gaps: List[List[float]]  # the gaps between those
     calls: List[Call]
-    ranges: List[Optional[Range]]  # one per list
-
-    @property
-    def title(self):
-        return " / ".join(self.path) or "outside of all ranges"
+    title: str
 
     @property
     def operations(self):
@@ -285,34 +291,58 @@ class Group(NamedTuple):
 
 def groups_of(profile):
     """The groups in the order in which they came."""
-    times, calls = {}, defaultdict(list)
+    times, calls, gaps = {}, defaultdict(list), defaultdict(list)
     for call in profile.calls:
-        path = call.range.path if call.range else ()
-        times.setdefault(path, {})
-        calls[path].append(call)
+        calls[call.range.path if call.range else ()].append(call)
     for operation in profile.operations:
         path = operation.range.path if operation.range else ()
         times.setdefault(path, {}).setdefault(operation.range, []).append(operation)
-    return [Group(path, list(of.values()), calls[path], list(of)) for path, of in times.items()]
+    for around, gap in gaps_of(profile.operations):
+        gaps[around].append(gap)
+
+    def title(path):
+        has_inner = any(other[:len(path)] == path != other for other in times)
+        if not path:
+            return "outside of all ranges" if has_inner else "the whole program"
+        return " / ".join(path) + (", outside of its inner ranges" if has_inner else "")
+
+    return [Group(path, list(of), list(of.values()), [gaps[around] for around in of], calls[path],
+                  title(path)) for path, of in times.items()]
 
 
-def idle(operations):
-    """The gaps between operations, in us: while there was none on the device."""
-    gaps, busy_until = [], {}
+def gaps_of(operations):
+    """The times, in us, in which a device did nothing, each with the range that the operations
+    before and after it share. Where they share none, the gap is no range's."""
+    latest = {}  # by device: the operation that ends last so far
     for operation in operations:
-        until = busy_until.get(operation.device, operation.start)
-        if operation.start > until:
-            gaps.append(operation.start - until)
-        busy_until[operation.device] = max(until, operation.end)
-    return gaps
+        before = latest.get(operation.device)
+        if before and operation.start > before.end and operation.range is before.range:
+            yield operation.range, operation.start - before.end
+        if not before or operation.end > before.end:
+            latest[operation.device] = operation
 
 
 def span(operations):
     return max(operation.end for operation in operations) - operations[0].start
 
 
-def is_wait(call):
-    return "Synchronize" in call.name
+class Host(NamedTuple):
+    """What the host does in a call: its name, and its letter in a timeline."""
+
+    title: str
+    letter: str
+
+
+LAUNCHING, COPYING = Host("host: launching", "L"), Host("host: copying", "M")
+WAITING, OTHER = Host("host: synchronising", "W"), Host("host: other calls", "C")
+
+
+def host_work(profile):
+    """A function that says what the host does in a call: by what came of it, else by its name."""
+    caused = {operation.call.number: LAUNCHING if operation.what == "kernel" else COPYING
+              for operation in profile.operations if operation.call}
+    return lambda call: caused.get(call.number,
+                                   WAITING if "Synchronize" in call.name else OTHER)
 
 
 # --- Tables -----------------------------------------------------------------------------------
@@ -336,9 +366,8 @@ def ms(us):
     return digits(us / 1000) + " ms"
 
 
-NAME_WIDTH = 34
 COLUMNS = "launches|total ms|mean us|share|grid|block|regs|shared|call us".split("|")
-COLUMN_WIDTHS = (8, 8, 8, 5, 9, 7, 4, 6, 7)
+COLUMN_WIDTHS = (8, 8, 7, 5, 9, 7, 4, 6, 7)
 
 
 def line(name, cells):
@@ -348,12 +377,12 @@ def line(name, cells):
                            for cell, width in zip(cells, COLUMN_WIDTHS))).rstrip()
 
 
-def table(group, names):
+def table(group, names, work):
     """One group as lines: its kernels and copies by time, the gaps, and the host's part."""
     rows = defaultdict(list)
     for operation in group.operations:
         rows[(names[operation.name], operation.shape)].append(operation)
-    gaps = [gap for time in group.times for gap in idle(time)]
+    gaps = [gap for time in group.gaps for gap in time]
     busy = sum(operation.end - operation.start for operation in group.operations)
     total = busy + sum(gaps)
 
@@ -363,128 +392,113 @@ def table(group, names):
         time = sum(operation.end - operation.start for operation in operations)
         callers = {operation.call.number: operation.call for operation in operations
                    if operation.call}
-        host = statistics.mean(c.end - c.start for c in callers.values()) if callers else 0
+        host = [caller.end - caller.start for caller in callers.values()]
         grid, block, registers, shared = shape
-        size = f"{int(shared) / 1024:.1f}K" if shared not in ("", "0") else shared
-        if operations[0].bytes and time:
+        shared = f"{int(shared) / 1024:.1f}K" if int(shared or 0) else shared
+        if operations[0].bytes >= 1 << 20:
             grid = f"{sum(o.bytes for o in operations) / time / 1000:.0f} GB/s"
-        lines.append(line(name, [len(operations), digits(time / 1000),
-                                 digits(time / len(operations)), percent(time, total), grid, block,
-                                 registers, size, digits(host) if callers else ""]))
+        lines.append(line(name, sums(len(operations), time, total) + [
+            grid, block, registers, shared, f"{statistics.mean(host):.2f}" if host else ""]))
     if gaps:
-        lines.append(line("(gaps between them)", [len(gaps), digits(sum(gaps) / 1000),
-                                                  digits(statistics.mean(gaps)),
-                                                  percent(sum(gaps), total)]))
-    return lines + host_lines(group)
+        lines.append(line("(gaps between them)", sums(len(gaps), sum(gaps), total)))
+
+    for kind in (LAUNCHING, COPYING, WAITING, OTHER):
+        host = [call.end - call.start for call in group.calls if work(call) == kind]
+        if host:
+            lines.append(line(kind.title, sums(len(host), sum(host))))
+    return lines
 
 
-def percent(part, whole):
-    return f"{100 * part / whole:.1f}%" if whole else ""
-
-
-def host_lines(group):
-    """Where the host's time went: in calls that launch, in calls that wait, in others."""
-    launching = {operation.call.number for operation in group.operations if operation.call}
-    kinds = {"launching": [], "synchronising": [], "other calls": []}
-    for call in group.calls:
-        kinds["launching" if call.number in launching
-              else "synchronising" if is_wait(call) else "other calls"].append(call)
-    parts = []
-    for kind, calls in kinds.items():
-        if calls:
-            time = sum(call.end - call.start for call in calls)
-            parts.append(f"{kind} {ms(time)} ({len(calls)} x {digits(time / len(calls))} us)")
-    return ["  host: " + ", ".join(parts)] if parts else []
+def sums(count, time, total=0):
+    """The cells of how many there are, how long they take in all and each, and their share."""
+    return [count, f"{time / 1000:.3f}", f"{time / count:.2f}",
+            f"{100 * time / total:.1f}%" if total else ""]
 
 
 def headline(group):
-    """What one time through the group takes on the GPU: the program's own figure, seen from here."""
-    times = [time for time in group.times if time]
-    if not group.path or not times:
+    """What one time through the group takes on the GPU: what the program measures of it."""
+    if len(group.times) == 1:
         return group.title
-    sums = statistics.median(sum(o.end - o.start for o in time) for time in times)
-    gaps = statistics.median(sum(idle(time)) for time in times)
-    spans = statistics.median(span(time) for time in times)
-    if len(times) == 1:
-        return f"{group.title}: {ms(sums)} of kernels and copies, {ms(gaps)} of gaps"
-    return (f"{group.title}: {len(times)} times, median {ms(spans)} "
-            f"(kernels and copies {ms(sums)}, gaps {ms(gaps)})")
+    busy = statistics.median(sum(o.end - o.start for o in time) for time in group.times)
+    whole = statistics.median(span(time) for time in group.times)
+    return (f"{group.title}: {len(group.times)} times, median {ms(whole)} from first start to last "
+            f"end, {ms(busy)} of it busy")
 
 
 def summary(group):
     """A group in one line."""
-    operations = group.operations
-    busy = sum(operation.end - operation.start for operation in operations)
-    return f"  {group.title:<{NAME_WIDTH}} {len(operations):>8} {digits(busy / 1000):>8}"
+    busy = sum(operation.end - operation.start for operation in group.operations)
+    return line(group.title, [len(group.operations), f"{busy / 1000:.3f}"])
 
 
 # --- The timeline -----------------------------------------------------------------------------
 
 
-def timeline(group, profile, names):
+def timeline(group, profile, names, work):
     """One time through the group, the one with the median span: host and GPU side by side."""
-    times = sorted((pair for pair in zip(group.times, group.ranges) if pair[0]),
-                   key=lambda pair: span(pair[0]))
-    time, around = times[(len(times) - 1) // 2]
-    shown = time[:MOST_OPERATIONS] if around else time[-MOST_OPERATIONS:]
-    begin = min([operation.call.start for operation in shown if operation.call]
-                + [around.start if around else shown[0].start, shown[0].start])
-    end = max(operation.end for operation in shown)
-    if around and len(shown) == len(time):
-        end = max(end, around.end)
+    times = sorted(zip(group.times, group.ranges), key=lambda time: span(time[0]))
+    own, around = times[(len(times) - 1) // 2]
+    whole = len(own) <= MOST_OPERATIONS
+    own = own[:MOST_OPERATIONS] if around else own[-MOST_OPERATIONS:]
 
-    # What the GPU was busy with when the host began: a memset that empties the cache, say.
-    for operation in profile.operations:
-        if operation.start < shown[0].start and operation.end > begin and operation not in shown:
-            shown = [operation] + shown
-            if operation.call and begin - operation.call.start < end - begin:
-                begin = min(begin, operation.call.start)
-    shown.sort(key=lambda operation: operation.start)
+    # The window begins with the host's first launch, or with that of what the GPU still does then:
+    # a memset that empties the cache, say.
+    begin = min([own[0].start] + [operation.call.start for operation in own if operation.call])
+    earlier = [operation for operation in profile.operations
+               if operation.start < own[0].start and operation.end > begin]
+    shown = (earlier + own)[-len(LETTERS):]
+    end = max([operation.end for operation in own] + ([around.end] if around and whole else []))
+    begin = min([begin] + [operation.call.start for operation in earlier
+                           if operation.call and begin - operation.call.start < end - begin])
+    letters = dict(zip(shown, LETTERS))
 
-    letters = {operation: chr(ord("a") + i) for i, operation in enumerate(shown[:26])}
     lane_width = WIDTH - 12
     scale = (end - begin) / lane_width
 
     def lane(title, spans):
         """`spans` of (start, end, letter): each column shows what took most of it."""
-        cells = [defaultdict(float) for _ in range(lane_width)]
+        columns = [defaultdict(float) for _ in range(lane_width)]
         for start, stop, letter in spans:
-            start, stop = max(start - begin, 0) / scale, min(stop - begin, end - begin) / scale
-            for i in range(int(start), min(int(math.ceil(stop)), lane_width)):
-                cells[i][letter] += min(stop, i + 1) - max(start, i)
-        text = "".join(max(cell, key=cell.get) if cell and sum(cell.values()) > 0.3 else "."
-                       for cell in cells)
-        return f"  {title:<9} {text}".rstrip()
+            start, stop = max(start - begin, 0) / scale, min((stop - begin) / scale, lane_width)
+            for i in range(int(start), min(math.ceil(stop), lane_width)):
+                columns[i][letter] += min(stop, i + 1) - max(start, i)
+        return f"  {title:<9} " + "".join(max(column, key=column.get)
+                                          if sum(column.values()) > 0.3 else "."
+                                          for column in columns)
 
-    numbers = {operation.call.number for operation in profile.operations if operation.call}
     calls = [call for call in profile.calls if call.end > begin and call.start < end]
-    lines = [f"  {'us':<9} {0:<{lane_width // 2}}{digits(end - begin):>{lane_width // 2}}"]
+    lines = [f"  {'us':<9} {0:<{lane_width // 2}}{end - begin:>{lane_width // 2}.1f}"]
     threads = sorted({call.thread for call in calls})
-    for i, thread in enumerate(threads):
-        lines.append(lane("host" + f" {i + 1}" * (len(threads) > 1), (
-            (call.start, call.end, "L" if call.number in numbers else "W" if is_wait(call) else "C")
-            for call in calls if call.thread == thread)))
+    for i, thread in enumerate(threads, 1):
+        title = "host" if len(threads) == 1 else f"host {i}"
+        lines.append(lane(title, ((call.start, call.end, work(call).letter)
+                                  for call in calls if call.thread == thread)))
     streams = sorted({(operation.device, operation.stream) for operation in shown})
-    for device, stream in streams:
-        title = "GPU" if len(streams) == 1 else f"{device}, str. {stream}"
-        lines.append(lane(title, ((o.start, o.end, letters[o]) for o in shown if o in letters
-                                  and (o.device, o.stream) == (device, stream))))
-    lines.append("  L launches, W waits for the GPU, C in another CUDA call, . none of these")
-    lines += ["", f"    {'':<{NAME_WIDTH}} {'launched':>10} {'began':>10} {'took':>10}   us"]
+    for place in streams:
+        title = "GPU" if len(streams) == 1 else f"stream {place[1]}"
+        if len({device for device, _ in streams}) > 1:
+            title = "GPU {}: {}".format(*place)
+        lines.append(lane(title, ((operation.start, operation.end, letter)
+                                  for operation, letter in letters.items()
+                                  if (operation.device, operation.stream) == place)))
+    lines += ["  L launches a kernel, M a copy or memset, W waits for the GPU, C another CUDA call",
+              "",
+              f"    {'':<{TIMELINE_NAME_WIDTH}} {'launched':>9} {'began':>9} {'took':>9}  us"]
     for operation, letter in letters.items():
-        launched = digits(operation.call.start - begin) if operation.call else "?"
-        if operation.call and operation.call.start < begin:
-            launched = "before"
-        name = names[operation.name]
-        gap = "\n" + " " * (NAME_WIDTH + 4) if len(name) > NAME_WIDTH else ""
-        lines.append(f"  {letter} {name:<{NAME_WIDTH}}{gap} {launched:>10} "
-                     f"{digits(max(operation.start - begin, 0)):>10} "
-                     f"{digits(operation.end - operation.start):>10}")
-    own = [operation.call for operation in time[:MOST_OPERATIONS] if operation.call]
-    if around and own and len(shown) <= 26:
-        done = max(operation.end for operation in shown) - begin
-        lines.append(f"  After {digits(max(call.end for call in own) - begin)} us the host had "
-                     f"launched everything; after {digits(done)} us the GPU was done.")
+        name, launched = names[operation.name], "?"
+        if operation.call:
+            early = operation.call.start < begin
+            launched = "before" if early else f"{operation.call.start - begin:.1f}"
+        if len(name) > TIMELINE_NAME_WIDTH:
+            name += "\n" + " " * (TIMELINE_NAME_WIDTH + 4)
+        began = max(operation.start - begin, 0)
+        lines.append(f"  {letter} {name:<{TIMELINE_NAME_WIDTH}} {launched:>9} {began:>9.1f} "
+                     f"{operation.end - operation.start:>9.1f}")
+    launched = max((operation.call.end for operation in own if operation.call), default=None)
+    if around and launched:
+        done = max(operation.end for operation in own)
+        lines.append(f"  After {launched - begin:.1f} us the host had launched it all; "
+                     f"after {done - begin:.1f} us the GPU was done.")
     return lines
 
 
@@ -495,26 +509,27 @@ def report(profile, show_all=False):
     """All that is printed, as lines."""
     names = short_names(o.name for o in profile.operations if o.what == "kernel")
     names.update((o.name, o.name) for o in profile.operations if o.what != "kernel")
-    groups = [group for group in groups_of(profile) if group.operations]
+    work = host_work(profile)
+    groups = groups_of(profile)
     timed = [group for group in groups if TIMED in group.path]
-    shown = groups if show_all or not timed else timed
-    tables = sorted(shown, key=lambda group: -sum(o.end - o.start for o in group.operations))
-    tables = [group for group in shown if group in tables[:MOST_GROUPS]]
+    # What is around others comes behind them.
+    shown = sorted(groups if show_all or not timed else timed, key=lambda group: -len(group.path))
+    longest = sorted(shown, key=lambda group: -sum(o.end - o.start for o in group.operations))
+    tables = [group for group in shown if group in longest[:MOST_GROUPS]]
 
     lines = []
     for group in tables:
-        lines += [headline(group)] + table(group, names) + [""]
+        lines += [headline(group)] + table(group, names, work) + [""]
     rest = [group for group in groups if group not in tables]
     if rest:
         lines.append(line("also ran" + ("" if show_all else " (--all shows more)"),
                           ["launches", "total ms"]))
         lines += [summary(group) for group in rest] + [""]
-    drawn = [group for group in tables if any(o.what == "kernel" for o in group.operations)]
-    if drawn:
-        group = max(drawn, key=lambda group: statistics.median(map(len, group.times)))
-        which = "one of the times through it" if len(group.times) > 1 else "its end"
-        lines += [f"{group.title}, {which}:"] + timeline(group, profile, names)
-    return lines
+    # Where a range is gone through often, one time is drawn: of the group with the most operations.
+    often = [group for group in tables if len(group.times) > 1] or tables
+    group = max(often, key=lambda group: statistics.median(map(len, group.times)))
+    which = "the time with the median" if len(group.times) > 1 else "its end"
+    return lines + [f"{group.title}, {which}:"] + timeline(group, profile, names, work)
 
 
 def remarks(profile):
