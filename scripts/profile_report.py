@@ -25,6 +25,7 @@ MOST_OPERATIONS = 20  # are drawn in a timeline
 LETTERS = string.ascii_lowercase  # for operations in a timeline
 NAME_WIDTH = 28  # columns of a table's names; longer ones take a line of their own
 TIMELINE_NAME_WIDTH = 50
+HOST, GPUS = 1, 2  # a trace's numbers of the host and of the first GPU
 
 
 class RecordError(Exception):
@@ -214,7 +215,7 @@ def depths(text):
         if c in "<([{":
             opened.append(c)
         depth.append(len(opened))
-        if c == ">" and opened[-1:] == ["<"] and text[i - 1] != "-":
+        if c == ">" and opened[-1:] == ["<"]:
             opened.pop()
         elif c in ")]}":
             while opened and opened.pop() != {")": "(", "]": "[", "}": "{"}[c]:
@@ -511,9 +512,11 @@ def report(profile, show_all=False):
     names.update((o.name, o.name) for o in profile.operations if o.what != "kernel")
     work = host_work(profile)
     groups = groups_of(profile)
-    timed = [group for group in groups if TIMED in group.path]
+    # What the program times, else what it names, else all of it.
+    chosen = ([group for group in groups if TIMED in group.path]
+              or [group for group in groups if group.path] or groups)
     # What is around others comes behind them.
-    shown = sorted(groups if show_all or not timed else timed, key=lambda group: -len(group.path))
+    shown = sorted(groups if show_all else chosen, key=lambda group: -len(group.path))
     longest = sorted(shown, key=lambda group: -sum(o.end - o.start for o in group.operations))
     tables = [group for group in shown if group in longest[:MOST_GROUPS]]
 
@@ -528,8 +531,9 @@ def report(profile, show_all=False):
     # Where a range is gone through often, one time is drawn: of the group with the most operations.
     often = [group for group in tables if len(group.times) > 1] or tables
     group = max(often, key=lambda group: statistics.median(map(len, group.times)))
-    which = "the time with the median" if len(group.times) > 1 else "its end"
-    return lines + [f"{group.title}, {which}:"] + timeline(group, profile, names, work)
+    which = (", the time with the median" if len(group.times) > 1 else
+             ", its beginning" if group.path else ", its end")
+    return lines + [f"{group.title}{which}:"] + timeline(group, profile, names, work)
 
 
 def remarks(profile):
@@ -552,36 +556,38 @@ def trace(profile):
     names = short_names(o.name for o in profile.operations if o.what == "kernel")
     threads = {thread: i + 1 for i, thread in enumerate(
         dict.fromkeys([r.thread for r in profile.ranges] + [c.thread for c in profile.calls]))}
-    events = [{"name": "process_name", "ph": "M", "ts": 0, "pid": 0, "tid": 0,
-               "args": {"name": "host"}}]
-    for device in sorted({operation.device for operation in profile.operations}):
-        events.append({"name": "process_name", "ph": "M", "ts": 0, "pid": device + 1, "tid": 0,
-                       "args": {"name": f"GPU {device}"}})
-    for device, stream in sorted({(o.device, o.stream) for o in profile.operations}):
-        events.append({"name": "thread_name", "ph": "M", "ts": 0, "pid": device + 1, "tid": stream,
-                       "args": {"name": f"stream {stream}"}})
+
+    def label(what, pid, tid, name):
+        return {"name": what, "ph": "M", "ts": 0, "pid": pid, "tid": tid, "args": {"name": name}}
+
+    streams = sorted({(o.device, o.stream) for o in profile.operations})
+    labels = [label("process_name", HOST, 0, "host")]
+    labels += [label("process_name", GPUS + device, 0, f"GPU {device}")
+               for device in sorted({device for device, _ in streams})]
+    labels += [label("thread_name", GPUS + device, stream, f"stream {stream}")
+               for device, stream in streams]
 
     def event(name, category, start, end, pid, tid, **args):
         return {"name": name, "cat": category, "ph": "X", "ts": round(start, 3),
                 "dur": round(end - start, 3), "pid": pid, "tid": tid, "args": args}
 
-    body = [event(r.path[-1], "range", r.start, r.end, 0, threads[r.thread])
+    body = [event(r.path[-1], "range", r.start, r.end, HOST, threads[r.thread])
             for r in profile.ranges]
-    body += [event(c.name, "call", c.start, c.end, 0, threads[c.thread]) for c in profile.calls]
+    body += [event(c.name, "call", c.start, c.end, HOST, threads[c.thread]) for c in profile.calls]
     for number, o in enumerate(profile.operations):
         args = {"bytes": o.bytes} if o.bytes else dict(
             zip(("grid", "block", "registers", "shared bytes"), o.shape), full_name=o.name)
-        body.append(event(names.get(o.name, o.name), o.what, o.start, o.end, o.device + 1,
+        body.append(event(names.get(o.name, o.name), o.what, o.start, o.end, GPUS + o.device,
                           o.stream, **args))
         if o.call:  # an arrow from the launch to what it launched
             arrow = {"name": "launch", "cat": "launch", "id": number}
-            body.append({**arrow, "ph": "s", "ts": round(o.call.start, 3), "pid": 0,
+            body.append({**arrow, "ph": "s", "ts": round(o.call.start, 3), "pid": HOST,
                          "tid": threads[o.call.thread]})
             body.append({**arrow, "ph": "f", "bp": "e", "ts": round(o.start, 3),
-                         "pid": o.device + 1, "tid": o.stream})
+                         "pid": GPUS + o.device, "tid": o.stream})
     # Of what begins together the longest comes first: it holds the others.
     body.sort(key=lambda event: (event["ts"], -event.get("dur", 0)))
-    return {"displayTimeUnit": "ns", "traceEvents": events + body}
+    return {"displayTimeUnit": "ns", "traceEvents": labels + body}
 
 
 # --- The command line -------------------------------------------------------------------------
@@ -616,7 +622,8 @@ def main(arguments):
     for remark in remarks(profile):
         fail(remark, 0)
     if not profile.operations:
-        return fail("nothing ran on a GPU, as far as CUPTI saw", 0)
+        return fail("CUPTI recorded nothing that ran on a GPU (a program that is killed takes its "
+                    "records along)", 0)
     if options.trace:
         try:
             with open(options.trace, "w", encoding="utf-8") as file:

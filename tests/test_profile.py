@@ -1,5 +1,5 @@
-"""profile.sh: the tables and the timeline from recorded records (tests/data/, of an H200), the names
-in them, the trace, what is wrong with records and command lines; and, on a GPU, the whole of it."""
+"""profile.sh: tables and timeline from recorded records (tests/data/, of an H200), names in them,
+the trace, what is wrong with records and command lines; and, on a GPU, the whole of it."""
 
 import glob
 import json
@@ -24,8 +24,8 @@ BIAS = ("gating_unfused::add_bias(__half const*, __half const*, __half*, unsigne
 
 
 def report(*arguments):
-    return subprocess.run([sys.executable, ROOT / "scripts/profile_report.py", *map(str, arguments)],
-                          capture_output=True, text=True, timeout=60)
+    command = [sys.executable, ROOT / "scripts/profile_report.py", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 def profile(*arguments, env=None, cwd=None):
@@ -99,7 +99,8 @@ def test_the_figures_are_those_of_the_records():
     table = rows(section(done.stdout, "timed / six_kernels"))
     assert float(table["add_bias"][1]) == pytest.approx(sum(bias) / 1e6, abs=0.0006)
     assert float(table["add_bias"][2]) == pytest.approx(sum(bias) / len(bias) / 1e3, abs=0.006)
-    assert float(re.search(r"median ([\d.]+) ms", head)[1]) == pytest.approx(spans[2] / 1e6, rel=1e-3)
+    median = float(re.search(r"median ([\d.]+) ms", head)[1])
+    assert median == pytest.approx(spans[2] / 1e6, rel=1e-3)
     gaps = float(table["(gaps between them)"][1])
     assert gaps == pytest.approx((sum(spans) - busy) / 1e6, abs=0.0006)
     share = sum(float(cells[3].rstrip("%")) for cells in table.values() if len(cells) > 3)
@@ -131,6 +132,17 @@ def test_all_shows_every_group():
     assert "also ran" not in done.stdout
     table = rows(section(done.stdout, "verify / six_kernels"))
     assert table["compare_rows"][0] == "1" and table["multiply"][0] == "1"
+
+
+def test_without_a_timed_part_the_other_ranges_are_shown(tmp_path):
+    """As with --once: what is outside of all ranges only sets things up."""
+    lines = GATING.read_text().splitlines()
+    begin = next(int(line.split("\t")[1]) for line in lines if line.endswith("\ttimed"))
+    setup = [line for line in lines if int(line.split("\t")[1]) < begin]
+    (tmp_path / "1.txt").write_text("\n".join(setup) + "\n")
+    done = report(tmp_path / "1.txt")
+    assert "compare_rows" in rows(section(done.stdout, "verify / six_kernels"))
+    assert "verify / six_kernels, its beginning:" in done.stdout
 
 
 def test_a_program_without_ranges_is_one_table():
@@ -221,8 +233,9 @@ def test_the_trace_is_what_perfetto_reads(file, tmp_path):
 def test_the_trace_nests_calls_in_ranges(tmp_path):
     report("--trace", tmp_path / "trace.json", GATING)
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    span = {name: [(e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X"
-                   and e["name"] == name] for name in ("timed", "six_kernels", "cudaEventSynchronize")}
+    names = ("timed", "six_kernels", "cudaEventSynchronize")
+    span = {name: [(event["ts"], event["ts"] + event["dur"]) for event in events
+                   if event["ph"] == "X" and event["name"] == name] for name in names}
     timed = span["timed"][0]
     assert sum(timed[0] <= begin and end <= timed[1] for begin, end in span["six_kernels"]) == 5
     for begin, end in span["cudaEventSynchronize"]:
@@ -269,6 +282,17 @@ def test_processes_are_shown_together(tmp_path):
     assert rows(section(done.stdout, "timed / six_kernels: 10 times"))["sigmoid"][0] == "10"
 
 
+def test_a_call_within_a_call_is_no_call_of_the_program(tmp_path):
+    """CUDA's runtime calls its driver: that is one launch, and the kernel is the outer call's."""
+    (tmp_path / "1.txt").write_text(
+        "call\t1000\t9000\t7\t1\tcudaLaunchKernel_v7000\n"
+        "call\t2000\t6000\t7\t2\tcuLaunchKernel\n"
+        "kernel\t8000\t18000\t0\t7\t2\t4x1x1\t32x1x1\t16\t0\tf(int)\n")
+    table = rows(section(report(tmp_path / "1.txt").stdout, "the whole program"))
+    assert table["f"][-1] == "8.00"  # us in the call
+    assert table["host: launching"][:2] == ["1", "0.008"] and "host: other calls" not in table
+
+
 @pytest.mark.parametrize("arguments", [
     [], ["--bogus", GATING], ["--trace"], ["no_such_file.txt"], [ROOT / "README.md"],
 ], ids=["none", "option", "trace", "missing", "other"])
@@ -279,8 +303,8 @@ def test_bad_input_ends_with_one_line(arguments):
 
 
 @pytest.mark.parametrize("arguments", [
-    [], ["--bogus", "./5_gating_unfused"], ["--trace"], ["--trace", "x.json"], ["./no_such_program"],
-    ["no_such_program", "4096"], ["README.md"],
+    [], ["--bogus", "./5_gating_unfused"], ["--trace"], ["--trace", "x.json"],
+    ["./no_such_program"], ["no_such_program", "4096"], ["README.md"],
 ], ids=lambda arguments: " ".join(arguments) or "none")
 def test_bad_usage_ends_with_one_line(arguments):
     done = profile(*arguments, cwd=ROOT)
@@ -349,7 +373,7 @@ def gpu():
 
 
 def test_the_total_is_the_programs_own_figure(gpu, tmp_path):
-    done = profile("--trace", tmp_path / "trace.json", ROOT / "5_gating_unfused", 4096, cwd=tmp_path)
+    done = profile("--trace", tmp_path / "trace.json", ROOT / "5_gating_unfused", 4096)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     for kernel in ("six_kernels", "library_best"):
@@ -368,7 +392,8 @@ def test_the_exit_code_and_the_output_are_the_programs(gpu):
     done = profile(ROOT / "5_gating_unfused", 33)
     assert done.returncode == USAGE and done.stdout == ""
     assert_one_line(done.stderr, "5_gating_unfused")
-    assert profile(ROOT / "5_gating_unfused", 64, "--once").stdout.startswith("5_gating_unfused on ")
+    done = profile(ROOT / "5_gating_unfused", 64, "--once")
+    assert done.stdout.startswith("5_gating_unfused on ") and "verify / six_kern" in done.stdout
 
 
 def test_a_lack_of_room_is_reported(gpu):
