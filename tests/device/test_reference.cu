@@ -2,6 +2,7 @@
 // GPU; without one it exits with 77 and the reason, as the programs do.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -117,8 +118,7 @@ TYPED_TEST(Reference, ARightResultPasses) {
         const demo::Verdict verdict = problem.verify(problem.right());
         EXPECT_TRUE(verdict.ok()) << M << " x " << K << " x " << N;
         EXPECT_EQ(verdict.checked, demo::sampled_rows(M, 1).size() * N);
-        float error_of_bound;
-        std::memcpy(&error_of_bound, &verdict.error_of_bound, sizeof error_of_bound);
+        const float error_of_bound = std::bit_cast<float>(verdict.error_of_bound);
         EXPECT_GT(error_of_bound, 0);
         EXPECT_LT(error_of_bound, 1);
     }
