@@ -16,7 +16,7 @@ import string
 import sys
 from collections import defaultdict, deque
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 WIDTH = 100  # columns
 TIMED = "timed"  # the range that the demos put around what they measure
@@ -47,8 +47,8 @@ class Call(NamedTuple):
     name: str
     start: float
     end: float
-    thread: str
-    number: int
+    thread: str  # "process:thread"
+    number: Tuple[str, int]  # of the process, and within it
     range: Optional[Range] = None  # the innermost that it lies in
 
 
@@ -538,7 +538,8 @@ def report(profile, show_all=False):
 
 def remarks(profile):
     """What is wrong with the records: one line each."""
-    lines = list(profile.errors)
+    lines = [error + (": another tool is attached to the program" if "SUBSCRIBERS" in error else "")
+             for error in profile.errors]
     if profile.dropped:
         lines.append(f"CUPTI dropped {profile.dropped} records for want of room: the figures are "
                      "too low")
@@ -622,8 +623,8 @@ def main(arguments):
     for remark in remarks(profile):
         fail(remark, 0)
     if not profile.operations:
-        return fail("CUPTI recorded nothing that ran on a GPU (a program that is killed takes its "
-                    "records along)", 0)
+        return 0 if profile.errors else fail("CUPTI recorded nothing that ran on a GPU (a program "
+                                             "that is killed takes its records along)", 0)
     if options.trace:
         try:
             with open(options.trace, "w", encoding="utf-8") as file:

@@ -293,6 +293,18 @@ def test_a_call_within_a_call_is_no_call_of_the_program(tmp_path):
     assert table["host: launching"][:2] == ["1", "0.008"] and "host: other calls" not in table
 
 
+@pytest.mark.parametrize("records, remark", [
+    ("", "recorded nothing"),
+    ("error\tcuptiSubscribe: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED\n", "another tool"),
+], ids=["none", "another profiler"])
+def test_one_line_says_why_there_is_nothing_to_show(tmp_path, records, remark):
+    (tmp_path / "1.txt").write_text(records)
+    done = report(tmp_path / "1.txt")
+    assert done.returncode == 0 and done.stdout == ""
+    assert_one_line(done.stderr, "profile_report.py")
+    assert remark in done.stderr
+
+
 @pytest.mark.parametrize("arguments", [
     [], ["--bogus", GATING], ["--trace"], ["no_such_file.txt"], [ROOT / "README.md"],
 ], ids=["none", "option", "trace", "missing", "other"])
