@@ -146,8 +146,11 @@ __global__ void fused_vectorised(const T* x,  // [size / cols, cols] row-major, 
         if (col >= cols) col %= cols;
         if (cols % kSize == 0)
             bias = *reinterpret_cast<const Vector<T>*>(&b[col]);
-        else  // the vector may go on in the next row
-            for (int j = 0; j < kSize; ++j, ++col) bias.at[j] = b[col < cols ? col : col %= cols];
+        else
+            for (int j = 0; j < kSize; ++j) {
+                bias.at[j] = b[col];
+                if (++col == cols) col = 0;  // the vector goes on in the next row
+            }
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i)
             if (const size_t v = first + i * panels.vectors; v < vectors) {

@@ -348,6 +348,26 @@ def test_update_readme_writes_between_the_markers_alone(readme):
     assert (readme / "README.md").read_text() == text  # once more changes nothing
 
 
+def test_update_readme_shows_what_fusion_saved(readme):
+    def gelu(kernel, n, ms, launches, moved, **more):
+        return row("7_gelu", kernel, n=n, median_ms=ms, launches=launches, moved_bytes=moved,
+                   gb_per_s="100", **more)
+
+    write_csv(readme / "results/h200.csv", row(),
+              gelu("chain", "1024", "0.5", "9", "9000000000"),
+              gelu("fused", "1024", "0.3", "1", "1000000000"),
+              gelu("chain", "2048", "8.0", "9", "36000000000"),
+              gelu("fused", "2048", "4.0", "1", "4000000000"),
+              gelu("fused_vectorised", "2048", "2.0", "1", "4000000000"),
+              gelu("faster_but_wrong", "2048", "1.0", "1", "4000000000", verified="no"),
+              gelu("copy", "2048", "1.0", "1", "4000000000"))
+    assert script("update_readme.py", root=readme).returncode == 0
+    _, _, saved = (readme / "README.md").read_text().partition("What fusion saved")
+    lines = [line for line in saved.splitlines() if line.startswith("| `")]
+    assert lines == ["| `7_gelu` | chain -> fused_vectorised | fp32 | N=2048 | 9 -> 1 "
+                     "| 36.0 -> 4.00 | 8.00 -> 2.00 | 4.00x |"]
+
+
 def test_update_readme_check_notices_new_results_and_changes_nothing(readme):
     script("update_readme.py", root=readme)
     before = (readme / "README.md").read_text()
