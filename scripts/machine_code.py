@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Compiles a program's kernels and shows what the compiler made of them. No GPU is needed.
 
-PROGRAM alone: a table of its kernels, with registers, spills, shared memory, occupancy and counts of
-instructions. With KERNEL, a name of that table or the beginning of one: the kernel's machine code
-(SASS), or its PTX, each group of instructions below the source line that it comes from; then the
-counts. Templates are written with their arguments, quoted for the shell: 'warp_tiled<3>'.
+PROGRAM alone: a table of its kernels, with registers, spills, shared memory, occupancy and counts
+of instructions. With KERNEL, a name of that table or the beginning of one: the kernel's machine
+code (SASS), or its PTX, each group of instructions below the source line that it comes from; then
+the counts. Templates are written with their arguments, quoted for the shell: 'warp_tiled<3>'.
 
 Counts are static: of instructions in the code, however often they run. "main loop" is the loop that
 holds most of the multiply-adds (those of tensor cores first), or else most global loads and stores;
@@ -173,8 +173,9 @@ def read_sass(disassembly):
             found = re.match(r"\s+/\*([0-9a-f]{4,})\*/\s+(@\S+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;", line)
             if found:
                 address, guard, opcode, operands = found.groups()
-                code.append(Instruction(address, (guard or "").strip(), opcode,
-                                        re.sub(r"`\((\S+?)\)", r"\1", operands), tuple(frames), tuple(labels)))
+                operands = re.sub(r"`\((\S+?)\)", r"\1", operands)  # a label's name
+                code.append(Instruction(address, (guard or "").strip(), opcode, operands,
+                                        tuple(frames), tuple(labels)))
                 labels = []
     return {symbol: tuple(without_padding(code)) for symbol, code in kernels.items()}
 
@@ -255,9 +256,8 @@ def without_parameters(name):
 def short_names(full):
     """The shortest names that tell the kernels apart: f, else f<2>, else a::f<2>; by symbol."""
     def short(name, arguments, namespace):
-        base, _, rest = name.partition("<")
-        base = base if namespace else base.split("::")[-1]
-        return base + ("<" + rest if rest and arguments else "")
+        name = name.replace("> >", ">>") if arguments else name.split("<")[0]
+        return name if namespace else re.sub(r"\b\w+::", "", name)
 
     names = {}
     for symbol, name in full.items():
@@ -282,9 +282,9 @@ def read_kernels(compiled, disassembly):
         threads = 1 if bounds else 0
         for extent in bounds.groups() if bounds else ():
             threads *= int(extent or 1)
-        used = {word for instruction in code for word in re.findall(r"[\w$]+", instruction.operands)}
+        words = {word for one in code for word in re.findall(r"[\w$]+", one.operands)}
         kernels.append(Kernel(symbol, names[symbol], resources[symbol], threads,
-                              not used.isdisjoint(dynamic), code, sass.get(symbol)))
+                              not words.isdisjoint(dynamic), code, sass.get(symbol)))
     return kernels
 
 
@@ -589,7 +589,7 @@ class Show:
         """What a reader must know of the figures."""
         lines = ["counts: of instructions in the code, not of those that run"]
         if any(self.assumed_block(kernel) for kernel in kernels):
-            lines.append("assumed: the source has no __launch_bounds__; --block says how many threads")
+            lines.append("assumed: the source has no __launch_bounds__; --block says how many")
         if any(self.unknown_shared(kernel) for kernel in kernels):
             lines.append("dynamic: the launch says how much; --shared tells this script")
         traps = {kernel.name.split("<")[0] for kernel in kernels
@@ -629,8 +629,8 @@ def show_program(show, program, kernels, everything):
         slow = kernel and (kernel.resources.spilled or kernel.resources.stack)
         print(show.paint(LOCAL, line) if slow else line)
     print("\n" + show.notes(listed).replace("assumed:", "?:").replace("dynamic:", "+, <=:"))
-    print("global to all: loads and stores of each memory, instructions of the tensor cores (mma),\n"
-          "multiply-adds of the ordinary units (fma), all instructions")
+    print("global to all: loads and stores of each memory, instructions of the tensor cores (mma)\n"
+          "and multiply-adds of the ordinary units (fma), all instructions")
     if len(listed) < len(kernels):
         print(f"{len(kernels) - len(listed)} kernels from other files: --all lists them too")
 
@@ -773,11 +773,11 @@ def parse_arguments(arguments):
     add("kernel", metavar="KERNEL", nargs="?", help="of the program")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--ptx", action="store_true", help="PTX, for which nvcc is enough")
-    form.add_argument("--sass", action="store_true", help="machine code; needs nvdisasm. Without an "
-                      "option: SASS where there is nvdisasm, else PTX")
+    form.add_argument("--sass", action="store_true", help="machine code, which takes nvdisasm; the "
+                      "default where that is installed")
     form.add_argument("--both", action="store_true", help="PTX, then machine code")
-    add("--arch", metavar="86", help="for this architecture; without it for the GPU in the machine, "
-        "or else for 90a")
+    add("--arch", metavar="86", help="for this architecture; without it for the GPU in the "
+        "machine, or else for 90a")
     add("--diff", nargs=2, metavar=("KERNEL1", "KERNEL2"), help="two kernels side by side")
     add("--block", metavar="THREADS", type=number, help="of a block, where __launch_bounds__ does "
         "not say: for the occupancy")
@@ -869,7 +869,6 @@ def inspect(options):
 
 
 def main(arguments):
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a pager may stop reading
     try:
         inspect(parse_arguments(arguments))
         return OK
@@ -884,4 +883,5 @@ def main(arguments):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a pager may stop reading
     sys.exit(main(sys.argv[1:]))

@@ -80,8 +80,8 @@ def gpus_here():
 
 
 def target(number):
-    """The architecture to compile for, for a compute capability such as 90: sm_90's own instructions
-    (wgmma, setmaxnreg) need the target with the a."""
+    """The architecture to compile for, for a compute capability such as 90, as nvcc spells it:
+    sm_90's own instructions (wgmma, setmaxnreg) need the target with the a."""
     return "90a" if number == 90 else str(number)
 
 
@@ -99,9 +99,10 @@ def _candidates():
 
 def _wheels():
     """PyPI's wheels share one folder, named for CUDA's major version: the newest first."""
-    packages = glob.glob(os.path.join(PROJECT, ".venv/lib/python3*/site-packages")) + sys.path
-    return [root for folder in packages
-            for root in sorted(glob.glob(os.path.join(folder, "nvidia/cu[0-9][0-9]")), reverse=True)]
+    roots = []
+    for folder in glob.glob(os.path.join(PROJECT, ".venv/lib/python3*/site-packages")) + sys.path:
+        roots += sorted(glob.glob(os.path.join(folder, "nvidia/cu[0-9][0-9]")), reverse=True)
+    return roots
 
 
 def _inspect(nvcc):
