@@ -292,8 +292,9 @@ def read_kernels(compiled, disassembly):
 
 
 def successors(code):
-    """For every instruction the indices of those that may run next; None where a jump's targets
-    are computed, so that nobody knows."""
+    """For every instruction the indices of those that may run next: the one behind it, and all
+    that it names (BSSY names where its threads meet again). None where a jump's target is computed.
+    """
     place = {label: i for i, instruction in enumerate(code) for label in instruction.labels}
     result = []
     for i, instruction in enumerate(code):
@@ -302,8 +303,6 @@ def successors(code):
         targets = [place[word] for word in words if word in place]
         if name in ("BRX", "BRXU", "JMX", "JMXU") and not targets:
             return None
-        if name not in ("BRA", "BRX", "JMP"):
-            targets = []
         # A branch may have its condition among its operands: BRA.U UP0, `(.L_x_1).
         always = not instruction.guard and (name in ("EXIT", "RET") or name == "BRA" and
                                             len(words) == 1)
