@@ -58,13 +58,11 @@ class Compiled(NamedTuple):
 
 def compile_source(toolkit, source, arch, folder):
     """Compiles one file to PTX and that to machine code, with the flags of the build."""
-    result = Compiled(Path(folder) / "ptx", Path(folder) / "cubin", "")
+    ptx, cubin = Path(folder) / "program.ptx", Path(folder) / "program.cubin"
     flags = cuda_toolkit.FLAGS + cuda_toolkit.OPTIMISED + [f"-arch=sm_{arch}"]
-    run([toolkit.nvcc, *flags, "-ptx", "-o", result.ptx, source])
-    # nvcc knows PTX by its suffix.
-    named = result.ptx.rename(Path(folder) / "program.ptx")
-    notes = run([toolkit.nvcc, *flags, "-Xptxas=-v", "-cubin", "-o", result.cubin, named]).stderr
-    return result._replace(ptx=named, notes=notes)
+    run([toolkit.nvcc, *flags, "-ptx", "-o", ptx, source])
+    done = run([toolkit.nvcc, *flags, "-Xptxas=-v", "-cubin", "-o", cubin, ptx])
+    return Compiled(ptx, cubin, done.stderr)
 
 
 def run(command):
@@ -79,8 +77,9 @@ def run(command):
 
 def compile_program(toolkit, program, arch):
     """The same for src/PROGRAM.cu, kept in build/inspect/ until a source or the toolkit changes."""
-    key = hashlib.sha256(repr((toolkit, cuda_toolkit.FLAGS, cuda_toolkit.OPTIMISED)).encode())
-    for path in sorted((PROJECT / "include").rglob("*")) + sorted((PROJECT / "src").glob("*.cu")):
+    key = hashlib.sha256(repr(toolkit).encode())
+    for path in [Path(__file__), Path(cuda_toolkit.__file__), *sorted(PROJECT.glob("include/**/*")),
+                 *sorted(PROJECT.glob("src/*.cu"))]:
         if path.is_file():
             key.update(str(path).encode() + path.read_bytes())
     kept = CACHE / f"{program}.{arch}"
@@ -89,12 +88,14 @@ def compile_program(toolkit, program, arch):
         CACHE.mkdir(parents=True, exist_ok=True)
         # Made aside and then renamed, so that what lies there is always whole.
         with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-            fresh = compile_source(toolkit, f"src/{program}.cu", arch, folder)
-            (Path(folder) / "notes").write_text(fresh.notes)
-            (Path(folder) / "key").write_text(key.hexdigest())
+            fresh = Path(folder) / "fresh"
+            fresh.mkdir()
+            compiled = compile_source(toolkit, f"src/{program}.cu", arch, fresh)
+            (fresh / "notes").write_text(compiled.notes)
+            (fresh / "key").write_text(key.hexdigest())
             shutil.rmtree(kept, ignore_errors=True)
-            shutil.copytree(folder, kept, dirs_exist_ok=True)
-    return Compiled(kept / "program.ptx", kept / "cubin", (kept / "notes").read_text())
+            fresh.rename(kept)
+    return Compiled(kept / "program.ptx", kept / "program.cubin", (kept / "notes").read_text())
 
 
 def disassemble(toolkit, cubin):
@@ -232,6 +233,8 @@ def read_ptx_body(body, files):
                 yield Instruction("", (guard or "").strip(), opcode, " ".join(operands.split()),
                                   source, tuple(labels))
                 labels = []
+            elif statement.startswith(".branchtargets"):  # its label names no instruction
+                labels.pop()
         if depth == 0:
             return
 
@@ -386,7 +389,7 @@ def main_loop(code):
 
 # --- Kinds of instructions ----------------------------------------------------------------------
 
-LOADS, STORES, COPIES = "global loads", "global stores", "global to shared"
+LOADS, STORES, COPIES = "global loads", "global stores", "async copies"
 SHARED_LOADS, SHARED_STORES, ATOMICS = "shared loads", "shared stores", "atomics"
 LOCAL, TENSORS, ARITHMETIC = "local memory", "tensor cores", "arithmetic"
 SPECIAL, LANES, BARRIERS = "special functions", "between lanes", "barriers"
@@ -426,9 +429,9 @@ def classify_sass(instruction):
     if base.endswith("MMA"):
         return TENSORS, instruction.opcode
     if re.fullmatch(r"[FDH](FMA|ADD|MUL)2?(32I)?", base):
-        # With two zeros as factors it only sets a register.
-        moves = re.match(r"\S+ -?RZ, -?RZ,", instruction.operands)
-        return None if moves else (ARITHMETIC, base)
+        # Zero times zero, or zero added: that only sets or converts a register.
+        zeros = r"\S+ -?RZ," if "ADD" in base else r"\S+ -?RZ, -?RZ,"
+        return None if re.match(zeros, instruction.operands) else (ARITHMETIC, base)
     if base == "MUFU":
         return SPECIAL, first
     if base in ("SHFL", "VOTE", "VOTEU", "REDUX", "CREDUX", "MATCH"):

@@ -177,7 +177,7 @@ def test_counts_of_machine_code_are_those_of_a_search_in_it():
     needs_nvdisasm()
     text = shown("2", "matmul_sharedmem", "--sass")
     done = subprocess.run(
-        [toolkit().tool("nvdisasm"), "-c", machine_code.CACHE / f"{SHARED}.{arch()}/cubin"],
+        [toolkit().tool("nvdisasm"), "-c", machine_code.CACHE / f"{SHARED}.{arch()}/program.cubin"],
         capture_output=True, text=True)
     code = re.search(r"^\.text\._Z16matmul_sharedmem.*?(?=^//-----|\Z)", done.stdout,
                      re.DOTALL | re.MULTILINE)[0]
@@ -201,7 +201,7 @@ def test_hoppers_kernel_multiplies_on_tensor_cores_and_spills_nothing():
     assert kind.startswith("HGMMA" if sass else "wgmma")
     assert 4 <= int(loop) < int(whole)  # four steps of 16 in a tile 64 deep, and the tile before it
     assert "local memory" not in text and cells(text, "spilled, bytes") == ["0"]
-    assert re.search(r"^global to shared  (UTMALDG|cp\.async\.bulk\.tensor)\.2d", text,
+    assert re.search(r"^async copies  (UTMALDG|cp\.async\.bulk\.tensor)\.2d", text,
                      re.MULTILINE | re.IGNORECASE)
     # Wrappers of PTX lie in a header: the line that calls stands above theirs.
     assert re.search(r"^bonus_matmul_hopper\.cu:\d+  .*\n  hopper\.cuh:\d+  .*\n(    [.$]\S+:\n)?"
@@ -334,6 +334,7 @@ def test_a_pager_may_stop_reading():
     ("LDL.LU", "R5, [R1+0x4]", "LDL.32"), ("STL.64", "[R1], R2", "STL.64"),
     ("HMMA.16816.F32", "R4, R8, R12, R4", "HMMA.16816.F32"),
     ("HFMA2.MMA", "R8, -RZ, RZ, 0, 0", None), ("HFMA2.MMA", "R8, R9, R10, R11", "HFMA2"),
+    ("HADD2.F32", "R3, -RZ, R2.H0_H0", None), ("FADD", "R3, R2, R4", "FADD"),
     ("FFMA.FTZ", "R1, R2, R3, R1", "FFMA"), ("MUFU.EX2", "R1, R2", "MUFU.EX2"),
     ("REDG.E.ADD.F32", "desc[UR4][R2.64], R5", "REDG"), ("REDUX.SUM", "UR4, R2", "REDUX"),
     ("IMAD.MOV.U32", "R1, RZ, RZ, R2", None), ("BRA", ".L_x_1", None),
@@ -386,6 +387,17 @@ def test_the_main_loop_is_the_innermost_one_with_the_work():
     loops = sorted(map(sorted, machine_code.loops(code)))
     assert loops == [[1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13], [2, 3, 4, 5, 12, 13], [7, 8]]
     assert sorted(machine_code.main_loop(code)) == [2, 3, 4, 5, 12, 13]
+
+
+def test_a_computed_jump_leaves_no_loop_that_is_sure():
+    code = read("""
+    $a: fma.rn.f32 %f1, %f2, %f2, %f1;
+        @%p1 bra $a;
+    $targets: .branchtargets $a, $b;
+        brx.idx %r1, $targets;
+    $b: ret;""")
+    assert [one.labels for one in code] == [("$a",), (), (), ("$b",)]
+    assert machine_code.loops(code) == [] and machine_code.main_loop(code) == set()
 
 
 def test_a_loop_on_tensor_cores_goes_before_arithmetic_and_no_loop_is_none():
