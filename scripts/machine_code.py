@@ -561,8 +561,7 @@ class Show:
 
     def figures(self, kernel):
         """What a kernel takes and what that lets an SM hold: (name, text) each."""
-        resources = kernel.resources
-        threads = kernel.threads or self.threads or 1024
+        resources, threads = kernel.resources, self.block_of(kernel)
         dynamic = self.shared if kernel.dynamic_shared and self.shared else 0
         shared = str(resources.shared + dynamic)
         shared += " + dynamic" if self.unknown_shared(kernel) else ""
@@ -570,30 +569,35 @@ class Show:
                 ("spilled, bytes", str(resources.spilled)),
                 ("stack, bytes", str(resources.stack)),
                 ("shared memory, bytes", shared),
-                ("threads a block", f"{threads}{' assumed' if self.assumed_block(kernel) else ''}")]
+                ("threads a block", str(threads or "unknown"))]
         if not self.limits:
             return rows + [("blocks an SM", "unknown"), ("warps an SM", "unknown")]
-        blocks, limit = occupancy(self.limits, threads, resources.registers,
-                                  resources.shared + dynamic)
-        warps = blocks * -(-threads // 32)
-        bound = "up to " if self.unknown_shared(kernel) else ""
-        return rows + [("blocks an SM", f"{bound}{blocks}, by {limit}"),
-                       ("warps an SM", f"{bound}{warps} of {self.limits.warps}, "
-                                       f"{100 * warps // self.limits.warps}%")]
+        # Of an unknown block the most warps that any size allows.
+        held = {size: occupancy(self.limits, size, resources.registers, resources.shared + dynamic)
+                for size in ([threads] if threads else range(32, 1025, 32))}
+        warps, size = max((blocks * -(-size // 32), size) for size, (blocks, _) in held.items())
+        blocks, limit = held[size]
+        bound = "up to " if self.unknown_shared(kernel) or not threads else ""
+        return rows + [
+            ("blocks an SM", f"{bound}{blocks}, by {limit}" if threads else "unknown"),
+            ("warps an SM", f"{bound}{warps} of {self.limits.warps}, "
+                            f"{100 * warps // self.limits.warps}%")]
 
-    def assumed_block(self, kernel):
-        return not kernel.threads and not self.threads
+    def block_of(self, kernel):
+        """Threads of a block, 0 where nobody says."""
+        return kernel.threads or self.threads or 0
 
     def unknown_shared(self, kernel):
         return kernel.dynamic_shared and self.shared is None
 
-    def notes(self, kernels):
-        """What a reader must know of the figures."""
+    def notes(self, kernels, unknown="unknown", dynamic="dynamic"):
+        """What a reader must know of the figures, in which two words may be written shorter."""
         lines = ["counts: of instructions in the code, not of those that run"]
-        if any(self.assumed_block(kernel) for kernel in kernels):
-            lines.append("assumed: the source has no __launch_bounds__; --block says how many")
+        if not all(self.block_of(kernel) for kernel in kernels):
+            lines.append(f"{unknown}: the source has no __launch_bounds__; --block tells this script, "
+                         "else warps are\nthe most of any block")
         if any(self.unknown_shared(kernel) for kernel in kernels):
-            lines.append("dynamic: the launch says how much; --shared tells this script")
+            lines.append(f"{dynamic}: the launch says how much; --shared tells this script")
         traps = {kernel.name.split("<")[0] for kernel in kernels
                  if any(instruction.opcode == "trap" for instruction in kernel.ptx)}
         if traps:
@@ -612,25 +616,25 @@ def show_program(show, program, kernels, everything):
     rows = []
     for kernel in listed:
         values = dict(show.figures(kernel))
-        found, code = counts(show.code(kernel)), show.code(kernel)
+        code = show.code(kernel)
+        kinds = [kind for kind in map(classify, code) if kind]
 
         def total(*groups):
-            return str(sum(number for (group, _), number in found.items() if group in groups))
+            return str(sum(group in groups for group, _ in kinds))
 
         rows.append([
             kernel.name, values["registers a thread"], values["spilled, bytes"],
             values["stack, bytes"], values["shared memory, bytes"].replace(" + dynamic", "+"),
-            values["threads a block"].replace(" assumed", "?"),
+            values["threads a block"].replace("unknown", "?"),
             values["warps an SM"].split(",")[0].replace("up to ", "<=").replace(" of ", "/"),
             total(LOADS, STORES, COPIES), total(SHARED_LOADS, SHARED_STORES), total(LOCAL),
-            total(TENSORS),
-            str(sum(n for kind, n in found.items() if multiplies_and_adds(*kind))), str(len(code))])
+            total(TENSORS), str(sum(multiplies_and_adds(*kind) for kind in kinds)), str(len(code))])
     print(f"{program}, {'SASS' if show.sass else 'PTX'} for sm_{show.arch}\n")
     lines = table.layout(head, rows).splitlines()
     for line, kernel in zip(lines, [None, None] + listed):
         slow = kernel and (kernel.resources.spilled or kernel.resources.stack)
         print(show.paint(LOCAL, line) if slow else line)
-    print("\n" + show.notes(listed).replace("assumed:", "?:").replace("dynamic:", "+, <=:"))
+    print("\n" + show.notes(listed, unknown="?, <=", dynamic="+, <="))
     print("global to all: loads and stores of each memory, instructions of the tensor cores (mma)\n"
           "and multiply-adds of the ordinary units (fma), all instructions")
     if len(listed) < len(kernels):
@@ -683,9 +687,9 @@ def show_listing(show, kernel):
         places = places_of(instruction)
         if places != before:
             # The line in src/, and below it the line of a header that was inlined there.
-            for depth, place in enumerate(places or [None]):
-                if depth > 0 or places[:1] != before[:1]:
-                    print(show.paint("source", "  " * depth + describe(place)))
+            known = places[:1] == before[:1] and len(places) > 1
+            for depth, place in list(enumerate(places or [None]))[known:]:
+                print(show.paint("source", "  " * depth + describe(place)))
             before = places
         for label in instruction.labels:
             print(f"    {label}:")

@@ -132,6 +132,26 @@ def test_figures_are_those_of_ptxas(by_hand):
     assert cells(text, "threads a block") == ["256"]
 
 
+def test_a_block_that_the_source_does_not_state_is_not_made_up():
+    limits = machine_code.LIMITS[int(arch().rstrip("a"))]
+    text = shown("2", "matmul", "--ptx")
+    assert cells(text, "threads a block") == cells(text, "blocks an SM") == ["unknown"]
+    assert cells(text, "warps an SM")[0].startswith("up to ")
+    registers, shared = (int(cells(text, row)[0])
+                         for row in ("registers a thread", "shared memory, bytes"))
+    text = shown("2", "matmul", "--ptx", "--block", "1024")
+    blocks, limit = machine_code.occupancy(limits, 1024, registers, shared)
+    assert cells(text, "blocks an SM") == [f"{blocks}, by {limit}"]
+    assert cells(text, "warps an SM")[0].startswith(f"{32 * blocks} of {limits.warps}, ")
+    # What the source states counts, whatever the command line says; dynamic memory is told to it.
+    text = shown(TILED, "warp_tiled<3>", "--ptx", "--block", "32")
+    assert cells(text, "threads a block") == ["256"]
+    assert cells(text, "shared memory, bytes") == ["0 + dynamic"]
+    text = shown(TILED, "warp_tiled<3>", "--ptx", "--shared", "999999")
+    assert cells(text, "shared memory, bytes") == ["999999"]
+    assert cells(text, "blocks an SM") == ["0, by shared memory"]
+
+
 def test_a_table_has_the_programs_own_kernels():
     text = shown(SHARED, "--ptx")
     assert "reference_products" not in text and "6 kernels from other files" in text
@@ -206,6 +226,24 @@ def test_hoppers_kernel_multiplies_on_tensor_cores_and_spills_nothing():
     # Wrappers of PTX lie in a header: the line that calls stands above theirs.
     assert re.search(r"^bonus_matmul_hopper\.cu:\d+  .*\n  hopper\.cuh:\d+  .*\n(    [.$]\S+:\n)?"
                      r"  [| ] .*(WARPGROUP|wgmma)", text, re.MULTILINE)
+
+
+def test_a_line_of_a_header_stands_below_the_line_that_calls_it(capsys):
+    program, header = str(ROOT / f"src/{SHARED}.cu"), str(ROOT / "include/demo.cuh")
+    frames = [((program, 47),), ((header, 1), (program, 47)), ((header, 2), (program, 47)),
+              ((program, 47),), ((header, 2), (program, 45)), ((program, 48),), (),
+              (("/usr/include/cuda_fp16.hpp", 3), (header, 2), (program, 48))]
+    code = tuple(machine_code.Instruction("", "", f"op{i}", "", source, ())
+                 for i, source in enumerate(frames))
+    kernel = machine_code.Kernel("f", "f", None, 0, False, code, None)
+    options = argparse.Namespace(block=None, shared=None)
+    machine_code.show_listing(machine_code.Show(options, "90a", False), kernel)
+    lines = [re.sub("  .*", "", line) if line[0] != " " else line.strip().split("  ")[0]
+             for line in capsys.readouterr().out.splitlines()[2:-1]]
+    one, other, last = (f"{SHARED}.cu:{number}" for number in (47, 45, 48))
+    assert lines == [one, "op0", "demo.cuh:1", "op1", "demo.cuh:2", "op2", one, "op3",
+                     other, "demo.cuh:2", "op4", last, "op5", "(no source line)", "op6",
+                     last, "demo.cuh:2", "op7"]
 
 
 # --- Two kernels side by side ---
