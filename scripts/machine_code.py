@@ -594,8 +594,8 @@ class Show:
         """What a reader must know of the figures, in which two words may be written shorter."""
         lines = ["counts: of instructions in the code, not of those that run"]
         if not all(self.block_of(kernel) for kernel in kernels):
-            lines.append(f"{unknown}: the source has no __launch_bounds__; --block tells this script, "
-                         "else warps are\nthe most of any block")
+            lines.append(f"{unknown}: the source has no __launch_bounds__; --block tells this "
+                         "script, else warps are\nthe most of any block")
         if any(self.unknown_shared(kernel) for kernel in kernels):
             lines.append(f"{dynamic}: the launch says how much; --shared tells this script")
         traps = {kernel.name.split("<")[0] for kernel in kernels
