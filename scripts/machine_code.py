@@ -791,7 +791,7 @@ def parse_arguments(arguments):
         "occupancy")
     add("--all", action="store_true", help="in the table also the kernels of other files, among "
         "them those that verify")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)  # options may stand between names
     if options.diff and (options.kernel or options.both or options.all):
         parser.error("--diff takes two kernels, and --ptx or --sass")
     if options.all and options.kernel:

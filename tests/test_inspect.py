@@ -285,6 +285,11 @@ def test_an_unknown_kernel_ends_with_the_names(arguments, says):
     assert says in done.stderr
 
 
+def test_options_may_stand_anywhere():
+    assert shown("--ptx", "2", "matmul") == shown("2", "--ptx", "matmul") == shown(
+        "2", "matmul", "--ptx")
+
+
 @pytest.mark.parametrize("wanted", ["77", "70", "86b", "75a", "sm_86", "086", "", "a"])
 def test_an_unknown_architecture_ends_with_those_of_nvcc(wanted):
     toolkit()
