@@ -15,7 +15,7 @@ import pytest
 from suite import COLUMNS, GATING, PROGRAMS, ROOT, USAGE, assert_one_line
 
 SCRIPTS = ["run.sh", "test.sh", "compare_gpus.sh", "table.py", "collect.py", "plot.py", "report.sh",
-           "update_readme.py"]
+           "update_readme.py", "inspect.sh"]
 
 
 def script(name, *arguments, root=ROOT, cwd=None, env=None):
@@ -50,6 +50,12 @@ def test_help(name):
     ("report.sh", []), ("report.sh", ["--bogus", "x.csv"]), ("report.sh", ["--out"]),
     ("table.py", []), ("table.py", ["bogus", "x.csv"]), ("table.py", ["run"]),
     ("update_readme.py", ["--bogus"]),
+    ("inspect.sh", []), ("inspect.sh", ["--bogus"]), ("inspect.sh", ["bogus"]),
+    ("inspect.sh", ["2", "a", "b"]), ("inspect.sh", ["2", "--ptx", "--sass"]),
+    ("inspect.sh", ["2", "--diff", "a"]), ("inspect.sh", ["2", "a", "--diff", "b", "c"]),
+    ("inspect.sh", ["2", "--both", "--diff", "b", "c"]), ("inspect.sh", ["2", "--block", "0"]),
+    ("inspect.sh", ["2", "--block", "1025"]), ("inspect.sh", ["2", "--shared", "many"]),
+    ("inspect.sh", ["2", "a", "--all"]),
 ], ids=lambda value: value if isinstance(value, str) else " ".join(value) or "none")
 def test_bad_arguments_end_with_one_line(name, arguments):
     done = script(name, *arguments)
