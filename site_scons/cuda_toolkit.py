@@ -17,6 +17,10 @@ from typing import NamedTuple
 PROJECT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OLDEST_RELEASE = (12, 0)  # the first with C++20 and with sm_90a
 
+# How every program is compiled, in the project's folder. A debug build has other flags than -O3.
+FLAGS = ["-std=c++20", "-Iinclude", "-Isrc"]
+OPTIMISED = ["-O3", "-lineinfo"]
+
 
 class ToolkitError(Exception):
     """No usable toolkit. The message is one line that says what to do."""
@@ -31,6 +35,17 @@ class Toolkit(NamedTuple):
         """What nvcc makes machine code for, as ascending numbers: [75, 80, 86, ...]."""
         codes = _output([self.nvcc, "--list-gpu-code"])
         return sorted({int(code) for code in re.findall(r"^sm_(\d+)$", codes, re.MULTILINE)})
+
+    def builds_for(self, arch):
+        """Whether nvcc makes machine code for an architecture as it spells it: "86", "90a"."""
+        number = int(arch.rstrip("a")) if re.fullmatch(r"[1-9]\d{1,2}|(9\d|1\d\d)a", arch) else 0
+        return number in self.architectures()
+
+    def tool(self, name):
+        """The path of a program that not every installation has, such as nvdisasm, or None."""
+        folders = [os.path.dirname(self.nvcc)] + os.environ.get("PATH", "").split(os.pathsep)
+        folders += [os.path.join(root, "bin") for root in _wheels()]
+        return shutil.which(name, path=os.pathsep.join(folders))
 
     def library(self, name):
         """The linker's flag for lib<name>.so; wheels carry only versioned names."""
@@ -77,19 +92,40 @@ def find():
     )
 
 
+def gpus_here():
+    """Compute capabilities of this machine's GPUs, as numbers: {86, 90}."""
+    try:
+        query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=30).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return set()
+    return {int(major + minor) for major, minor in re.findall(r"^(\d+)\.(\d)$", answer, re.M)}
+
+
+def target(number):
+    """The architecture to compile for, for a compute capability such as 90, as nvcc spells it:
+    sm_90's own instructions (wgmma, setmaxnreg) need the target with the a."""
+    return "90a" if number == 90 else str(number)
+
+
 def _candidates():
     """Every nvcc in the usual places, in order of preference."""
     roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")]
     on_path = shutil.which("nvcc")
     roots += [os.path.dirname(os.path.dirname(on_path))] if on_path else []
     roots += ["/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda"]
-    # PyPI's wheels share one folder, named for CUDA's major version: the newest first.
-    packages = glob.glob(os.path.join(PROJECT, ".venv/lib/python3*/site-packages")) + sys.path
-    for folder in packages:
-        roots += sorted(glob.glob(os.path.join(folder, "nvidia/cu[0-9][0-9]")), reverse=True)
+    roots += _wheels()
 
     nvccs = [os.path.join(root, "bin/nvcc") for root in roots if root]
     return [nvcc for nvcc in dict.fromkeys(nvccs) if os.access(nvcc, os.X_OK)]
+
+
+def _wheels():
+    """PyPI's wheels share one folder, named for CUDA's major version: the newest first."""
+    roots = []
+    for folder in glob.glob(os.path.join(PROJECT, ".venv/lib/python3*/site-packages")) + sys.path:
+        roots += sorted(glob.glob(os.path.join(folder, "nvidia/cu[0-9][0-9]")), reverse=True)
+    return roots
 
 
 def _inspect(nvcc):

@@ -21,7 +21,7 @@ class Mutant(NamedTuple):
     race: bool = False  # ... or, where the bug is a matter of luck, one of them
     timed: bool = False  # shows only after several launches, so not with --once
     oldest_sm: int = 0  # on older GPUs the bug has no effect
-    out_of_bounds: bool = False  # writes behind its output
+    out_of_bounds: bool = False  # reads or writes behind a matrix
 
     @property
     def on_cpu(self):
@@ -454,7 +454,10 @@ MUTANTS = [
              "if (i < size) out[i] = T(float(x[i]) + float(b[i / cols]));")]),
     Mutant("bias_wrong_column", "9_bias_relu", ("fused_vectorised",),
            "every thread adds the first columns' b",
-           [("size_t col = place * kSize;", "size_t col = 0;")]),
+           [("size_t col = i * kSize % cols;", "size_t col = 0;")]),
+    Mutant("bias_no_wrap", "9_bias_relu", ("fused_vectorised",),
+           "a vector that goes on in the next row takes b's elements behind the last",
+           [("if (++col == cols) col = 0;", "++col;")], sizes=(33, 1023), out_of_bounds=True),
     Mutant("bias_missing_bounds_check", "9_bias_relu", ("fused",),
            "the last block writes behind the matrix",
            [("if (i < size) out[i] = T(relu(float(x[i]) + float(b[i % cols])));",
@@ -462,7 +465,7 @@ MUTANTS = [
            sizes=(33,), out_of_bounds=True),
     Mutant("bias_lost_tail", "9_bias_relu", ("fused_vectorised",),
            "what is left behind the last vector is not written",
-           [("if (blockIdx.x == 0 && rest < size)", "if (blockIdx.x == 0 && rest + 1 < size)")],
+           [("if (rest < size)", "if (rest + 1 < size)")],
            sizes=(33,)),
     # --- 10_add_mul_activation ---
     Mutant("act_wrong_broadcast", "10_add_mul_activation", ("fused",),
@@ -474,9 +477,9 @@ MUTANTS = [
            [("t[i] = T(m * float(y[i]));", "t[i] = y[i];")]),
     Mutant("act_missing_activation", "10_add_mul_activation", ("fused_vectorised",),
            "the activation is left out",
-           [("xs[i].at[j] = T(Activation::of(", "xs[i].at[j] = T((")]),
+           [("xs.at[j] = T(Activation::of(", "xs.at[j] = T((")]),
     Mutant("act_lost_tail", "10_add_mul_activation", ("fused_vectorised",),
            "what is left behind the last vector is not written",
-           [("if (blockIdx.x == 0 && rest < size)", "if (blockIdx.x == 0 && rest + 1 < size)")],
+           [("if (rest < size)", "if (rest + 1 < size)")],
            sizes=(33,)),
 ]
