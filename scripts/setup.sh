@@ -150,6 +150,13 @@ ensure_cupti() {
     pip_install CUPTI "$CUDA_WHEELS"
 }
 
+# The disassembler, for the tests of machine code, which are skipped without one.
+ensure_nvdisasm() {
+    PYTHONPATH=site_scons python3 -c \
+        'import cuda_toolkit, sys; sys.exit(not cuda_toolkit.find().tool("nvdisasm"))' && return
+    (pip_install "a disassembler" nvidia-cuda-nvdisasm) || say "machine code is not tested, then"
+}
+
 # build TARGET-OR-OPTION...: SCons, without its lines about what is up to date.
 build() {
     "${SCONS[@]}" -Q "$@" | sed '/ is up to date\.$/d'
