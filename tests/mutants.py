@@ -313,10 +313,7 @@ MUTANTS = [
             ("if (tile == tiles) break;",
              "if (tile == tiles) break;\n"
              "            if (lane == 0) hopper::arrive(&memory.empty[at.stage]);")],
-           race=True, sizes=(), talk_sizes=(256, 1024)),
-    Mutant("fused_hopper_talk_no_proxy_fence", "6_gating_fused", _GATING_HOPPER,
-           "TMA stores what it sees, not what the threads wrote last",
-           [("hopper::fence_async_proxy();", "")], race=True, sizes=(), talk_sizes=(256, 1024)),
+           race=True, sizes=(), talk_sizes=(512, 1024)),
     Mutant("fused_hopper_talk_last_tile_left_out", "6_gating_fused", _GATING_HOPPER,
            "the last tile is not computed",
            [("tiles = int(M / kTalkRows);", "tiles = int(M / kTalkRows) - 1;")], **_TALK),
@@ -326,7 +323,7 @@ MUTANTS = [
            timed=True, sizes=(), talk_sizes=(256, 1024)),
     Mutant("fused_hopper_talk_stale", "6_gating_fused", _GATING_HOPPER,
            "only the first launch computes",
-           [_launch_once("kernel<<<blocks, threads")], timed=True, **_TALK),
+           [_launch_once("gating_talk<<<")], timed=True, **_TALK),
     # --- bonus_matmul_A_stationary ---
     Mutant("stationary_dropped_k", "bonus_matmul_A_stationary", _STATIONARY,
            "the last block leaves out its last k",
