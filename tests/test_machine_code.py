@@ -46,6 +46,7 @@ KERNELS = [
     Kernel("bonus_matmul_hopper", "matmul_persistent", ("HGMMA",)),
     Kernel("bonus_matmul_register_tiled", "vectorized", (COPY_16, SHARED_16, STORE_16, "FFMA")),
     Kernel("bonus_matmul_register_tiled", "warp_tiled", (COPY_16, SHARED_16, STORE_16, "FFMA")),
+    Kernel("6_gating_fused", "gating_talk", (r"HGMMA\S*", r"UTMALDG\S*", r"UTMASTG\S*")),
     Kernel("6_gating_fused", "gating_persistent", (r"HGMMA\S*", r"UTMALDG\S*", r"UTMASTG\S*")),
 ]
 IDS = [f"{kernel.program}-{kernel.name}" for kernel in KERNELS]
