@@ -57,6 +57,7 @@
 #define MATMUL_HOPPER_NO_MAIN
 #include "bonus_matmul_hopper.cu"
 #include "demo.cuh"
+#include "demo/elementwise.cuh"
 #include "demo/gating.cuh"
 #include "hopper.cuh"
 #include "ptx.cuh"
@@ -617,17 +618,22 @@ int main(int argc, char** argv) {
                                  {.name = "6_gating_fused",
                                   .summary = "sigmoid(x W1 + b1) * (x W2 + b2) in one kernel",
                                   .kernels = {"fused_tiled", "fused_streamed", "fused_hopper",
-                                              "six_kernels", "library_best"},
+                                              "six_kernels", "library_best", "copy"},
                                   .talk = true});
-    if (options.kernel == "fused_streamed" && !options.talk)
-        demo::fail(demo::kUsage, "fused_streamed is for the talk's shape alone; add --talk S");
+    if ((options.kernel == "fused_streamed" || options.kernel == "copy") && !options.talk)
+        demo::fail(demo::kUsage, options.kernel + " is for the talk's shape alone; add --talk S");
     const demo::Gpu gpu(options);
     if (options.kernel == "fused_hopper") {
         const std::string why_not = hopper::why_not(gpu);
         if (!why_not.empty()) demo::fail(demo::kSkipped, why_not);
     }
+    auto copied_bytes = [&](const demo::GatingShape& shape) {  // where memory is the limit
+        return options.talk ? shape.workload().least_bytes : 0;
+    };
     demo::require_memory(options, [&](size_t size) {
-        return gating_unfused::bytes_needed(demo::GatingShape::of(options, size), gpu);
+        const auto shape = demo::GatingShape::of(options, size);
+        return demo::saturating_sum(gating_unfused::bytes_needed(shape, gpu),
+                                    demo::Copy::bytes(copied_bytes(shape)));
     });
     const auto shape = demo::GatingShape::of(options);
     demo::Report report(options, gpu, shape.text());
@@ -640,6 +646,11 @@ int main(int argc, char** argv) {
         unfused.emplace(gating);
         contenders.push_back(unfused->six_kernels.contender());
         contenders.push_back(unfused->library_best.contender());
+    }
+    std::optional<demo::Copy> copy;
+    if (options.talk && options.wants("copy")) {
+        copy.emplace(options, copied_bytes(shape), options.seed);
+        contenders.push_back(copy->contender());
     }
     report.run(shape.workload(), contenders);
     report.ratio(best, "six_kernels");

@@ -129,8 +129,9 @@ def verified_rows(done, program):
         assert row["program"] == program
         assert row["verified"] == "yes", row
         # A copy is exact, and so may be what the matrix programs compute of few numbers.
+        exact = row["kernel"] == "copy" or program in MATRIX
         assert 0 <= float(row["error_of_bound"]) < 1, row
-        assert float(row["error_of_bound"]) > 0 or program in MATRIX, row
+        assert float(row["error_of_bound"]) > 0 or exact, row
         assert int(row["launches"]) >= 1, row
     return rows
 

@@ -197,7 +197,7 @@ inline void print_help(const Program& program) {
     if (!program.dtypes.empty())
         line("--dtype TYPE", "one of: " + join(program.dtypes, " ") + " (default the first)");
     if (!program.kernels.empty())
-        line("--kernel NAME", "only this one of: " + join(program.kernels, " "));
+        line("--kernel NAME", "only one of: " + join(program.kernels, " "));
     for (const Extra& extra : program.extras)
         line(extra.option,
              extra.values.empty()
