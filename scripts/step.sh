@@ -43,7 +43,7 @@ while (($# > 0)); do
         --cpu) on_cpu=yes ;;
         --no-build) must_build="" ;;
         --kernel) options+=(--kernel "$2") && shift ;;
-        --batch) batch=$(cd "$caller" && realpath -m -- "$2") && shift ;;
+        --batch) batch=$2 && shift ;;
         -*) die 2 "unknown option $1 (--help shows the usage)" ;;
         *) words+=("$1") ;;
     esac
@@ -51,6 +51,7 @@ while (($# > 0)); do
 done
 ((${#words[@]} > 0)) || die 2 "a program is expected (--help shows the usage)"
 ((${#words[@]} <= 2)) || die 2 "a program and one size N are expected, not also '${words[2]}'"
+[[ ! $batch || $batch == /* ]] || batch=$caller/$batch
 [[ ! $batch || -r $batch ]] || die 2 "$batch cannot be read"
 
 mapfile -t programs < <(list_programs)

@@ -39,7 +39,7 @@ WIDTH = 100  # of a line that projects
 
 BARRIER = re.compile(r"__syncthreads(_\w+)?\(")
 # They prepare or verify data, and are not what their program is about.
-NOT_SHOWN = {"reference_rows", "offset_rows"}
+NOT_SHOWN = re.compile(r"\b(reference_rows|offset_rows)\(")
 
 
 def read_lines(path):
@@ -66,38 +66,51 @@ def sources_of(path):
 
 
 def kernels_of(path):
-    """(name, line of its name, line of its last brace) of each kernel in a file."""
+    """The lines of the first and the last brace of each kernel in a file."""
     lines = read_lines(path)
     for i, line in enumerate(lines):
         if re.match(r"(static )?__global__ ", line):
-            # The name may stand on the line after __launch_bounds__(...).
-            text = "\n".join(lines[i:i + 3])
-            name = re.search(r"(\w+)\((?=const |T\*|\w+\*? ?\w*[,)]|$)", re.sub(
-                r"__launch_bounds__\([^\n]*?\)(?=\s)|\w+_CLUSTER\(\w+\)",
-                lambda m: " " * len(m[0]), text), re.MULTILINE)
             end = next(j for j in range(i, len(lines)) if lines[j].startswith("}"))
-            yield name[1], i + 1 + text[:name.start()].count("\n"), end + 1
+            brace = next(j for j in range(i, end) if lines[j].split("//")[0].rstrip().endswith("{"))
+            if not NOT_SHOWN.search("\n".join(lines[i:brace + 1])):
+                yield brace + 1, end + 1
 
 
 SOURCES = sources_of(f"src/{PROGRAM}.cu")
 
 
 def places(numbers_of):
-    """Places as gdb spells them, 2_matmul_sharedmem.cu:30, for the lines that a file has."""
-    return [f"{os.path.basename(path)}:{line}" for path in SOURCES for line in numbers_of(path)]
+    """Places as gdb spells them, 2_matmul_sharedmem.cu:33, for those of a file's lines that were
+    compiled."""
+    return [place for path in SOURCES for line in numbers_of(path)
+            for place in [f"{os.path.basename(path)}:{line}"] if is_compiled(place)]
+
+
+def is_compiled(place):
+    try:
+        gdb.decode_line(place)
+    except gdb.error:
+        return False
+    return True
 
 
 def kernel_starts():
-    return places(lambda path: [k[1] for k in kernels_of(path) if k[0] not in NOT_SHOWN])
+    """The lines after the kernels' first braces: debuggers take the first statement from there on.
+    The lines before belong also to the functions that launch kernels, in the host's code."""
+    return places(lambda path: [brace + 1 for brace, _ in kernels_of(path)])
 
 
-def ends_in(path):
-    return [end for _, _, end in kernels_of(path)]
+def kernel_ends():
+    return places(lambda path: [end for _, end in kernels_of(path)])
 
 
-def barriers_and_ends():
-    return places(lambda path: ends_in(path) + [
-        i for i, line in enumerate(read_lines(path), 1) if BARRIER.search(line.split("//")[0])])
+def in_a_kernel(path, line):
+    return any(brace <= line <= end for brace, end in kernels_of(path))
+
+
+def barriers():
+    return places(lambda path: [i for i, line in enumerate(read_lines(path), 1)
+                                if BARRIER.search(line.split("//")[0])])
 
 
 # --- What both debuggers share --------------------------------------------------------------------
@@ -193,6 +206,10 @@ def from_root(path):
     return below[1] if below else path
 
 
+def alive():
+    return gdb.selected_inferior().pid != 0
+
+
 def here():
     """File and line of the selected frame."""
     place = gdb.selected_frame().find_sal()
@@ -219,7 +236,13 @@ class Gpu:
         return True
 
     def go(self, block, thread):
-        quietly(f"cuda block {self.spell(block)} thread {self.spell(thread)}")
+        try:
+            quietly(f"cuda block {self.spell(block)} thread {self.spell(thread)}")
+        except gdb.error as error:
+            if "coordinates" not in str(error):
+                raise
+            fail(f"block {spell(block)}, thread {spell(thread)} has left the kernel, or is yet to "
+                 "come to a multiprocessor")
 
     @staticmethod
     def spell(index):
@@ -238,7 +261,7 @@ class Gpu:
         """Whether there was one."""
         if not BARRIER.search(source_line(*here())):
             where = f"{is_at('blockIdx')} && {is_at('threadIdx')}"
-            stops = [stop_at(place, where) for place in barriers_and_ends()]
+            stops = [stop_at(place, where) for place in barriers() + kernel_ends()]
             with only(*stops):
                 quietly("continue")
         if not self.in_kernel() or not BARRIER.search(source_line(*here())):
@@ -253,13 +276,14 @@ class Gpu:
         first = linear(vector("blockIdx"), vector("gridDim")) * count
         found = [None] * count
         row = re.compile(r"\(([\d,]+)\)\s+\(([\d,]+)\)\s+\([\d,]+\)\s+\([\d,]+\)\s+(\d+)\s+"
-                         r"0x[0-9a-f]+\s+(\S+)\s+(\d+)")
+                         r"0x[0-9a-f]+(?:\s+(\S+)\s+(\d+)\s*$)?", re.MULTILINE)
         for block, thread, length, file, line in row.findall(quietly("info cuda threads")):
             block, thread = (tuple(map(int, text.split(","))) for text in (block, thread))
             start = linear(block, vector("gridDim")) * count + linear(thread, shape) - first
             for i in range(max(start, 0), min(start + int(length), count)):
-                found[i] = (from_root(file), int(line), "")
-        return [place or ("", 0, "has left the kernel") for place in found]
+                found[i] = ((from_root(file), int(line), "") if line else
+                            ("", 0, "in code without line numbers"))
+        return [place or ("", 0, "left the kernel") for place in found]
 
 
 class Lane:
@@ -387,7 +411,7 @@ class Lane:
 
     def next_barrier(self):
         if not self.looks():
-            stops = ["demo_cpu::block_meet"] + places(ends_in)
+            stops = ["demo_cpu::block_meet"] + kernel_ends()
             with only(*[stop_at(place, is_at("threadIdx")) for place in stops]):
                 quietly("continue")
             if gdb.newest_frame().name() != "demo_cpu::block_meet":
@@ -407,9 +431,9 @@ class Lane:
             if int(pointer) == current:
                 place = here() + ("",)
             elif thread["exited"]:
-                place = ("", 0, "has left the kernel")
+                place = ("", 0, "left the kernel")
             elif not thread["fiber"]:
-                place = ("", 0, "has yet to begin")
+                place = ("", 0, "not begun yet")
             elif not thread["site"]["what"]:
                 place = self.left[block, i] + ("",)
             else:
@@ -425,6 +449,9 @@ world = Gpu() if ON_GPU else Lane()
 # --- Showing --------------------------------------------------------------------------------------
 
 
+announced = None  # the block and thread that the reader knows to be selected
+
+
 def position():
     """The selected block and thread; None where no kernel runs."""
     return (vector("blockIdx"), vector("threadIdx")) if world.in_kernel() else None
@@ -432,7 +459,8 @@ def position():
 
 def show_place(known=None):
     """Source line; block and thread unless they are the known ones."""
-    now = position()
+    global announced
+    announced = now = position()
     if not now:
         say("the kernel is over")
         return
@@ -471,12 +499,14 @@ def show_warps():
         for (file, line, state), lanes in alike:
             mark = "=>" if has_selected and selected % 32 in lanes else "  "
             which = f"lane{'s' * (len(lanes) > 1)} {ranges(lanes)}"
+            start = f"{mark} {name:13} {which:14} "
             if line:
                 text = " ".join(source_line(file, line).split("//")[0].split())
-                place = f"{line}  {text}" + f"  ({state})" * bool(state)
+                end = f"  ({state})" * bool(state)
+                room = WIDTH - len(start) - len(end) - 5
+                say(f"{start}{line:<3}  {text if len(text) <= room else text[:room - 4] + ' ...'}{end}")
             else:
-                place = state
-            say(f"{mark} {name:13} {which:14} {place}"[:WIDTH].rstrip())
+                say(start + state)
             name = ""
 
 
@@ -522,7 +552,7 @@ def show_tile(text):
         columns = extents[-1]
         element = lambda row, column: (value + row * columns + column).dereference()
         rows = extents[0] if len(extents) == 2 else 1
-        kind = f"{value.type.strip_typedefs().target()} "
+        kind = value.type.strip_typedefs().target().unqualified()
     elif kind.code == gdb.TYPE_CODE_ARRAY:
         inner = kind.target().strip_typedefs()
         if inner.code == gdb.TYPE_CODE_ARRAY:
@@ -549,7 +579,8 @@ def show_tile(text):
                                  for c, cell in zip(cut(columns), row))
     left_out = ", all but the first 8 and the last 3 left out" * (None in cut(rows) + cut(columns))
     size = f"{rows} x {columns}" if rows > 1 else str(columns)
-    say(f"{name}: {size} of {str(kind).strip()}{left_out}")
+    kind = re.sub(r"@\w+ ", "", str(kind)).strip()  # @shared, says cuda-gdb
+    say(f"{name}: {size} of {kind}{left_out}")
     say(" " * 6 + cells(header))
     for r, row in zip(cut(rows), spelled):
         say(f"{'...' if r is None else r:>4}  " + cells(row))
@@ -571,19 +602,26 @@ def command(usage, action):
                 fail(world.NOT_RUNNING)
             if " " not in usage and arguments:
                 fail(f"{name} takes no arguments")
-            action(arguments)
+            try:
+                action(arguments)
+            except gdb.error as error:  # without its name in front, and all that
+                fail(f"{name}: {error}")
 
-    Command.__doc__ = f"{usage}: {dict(COMMANDS)[usage]}."
+    Command.__doc__ = f"{usage}: {dict(COMMANDS)[usage]}.\n" + (
+        "It takes the place of the debugger's own, for which there is `info threads`."
+        if name == "thread" else "")
     Command()
 
 
 def thread(arguments):
-    world.select_thread(xyz(arguments, "thread", vector("blockDim")))
+    if arguments:
+        world.select_thread(xyz(arguments, "thread", vector("blockDim")))
     show_place()
 
 
 def block(arguments):
-    world.select_block(xyz(arguments, "block", vector("gridDim")))
+    if arguments:
+        world.select_block(xyz(arguments, "block", vector("gridDim")))
     show_place()
 
 
@@ -616,18 +654,21 @@ class BeforeStepping(gdb.Command):
 
 def start():
     """Runs to the first line of the program's first kernel, in block (0,0), thread (0,0)."""
+    # Not quietly: gdb would put the width back.
     for setting in ("pagination off", "confirm off", "width 0", "print thread-events off",
-                    "print inferior-events off", "print address off",
+                    "print inferior-events off", "print address off", "print elements 16",
                     "print frame-arguments none", "debuginfod enabled off", "style enabled off"):
         with contextlib.suppress(gdb.error):  # older ones know some not
-            quietly(f"set {setting}")
+            gdb.execute(f"set {setting}")
     world.prepare()
     starts = [stop_at(place) for place in kernel_starts()]
     with only(*starts):
         if BATCH:
             quietly(f"set args {os.environ['STEP_ARGUMENTS']} >&3")
         quietly("run")
-    if not world.in_kernel():
+        while alive() and not (world.in_kernel() and in_a_kernel(*here())):
+            quietly("continue")
+    if not alive():
         fail(f"{PROGRAM} came to no kernel of its own")
     if ON_GPU:
         world.go((0, 0, 0), (0, 0, 0))
@@ -638,6 +679,16 @@ def banner():
     for usage, meaning in COMMANDS:
         say(f"  {usage:18} {meaning}")
     say(f"  and {debugger}'s own: next, step, print, list, break, continue, quit")
+
+
+def announce(_prompt):
+    """Says who is selected where that has changed since the last prompt, as a breakpoint can do."""
+    global announced
+    now = position()
+    if now and now != announced:
+        say(f"block {spell(now[0])}, thread {spell(now[1])}")
+    announced = now
+    return "(step) "
 
 
 def run_batch(path):
@@ -678,7 +729,7 @@ def main():
     BeforeStepping()
     try:
         start()
-    except gdb.error as error:
+    except (gdb.error, gdb.GdbError) as error:
         print(f"step.sh: {error}", file=sys.stderr)
         quietly("quit 3")
     if BATCH:
@@ -690,6 +741,7 @@ def main():
         quietly(f"quit {status}")
     banner()
     show_place()
+    gdb.prompt_hook = announce
 
 
 main()
