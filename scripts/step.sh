@@ -64,12 +64,16 @@ n=${words[1]-64}
 
 # --- The debugger, and a program for it ---
 
-# find_cuda_gdb: the first cuda-gdb that runs Python, beside nvcc or on PATH.
+# runs_python DEBUGGER: what its commands are written in.
+runs_python() {
+    [[ $("$1" -q -nx -batch -ex 'python print("yes")' 2>/dev/null) == *yes* ]]
+}
+
+# find_cuda_gdb: the first that runs Python, beside nvcc or on PATH.
 find_cuda_gdb() {
     local candidate
     for candidate in "${CUDA_HOME-/usr/local/cuda}/bin/cuda-gdb" cuda-gdb; do
-        [[ $("$candidate" -q -nx -batch -ex 'python print("yes")' 2>/dev/null) != *yes* ]] ||
-            { echo "$candidate" && return; }
+        ! runs_python "$candidate" || { echo "$candidate" && return; }
     done
     return 1
 }
@@ -86,6 +90,7 @@ fi
 folder=build/debug target=$program
 if [[ $on_cpu ]]; then
     (ensure_gdb) || exit 77
+    runs_python gdb || die 77 "this gdb has no Python, which the commands are written in"
     debugger=gdb folder=cpu/debug target=cpu/$program
 fi
 if [[ $must_build ]]; then
@@ -93,6 +98,8 @@ if [[ $must_build ]]; then
     ensure_scons
     build debug=1 "$target" >&2 || die 3 "the build failed"
 fi
+
+[[ -x $folder/$program ]] || die 3 "$folder/$program is not built"
 
 # What the program says of its command line comes before a debugger could hide it.
 arguments=("$n" --once "${options[@]}")

@@ -33,6 +33,7 @@ COMMANDS = [
 ]
 OWN = {usage.split()[0] for usage, _ in COMMANDS}
 WIDTH = 100  # of a line that projects
+NOT_RUNNING = "no kernel is running"
 
 
 # --- The program's text ---------------------------------------------------------------------------
@@ -160,6 +161,13 @@ def stop_at(place, condition=None):
     return breakpoint
 
 
+def continue_to(places):
+    """Runs until the selected thread comes to one of these."""
+    selected = f"{is_at('blockIdx')} && {is_at('threadIdx')}"
+    with only(*[stop_at(place, selected) for place in places]):
+        quietly("continue")
+
+
 def xyz(text, what, shape):
     """`5 1` as (5, 1, 0), which must lie within shape."""
     words = text.replace(",", " ").strip(" ()").split()
@@ -222,8 +230,6 @@ def here():
 class Gpu:
     """cuda-gdb."""
 
-    NOT_RUNNING = "no kernel is running"
-
     def prepare(self):
         quietly("set breakpoint pending on")
         quietly("set cuda break_on_launch none")
@@ -237,16 +243,12 @@ class Gpu:
 
     def go(self, block, thread):
         try:
-            quietly(f"cuda block {self.spell(block)} thread {self.spell(thread)}")
+            quietly("cuda block (%d,%d,%d) thread (%d,%d,%d)" % (block + thread))
         except gdb.error as error:
             if "coordinates" not in str(error):
                 raise
             fail(f"block {spell(block)}, thread {spell(thread)} has left the kernel, or is yet to "
                  "come to a multiprocessor")
-
-    @staticmethod
-    def spell(index):
-        return "(" + ",".join(map(str, index)) + ")"
 
     def select_thread(self, thread):
         self.go(vector("blockIdx"), thread)
@@ -260,10 +262,7 @@ class Gpu:
     def next_barrier(self):
         """Whether there was one."""
         if not BARRIER.search(source_line(*here())):
-            where = f"{is_at('blockIdx')} && {is_at('threadIdx')}"
-            stops = [stop_at(place, where) for place in barriers() + kernel_ends()]
-            with only(*stops):
-                quietly("continue")
+            continue_to(barriers() + kernel_ends())
         if not self.in_kernel() or not BARRIER.search(source_line(*here())):
             return False
         quietly("next")
@@ -289,7 +288,6 @@ class Gpu:
 class Lane:
     """gdb, and the CPU lane."""
 
-    NOT_RUNNING = "no kernel is running"
     LOOKS = "demo_cpu::(anonymous namespace)::debugger_looks"
 
     def __init__(self):
@@ -340,11 +338,11 @@ class Lane:
                 break
             frames.append(frames[-1].older())
             if frames[-1] is None:
-                fail(self.NOT_RUNNING)
+                fail(NOT_RUNNING)
         function = frames[-3].function()
         return f"{os.path.basename(function.symtab.filename)}:{function.line}"
 
-    def all(self, runner):
+    def all_threads(self, runner):
         first = runner["threads_"]["_M_impl"]["_M_start"]
         shape = vector("blockDim")
         return [first + i for i in range(shape[0] * shape[1] * shape[2])]
@@ -363,7 +361,7 @@ class Lane:
         newest = gdb.newest_frame().find_sal().symtab
         if newest and newest.filename.endswith("blocks.cpp") and not self.looks():
             fail("thread: not from inside of the CPU lane's runtime; `finish` leaves it")
-        wanted = self.all(runner)[linear(thread, shape)].dereference()
+        wanted = self.all_threads(runner)[linear(thread, shape)].dereference()
         if wanted["exited"]:
             fail(f"thread {spell(thread)} has left the kernel")
         begun, stepped_aside = bool(wanted["fiber"]), not wanted["site"]["what"]
@@ -406,15 +404,13 @@ class Lane:
             self.run_to(frame)
             return
         self.run_to(frame.newer())
-        while not source_line(*here()).endswith("}"):
+        while not self.is_own(gdb.newest_frame()) and not source_line(*here()).endswith("}"):
             quietly("next")
 
     def next_barrier(self):
         if not self.looks():
-            stops = ["demo_cpu::block_meet"] + kernel_ends()
-            with only(*[stop_at(place, is_at("threadIdx")) for place in stops]):
-                quietly("continue")
-            if gdb.newest_frame().name() != "demo_cpu::block_meet":
+            continue_to(["demo_cpu::block_meet"] + kernel_ends())
+            if not alive() or gdb.newest_frame().name() != "demo_cpu::block_meet":
                 return False
         self.run_to(self.show_kernel())
         if not at_line_start(gdb.newest_frame()):
@@ -426,7 +422,7 @@ class Lane:
         runner, block = self.runner(), vector("blockIdx")
         current = int(runner["current_"])
         result = []
-        for i, pointer in enumerate(self.all(runner)):
+        for i, pointer in enumerate(self.all_threads(runner)):
             thread = pointer.dereference()
             if int(pointer) == current:
                 place = here() + ("",)
@@ -491,20 +487,20 @@ def show_warps():
             lanes.setdefault(place, []).append(lane)
         alike = tuple((place, tuple(lanes[place])) for place in lanes)
         warps.setdefault((alike, selected // 32 == first // 32), []).append(first // 32)
-    many = len(threads) > 32
     say(f"block {spell(vector('blockIdx'))}: {len(threads)} threads in "
-        f"{(len(threads) + 31) // 32} warp{'s' * many}")
+        f"{'1 warp' if len(threads) <= 32 else f'{(len(threads) + 31) // 32} warps'}")
     for (alike, has_selected), numbers in warps.items():
-        name = f"warp{'s' * (len(numbers) > 1)} {ranges(numbers)}"
+        name = f"{'warps' if len(numbers) > 1 else 'warp'} {ranges(numbers)}"
         for (file, line, state), lanes in alike:
             mark = "=>" if has_selected and selected % 32 in lanes else "  "
-            which = f"lane{'s' * (len(lanes) > 1)} {ranges(lanes)}"
+            which = f"{'lanes' if len(lanes) > 1 else 'lane'} {ranges(lanes)}"
             start = f"{mark} {name:13} {which:14} "
             if line:
                 text = " ".join(source_line(file, line).split("//")[0].split())
-                end = f"  ({state})" * bool(state)
+                end = f"  ({state})" if state else ""
                 room = WIDTH - len(start) - len(end) - 5
-                say(f"{start}{line:<3}  {text if len(text) <= room else text[:room - 4] + ' ...'}{end}")
+                text = text if len(text) <= room else text[:room - 4] + " ..."
+                say(f"{start}{line:<3}  {text}{end}")
             else:
                 say(start + state)
             name = ""
@@ -537,53 +533,53 @@ def cut(extent):
     return list(range(extent)) if extent <= 12 else [*range(8), None, *range(extent - 3, extent)]
 
 
-def show_tile(text):
-    words = re.fullmatch(r"(.+?)((?:\s+\d+){0,2})", text.strip())
-    if not words:
-        fail("tile: the name of an array is expected: tile NAME")
-    name, extents = words[1], [int(word) for word in words[2].split()]
+def find_tile(name, extents):
+    """An array's rows and columns, the type of its elements, and what returns one by its row and
+    column. `extents` are those of what a pointer points to."""
     value = gdb.parse_and_eval(name)
     kind = value.type.strip_typedefs()
-    if extents:  # of what a pointer points to
-        if 0 in extents:
-            fail(f"tile {text}: no such array")
+    if extents:
         while value.type.strip_typedefs().code == gdb.TYPE_CODE_ARRAY:
             value = value[0].address
-        columns = extents[-1]
-        element = lambda row, column: (value + row * columns + column).dereference()
-        rows = extents[0] if len(extents) == 2 else 1
-        kind = value.type.strip_typedefs().target().unqualified()
-    elif kind.code == gdb.TYPE_CODE_ARRAY:
-        inner = kind.target().strip_typedefs()
-        if inner.code == gdb.TYPE_CODE_ARRAY:
-            rows, columns = (k.range()[1] + 1 for k in (kind, inner))
-            element = lambda row, column: value[row][column]
-            kind = inner.target()
-        else:
-            rows, columns = 1, kind.range()[1] + 1
-            element = lambda _, column: value[column]
-            kind = inner
-    else:
+        rows, columns = (extents if len(extents) == 2 else [1] + extents)
+        return rows, columns, value.type.strip_typedefs().target(), (
+            lambda row, column: (value + row * columns + column).dereference())
+    if kind.code != gdb.TYPE_CODE_ARRAY:
         fail(f"tile: {name} is {kind}, not an array; for a pointer: tile NAME ROWS COLUMNS")
-    shown = [[None if r is None or c is None else number_of(element(r, c)) for c in cut(columns)]
-             for r in cut(rows)]
-    numbers = [n for row in shown for n in row if n is not None]
-    finite = [abs(n) for n in numbers if math.isfinite(n)]
-    largest = max(finite, default=0)
-    plain = "{:.3f}" if largest == 0 or 0.01 <= largest < 1000 else "{:.3g}"
-    spelled = [["..." if n is None else str(n) if isinstance(n, int) else plain.format(n)
-                for n in row] for row in shown]
-    header = ["..." if c is None else str(c) for c in cut(columns)]
-    width = max(len(cell) for row in spelled + [header] for cell in row)
-    cells = lambda row: " ".join(cell.rjust(3 if c is None else width)
-                                 for c, cell in zip(cut(columns), row))
-    left_out = ", all but the first 8 and the last 3 left out" * (None in cut(rows) + cut(columns))
+    extent, inner = kind.range()[1] + 1, kind.target().strip_typedefs()
+    if inner.code != gdb.TYPE_CODE_ARRAY:
+        return 1, extent, inner, lambda row, column: value[column]
+    return extent, inner.range()[1] + 1, inner.target(), lambda row, column: value[row][column]
+
+
+def spell_numbers(numbers):
+    """All in one form, which suits them."""
+    largest = max((abs(n) for n in numbers if math.isfinite(n)), default=0)
+    form = ".3f" if largest == 0 or 0.01 <= largest < 1000 else ".3g"
+    return [str(n) if isinstance(n, int) else format(n, form) for n in numbers]
+
+
+def show_tile(text):
+    words = re.fullmatch(r"(.+?)((?:\s+[1-9]\d*){0,2})", text.strip())
+    if not words:
+        fail("tile: the name of an array is expected: tile NAME")
+    rows, columns, kind, element = find_tile(words[1], [int(word) for word in words[2].split()])
+    shown = [(r, c) for r in cut(rows) for c in cut(columns) if None not in (r, c)]
+    cells = dict(zip(shown, spell_numbers([number_of(element(r, c)) for r, c in shown])))
+    width = max(map(len, [*cells.values(), *map(str, cut(columns))]))
+
+    def line(label, cell_of):
+        """A row: its label, and what cell_of() says of each column."""
+        parts = ["..." if c is None else cell_of(c).rjust(width) for c in cut(columns)]
+        say(f"{label:>4}  " + " ".join(parts))
+
+    left_out = None in cut(rows) + cut(columns)
     size = f"{rows} x {columns}" if rows > 1 else str(columns)
-    kind = re.sub(r"@\w+ ", "", str(kind)).strip()  # @shared, says cuda-gdb
-    say(f"{name}: {size} of {kind}{left_out}")
-    say(" " * 6 + cells(header))
-    for r, row in zip(cut(rows), spelled):
-        say(f"{'...' if r is None else r:>4}  " + cells(row))
+    kind = re.sub(r"@\w+ ", "", str(kind.unqualified()))  # @shared, says cuda-gdb
+    say(f"{words[1]}: {size} of {kind}" + ", all but the first 8 and the last 3 left out" * left_out)
+    line("", str)
+    for r in cut(rows):
+        line(*(("...", lambda c: "...") if r is None else (r, lambda c: cells[r, c])))
 
 
 # --- The commands ---------------------------------------------------------------------------------
@@ -599,7 +595,7 @@ def command(usage, action):
 
         def invoke(self, arguments, _from_tty):
             if not world.in_kernel():
-                fail(world.NOT_RUNNING)
+                fail(NOT_RUNNING)
             if " " not in usage and arguments:
                 fail(f"{name} takes no arguments")
             try:
@@ -657,7 +653,7 @@ def start():
     # Not quietly: gdb would put the width back.
     for setting in ("pagination off", "confirm off", "width 0", "print thread-events off",
                     "print inferior-events off", "print address off", "print elements 16",
-                    "print frame-arguments none", "debuginfod enabled off", "style enabled off"):
+                    "print frame-arguments none", "debuginfod enabled off"):
         with contextlib.suppress(gdb.error):  # older ones know some not
             gdb.execute(f"set {setting}")
     world.prepare()
@@ -669,6 +665,9 @@ def start():
         while alive() and not (world.in_kernel() and in_a_kernel(*here())):
             quietly("continue")
     if not alive():
+        status = int(gdb.parse_and_eval("$_exitcode"))
+        if status != 0:
+            quietly(f"quit {status}")  # the program has said why
         fail(f"{PROGRAM} came to no kernel of its own")
     if ON_GPU:
         world.go((0, 0, 0), (0, 0, 0))

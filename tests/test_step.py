@@ -90,7 +90,7 @@ def test_the_walk_prints_what_the_readme_shows():
 
 def without_warps(text):
     """A walk's output without what differs on a GPU: the program's first line and where warps are."""
-    return re.sub(r"^(=>|  ) +(warps? )?.*\n", "", text.partition("\n")[2], flags=re.MULTILINE)
+    return re.sub(r"^(=>|  ) .*\blanes? \d.*\n", "", text.partition("\n")[2], flags=re.MULTILINE)
 
 
 def test_the_walk_prints_the_same_on_a_gpu():
@@ -171,7 +171,7 @@ def test_blocks_have_their_own_coordinates_and_tiles(tmp_path):
 
 @on_cpu
 @pytest.mark.parametrize("program, options", [
-    ("2_matmul_sharedmem", ("128",)), ("3_matmul_tensorcore", ("--kernel", "wmma_tiled"))])
+    ("2_matmul_sharedmem", ("256",)), ("3_matmul_tensorcore", ("--kernel", "wmma_tiled"))])
 def test_going_anywhere_changes_no_result(tmp_path, program, options):
     draw = random.Random(program)
     commands = []
@@ -180,11 +180,20 @@ def test_going_anywhere_changes_no_result(tmp_path, program, options):
                   f"thread {draw.randrange(128)}")
         commands += draw.choice([[thread], [thread, "next"], ["next", "next"], [thread, "step"],
                                  [thread, "next-barrier"], [thread, thread, "who"]])
-    # Whoever has left the kernel cannot be gone to: hence few barriers.
+    # Whoever has left the kernel cannot be gone to: hence few barriers, of many tiles.
     for i in [i for i, command in enumerate(commands) if command == "next-barrier"][2:]:
         commands[i] = "who"
     said = walk(tmp_path, program, *commands, "continue", options=options)
     assert re.search(r" verified\n(.*\n)*the kernel is over\n$", said[-1])
+
+
+@on_cpu
+def test_where_there_is_no_barrier(tmp_path):
+    said = walk(tmp_path, 1, "thread 3", "next-barrier", "print threadIdx", "next-barrier")
+    assert re.fullmatch(r"no barrier follows: this is the kernel's end\n"
+                        r"block \(0,0\), thread \(3,0\)\n\d+\t}\n", said[2])
+    assert "{x = 3, y = 0, z = 0}" in said[3]
+    assert re.search(r" verified\n(.*\n)*the kernel is over\n$", said[4])
 
 
 @on_cpu
@@ -274,6 +283,14 @@ def test_the_program_refuses_its_own_command_line(arguments):
     done = step("--cpu", "--no-build", "2", *arguments)
     assert done.returncode == USAGE and done.stdout == ""
     assert_one_line(done.stderr, "2_matmul_sharedmem")
+
+
+@on_cpu
+def test_a_program_that_cannot_run_here():
+    """Its reason is the one line, and its exit status step.sh's."""
+    done = step("--cpu", "--batch", WALK, "bonus_matmul_hopper")
+    assert done.returncode == SKIPPED and done.stdout == ""
+    assert_one_line(done.stderr.splitlines(keepends=True)[-1], "bonus_matmul_hopper")
 
 
 def test_without_gdb(tmp_path):

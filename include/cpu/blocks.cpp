@@ -147,7 +147,12 @@ class Runner {
     void warp_meet(unsigned int mask, void* record, void (*finish)(void* const*, unsigned int),
                    Site site);
 
-    void step_aside();  // lets the thread that a debugger wants to see run
+    /// Lets the thread that a debugger wants to see run.
+    void step_aside() {
+        current_->site = {};
+        release({current_});
+        wait();
+    }
 
     Copies& copies() { return copies_[number(*current_)]; }
     unsigned int lane() const { return number(*current_) % 32; }
@@ -305,12 +310,6 @@ void Runner::wait() {
             if (wanted_ && !self.waiting) ready_.push_back(&self);  // not this one, after all
         }
     } while (self.waiting || wanted_);
-}
-
-void Runner::step_aside() {
-    current_->site = {};
-    release({current_});
-    wait();
 }
 
 void Runner::release(const std::vector<Thread*>& threads) {
