@@ -57,7 +57,9 @@ done
 mapfile -t programs < <(list_programs)
 program=""
 for name in "${programs[@]}"; do
-    [[ $name != "${words[0]}" && $name != "${words[0]}_"* ]] || program=$name
+    if [[ $name == "${words[0]}" || ${words[0]} =~ ^[0-9]+$ && $name == "${words[0]}_"* ]]; then
+        program=$name
+    fi
 done
 [[ $program ]] || die 2 "no program '${words[0]}'; there are ${programs[*]}"
 n=${words[1]-64}

@@ -275,7 +275,7 @@ class Gpu:
         first = linear(vector("blockIdx"), vector("gridDim")) * count
         found = [None] * count
         row = re.compile(r"\(([\d,]+)\)\s+\(([\d,]+)\)\s+\([\d,]+\)\s+\([\d,]+\)\s+(\d+)\s+"
-                         r"0x[0-9a-f]+(?:\s+(\S+)\s+(\d+)\s*$)?", re.MULTILINE)
+                         r"0x[0-9a-f]+(?:[ ]+(\S+)[ ]+(\d+)[ ]*$)?", re.MULTILINE)
         for block, thread, length, file, line in row.findall(quietly("info cuda threads")):
             block, thread = (tuple(map(int, text.split(","))) for text in (block, thread))
             start = linear(block, vector("gridDim")) * count + linear(thread, shape) - first

@@ -159,14 +159,18 @@ def test_stepping_stays_in_its_thread_at_barriers_too(tmp_path):
 def test_blocks_have_their_own_coordinates_and_tiles(tmp_path):
     said = walk(tmp_path, 2, "thread 2 3", "block 1 0", "print blockIdx", "next", "next", "next",
                 "print col", "print row", "next-barrier", "print tile_B[3][2] == B[3 * N + 34]",
-                "print tile_B[3][2] == B[3 * N + 2]", "block 1 1", "print blockIdx", "block 0 1",
-                status=FAILED_COMMAND)
+                "print tile_B[3][2] == B[3 * N + 2]", "block 1 1", "print blockIdx", "who",
+                "block 0 1", status=FAILED_COMMAND)
     assert said[2].startswith("block (1,0), thread (2,3)\n37\t")
     assert said[3] == "$1 = {x = 1, y = 0, z = 0}\n"
     assert [text.split(" = ")[1].strip() for text in said[7:9] + said[10:12]] == [
         "34", "3", "true", "false"]
     assert said[12].startswith("block (1,1), thread (2,3)\n37\t")
-    assert said[14] == "block (0,1) is over: on the CPU, blocks run one after the other\n"
+    # (0,0) began, and (2,3) was then gone to; what they did in another block is forgotten.
+    lanes = lanes_of(said[14])
+    assert lanes[0, 0].startswith("37 ") and lanes[3, 2].startswith("37 ")
+    assert {lanes[key] for key in lanes if key not in ((0, 0), (3, 2))} == {"not begun yet"}
+    assert said[15] == "block (0,1) is over: on the CPU, blocks run one after the other\n"
 
 
 @on_cpu
@@ -185,6 +189,15 @@ def test_going_anywhere_changes_no_result(tmp_path, program, options):
         commands[i] = "who"
     said = walk(tmp_path, program, *commands, "continue", options=options)
     assert re.search(r" verified\n(.*\n)*the kernel is over\n$", said[-1])
+
+
+@on_cpu
+def test_who_was_looked_at_goes_on_once(tmp_path):
+    """Behind its last barrier a thread that may go on is looked at, and then leaves the kernel."""
+    said = walk(tmp_path, 2, "thread 5 1", "next-barrier", "next-barrier", "thread 9 9", "next",
+                "next", "thread 20 20", "thread 9 9", "next", "continue", options=("32",))
+    assert said[6].startswith("50\t") and said[9].startswith("51\t}")
+    assert re.search(r" verified\nthe kernel is over\n$", said[-1])
 
 
 @on_cpu
@@ -269,7 +282,7 @@ def test_a_walk_ends_at_the_first_command_that_fails(tmp_path, command, said):
 
 @pytest.mark.parametrize("arguments", [
     (), ("0_nothing",), ("2", "64", "64"), ("--nonsense", "2"), ("--batch",), ("2", "--kernel"),
-    ("--batch", "/no/such/file", "2"),
+    ("--batch", "/no/such/file", "2"), ("bonus",),
 ])
 def test_usage_errors(arguments):
     done = step(*arguments)
