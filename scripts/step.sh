@@ -23,10 +23,12 @@ Commands, besides the debugger's own (next, step, print, list, break, continue, 
   next-barrier      go on to the line after the next __syncthreads(), in the same thread
   who               where every warp of the block is
 
-On a GPU a warp steps together; on the CPU the selected thread does, alone. There, to go to another
-thread is to let that one run, and it stays where it is if it waits at a barrier.
+On a GPU a warp steps together; on the CPU the selected thread steps alone. To go to another thread
+lets nobody run: the one that is left stays where it is, and one that waits at a barrier is shown
+waiting. Only a thread that has not begun yet begins, and stops at its first line.
 
-Exit status: 0; 1 a command of FILE failed; 2 usage; 3 an error; 77 no debugger.
+Exit status: 0; 1 a command of FILE failed; 2 usage; 3 an error; 77 no debugger, or PROGRAM cannot
+run here.
 END
 }
 

@@ -218,9 +218,9 @@ def alive():
     return gdb.selected_inferior().pid != 0
 
 
-def here():
-    """File and line of the selected frame."""
-    place = gdb.selected_frame().find_sal()
+def here(frame=None):
+    """File and line of a frame; without one, of the selected one."""
+    place = (frame or gdb.selected_frame()).find_sal()
     return (from_root(place.symtab.filename) if place.symtab else "?"), place.line
 
 
@@ -320,14 +320,15 @@ class Lane:
         return (frame.type() == gdb.NORMAL_FRAME and place is not None
                 and "include/cpu/" not in place.filename and place.filename.endswith((".cu", ".cuh")))
 
-    def show_kernel(self):
-        """Selects the innermost frame that is not the runtime's."""
+    def own_frame(self):
+        """The innermost frame that is not the runtime's."""
         frame = gdb.newest_frame()
         while frame and not self.is_own(frame):
             frame = frame.older()
-        if frame:
-            frame.select()
-        return frame
+        return frame or gdb.newest_frame()
+
+    def show_kernel(self):
+        self.own_frame().select()
 
     def kernel_start(self):
         """Where the running kernel begins: its frame is next but one to launch.hpp's."""
@@ -365,8 +366,7 @@ class Lane:
         if wanted["exited"]:
             fail(f"thread {spell(thread)} has left the kernel")
         begun, stepped_aside = bool(wanted["fiber"]), not wanted["site"]["what"]
-        self.show_kernel()
-        self.left[vector("blockIdx"), linear(current, shape)] = here()
+        self.left[vector("blockIdx"), linear(current, shape)] = here(self.own_frame())
         start = [] if begun else [stop_at(self.kernel_start())]
         with only(stop_at(self.LOOKS), *start):
             address = int(runner["wanted_"].address)
@@ -399,7 +399,7 @@ class Lane:
         it begins the next line."""
         if not self.in_kernel() or not self.looks():
             return
-        frame = self.show_kernel()
+        frame = self.own_frame()
         if not at_line_start(frame):
             self.run_to(frame)
             return
@@ -412,7 +412,7 @@ class Lane:
             continue_to(["demo_cpu::block_meet"] + kernel_ends())
             if not alive() or gdb.newest_frame().name() != "demo_cpu::block_meet":
                 return False
-        self.run_to(self.show_kernel())
+        self.run_to(self.own_frame())
         if not at_line_start(gdb.newest_frame()):
             quietly("next")
         return True
@@ -425,7 +425,7 @@ class Lane:
         for i, pointer in enumerate(self.all_threads(runner)):
             thread = pointer.dereference()
             if int(pointer) == current:
-                place = here() + ("",)
+                place = here(self.own_frame()) + ("",)
             elif thread["exited"]:
                 place = ("", 0, "left the kernel")
             elif not thread["fiber"]:
