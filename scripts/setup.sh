@@ -128,6 +128,10 @@ ensure_browser() {
     offer_apt "the report is not tested in a browser, then" chromium
 }
 
+ensure_gdb() {
+    command -v gdb >/dev/null || apt_install gdb gdb
+}
+
 has_cuda() {
     ensure_python
     python3 site_scons/cuda_toolkit.py >/dev/null 2>&1

@@ -104,6 +104,15 @@ def test_a_toolkit_without_nvtx_is_passed_over(tmp_path):
     assert str(home) not in find_toolkit(home).stdout
 
 
+def test_programs_for_debuggers_replace_no_others(nvcc):
+    """Built for an architecture that nothing was built for, so that there is something to do."""
+    commands = scons("-n", "verbose=1", "debug=1", "arch=75,89", "2_matmul_sharedmem").stdout
+    assert re.findall(r" -o (\S+) ", commands) == ["build/debug/2_matmul_sharedmem"]
+    assert " -G " in commands
+    commands = scons("-n", "verbose=1", "arch=75,89", "2_matmul_sharedmem").stdout
+    assert re.findall(r" -o (\S+) ", commands) == ["2_matmul_sharedmem"]
+
+
 def test_help_explains_targets_and_options():
     text = scons("-h").stdout
     for word in ("programs", "tests", "profile", "mutants", "cpu", "arch=", "debug=1", "CUDA_HOME"):

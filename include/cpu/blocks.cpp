@@ -4,6 +4,7 @@
 // finished, somebody waits for a thread that will never come, and the program ends saying so.
 #include "fiber.hpp"
 // fiber.hpp has to come first: it chooses what setjmp.h declares.
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -75,6 +76,7 @@ struct Copy {
 struct alignas(64) Thread {  // one line of the cache
     uint3 index;
     bool exited = false;
+    bool waiting = false;    // for others
     Fiber* fiber = nullptr;  // null until it starts
     Site site{};             // where it waits, or waited last
     void* record = nullptr;  // what it brought to a warp-wide operation
@@ -117,6 +119,11 @@ constexpr size_t kStackBytes = 128 << 10;
 constexpr size_t kPage = 4096, kMaxThreads = 1024;
 constexpr size_t kStackStride = kStackBytes + kPage;  // with the guard below it
 
+/// Where a debugger's breakpoint stops the thread that it wanted to see.
+[[gnu::noinline, gnu::used]] void debugger_looks() {
+    asm volatile("");  // not to be optimised away
+}
+
 /// What a worker needs to run blocks, one after the other.
 class Runner {
   public:
@@ -139,6 +146,13 @@ class Runner {
     int block_meet(bool predicate, Site site);
     void warp_meet(unsigned int mask, void* record, void (*finish)(void* const*, unsigned int),
                    Site site);
+
+    /// Lets the thread that a debugger wants to see run.
+    void step_aside() {
+        current_->site = {};
+        release({current_});
+        wait();
+    }
 
     Copies& copies() { return copies_[number(*current_)]; }
     unsigned int lane() const { return number(*current_) % 32; }
@@ -165,7 +179,7 @@ class Runner {
     void run_threads();      // what a fiber does
     Fiber& fiber_of_next();  // makes the next thread that can run the current one
     void wait();             // lets others run until the current thread is ready again
-    void release(std::vector<Thread*>& threads);
+    void release(const std::vector<Thread*>& threads);
     [[noreturn]] void fail_at_barrier(Thread& waiting, const Thread& missing);
     [[noreturn]] void fail_for_ever_waiting();
 
@@ -176,6 +190,7 @@ class Runner {
     std::vector<Thread*> all_;    // every thread, in order
     std::vector<Thread*> ready_;  // who can run; the last is the next
     Thread* current_ = nullptr;
+    Thread* wanted_ = nullptr;  // whom a debugger wants to see
     size_t arrived_ = 0, exited_ = 0, votes_ = 0, count_ = 0;
     Thread* first_arrived_ = nullptr;
     std::vector<Meeting> meetings_[kMaxThreads / 32];
@@ -257,9 +272,15 @@ void Runner::run_threads() {
 }
 
 Fiber& Runner::fiber_of_next() {
-    if (ready_.empty()) fail_for_ever_waiting();
-    current_ = ready_.back();
-    ready_.pop_back();
+    if (wanted_) {
+        current_ = wanted_;
+        std::erase(ready_, wanted_);
+        if (!wanted_->fiber) wanted_ = nullptr;  // it starts, and stops at a breakpoint
+    } else {
+        if (ready_.empty()) fail_for_ever_waiting();
+        current_ = ready_.back();
+        ready_.pop_back();
+    }
     threadIdx = current_->index;
     if (!current_->fiber) {
         if (idle_.empty()) {
@@ -279,12 +300,20 @@ Fiber& Runner::fiber_of_next() {
 }
 
 void Runner::wait() {
-    Fiber& self = *current_->fiber;
-    Fiber& next = fiber_of_next();
-    if (&next != &self) self.switch_to(next);
+    Thread& self = *current_;
+    do {
+        Fiber& next = fiber_of_next();
+        if (&next != self.fiber) self.fiber->switch_to(next);
+        if (wanted_ == &self) {
+            wanted_ = nullptr;
+            debugger_looks();
+            if (wanted_ && !self.waiting) ready_.push_back(&self);  // not this one, after all
+        }
+    } while (self.waiting || wanted_);
 }
 
-void Runner::release(std::vector<Thread*>& threads) {
+void Runner::release(const std::vector<Thread*>& threads) {
+    for (Thread* thread : threads) thread->waiting = false;
     if (schedule.order == Schedule::kReverse) {
         ready_.insert(ready_.end(), threads.begin(), threads.end());
     } else {
@@ -297,6 +326,7 @@ void Runner::release(std::vector<Thread*>& threads) {
 int Runner::block_meet(bool predicate, Site site) {
     Thread& self = *current_;
     self.site = site;
+    self.waiting = true;
     if (arrived_ == 0) first_arrived_ = &self;
     if (!(first_arrived_->site == site)) fail_at_barrier(*first_arrived_, self);
     if (exited_ > 0)
@@ -329,6 +359,7 @@ void Runner::warp_meet(unsigned int mask, void* record, void (*finish)(void* con
     });
     if (meeting == meetings.end()) meeting = meetings.insert(meeting, {mask, 0, finish, site});
     self.site = site;
+    self.waiting = true;
     self.record = record;
     meeting->arrived |= 1u << lane;
     if (meeting->arrived == mask) {
@@ -389,6 +420,15 @@ class Workers {
   private:
     void work() {
         prepare_fault_handling();
+#ifdef DEMO_CPU_DEBUG
+        // scripts/step_commands.py stops a thread anywhere, writes wanted_ and sends this signal.
+        struct sigaction action {};
+        action.sa_handler = [](int) {
+            if (runner) runner->step_aside();
+        };
+        action.sa_flags = SA_NODEFER;  // the handler returns when its thread goes on
+        sigaction(SIGUSR1, &action, nullptr);
+#endif
         for (uint64_t seen = 0;;) {
             {
                 std::unique_lock lock(mutex_);

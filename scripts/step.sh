@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# A debugger at the first line of a program's kernel, with commands for a lecture.
+set -euo pipefail
+
+usage() {
+    cat <<'END'
+Usage: scripts/step.sh [OPTION ...] PROGRAM [N]
+
+Builds a program for debugging and stops at the first line of its first kernel, in block (0,0),
+thread (0,0): under cuda-gdb on a GPU, without one under gdb, on the CPU. N is 64, or what PROGRAM
+takes. PROGRAM is a name or its number: 2_matmul_sharedmem, 2, bonus_matmul_register_tiled.
+
+  --cpu          on the CPU, GPU or not
+  --kernel NAME  the program's --kernel
+  --batch FILE   run the commands in FILE, print what they say, and end; # begins a comment
+  --no-build     the program lies in build/debug/ or cpu/debug/; it was built elsewhere
+
+Commands, besides the debugger's own (next, step, print, list, break, continue, quit):
+
+  thread X [Y [Z]]  go to a thread of the block
+  block X [Y [Z]]   go to a block; on the CPU they run one after the other, so only onwards
+  tile NAME         print an array as a matrix; for a pointer: tile NAME ROWS COLUMNS
+  next-barrier      go on to the line after the next __syncthreads(), in the same thread
+  who               where every warp of the block is
+
+On a GPU a warp steps together; on the CPU the selected thread steps alone. To go to another thread
+lets nobody run: the one that is left stays where it is, and one that waits at a barrier is shown
+waiting. Only a thread that has not begun yet begins, and stops at its first line.
+
+Exit status: 0; 1 a command of FILE failed; 2 usage; 3 an error; 77 no debugger, or PROGRAM cannot
+run here.
+END
+}
+
+caller=$PWD
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/setup.sh
+source scripts/demo_step.sh
+
+on_cpu="" must_build=yes batch="" words=() options=()
+while (($# > 0)); do
+    case $1 in
+        --kernel | --batch) [[ ${2-} ]] || die 2 "$1 needs a value (--help shows the usage)" ;;&
+        -h | --help) usage && exit ;;
+        --cpu) on_cpu=yes ;;
+        --no-build) must_build="" ;;
+        --kernel) options+=(--kernel "$2") && shift ;;
+        --batch) batch=$2 && shift ;;
+        -*) die 2 "unknown option $1 (--help shows the usage)" ;;
+        *) words+=("$1") ;;
+    esac
+    shift
+done
+((${#words[@]} > 0)) || die 2 "a program is expected (--help shows the usage)"
+((${#words[@]} <= 2)) || die 2 "a program and one size N are expected, not also '${words[2]}'"
+[[ ! $batch || $batch == /* ]] || batch=$caller/$batch
+[[ ! $batch || -r $batch ]] || die 2 "$batch cannot be read"
+
+mapfile -t programs < <(list_programs)
+program=""
+for name in "${programs[@]}"; do
+    if [[ $name == "${words[0]}" || ${words[0]} =~ ^[0-9]+$ && $name == "${words[0]}_"* ]]; then
+        program=$name
+    fi
+done
+[[ $program ]] || die 2 "no program '${words[0]}'; there are ${programs[*]}"
+n=${words[1]-64}
+
+# --- The debugger, and a program for it ---
+
+# runs_python DEBUGGER: what its commands are written in.
+runs_python() {
+    [[ $("$1" -q -nx -batch -ex 'python print("yes")' 2>/dev/null) == *yes* ]]
+}
+
+# find_cuda_gdb: the first that runs Python, beside nvcc or on PATH.
+find_cuda_gdb() {
+    local candidate
+    for candidate in "${CUDA_HOME-/usr/local/cuda}/bin/cuda-gdb" cuda-gdb; do
+        ! runs_python "$candidate" || { echo "$candidate" && return; }
+    done
+    return 1
+}
+
+if ! has_gpu; then
+    on_cpu=yes
+elif [[ ! $on_cpu ]]; then
+    [[ ! $must_build ]] || ensure_cuda
+    debugger=$(find_cuda_gdb) || {
+        say "no cuda-gdb with Python here (NVIDIA's package cuda-gdb): on the CPU instead"
+        on_cpu=yes
+    }
+fi
+folder=build/debug target=$program
+if [[ $on_cpu ]]; then
+    (ensure_gdb) || exit 77
+    runs_python gdb || die 77 "this gdb has no Python, which the commands are written in"
+    debugger=gdb folder=cpu/debug target=cpu/$program
+fi
+if [[ $must_build ]]; then
+    ensure_compiler
+    ensure_scons
+    build debug=1 "$target" >&2 || die 3 "the build failed"
+fi
+
+[[ -x $folder/$program ]] || die 3 "$folder/$program is not built"
+
+# What the program says of its command line comes before a debugger could hide it.
+arguments=("$n" --once "${options[@]}")
+status=0
+"$folder/$program" "${arguments[@]}" --help >/dev/null || status=$?
+((status == 0)) || exit "$status"
+
+export STEP_PROGRAM=$program STEP_ARGUMENTS="${arguments[*]}" STEP_BATCH=$batch STEP_GPU=1
+[[ ! $on_cpu ]] || STEP_GPU=""
+session=("$debugger" -q -nx -x scripts/step_commands.py --args "$folder/$program"
+    "${arguments[@]}")
+if [[ $batch ]]; then
+    "${session[@]}" 3>&1 >/dev/null </dev/null
+else
+    exec "${session[@]}"
+fi

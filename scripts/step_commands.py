@@ -1,0 +1,746 @@
+"""The commands of scripts/step.sh, inside gdb and cuda-gdb: both run this file with their own Python.
+
+On a GPU they are short forms of cuda-gdb's. On the CPU lane a block's threads are fibers
+(include/cpu/blocks.cpp): the one that runs is the selected one. To select another, its address is
+written into Runner::wanted_; the runtime then goes to it, whether or not it could run on, and stops
+in debugger_looks(). A thread that has yet to begin is begun, and stops at the kernel's first line.
+
+The environment says what to do: STEP_PROGRAM, STEP_ARGUMENTS (its command line), STEP_GPU (1 or
+empty), STEP_BATCH (a file, or empty).
+"""
+
+import contextlib
+import math
+import os
+import re
+import struct
+import sys
+import traceback
+
+import gdb
+
+PROGRAM = os.environ["STEP_PROGRAM"]
+ON_GPU = bool(os.environ.get("STEP_GPU"))
+BATCH = os.environ.get("STEP_BATCH")
+
+COMMANDS = [
+    ("thread X [Y [Z]]", "go to a thread of this block"),
+    ("block X [Y [Z]]", "go to a block" if ON_GPU else
+     "go to a block; they run one after the other here, so only onwards"),
+    ("tile NAME", "print an array as a matrix"),
+    ("next-barrier", "go to the line after the next __syncthreads()"),
+    ("who", "where every warp of this block is"),
+]
+OWN = {usage.split()[0] for usage, _ in COMMANDS}
+WIDTH = 100  # of a line that projects
+NOT_RUNNING = "no kernel is running"
+
+
+# --- The program's text ---------------------------------------------------------------------------
+
+BARRIER = re.compile(r"__syncthreads(_\w+)?\(")
+# They prepare or verify data, and are not what their program is about.
+NOT_SHOWN = re.compile(r"\b(reference_rows|offset_rows)\(")
+
+
+def read_lines(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+def source_line(path, line):
+    lines = read_lines(path)
+    return lines[line - 1] if 0 < line <= len(lines) else ""
+
+
+def sources_of(path):
+    """A program's source, and those of other programs that it includes."""
+    paths = [path]
+    for line in read_lines(path):
+        included = re.match(r'#include "(\w+\.cu)"', line)
+        if included:
+            paths += sources_of(os.path.join("src", included[1]))
+    return list(dict.fromkeys(paths))
+
+
+def kernels_of(path):
+    """The lines of the first and the last brace of each kernel in a file."""
+    lines = read_lines(path)
+    for i, line in enumerate(lines):
+        if re.match(r"(static )?__global__ ", line):
+            end = next(j for j in range(i, len(lines)) if lines[j].startswith("}"))
+            brace = next(j for j in range(i, end) if lines[j].split("//")[0].rstrip().endswith("{"))
+            if not NOT_SHOWN.search("\n".join(lines[i:brace + 1])):
+                yield brace + 1, end + 1
+
+
+SOURCES = sources_of(f"src/{PROGRAM}.cu")
+
+
+def places(numbers_of):
+    """Places as gdb spells them, 2_matmul_sharedmem.cu:33, for those of a file's lines that were
+    compiled."""
+    return [place for path in SOURCES for line in numbers_of(path)
+            for place in [f"{os.path.basename(path)}:{line}"] if is_compiled(place)]
+
+
+def is_compiled(place):
+    try:
+        gdb.decode_line(place)
+    except gdb.error:
+        return False
+    return True
+
+
+def kernel_starts():
+    """The lines after the kernels' first braces: debuggers take the first statement from there on.
+    The lines before belong also to the functions that launch kernels, in the host's code."""
+    return places(lambda path: [brace + 1 for brace, _ in kernels_of(path)])
+
+
+def kernel_ends():
+    return places(lambda path: [end for _, end in kernels_of(path)])
+
+
+def in_a_kernel(path, line):
+    return any(brace <= line <= end for brace, end in kernels_of(path))
+
+
+def barriers():
+    return places(lambda path: [i for i, line in enumerate(read_lines(path), 1)
+                                if BARRIER.search(line.split("//")[0])])
+
+
+# --- What both debuggers share --------------------------------------------------------------------
+
+
+def say(text):
+    gdb.write(text + "\n")
+
+
+def fail(message):
+    raise gdb.GdbError(message)
+
+
+def quietly(command):
+    """Its output, as text; what gdb says of where it stops is not shown."""
+    with contextlib.suppress(gdb.error):  # gdb before 13 shows it
+        gdb.execute("set suppress-cli-notifications on")
+    try:
+        return gdb.execute(command, False, True)
+    finally:
+        with contextlib.suppress(gdb.error):
+            gdb.execute("set suppress-cli-notifications off")
+
+
+@contextlib.contextmanager
+def only(*breakpoints):
+    """Runs with these breakpoints, whatever others there are, and deletes them."""
+    others = [b for b in gdb.breakpoints() or () if b.enabled and b not in breakpoints]
+    for other in others:
+        other.enabled = False
+    try:
+        yield
+    finally:
+        for breakpoint in breakpoints:
+            if breakpoint.is_valid():
+                breakpoint.delete()
+        for other in others:
+            if other.is_valid():
+                other.enabled = True
+
+
+def stop_at(place, condition=None):
+    breakpoint = gdb.Breakpoint(place, internal=True)
+    breakpoint.silent = True
+    if condition:
+        breakpoint.condition = condition
+    return breakpoint
+
+
+def continue_to(places):
+    """Runs until the selected thread comes to one of these."""
+    selected = f"{is_at('blockIdx')} && {is_at('threadIdx')}"
+    with only(*[stop_at(place, selected) for place in places]):
+        quietly("continue")
+
+
+def xyz(text, what, shape):
+    """`5 1` as (5, 1, 0), which must lie within shape."""
+    words = text.replace(",", " ").strip(" ()").split()
+    if not 1 <= len(words) <= 3 or not all(re.fullmatch(r"\d{1,9}", word) for word in words):
+        fail(f"{what}: up to three numbers are expected: {what} X [Y [Z]]")
+    index = tuple(int(word) for word in words) + (0,) * (3 - len(words))
+    if any(i >= extent for i, extent in zip(index, shape)):
+        whole = "block" if what == "thread" else "grid"
+        fail(f"{what} {spell(index)}: the {whole} has {' x '.join(map(str, shape))}")
+    return index
+
+
+def spell(index):
+    """(0,0), with z only where there is one."""
+    return "(" + ",".join(map(str, index if index[2] else index[:2])) + ")"
+
+
+def linear(index, shape):
+    return index[0] + shape[0] * (index[1] + shape[1] * index[2])
+
+
+def vector(name):
+    """threadIdx, blockIdx, blockDim or gridDim."""
+    value = gdb.parse_and_eval(name)
+    return tuple(int(value[axis]) for axis in "xyz")
+
+
+def is_at(name, index=None):
+    """The condition that threadIdx or blockIdx is this; without an index: what it is now."""
+    return " && ".join(f"{name}.{axis} == {i}" for axis, i in zip("xyz", index or vector(name)))
+
+
+def at_line_start(frame):
+    """Whether a line begins where this frame goes on."""
+    return gdb.find_pc_line(frame.pc()).pc == frame.pc()
+
+
+def from_root(path):
+    """A file's path from the repository's root, whatever the compiler called it."""
+    for own in SOURCES:
+        if os.path.basename(path) == os.path.basename(own):
+            return own
+    below = re.search(r"(?:^|/)((?:src|include)/.*)$", path)
+    return below[1] if below else path
+
+
+def alive():
+    return gdb.selected_inferior().pid != 0
+
+
+def here(frame=None):
+    """File and line of a frame; without one, of the selected one."""
+    place = (frame or gdb.selected_frame()).find_sal()
+    return (from_root(place.symtab.filename) if place.symtab else "?"), place.line
+
+
+# --- The two worlds -------------------------------------------------------------------------------
+
+
+class Gpu:
+    """cuda-gdb."""
+
+    def prepare(self):
+        quietly("set breakpoint pending on")
+        quietly("set cuda break_on_launch none")
+
+    def in_kernel(self):
+        try:
+            vector("threadIdx")
+        except gdb.error:
+            return False
+        return True
+
+    def go(self, block, thread):
+        try:
+            quietly("cuda block (%d,%d,%d) thread (%d,%d,%d)" % (block + thread))
+        except gdb.error as error:
+            if "coordinates" not in str(error):
+                raise
+            fail(f"block {spell(block)}, thread {spell(thread)} has left the kernel, or is yet to "
+                 "come to a multiprocessor")
+
+    def select_thread(self, thread):
+        self.go(vector("blockIdx"), thread)
+
+    def select_block(self, block):
+        self.go(block, vector("threadIdx"))
+
+    def before_stepping(self):
+        pass
+
+    def next_barrier(self):
+        """Whether there was one."""
+        if not BARRIER.search(source_line(*here())):
+            continue_to(barriers() + kernel_ends())
+        if not self.in_kernel() or not BARRIER.search(source_line(*here())):
+            return False
+        quietly("next")
+        return True
+
+    def threads(self):
+        """For every thread of the block, in order: (file, line, state)."""
+        shape = vector("blockDim")
+        count = shape[0] * shape[1] * shape[2]
+        first = linear(vector("blockIdx"), vector("gridDim")) * count
+        found = [None] * count
+        row = re.compile(r"\(([\d,]+)\)\s+\(([\d,]+)\)\s+\([\d,]+\)\s+\([\d,]+\)\s+(\d+)\s+"
+                         r"0x[0-9a-f]+(?:[ ]+(\S+)[ ]+(\d+)[ ]*$)?", re.MULTILINE)
+        for block, thread, length, file, line in row.findall(quietly("info cuda threads")):
+            block, thread = (tuple(map(int, text.split(","))) for text in (block, thread))
+            start = linear(block, vector("gridDim")) * count + linear(thread, shape) - first
+            for i in range(max(start, 0), min(start + int(length), count)):
+                found[i] = ((from_root(file), int(line), "") if line else
+                            ("", 0, "in code without line numbers"))
+        return [place or ("", 0, "left the kernel") for place in found]
+
+
+class Lane:
+    """gdb, and the CPU lane."""
+
+    LOOKS = "demo_cpu::(anonymous namespace)::debugger_looks"
+
+    def __init__(self):
+        self.left = {}  # (block, number of a thread) -> the file and line where it stepped aside
+
+    def prepare(self):
+        quietly("handle SIGUSR1 nostop noprint pass")
+        quietly("unset environment DEMO_SCHEDULE")
+        # Calls of the lane's runtime, from __syncthreads() to launches, are the hardware's part.
+        quietly("skip -gfi */include/cpu/*")
+        quietly("skip -gfi include/cpu/*")
+
+    def runner(self):
+        symbol = gdb.lookup_static_symbol("demo_cpu::(anonymous namespace)::runner")
+        runner = symbol.value() if symbol else None
+        return runner.dereference() if runner else None
+
+    def in_kernel(self):
+        try:
+            return self.runner() is not None
+        except gdb.error:  # no process
+            return False
+
+    def looks(self):
+        """Whether the selected thread stands in debugger_looks()."""
+        return gdb.newest_frame().name() == self.LOOKS
+
+    def is_own(self, frame):
+        place = frame.find_sal().symtab
+        return (frame.type() == gdb.NORMAL_FRAME and place is not None
+                and "include/cpu/" not in place.filename and place.filename.endswith((".cu", ".cuh")))
+
+    def own_frame(self):
+        """The innermost frame that is not the runtime's."""
+        frame = gdb.newest_frame()
+        while frame and not self.is_own(frame):
+            frame = frame.older()
+        return frame or gdb.newest_frame()
+
+    def show_kernel(self):
+        self.own_frame().select()
+
+    def kernel_start(self):
+        """Where the running kernel begins: its frame is next but one to launch.hpp's."""
+        frames = [gdb.newest_frame()]
+        while True:
+            place = frames[-1].find_sal().symtab
+            if place and place.filename.endswith("launch.hpp"):
+                break
+            frames.append(frames[-1].older())
+            if frames[-1] is None:
+                fail(NOT_RUNNING)
+        function = frames[-3].function()
+        return f"{os.path.basename(function.symtab.filename)}:{function.line}"
+
+    def all_threads(self, runner):
+        first = runner["threads_"]["_M_impl"]["_M_start"]
+        shape = vector("blockDim")
+        return [first + i for i in range(shape[0] * shape[1] * shape[2])]
+
+    def run_to(self, frame):
+        """Lets the selected thread come back to this frame of its own."""
+        stop = stop_at(f"*{frame.pc()}", f"$sp == {int(frame.read_register('sp'))}")
+        with only(stop):
+            quietly("continue")
+
+    def select_thread(self, thread):
+        runner = self.runner()
+        current, shape = vector("threadIdx"), vector("blockDim")
+        if thread == current:
+            return
+        newest = gdb.newest_frame().find_sal().symtab
+        if newest and newest.filename.endswith("blocks.cpp") and not self.looks():
+            fail("thread: not from inside of the CPU lane's runtime; `finish` leaves it")
+        wanted = self.all_threads(runner)[linear(thread, shape)].dereference()
+        if wanted["exited"]:
+            fail(f"thread {spell(thread)} has left the kernel")
+        begun, stepped_aside = bool(wanted["fiber"]), not wanted["site"]["what"]
+        self.left[vector("blockIdx"), linear(current, shape)] = here(self.own_frame())
+        start = [] if begun else [stop_at(self.kernel_start())]
+        with only(stop_at(self.LOOKS), *start):
+            address = int(runner["wanted_"].address)
+            quietly(f"set variable *(unsigned long*){address} = {int(wanted.address)}")
+            quietly("continue" if self.looks() else "signal SIGUSR1")
+        if begun and stepped_aside:
+            frame = gdb.newest_frame()
+            while frame.type() != gdb.SIGTRAMP_FRAME:
+                frame = frame.older()
+            self.run_to(frame.older())
+        else:
+            self.show_kernel()
+
+    def select_block(self, block):
+        thread, grid = vector("threadIdx"), vector("gridDim")
+        wanted, current = linear(block, grid), linear(vector("blockIdx"), grid)
+        if wanted < current:
+            fail(f"block {spell(block)} is over: on the CPU, blocks run one after the other")
+        if wanted > current:
+            start = self.kernel_start()
+            with only(stop_at("demo_cpu::(anonymous namespace)::Runner::prepare",
+                              is_at("blockIdx", block))):
+                quietly("continue")
+            with only(stop_at(start)):
+                quietly("continue")
+            self.select_thread(thread)
+
+    def before_stepping(self):
+        """`next` in a thread that waits: first it has to come back from there, yet not so far that
+        it begins the next line."""
+        if not self.in_kernel() or not self.looks():
+            return
+        frame = self.own_frame()
+        if not at_line_start(frame):
+            self.run_to(frame)
+            return
+        self.run_to(frame.newer())
+        while not self.is_own(gdb.newest_frame()) and not source_line(*here()).endswith("}"):
+            quietly("next")
+
+    def next_barrier(self):
+        if not self.looks():
+            continue_to(["demo_cpu::block_meet"] + kernel_ends())
+            if not alive() or gdb.newest_frame().name() != "demo_cpu::block_meet":
+                return False
+        self.run_to(self.own_frame())
+        if not at_line_start(gdb.newest_frame()):
+            quietly("next")
+        return True
+
+    def threads(self):
+        """For every thread of the block, in order: (file, line, state)."""
+        runner, block = self.runner(), vector("blockIdx")
+        current = int(runner["current_"])
+        result = []
+        for i, pointer in enumerate(self.all_threads(runner)):
+            thread = pointer.dereference()
+            if int(pointer) == current:
+                place = here(self.own_frame()) + ("",)
+            elif thread["exited"]:
+                place = ("", 0, "left the kernel")
+            elif not thread["fiber"]:
+                place = ("", 0, "not begun yet")
+            elif not thread["site"]["what"]:
+                place = self.left[block, i] + ("",)
+            else:
+                place = (thread["site"]["file"].string(), int(thread["site"]["line"]),
+                         "waits" if thread["waiting"] else "may go on")
+            result.append(place)
+        return result
+
+
+world = Gpu() if ON_GPU else Lane()
+
+
+# --- Showing --------------------------------------------------------------------------------------
+
+
+announced = None  # the block and thread that the reader knows to be selected
+
+
+def position():
+    """The selected block and thread; None where no kernel runs."""
+    return (vector("blockIdx"), vector("threadIdx")) if world.in_kernel() else None
+
+
+def show_place(known=None):
+    """Source line; block and thread unless they are the known ones."""
+    global announced
+    announced = now = position()
+    if not now:
+        say("the kernel is over")
+        return
+    file, line = here()
+    if now != known:
+        say(f"block {spell(now[0])}, thread {spell(now[1])}")
+    say(f"{line}\t{source_line(file, line)}")
+
+
+def ranges(numbers):
+    """[0, 1, 2, 5] as 0-2,5."""
+    parts = []
+    for number in numbers:
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in parts)
+
+
+def show_warps():
+    threads = world.threads()
+    selected = linear(vector("threadIdx"), vector("blockDim"))
+    warps = {}  # what its lanes do -> the warps that are alike
+    for first in range(0, len(threads), 32):
+        lanes = {}
+        for lane, place in enumerate(threads[first:first + 32]):
+            lanes.setdefault(place, []).append(lane)
+        alike = tuple((place, tuple(lanes[place])) for place in lanes)
+        warps.setdefault((alike, selected // 32 == first // 32), []).append(first // 32)
+    say(f"block {spell(vector('blockIdx'))}: {len(threads)} threads in "
+        f"{'1 warp' if len(threads) <= 32 else f'{(len(threads) + 31) // 32} warps'}")
+    for (alike, has_selected), numbers in warps.items():
+        name = f"{'warps' if len(numbers) > 1 else 'warp'} {ranges(numbers)}"
+        for (file, line, state), lanes in alike:
+            mark = "=>" if has_selected and selected % 32 in lanes else "  "
+            which = f"{'lanes' if len(lanes) > 1 else 'lane'} {ranges(lanes)}"
+            start = f"{mark} {name:13} {which:14} "
+            if line:
+                text = " ".join(source_line(file, line).split("//")[0].split())
+                end = f"  ({state})" if state else ""
+                room = WIDTH - len(start) - len(end) - 5
+                text = text if len(text) <= room else text[:room - 4] + " ..."
+                say(f"{start}{line:<3}  {text}{end}")
+            else:
+                say(start + state)
+            name = ""
+
+
+def number_of(value):
+    """A scalar as Python's int or float; half and bfloat16 by their bits."""
+    kind = value.type.strip_typedefs()
+    if kind.code == gdb.TYPE_CODE_STRUCT and kind.sizeof == 2:
+        bits = value
+        while bits.type.strip_typedefs().code == gdb.TYPE_CODE_STRUCT:
+            bits = bits[[field for field in bits.type.strip_typedefs().fields()
+                         if not getattr(field, "bitpos", None) and field.type.sizeof == 2][0]]
+        if bits.type.strip_typedefs().code == gdb.TYPE_CODE_FLT:
+            return float(bits)
+        bits = int(bits) & 0xFFFF
+        if "bf" in (kind.name or ""):
+            return struct.unpack("<f", struct.pack("<I", bits << 16))[0]
+        return struct.unpack("<e", struct.pack("<H", bits))[0]
+    if kind.code == gdb.TYPE_CODE_FLT:
+        return float(value)
+    if kind.code in (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_ENUM,
+                     gdb.TYPE_CODE_CHAR):
+        return int(value)
+    fail(f"tile: an element is {kind}, not a number; `print` shows it")
+
+
+def cut(extent):
+    """The indices to show, None for those left out."""
+    return list(range(extent)) if extent <= 12 else [*range(8), None, *range(extent - 3, extent)]
+
+
+def find_tile(name, extents):
+    """An array's rows and columns, the type of its elements, and what returns one by its row and
+    column. `extents` are those of what a pointer points to."""
+    value = gdb.parse_and_eval(name)
+    kind = value.type.strip_typedefs()
+    if extents:
+        while value.type.strip_typedefs().code == gdb.TYPE_CODE_ARRAY:
+            value = value[0].address
+        rows, columns = (extents if len(extents) == 2 else [1] + extents)
+        return rows, columns, value.type.strip_typedefs().target(), (
+            lambda row, column: (value + row * columns + column).dereference())
+    if kind.code != gdb.TYPE_CODE_ARRAY:
+        fail(f"tile: {name} is {kind}, not an array; for a pointer: tile NAME ROWS COLUMNS")
+    extent, inner = kind.range()[1] + 1, kind.target().strip_typedefs()
+    if inner.code != gdb.TYPE_CODE_ARRAY:
+        return 1, extent, inner, lambda row, column: value[column]
+    return extent, inner.range()[1] + 1, inner.target(), lambda row, column: value[row][column]
+
+
+def spell_numbers(numbers):
+    """All in one form, which suits them."""
+    largest = max((abs(n) for n in numbers if math.isfinite(n)), default=0)
+    form = ".3f" if largest == 0 or 0.01 <= largest < 1000 else ".3g"
+    return [str(n) if isinstance(n, int) else format(n, form) for n in numbers]
+
+
+def show_tile(text):
+    words = re.fullmatch(r"(.+?)((?:\s+[1-9]\d*){0,2})", text.strip())
+    if not words:
+        fail("tile: the name of an array is expected: tile NAME")
+    rows, columns, kind, element = find_tile(words[1], [int(word) for word in words[2].split()])
+    shown = [(r, c) for r in cut(rows) for c in cut(columns) if None not in (r, c)]
+    cells = dict(zip(shown, spell_numbers([number_of(element(r, c)) for r, c in shown])))
+    width = max(map(len, [*cells.values(), *map(str, cut(columns))]))
+
+    def line(label, cell_of):
+        """A row: its label, and what cell_of() says of each column."""
+        parts = ["..." if c is None else cell_of(c).rjust(width) for c in cut(columns)]
+        say(f"{label:>4}  " + " ".join(parts))
+
+    left_out = None in cut(rows) + cut(columns)
+    size = f"{rows} x {columns}" if rows > 1 else str(columns)
+    kind = re.sub(r"@\w+ ", "", str(kind.unqualified()))  # @shared, says cuda-gdb
+    say(f"{words[1]}: {size} of {kind}" + ", all but the first 8 and the last 3 left out" * left_out)
+    line("", str)
+    for r in cut(rows):
+        line(*(("...", lambda c: "...") if r is None else (r, lambda c: cells[r, c])))
+
+
+# --- The commands ---------------------------------------------------------------------------------
+
+
+def command(usage, action):
+    """Defines a command of gdb, which needs a kernel that runs."""
+    name = usage.split()[0]
+
+    class Command(gdb.Command):
+        def __init__(self):
+            super().__init__(name, gdb.COMMAND_USER)
+
+        def invoke(self, arguments, _from_tty):
+            if not world.in_kernel():
+                fail(NOT_RUNNING)
+            if " " not in usage and arguments:
+                fail(f"{name} takes no arguments")
+            try:
+                action(arguments)
+            except gdb.error as error:  # without its name in front, and all that
+                fail(f"{name}: {error}")
+
+    Command.__doc__ = f"{usage}: {dict(COMMANDS)[usage]}.\n" + (
+        "It takes the place of the debugger's own, for which there is `info threads`."
+        if name == "thread" else "")
+    Command()
+
+
+def thread(arguments):
+    if arguments:
+        world.select_thread(xyz(arguments, "thread", vector("blockDim")))
+    show_place()
+
+
+def block(arguments):
+    if arguments:
+        world.select_block(xyz(arguments, "block", vector("gridDim")))
+    show_place()
+
+
+def next_barrier(_):
+    if not world.next_barrier():
+        say("no barrier follows: this is the kernel's end")
+    show_place()
+
+
+def define_commands():
+    for (usage, _), action in zip(COMMANDS, (thread, block, show_tile, next_barrier,
+                                             lambda _: show_warps())):
+        command(usage, action)
+
+
+class BeforeStepping(gdb.Command):
+    """Lets a thread that waits come back from there: `next` and its kin do it first."""
+
+    def __init__(self):
+        super().__init__("before-stepping", gdb.COMMAND_USER)
+        for name in ("next", "step", "until", "advance", "nexti", "stepi"):
+            gdb.execute(f"define hook-{name}\nbefore-stepping\nend")
+
+    def invoke(self, _arguments, _from_tty):
+        world.before_stepping()
+
+
+# --- The session ----------------------------------------------------------------------------------
+
+
+def start():
+    """Runs to the first line of the program's first kernel, in block (0,0), thread (0,0)."""
+    # Not quietly: gdb would put the width back.
+    for setting in ("pagination off", "confirm off", "width 0", "print thread-events off",
+                    "print inferior-events off", "print address off", "print elements 16",
+                    "print frame-arguments none", "debuginfod enabled off"):
+        with contextlib.suppress(gdb.error):  # older ones know some not
+            gdb.execute(f"set {setting}")
+    world.prepare()
+    starts = [stop_at(place) for place in kernel_starts()]
+    with only(*starts):
+        if BATCH:
+            quietly(f"set args {os.environ['STEP_ARGUMENTS']} >&3")
+        quietly("run")
+        while alive() and not (world.in_kernel() and in_a_kernel(*here())):
+            quietly("continue")
+    if not alive():
+        status = int(gdb.parse_and_eval("$_exitcode"))
+        if status != 0:
+            quietly(f"quit {status}")  # the program has said why
+        fail(f"{PROGRAM} came to no kernel of its own")
+    if ON_GPU:
+        world.go((0, 0, 0), (0, 0, 0))
+
+
+def banner():
+    debugger = "cuda-gdb" if ON_GPU else "gdb"
+    for usage, meaning in COMMANDS:
+        say(f"  {usage:18} {meaning}")
+    say(f"  and {debugger}'s own: next, step, print, list, break, continue, quit")
+
+
+def announce(_prompt):
+    """Says who is selected where that has changed since the last prompt, as a breakpoint can do."""
+    global announced
+    now = position()
+    if now and now != announced:
+        say(f"block {spell(now[0])}, thread {spell(now[1])}")
+    announced = now
+    return "(step) "
+
+
+def run_batch(path):
+    """Runs a file of commands; whether all went well. Standard output is left to what the debugger
+    says of itself; descriptor 3 gets what is to be read, and the program's output."""
+    def show(text):
+        os.write(3, (text.rstrip("\n") + "\n").encode())
+
+    def shown_place(known=None):
+        return gdb.execute(f"python show_place({known})", False, True)
+
+    moved = []
+    gdb.events.stop.connect(moved.append)
+    gdb.events.exited.connect(moved.append)
+    show(shown_place())
+    with open(path, encoding="utf-8") as file:
+        lines = [line.strip() for line in file]
+    for line in lines:
+        if not line or line.startswith("#"):
+            continue
+        show(f"(step) {line}")
+        before = position()
+        moved.clear()
+        try:
+            text = gdb.execute(line, False, True)
+        except gdb.error as error:
+            show(str(error))
+            return False
+        if moved and line.split()[0] not in OWN:
+            text = shown_place(before)
+        if text:
+            show(text)
+    return True
+
+
+def main():
+    define_commands()
+    BeforeStepping()
+    try:
+        start()
+    except (gdb.error, gdb.GdbError) as error:
+        print(f"step.sh: {error}", file=sys.stderr)
+        quietly("quit 3")
+    if BATCH:
+        try:
+            status = 0 if run_batch(BATCH) else 1
+        except Exception:  # gdb itself would go on, and end with 0
+            traceback.print_exc()
+            status = 3
+        quietly(f"quit {status}")
+    banner()
+    show_place()
+    gdb.prompt_hook = announce
+
+
+main()
