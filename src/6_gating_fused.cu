@@ -33,8 +33,9 @@
 //                 B, here it holds 128 of W1 and the same 128 of W2: TMA puts them side by side as
 //                 it copies, and nothing is packed beforehand. So the first half of a thread's sums
 //                 is of x W1, and the second of x W2, for the same elements. The gate takes as long
-//                 as two to four steps of the main loop, so one of a block's two warpgroups runs a
-//                 little ahead of the other: while one gates, the other has the tensor cores.
+//                 as two to four steps of the main loop, so a block's two warpgroups take turns at
+//                 the end of a tile: the second one waits until the first has started its last
+//                 step, and then has the tensor cores while the first one gates.
 //
 // When it pays: the talk's shape does little arithmetic per byte, so its time is its traffic, and
 // fusion removes most of that. The square shape does N / 2 operations and more per byte: its time
@@ -248,14 +249,12 @@ namespace gating_hopper {
 
 using namespace matmul_hopper;  // the main loop, and how tiles are dealt out and stored
 
-// The steps of the main loop at a tile's end that each warpgroup has to itself: the first one goes
-// ahead and gates while the second has the tensor cores.
-constexpr int kAlone = 3;
+constexpr int kAlone = 2;  // last steps of a tile that the second warpgroup has to itself
 
 template <int kTileN, int kStages>
 struct GatingMemory : Memory<half, kTileN, kStages, kOutPanels> {
     hopper::Barrier last_step;  // the first warpgroup has started a tile's last step
-    static_assert(kAlone < kStages, "the last step's copies wait for what comes before");
+    static_assert(kAlone + 2 <= kStages, "else the last step would need a stage that is held back");
 };
 
 /// The gates of what a thread holds of a tile: sums[i] of x W1, and kGates further on of x W2.
@@ -335,7 +334,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
                 sums, ring, at, shares.steps, warpgroup,
                 [&](int t) {  // the tile before goes out beside this one's first steps ...
                     if (t < kPanels) outgoing.store(t, panels, out);
-                    if (turns && warpgroup == 1 && t + kAlone == shares.steps)
+                    if (turns && warpgroup == 1 && t + 1 + kAlone == shares.steps)
                         hopper::wait(&memory.last_step, parity), parity ^= 1;
                     if (t + 1 < shares.steps) return;
                     if (threadIdx.x == 0) hopper::arrive(&memory.last_step);
