@@ -33,9 +33,9 @@
 //                 256 columns of B, here it holds 128 of W1 and the same 128 of W2: TMA puts them
 //                 side by side as it copies, and nothing is packed beforehand. So the first half of
 //                 a thread's sums is of x W1, and the second of x W2, for the same elements. The
-//                 gate takes as long as two to four steps of the main loop, so one of a block's two
-//                 warpgroups runs a little ahead of the other: while one gates, the other has the
-//                 tensor cores.
+//                 gate takes as long as two to four steps of the main loop, so a block's two
+//                 warpgroups take turns at the end of a tile: the second one waits until the first
+//                 has started its last step, and then has the tensor cores while the first gates.
 //                 The talk's shape: a copy kernel with a tensor-core kernel hidden under it. wgmma
 //                 reads the weights from shared memory, TMA brings x and takes the answers away, so
 //                 nothing waits for memory but the copies. On an H200, from S = 512 up, it takes as
@@ -258,11 +258,12 @@ namespace gating_hopper {
 
 using namespace matmul_hopper;  // the main loop, and how tiles are dealt out and stored
 
-constexpr int kAhead = 1;  // steps of the main loop
+constexpr int kAlone = 2;  // last steps of a tile that the second warpgroup has to itself
 
 template <int kTileN, int kStages>
 struct GatingMemory : Memory<half, kTileN, kStages, kOutPanels> {
-    hopper::Barrier ahead;  // the first warpgroup is kAhead steps into a tile
+    hopper::Barrier last_step;  // the first warpgroup has started a tile's last step
+    static_assert(kAlone + 2 <= kStages, "else the last step would need a stage that is held back");
 };
 
 /// The gates of what a thread holds of a tile: sums[i] of x W1, and kGates further on of x W2.
@@ -296,7 +297,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
     const Shares<kCols, kCluster> shares{N, 0};  // no tile is divided
     if (threadIdx.x == 0) {
-        hopper::init_barrier(&memory.ahead, 1);
+        hopper::init_barrier(&memory.last_step, 1);
         ring.init(4 * kConsumers * kCluster);
     }
     hopper::sync_cluster();  // all blocks' barriers are ready
@@ -309,8 +310,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
                 produce(ring, at, shares.steps, [&](auto& stage, auto* full, int t) {
                     const int k = (part.backwards ? shares.steps - 1 - t : t) * kBlockK;
                     hopper::arrive_expecting(full, sizeof stage);
-                    for (int r = 0; r < kBlockM; r += kBox)
-                        hopper::load_box(stage.A[r], x, part.row + r, k, full);
+                    hopper::load_box(stage.A, x, part.row, k, full);
                     // The first half of the panels is of W1, the second of the same columns of W2;
                     // each block of a cluster copies its share, for all.
                     for (int p = rank; p < 2 * kPanels; p += kCluster) {
@@ -334,18 +334,19 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
         Outgoing<half, kCols> outgoing;
         // The ring holds the first warpgroup back, kStages steps ahead at most. Where a tile has
         // fewer, it could be two tiles ahead, and a barrier's parity tells only one from the next.
-        const bool second = warpgroup == 1 && shares.steps >= kStages;
+        const bool turns = shares.steps >= kStages;
         uint32_t parity = 0;
         shares.for_my_parts(rank, [&](const Part& part) {
             float sums[kTileN / 2];
             half2 bias1[kCols / 8], bias2[kCols / 8];  // of the columns that the sums are of
-            if (second) hopper::wait(&memory.ahead, parity), parity ^= 1;
             consume(
                 sums, ring, at, shares.steps, warpgroup,
                 [&](int t) {  // the tile before goes out beside this one's first steps ...
                     if (t < kPanels) outgoing.store(t, panels, out);
-                    if (t == kAhead && threadIdx.x == 0) hopper::arrive(&memory.ahead);
+                    if (turns && warpgroup == 1 && t + 1 + kAlone == shares.steps)
+                        hopper::wait(&memory.last_step, parity), parity ^= 1;
                     if (t + 1 < shares.steps) return;
+                    if (threadIdx.x == 0) hopper::arrive(&memory.last_step);
 #pragma unroll
                     for (int j = 0; j < kCols / 8; ++j) {  // ... and biases come beside its last
                         const int col = part.col + j * 8 + lane % 4 * 2;
@@ -364,8 +365,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
             gate_sums(gates, sums, bias1, bias2);
             outgoing.take(gates, part.row + threadIdx.x / 32 * 16, part.col);
         });
-        for (int p = 0; p < kPanels; ++p) outgoing.store(p, panels, out);
-        if (lane == 0) hopper::wait_stores_read<0>();
+        outgoing.store_all(panels, out);
     }
 }
 
@@ -379,9 +379,9 @@ std::function<void()> persistent(const demo::Gating& g) {
     // As few clusters as need no more rounds: they stay in step, and share what the cache holds.
     const int room = hopper::clusters_at_once(kernel, kCluster, kThreads, bytes);
     const int rounds = (tiles + room - 1) / room, clusters = (tiles + rounds - 1) / rounds;
-    const CUtensorMap x = hopper::tensor_map(g.x.data(), N, N, kBox),
-                      W1 = hopper::tensor_map(g.W1.data(), N, N, kBox),
-                      W2 = hopper::tensor_map(g.W2.data(), N, N, kBox),
+    const CUtensorMap x = hopper::tensor_map(g.x.data(), N, N, kBlockM),
+                      W1 = hopper::tensor_map(g.W1.data(), N, N, kBlockK),
+                      W2 = hopper::tensor_map(g.W2.data(), N, N, kBlockK),
                       out = hopper::tensor_map(g.out.data(), N, N, 16);  // what a warp stores
     return [=, b1 = g.b1.data(), b2 = g.b2.data()] {
         kernel<<<kCluster * clusters, kThreads, bytes>>>(x, W1, b1, W2, b2, out, int(N));

@@ -24,14 +24,18 @@
 // persistent   A block stays on its multiprocessor for many tiles. The next tile's copies begin
 //              while this one is multiplied; the sums are rounded into spare registers, and are
 //              stored beside the next tile's first steps. Two blocks (a cluster) share their copies
-//              of B. Tiles that do not come out even are divided among all blocks. 95%.
+//              of B. Tiles that do not come out even are divided among all blocks. 95%. Where N is
+//              small, so are the tiles: 64 x 128 at N = 1024, of which there are 128.
 //
 // (Percentages by ncu, N = 4096, on an H200.) What limits persistent is power: from N = 4096 up an
 // H200 turns its clock down, from 1.98 to 1.5 GHz, so that whatever saves energy saves time. That
 // is why the order of the tiles matters at all: "tma" at N = 8192 keeps the tensor cores at work in
 // 91% of the cycles, but reads 1.6 times as much from L2 and 3 times as much from memory; its clock
-// falls to 1.33 GHz, and it takes 1.2 times as long. At N = 2048 there is one tile for each block,
-// and nothing to hide its beginning and end behind.
+// falls to 1.33 GHz, and it takes 1.2 times as long. (A cluster of four would read even less, but
+// only 30 of them fit, on 120 of the 132 SMs.) At N = 2048 there is one tile for each block, and
+// nothing to hide its beginning and end behind: of some 39,000 cycles 3,000 pass until the first
+// stage is there, 33,000 in the main loop, which is as long as the tensor cores take, and then
+// 3,000 while all blocks store at once.
 #include <functional>
 #include <optional>
 
@@ -47,18 +51,18 @@ constexpr int kConsumers = kBlockM / 64;    // warpgroups that multiply: 64 rows
 constexpr int kWarpgroup = 128;             // threads
 
 /// A step's share of A and B in shared memory.
-template <class T, int kBlockN>
+template <class T, int kBlockN, int kTileM = kBlockM>
 struct alignas(1024) Stage {
-    T A[kBlockM][kBlockK];                   // rows swizzled
+    T A[kTileM][kBlockK];                    // rows swizzled
     T B[kBlockN / kPanel][kBlockK][kPanel];  // panels of 64 columns, rows swizzled
 };
 
 /// The number of this thread's warpgroup; the shuffle tells the compiler that a warp agrees on it.
 __device__ int warpgroup_index() { return __shfl_sync(~0u, threadIdx.x / kWarpgroup, 0); }
 
-/// Starts a warpgroup's 64 rows of  sums[128, kBlockN] (+)= stage.A stage.B.
-template <class T, int kBlockN>
-__device__ void multiply_stage(float (&sums)[kBlockN / 2], const Stage<T, kBlockN>& stage,
+/// Starts a warpgroup's 64 rows of  sums[kTileM, kBlockN] (+)= stage.A stage.B.
+template <class T, int kBlockN, int kTileM>
+__device__ void multiply_stage(float (&sums)[kBlockN / 2], const Stage<T, kBlockN, kTileM>& stage,
                                int warpgroup, bool keep) {
     hopper::wgmma_fence();
 #pragma unroll
@@ -141,9 +145,9 @@ __global__ void __launch_bounds__(kConsumers* kWarpgroup)
 // --- 2: TMA and a pipeline ----------------------------------------------------------------------
 
 /// Stages in a ring, with the barriers that say who may use them.
-template <class T, int kBlockN, int kStages>
+template <class T, int kBlockN, int kStages, int kTileM = kBlockM>
 struct Ring {
-    Stage<T, kBlockN> stages[kStages];
+    Stage<T, kBlockN, kTileM> stages[kStages];
     hopper::Barrier full[kStages];   // the stage's bytes have arrived
     hopper::Barrier empty[kStages];  // nobody needs them any more
 
@@ -167,14 +171,12 @@ struct Position {
     }
 };
 
-constexpr int kBox = 64;  // TMA copies 64 rows of 64 elements at a time
-
 /// One thread starts the copies of a stage: columns k ... of A, rows k ... of B.
-template <class T, int kBlockN>
-__device__ void load_stage(Stage<T, kBlockN>& stage, hopper::Barrier* full, const CUtensorMap& A,
-                           const CUtensorMap& B, int row, int col, int k) {
+template <class T, int kBlockN, int kTileM>
+__device__ void load_stage(Stage<T, kBlockN, kTileM>& stage, hopper::Barrier* full,
+                           const CUtensorMap& A, const CUtensorMap& B, int row, int col, int k) {
     hopper::arrive_expecting(full, sizeof stage);
-    for (int r = 0; r < kBlockM; r += kBox) hopper::load_box(stage.A[r], A, row + r, k, full);
+    hopper::load_box(stage.A, A, row, k, full);
     for (int p = 0; p < kBlockN / kPanel; ++p)
         hopper::load_box(stage.B[p], B, k, col + p * kPanel, full);
 }
@@ -216,8 +218,8 @@ __global__ void __launch_bounds__(kConsumers* kWarpgroup)
 
 /// The producer, one thread: fills the ring with steps first ... last - 1 of a tile as stages
 /// become free. load(stage, full, k) starts the copies of one.
-template <class T, int kBlockN, int kStages, class Load>
-__device__ void produce(Ring<T, kBlockN, kStages>& ring, Position<kStages>& at, int steps,
+template <class T, int kBlockN, int kStages, int kTileM, class Load>
+__device__ void produce(Ring<T, kBlockN, kStages, kTileM>& ring, Position<kStages>& at, int steps,
                         Load load) {
     for (int t = 0; t < steps; ++t, at.advance()) {
         hopper::wait(&ring.empty[at.stage], at.parity ^ 1);  // the first round finds all free
@@ -228,8 +230,8 @@ __device__ void produce(Ring<T, kBlockN, kStages>& ring, Position<kStages>& at, 
 /// A consumer, one warpgroup: the sums of its 64 rows over all steps. One step's wgmma are under
 /// way while the next ones are started; meanwhile(t) runs beside step t; release(stage) frees a
 /// stage.
-template <class T, int kBlockN, int kStages, class Meanwhile, class Release>
-__device__ void consume(float (&sums)[kBlockN / 2], Ring<T, kBlockN, kStages>& ring,
+template <class T, int kBlockN, int kStages, int kTileM, class Meanwhile, class Release>
+__device__ void consume(float (&sums)[kBlockN / 2], Ring<T, kBlockN, kStages, kTileM>& ring,
                         Position<kStages>& at, int steps, int warpgroup, Meanwhile meanwhile,
                         Release release) {
     int previous = 0;
@@ -246,7 +248,10 @@ __device__ void consume(float (&sums)[kBlockN / 2], Ring<T, kBlockN, kStages>& r
 }
 
 constexpr int kStages = 4;
-constexpr int kThreads = (kConsumers + 1) * kWarpgroup;
+
+/// Of a block with tiles of that many rows: its consumers and a producer.
+constexpr int threads(int rows) { return (rows / 64 + 1) * kWarpgroup; }
+constexpr int kThreads = threads(kBlockM);
 
 template <class T, int kStages>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -280,16 +285,17 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
 }
 
-// --- 4: Clusters, even shares, an epilogue beside the next tile
-// -----------------------------------
+// --- 4: Clusters, even shares, an epilogue beside the next tile ---------------------------------
 
 /// Tile i of rows x columns: down 8 rows, then on to the next column, so that the tiles at work at
 /// any time form a square, whose rows of A and columns of B the L2 cache holds.
 __device__ int2 walk(int i, int rows, int columns) {
     constexpr int kGroup = 8;
-    const int first = i / (kGroup * columns) * kGroup, within = i % (kGroup * columns);
-    const int height = min(kGroup, rows - first);
-    return {first + within % height, within / height};
+    int first = 0;
+    for (; i >= kGroup * columns; i -= kGroup * columns) first += kGroup;
+    // The first copy waits for this: nothing is divided that does not have to be.
+    if (first + kGroup <= rows) return {first + i % kGroup, i / kGroup};
+    return {first + i % (rows - first), i / (rows - first)};
 }
 
 /// What a block computes at a time: steps first ... last - 1 of a tile's sums.
@@ -303,23 +309,25 @@ struct Part {
 /// How tiles are dealt out. A cluster's blocks take tiles below each other, which need the same
 /// part of B: together they are one tile here. Tiles 0 ... divided - 1 do not come out even, and
 /// are cut up: all their steps, one tile's after the other's, are shared out evenly.
-template <int kBlockN, int kCluster>
+template <int kBlockN, int kCluster, int kTileM = kBlockM>
 struct Shares {
     int N, divided;
     int steps = (N + kBlockK - 1) / kBlockK;
-    int rows = (N + kCluster * kBlockM - 1) / (kCluster * kBlockM);
+    int rows = (N + kCluster * kTileM - 1) / (kCluster * kTileM);
     int columns = (N + kBlockN - 1) / kBlockN, tiles = rows * columns;
     int clusters = gridDim.x / kCluster, cluster = blockIdx.x / kCluster;
 
     /// The first of the divided tiles' steps that is cluster c's.
-    __device__ int first_step(int c) const { return int(int64_t(c) * divided * steps / clusters); }
+    __device__ int first_step(int c) const {
+        return divided == 0 ? 0 : int(int64_t(c) * divided * steps / clusters);
+    }
 
     /// Calls work(part) for all that this block computes.
     template <class Work>
     __device__ void for_my_parts(int rank, Work work) const {
         auto part = [&](int i, int first, int last, bool backwards) {
             const int2 tile = walk(i, rows, columns);
-            const int row = (tile.x * kCluster + rank) * kBlockM, col = tile.y * kBlockN;
+            const int row = (tile.x * kCluster + rank) * kTileM, col = tile.y * kBlockN;
             work(Part{i, row, col, first, last, backwards});
         };
         for (int s = first_step(cluster), end = first_step(cluster + 1); s < end;) {
@@ -378,10 +386,10 @@ struct Exchange {
 
 constexpr int kOutPanels = 2;  // on their way out, 64 columns each
 
-template <class T, int kBlockN, int kStages, int kOutPanels>
+template <class T, int kBlockN, int kStages, int kOutPanels, int kTileM = kBlockM>
 struct Memory {
-    Ring<T, kBlockN, kStages> ring;
-    alignas(1024) T out[4 * kConsumers][kOutPanels][16][kPanel];  // of each warp; rows swizzled
+    Ring<T, kBlockN, kStages, kTileM> ring;
+    alignas(1024) T out[kTileM / 16][kOutPanels][16][kPanel];  // of each warp; rows swizzled
 };
 
 /// A warp's 16 rows of a finished tile: rounded, which frees the sums' registers for the next tile.
@@ -398,52 +406,70 @@ struct Outgoing {
         row = new_row, col = new_col, pending = true;
     }
 
-    /// Stores panel p through shared memory; TMA reads that while the warp goes on.
+    /// Stores panel p, beside other work, where there is one.
     template <int kOutPanels>
     __device__ void store(int p, T (&out)[kOutPanels][16][kPanel], const CUtensorMap& C) {
-        const int lane = threadIdx.x % 32;
         if (!pending) return;
+#pragma unroll
+        for (int q = 0; q < kPanels; ++q)  // registers have no index at run time
+            if (p == q) store_panel(q, out, C);
+        pending = p + 1 < kPanels;
+    }
+
+    /// Stores all panels of the last tile, and waits until shared memory is free to go.
+    template <int kOutPanels>
+    __device__ void store_all(T (&out)[kOutPanels][16][kPanel], const CUtensorMap& C) const {
+        if (pending) {
+#pragma unroll
+            for (int p = 0; p < kPanels; ++p) store_panel(p, out, C);
+        }
+        if (threadIdx.x % 32 == 0) hopper::wait_stores_read<0>();
+    }
+
+  private:
+    /// Through shared memory; TMA reads that while the warp goes on.
+    template <int kOutPanels>
+    __device__ void store_panel(int p, T (&out)[kOutPanels][16][kPanel],
+                                const CUtensorMap& C) const {
+        const int lane = threadIdx.x % 32;
         T(&panel)[16][kPanel] = out[p % kOutPanels];
         if (lane == 0) hopper::wait_stores_read<kOutPanels - 1>();
         __syncwarp();  // the panel may be overwritten
 #pragma unroll
-        for (int q = 0; q < kPanels; ++q)  // registers have no index at run time
-            if (p == q)
-#pragma unroll
-                for (int c = 0; c < kPanel / 16; ++c) {
-                    const uint32_t* v = &pairs[(q * kPanel / 16 + c) * 4];  // 16 x 16 elements
-                    const int chunk = 2 * c + lane / 16;
-                    hopper::store_matrices(&panel[lane % 16][(chunk ^ lane % 8) * 8], v[0], v[1],
-                                           v[2], v[3]);
-                }
+        for (int c = 0; c < kPanel / 16; ++c) {
+            const uint32_t* v = &pairs[(p * kPanel / 16 + c) * 4];  // 16 x 16 elements
+            const int chunk = 2 * c + lane / 16;
+            hopper::store_matrices(&panel[lane % 16][(chunk ^ lane % 8) * 8], v[0], v[1], v[2],
+                                   v[3]);
+        }
         hopper::fence_async_proxy();  // TMA is to see what this thread wrote
         __syncwarp();
         if (lane == 0) {
             hopper::store_box(C, row, col + p * kPanel, panel);
             hopper::commit_stores();
         }
-        pending = p + 1 < kPanels;
     }
 };
 
-template <class T, int kBlockN, int kStages, int kOutPanels, int kCluster>
-__global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
+template <class T, int kTileM, int kBlockN, int kStages, int kCluster>
+__global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM), 1)
     matmul_persistent(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
                       const __grid_constant__ CUtensorMap B,  // [N, N] row-major
                       const __grid_constant__ CUtensorMap C,  // [N, N] row-major
                       int N, int divided, Exchange exchange) {
+    constexpr int kConsumers = kTileM / 64;
     extern __shared__ __align__(1024) unsigned char shared[];
-    auto& memory = *reinterpret_cast<Memory<T, kBlockN, kStages, kOutPanels>*>(shared);
+    auto& memory = *reinterpret_cast<Memory<T, kBlockN, kStages, kOutPanels, kTileM>*>(shared);
     auto& ring = memory.ring;
     const int rank = hopper::cluster_rank();
     const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
-    const Shares<kBlockN, kCluster> shares{N, divided};
+    const Shares<kBlockN, kCluster, kTileM> shares{N, divided};
     if (threadIdx.x == 0) ring.init(4 * kConsumers * kCluster);
     hopper::sync_cluster();  // all blocks' barriers are ready
 
     Position<kStages> at;
     if (warpgroup == kConsumers) {
-        hopper::shrink_registers<40>();
+        if constexpr (kConsumers > 1) hopper::shrink_registers<40>();
         if (threadIdx.x == kConsumers * kWarpgroup) {
             shares.for_my_parts(rank, [&](const Part& part) {
                 produce(ring, at, part.last - part.first, [&](auto& stage, auto* full, int t) {
@@ -452,8 +478,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
                         load_stage(stage, full, A, B, part.row, part.col, k);
                     } else {  // each block copies its share of B, for all
                         hopper::arrive_expecting(full, sizeof stage);
-                        for (int r = 0; r < kBlockM; r += kBox)
-                            hopper::load_box(stage.A[r], A, part.row + r, k, full);
+                        hopper::load_box(stage.A, A, part.row, k, full);
                         for (int p = rank; p < kBlockN / kPanel; p += kCluster)
                             hopper::load_box_multicast(stage.B[p], B, k, part.col + p * kPanel,
                                                        full, (1 << kCluster) - 1);
@@ -465,7 +490,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
                 hopper::wait(&ring.empty[at.stage], at.parity ^ 1);
         }
     } else {
-        hopper::grow_registers<232>();
+        if constexpr (kConsumers > 1) hopper::grow_registers<232>();
         constexpr int kPanels = kBlockN / kPanel;
         auto& out = memory.out[threadIdx.x / 32];
         Outgoing<T, kBlockN> outgoing;
@@ -492,8 +517,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
             }
             outgoing.take(sums, part.row + threadIdx.x / 32 * 16, part.col);
         });
-        for (int p = 0; p < kPanels; ++p) outgoing.store(p, out, C);
-        if (lane == 0) hopper::wait_stores_read<0>();
+        outgoing.store_all(out, C);
     }
 }
 
@@ -523,8 +547,9 @@ struct Operands {
     T* C;            // [N, N] row-major
     size_t N;
     Exchange exchange;
-    CUtensorMap map_A = hopper::tensor_map(A, N, N, kBox);
-    CUtensorMap map_B = hopper::tensor_map(B, N, N, kBox);
+    // TMA copies 64 columns at a time, of these many rows:
+    CUtensorMap map_A = hopper::tensor_map(A, N, N, kBlockM);
+    CUtensorMap map_B = hopper::tensor_map(B, N, N, kBlockK);
     CUtensorMap map_C = hopper::tensor_map(C, N, N, 16);  // what a warp stores
 
     dim3 grid() const { return dim3((N + kBlockN - 1) / kBlockN, (N + kBlockM - 1) / kBlockM); }
@@ -562,14 +587,14 @@ std::function<void()> specialised(const Operands<T>& o) {
     return [=] { kernel<<<o.grid(), kThreads, bytes>>>(o.map_A, o.map_B, o.C, int(o.N)); };
 }
 
-template <class T, int kTileN, int kStages, int kCluster>
+template <class T, int kTileM, int kTileN, int kStages, int kCluster>
 std::function<void()> persistent(const Operands<T>& o) {
-    const auto kernel = matmul_persistent<T, kTileN, kStages, kOutPanels, kCluster>;
-    const size_t bytes = sizeof(Memory<T, kTileN, kStages, kOutPanels>);
+    const auto kernel = matmul_persistent<T, kTileM, kTileN, kStages, kCluster>;
+    const size_t bytes = sizeof(Memory<T, kTileN, kStages, kOutPanels, kTileM>);
     allow_shared_bytes(kernel, bytes);
-    const int rows = int(o.N + kCluster * kBlockM - 1) / (kCluster * kBlockM);
+    const int rows = int(o.N + kCluster * kTileM - 1) / (kCluster * kTileM);
     const int tiles = rows * (int(o.N + kTileN - 1) / kTileN), steps = int(o.N / kBlockK);
-    const int room = hopper::clusters_at_once(kernel, kCluster, kThreads, bytes);
+    const int room = hopper::clusters_at_once(kernel, kCluster, threads(kTileM), bytes);
     int clusters = std::min(tiles, room), divided = tiles % clusters;
     // Dividing tiles keeps all clusters busy to the end, and passing sums on costs what 20 steps
     // do.
@@ -579,13 +604,14 @@ std::function<void()> persistent(const Operands<T>& o) {
         const int rounds = (tiles + room - 1) / room;
         clusters = (tiles + rounds - 1) / rounds, divided = 0;
     }
+    const CUtensorMap map_A = hopper::tensor_map(o.A, o.N, o.N, kTileM);
     return [=] {
-        kernel<<<kCluster * clusters, kThreads, bytes>>>(o.map_A, o.map_B, o.map_C, int(o.N),
-                                                         divided, o.exchange);
+        kernel<<<kCluster * clusters, threads(kTileM), bytes>>>(map_A, o.map_B, o.map_C, int(o.N),
+                                                                divided, o.exchange);
     };
 }
 
-/// The widest tiles of which there are enough for most multiprocessors, and as many stages as fit.
+/// The largest tiles of which there are enough for most multiprocessors, and as many stages as fit.
 /// A cluster takes longer to start: that pays where there is more than one tile for each block.
 template <class T>
 std::function<void()> persistent(const Operands<T>& o, int multiprocessors) {
@@ -593,10 +619,10 @@ std::function<void()> persistent(const Operands<T>& o, int multiprocessors) {
     auto tiles = [&](size_t width) {
         return (o.N + kBlockM - 1) / kBlockM * ((o.N + width - 1) / width);
     };
-    if (tiles(256) > many) return persistent<T, 256, 4, 2>(o);
-    if (tiles(256) >= enough) return persistent<T, 256, 4, 1>(o);
-    if (tiles(128) >= enough) return persistent<T, 128, 6, 1>(o);
-    return persistent<T, 64, 8, 1>(o);
+    if (tiles(256) > many) return persistent<T, 128, 256, 4, 2>(o);
+    if (tiles(256) >= enough) return persistent<T, 128, 256, 4, 1>(o);
+    if (tiles(128) >= enough) return persistent<T, 128, 128, 6, 1>(o);
+    return persistent<T, 64, 128, 8, 1>(o);
 }
 
 /// All rungs.

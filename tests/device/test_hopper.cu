@@ -1,9 +1,9 @@
-// Races show as results that change: bonus_matmul_hopper's kernels, 200 times each. Needs a Hopper
-// GPU; elsewhere it exits with 77 and the reason, as the program does.
+// Races show as results that change: the kernels of bonus_matmul_hopper and fused_hopper, 200 times
+// each. Needs a Hopper GPU; elsewhere it exits with 77 and the reason, as the program does.
 #include <gtest/gtest.h>
 
-#define MATMUL_HOPPER_NO_MAIN
-#include "bonus_matmul_hopper.cu"
+#define GATING_FUSED_NO_MAIN
+#include "6_gating_fused.cu"
 
 namespace {
 
@@ -18,39 +18,55 @@ __global__ void count_differences(const uint4* a, const uint4* b, size_t size, i
             atomicAdd(differences, 1);
 }
 
+/// Launches a kernel that writes `out` many times.
+template <class T>
+void expect_the_same_bits(const demo::Contender& kernel, const demo::Buffer<T>& out) {
+    demo::Buffer<T> first(out.size());
+    demo::Buffer<int> differences(1);
+    DEMO_CHECK(cudaMemset(differences.data(), 0, sizeof(int)));
+    for (int run = 0; run < kRuns; ++run) {
+        DEMO_CHECK(cudaMemsetAsync(out.data(), 0xFF, out.bytes()));
+        kernel.launch();
+        DEMO_CHECK(cudaGetLastError());
+        if (run == 0)
+            DEMO_CHECK(
+                cudaMemcpyAsync(first.data(), out.data(), out.bytes(), cudaMemcpyDeviceToDevice));
+        count_differences<<<1024, 256>>>(reinterpret_cast<const uint4*>(out.data()),
+                                         reinterpret_cast<const uint4*>(first.data()),
+                                         out.bytes() / sizeof(uint4), differences.data());
+    }
+    int count = -1;
+    DEMO_CHECK(cudaMemcpy(&count, differences.data(), sizeof count, cudaMemcpyDeviceToHost));
+    EXPECT_EQ(count, 0) << kernel.kernel;
+}
+
+constexpr size_t kSizes[] = {160, 2080, 4096};  // at 2080 the matmul's tiles are divided
+
 template <class T>
 class Hopper : public testing::Test {};
 using Types = testing::Types<half, __nv_bfloat16>;
 TYPED_TEST_SUITE(Hopper, Types);
 
 TYPED_TEST(Hopper, TheSameDataGiveTheSameBits) {
-    for (size_t N : {160, 2080, 4096}) {  // at 2080 tiles are divided
-        demo::Buffer<TypeParam> A(N * N), B(N * N), C(N * N), first(N * N);
+    for (size_t N : kSizes) {
+        SCOPED_TRACE("N = " + std::to_string(N));
+        demo::Buffer<TypeParam> A(N * N), B(N * N), C(N * N);
         demo::fill_uniform(A, 1);
         demo::fill_uniform(B, 2);
-        demo::Buffer<int> differences(1);
-        DEMO_CHECK(cudaMemset(differences.data(), 0, sizeof(int)));
         const matmul_hopper::ExchangeMemory exchange(gpu->multiprocessors);
         const matmul_hopper::Operands<TypeParam> operands{A.data(), B.data(), C.data(), N,
                                                           exchange};
         for (const demo::Contender& kernel :
-             matmul_hopper::contenders(operands, {}, gpu->multiprocessors)) {
-            for (int run = 0; run < kRuns; ++run) {
-                DEMO_CHECK(cudaMemsetAsync(C.data(), 0xFF, C.bytes()));
-                kernel.launch();
-                DEMO_CHECK(cudaGetLastError());
-                if (run == 0)
-                    DEMO_CHECK(cudaMemcpyAsync(first.data(), C.data(), C.bytes(),
-                                               cudaMemcpyDeviceToDevice));
-                count_differences<<<1024, 256>>>(reinterpret_cast<const uint4*>(C.data()),
-                                                 reinterpret_cast<const uint4*>(first.data()),
-                                                 C.bytes() / sizeof(uint4), differences.data());
-            }
-            int count = -1;
-            DEMO_CHECK(
-                cudaMemcpy(&count, differences.data(), sizeof count, cudaMemcpyDeviceToHost));
-            ASSERT_EQ(count, 0) << kernel.kernel << ", N = " << N;
-        }
+             matmul_hopper::contenders(operands, {}, gpu->multiprocessors))
+            expect_the_same_bits(kernel, C);
+    }
+}
+
+TEST(HopperGating, TheSameDataGiveTheSameBits) {
+    for (size_t N : kSizes) {
+        SCOPED_TRACE("N = " + std::to_string(N));
+        const demo::Gating gating(demo::GatingShape::square(N), 1);
+        expect_the_same_bits(gating_fused::on_hopper(gating, *gpu), gating.out);
     }
 }
 
