@@ -14,20 +14,25 @@
 //                      columns (fp32)   team                        keeps the row in
 //                      up to    1024    a warp, and no barrier      registers
 //                      up to   16384    a block                     registers
-//                      up to  131072    2 .. 8 blocks that read     shared memory
-//                                       each other's: a cluster
-//                                       (from 9.0 on)
+//                      up to  131072    2 .. 8 blocks that reach    shared memory
+//                                       into each other's: a
+//                                       cluster (from 9.0 on)
 //                      beyond           8 blocks                    nothing: read twice
 //
+//                  (Long rows that do not begin at multiples of 16 bytes are read twice, too.)
 //                  Maximum and sum are found in one go ("online"): each thread finds both of its
 //                  own part, and two such parts merge into one. So the team meets once, not twice.
 //
-//                  The choices were measured on an H200. At 16384 columns registers reach 97 to 98%
-//                  of a copy; the row in shared memory 92, and 87 with the next row on its way
-//                  beside it: the SM is busy enough, and each pass through shared memory costs. At
-//                  131072 columns a cluster reaches 84%; what is missing are the moments when eight
-//                  blocks wait for each other. Registers are as good there in fp32, and worse in
-//                  fp16. (PyTorch and Triton read such rows twice, or thrice: 46 to 66%.)
+// The choices were measured on an H200, in percent of a copy. When eight blocks load a row, meet,
+// and write it, memory idles while they wait for each other: 84. So in a cluster each warp has one
+// job, loading, reducing or writing, and a row is written while the next is loaded: 97. Eight
+// chunks on their way are best; with thirteen, fp16 is 6% slower. Shorter rows do not gain by it:
+// at 16384 columns such a block on its own gave 96, and registers 101. Rows that are read twice
+// come to 41 to 75 (PyTorch's and Triton's at 131072 columns, which do the same: 46 to 66).
+//
+// x is read once, yet the loads ask the L2 cache to evict it last. That moves the same bytes in
+// less time: 97 becomes 101 at 16384 columns, 98 becomes 101 at 1000, faster than a copy that does
+// not ask. To have it evicted first, which sounds more like it, gives 93.
 //
 // A row that is -infinity throughout is NaN: there is no distribution over nothing. (It is in
 // PyTorch too.) A single -infinity is 0, and a NaN or +infinity makes its whole row NaN.
@@ -198,12 +203,15 @@ __device__ void load(Piece<T, kElements> (&pieces)[kPieces], const T* row, Index
     const auto* const from = reinterpret_cast<const Piece<T, kElements>*>(row);
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
-        if (first + i * stride >= count)
+        if (first + i * stride < count) {
+            if constexpr (!kShared && sizeof pieces[i] == 16)
+                *reinterpret_cast<uint4*>(&pieces[i]) =
+                    ptx::load_evict_last(reinterpret_cast<const uint4*>(&from[first + i * stride]));
+            else
+                pieces[i] = from[first + i * stride];
+        } else {
             for (T& value : pieces[i].at) value = T(kNothing);
-        else if constexpr (!kShared && sizeof pieces[i] == 16)
-            pieces[i] = ptx::load_evict_last(&from[first + i * stride]);
-        else
-            pieces[i] = from[first + i * stride];
+        }
     }
 }
 
@@ -281,26 +289,35 @@ struct Cluster {
 constexpr int kTwiceThreads = 512;
 
 /// A cluster per row, of any length: nothing is kept, and the second reading is the L2 cache's if
-/// the row is still there.
-template <class T, int kElements>
+/// the row is still there. Where a row does not begin or end at a multiple of 16 bytes, each of the
+/// few elements at its edges is one thread's.
+template <class T>
 __global__ void __launch_bounds__(kTwiceThreads)
     by_cluster_twice(const T* x,  // [rows, cols] row-major, like out
                      T* out, size_t cols) {
+    constexpr size_t kElements = 16 / sizeof(T), kPieces = 16 / kElements;  // at a time
     const Cluster cluster;
     const size_t row = blockIdx.x / cluster.size();
+    x += row * cols, out += row * cols;
     const size_t first = cluster.rank() * blockDim.x + threadIdx.x;
-    const size_t stride = cluster.size() * blockDim.x, count = cols / kElements;
-    constexpr int kPieces = 16 / kElements;  // at a time
+    const size_t stride = cluster.size() * blockDim.x;
+    const size_t head = (kElements - row * cols % kElements) % kElements;  // before the pieces
+    const size_t count = (cols - head) / kElements;
+    const size_t at_edge = first < head ? first : count * kElements + first;  // or beyond the row
+
+    Piece<T, 1> edge[1];
+    load(edge, x, at_edge, size_t(1), cols);
     Piece<T, kElements> pieces[kPieces];
-    Part part{kNothing, 0};
+    Part part = part_of(edge);
     for (size_t p = first; p < count; p += stride * kPieces) {
-        load(pieces, x + row * cols, p, stride, count);
+        load(pieces, x + head, p, stride, count);
         part = merge(part, part_of(pieces));
     }
     const Part whole = cluster.merge_all(merge_block(part));
+    store(edge, whole, out, at_edge, size_t(1), cols);
     for (size_t p = first; p < count; p += stride * kPieces) {
-        load(pieces, x + row * cols, p, stride, count);
-        store(pieces, whole, out + row * cols, p, stride, count);
+        load(pieces, x + head, p, stride, count);
+        store(pieces, whole, out + head, p, stride, count);
     }
 }
 
@@ -475,21 +492,25 @@ std::function<void()> prepare_clusters(void (*kernel)(Parameters...), size_t tea
     };
 }
 
-/// What a GPU's teams can be.
+/// What teams can be made of on this GPU.
 struct Teams {
-    bool clusters = hopper::has_bulk_copies();
+    bool clusters, rings;  // whether there are any
 
-    /// Whether x is read only once.
+    explicit Teams(const demo::Gpu& gpu)
+        : clusters(hopper::has_bulk_copies()),
+          rings(clusters && sizeof(Ring) <= gpu.shared_per_block) {}
+
+    /// Whether a team keeps its row.
     bool read_once(size_t cols, size_t element_bytes) const {
         const size_t row = cols * element_bytes;
-        return cols <= kMostPerBlock ||
-               (clusters && row % 16 == 0 && row <= kMostBlocks * kMostShare);
+        return cols <= kMostPerBlock || (rings && row % 16 == 0 && row <= kMostBlocks * kMostShare);
     }
 };
 
 /// Chooses the team: no larger than the row asks for.
 template <class T, int kElements>
-std::function<void()> prepare_by_team(const T* x, T* out, size_t rows, size_t cols, Teams gpu) {
+std::function<void()> prepare_by_team(const T* x, T* out, size_t rows, size_t cols,
+                                      const Teams& gpu) {
     const size_t pieces = cols / kElements;
     if (pieces <= 32 * 8) {  // a warp; eight of them make a block
         const auto kernel = pieces <= 32       ? by_warp<T, kElements, 1>
@@ -502,8 +523,8 @@ std::function<void()> prepare_by_team(const T* x, T* out, size_t rows, size_t co
         return [=] { by_block<T, kElements><<<rows, threads>>>(x, out, cols); };
     }
     if (!gpu.read_once(cols, sizeof(T)))
-        return prepare_clusters(by_cluster_twice<T, kElements>, rows,
-                                gpu.clusters ? kMostBlocks : 1, kTwiceThreads, 0, x, out, cols);
+        return prepare_clusters(by_cluster_twice<T>, rows, gpu.clusters ? kMostBlocks : 1,
+                                kTwiceThreads, 0, x, out, cols);
     const size_t row = cols * sizeof(T);
     const unsigned int cluster =
         std::max(size_t(2), std::bit_ceil((row + kMostShare - 1) / kMostShare));
@@ -515,7 +536,8 @@ std::function<void()> prepare_by_team(const T* x, T* out, size_t rows, size_t co
 
 /// By 16 bytes where every row begins at a multiple of them, else element by element.
 template <class T>
-std::function<void()> prepare_online(const T* x, T* out, size_t rows, size_t cols, Teams gpu) {
+std::function<void()> prepare_online(const T* x, T* out, size_t rows, size_t cols,
+                                     const Teams& gpu) {
     constexpr int kVector = 16 / sizeof(T);
     return cols % kVector == 0 ? prepare_by_team<T, kVector>(x, out, rows, cols, gpu)
                                : prepare_by_team<T, 1>(x, out, rows, cols, gpu);
@@ -611,7 +633,7 @@ int run(const demo::Options& options, const demo::Gpu& gpu) {
 
     // Beside the row lie the warps' parts.
     const size_t most_shared = gpu.shared_per_block - 1024;
-    const Teams teams;
+    const Teams teams(gpu);
 
     report.run(shape.workload(options.dtype, 5, 2 * matrix),
                {{.kernel = "chain",

@@ -430,7 +430,7 @@ MUTANTS = [
            sizes=(1028,)),
     Mutant("softmax_lost_tail", "8_softmax", ("fused_online",),
            "the last piece of a row is taken for -infinity",
-           [("if (first + i * stride >= count)\n", "if (first + i * stride + 1 >= count)\n")],
+           [("if (first + i * stride < count)", "if (first + i * stride + 1 < count)")],
            sizes=(33, 160)),
     Mutant("softmax_sum_of_sums", "8_softmax", ("fused_online",),
            "parts are added without bringing them to one maximum",

@@ -114,7 +114,8 @@ std::vector<std::vector<float>> all_softmaxes(const std::vector<float>& values, 
     results.push_back(out.read());
     softmax::prepare_fused(x.data(), out.data(), rows, cols, 40 << 10)();
     results.push_back(out.read());
-    softmax::prepare_online(x.data(), out.data(), rows, cols, softmax::Teams{})();
+    softmax::prepare_online(x.data(), out.data(), rows, cols,
+                            softmax::Teams(demo::Gpu(demo::Options{})))();
     results.push_back(out.read());
     return results;
 }
