@@ -325,10 +325,9 @@ __global__ void __launch_bounds__(kTwiceThreads)
 
 constexpr unsigned int kChunk = 1024;                // pieces of 16 bytes that are copied at a time
 constexpr unsigned int kSlots = 8;                   // of the ring: 128 KiB
-constexpr unsigned int kReducers = 8, kWriters = 8;  // warps
-constexpr unsigned int kRoles =
-    32 * (kReducers + kWriters + 1);     // threads: and one warp that loads
-constexpr unsigned int kMostBlocks = 8;  // of a cluster, everywhere
+constexpr unsigned int kReducers = 8, kWriters = 8;  // warps, and there is one that loads
+constexpr unsigned int kRoles = 32 * (kReducers + kWriters + 1);  // threads
+constexpr unsigned int kMostBlocks = 8;                           // of a cluster
 constexpr size_t kMostShare = 64 << 10;  // bytes of a row for each: half of the ring
 
 /// What a block keeps. Each chunk has two barriers, which say that it has arrived, and that nobody
