@@ -493,6 +493,10 @@ MUTANTS = [
              "store(")],
            sizes=(), runs=("--rows 600 --cols 131072", "--rows 1500 --cols 131072 --dtype fp16"),
            race=True, oldest_sm=90),
+    Mutant("softmax_edge_left_out", "8_softmax", ("fused_online",),
+           "the sum lacks what lies before and behind a row's pieces of 16 bytes",
+           [("Part part = part_of(edge);", "Part part{kNothing, 0};")],
+           sizes=(), runs=("--rows 9 --cols 33001",), cpu_runs=("--rows 9 --cols 16387",)),
     # --- 9_bias_relu ---
     Mutant("bias_wrong_broadcast", "9_bias_relu", ("fused",),
            "b is broadcast along columns",
