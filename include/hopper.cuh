@@ -1,13 +1,15 @@
 // Hopper's own instructions under names that say what they do: a few lines of PTX each.
 //
 //   barriers    mbarrier objects in shared memory, which threads and copies arrive at
-//   TMA         copies of whole tiles between global and shared memory, by one thread
+//   copies      of whole chunks between global and shared memory, by one thread, in bulk
+//   TMA         the same of tiles of a matrix
 //   wgmma       products of tiles in shared memory, by 128 threads (a warpgroup)
 //   clusters    blocks on neighbouring SMs that reach into each other's shared memory
 //
 // Section titles are those of NVIDIA's "PTX ISA" (its section numbers change between editions).
-// All of this needs compute capability 9.0 and the target sm_90a. For other targets the functions
-// compile to a trap, so that programs build everywhere; why_not() tells before it comes to that.
+// wgmma and setmaxnreg need compute capability 9.0 and the target sm_90a; the rest is in all GPUs
+// from 9.0 on. For other targets the functions compile to a trap, so that programs build
+// everywhere; why_not() and has_bulk_copies() tell before it comes to that.
 #pragma once
 
 #include <cuda.h>
@@ -21,6 +23,11 @@
 #define HOPPER_ASM(...) asm volatile(__VA_ARGS__)
 #else
 #define HOPPER_ASM(...) __trap()
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define SM90_ASM(...) asm volatile(__VA_ARGS__)
+#else
+#define SM90_ASM(...) __trap()
 #endif
 
 /// __cluster_dims__, which nvcc refuses for targets that have no clusters.
@@ -45,20 +52,19 @@ using Barrier = uint64_t;
 
 /// One thread prepares a barrier for `arrivals` a phase. Section mbarrier.init.
 __device__ inline void init_barrier(Barrier* barrier, uint32_t arrivals) {
-    HOPPER_ASM("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
-               "r"(arrivals)
-               : "memory");
+    SM90_ASM("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+             : "memory");
 }
 
 /// Makes prepared barriers known to TMA and to the cluster's other blocks. Section membar / fence.
 __device__ inline void fence_barrier_init() {
-    HOPPER_ASM("fence.mbarrier_init.release.cluster;" ::: "memory");
+    SM90_ASM("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
 /// Arrives, and announces that `bytes` of asynchronous copies belong to this phase. Section
 /// mbarrier.arrive.
 __device__ inline void arrive_expecting(Barrier* barrier, uint32_t bytes) {
-    HOPPER_ASM(
+    SM90_ASM(
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
         "r"(bytes)
         : "memory");
@@ -68,7 +74,7 @@ __device__ inline void arrive_expecting(Barrier* barrier, uint32_t bytes) {
 /// who waits there lets TMA write over what wgmma has read. (With .release.cluster each arrival
 /// would wait for all earlier memory traffic.) Sections mapa, mbarrier.arrive.
 __device__ inline void arrive_at(Barrier* barrier, uint32_t rank) {
-    HOPPER_ASM(
+    SM90_ASM(
         "{\n"
         ".reg .b32 remote;\n"
         "mapa.shared::cluster.u32 remote, %0, %1;\n"
@@ -80,8 +86,7 @@ __device__ inline void arrive_at(Barrier* barrier, uint32_t rank) {
 
 /// Arrives at a barrier of this block. Section mbarrier.arrive.
 __device__ inline void arrive(Barrier* barrier) {
-    HOPPER_ASM("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
-               : "memory");
+    SM90_ASM("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 /// Waits for the end of the phase with this parity; the thread sleeps meanwhile. Section
@@ -89,7 +94,7 @@ __device__ inline void arrive(Barrier* barrier) {
 __device__ inline void wait(Barrier* barrier, uint32_t parity) {
     uint32_t done = 0;
     while (!done)
-        HOPPER_ASM(
+        SM90_ASM(
             "{\n"
             ".reg .pred p;\n"
             "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
@@ -111,17 +116,49 @@ __device__ inline void sync_warpgroup(int index) {
 /// This block's number in its cluster. Section "Special Registers: %cluster_ctarank".
 __device__ inline uint32_t cluster_rank() {
     uint32_t rank = 0;
-    HOPPER_ASM("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    SM90_ASM("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
 }
 
 /// Waits for all threads of the cluster; what they wrote before is not made visible by this
 /// (barriers are, by fence_barrier_init). Section barrier.cluster.
 __device__ inline void sync_cluster() {
-    HOPPER_ASM(
+    SM90_ASM(
         "barrier.cluster.arrive.relaxed;\n"
         "barrier.cluster.wait.acquire;" ::
             : "memory");
+}
+
+/// Sends two numbers to the same place in block `rank` of this cluster, as 8 bytes that arrive at
+/// the same barrier there. Sections mapa, st.async.
+__device__ inline void send(float2* to, float2 value, Barrier* barrier, uint32_t rank) {
+    SM90_ASM(
+        "{\n"
+        ".reg .b32 there, signal;\n"
+        "mapa.shared::cluster.u32 there, %0, %4;\n"
+        "mapa.shared::cluster.u32 signal, %1, %4;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [there], {%2, %3}, "
+        "[signal];\n"
+        "}" ::"r"(shared_address(to)),
+        "r"(shared_address(barrier)), "f"(value.x), "f"(value.y), "r"(rank)
+        : "memory");
+}
+
+// --- Copies: "Data Movement and Conversion Instructions: Asynchronous copy, Bulk copy" ----------
+
+/// Starts to copy `bytes` to shared memory, where they arrive at `barrier`; the L2 cache is asked
+/// to keep them when it needs room. Addresses and size must be multiples of 16. Sections
+/// cp.async.bulk, createpolicy.
+__device__ inline void load_bulk(void* to, const void* from, uint32_t bytes, Barrier* barrier) {
+    SM90_ASM(
+        "{\n"
+        ".reg .b64 policy;\n"
+        "createpolicy.fractional.L2::evict_last.b64 policy, 1.0;\n"
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1], %2, [%3], policy;\n"
+        "}" ::"r"(shared_address(to)),
+        "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier))
+        : "memory");
 }
 
 // --- TMA: "Data Movement and Conversion Instructions: Tensor copy" ------------------------------
@@ -130,7 +167,7 @@ __device__ inline void sync_cluster() {
 /// What lies outside the matrix becomes 0. Section cp.async.bulk.tensor.
 __device__ inline void load_box(void* to, const CUtensorMap& map, int row, int column,
                                 Barrier* barrier) {
-    HOPPER_ASM(
+    SM90_ASM(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
         "[%0], [%1, {%2, %3}], [%4];" ::"r"(shared_address(to)),
         "l"(&map), "r"(column), "r"(row), "r"(shared_address(barrier))
@@ -151,7 +188,7 @@ __device__ inline void load_panels(void* to, const CUtensorMap& map, int row, Ba
 /// with an arrival at the same barrier: one read of the L2 cache feeds several SMs.
 __device__ inline void load_box_multicast(void* to, const CUtensorMap& map, int row, int column,
                                           Barrier* barrier, uint16_t ranks) {
-    HOPPER_ASM(
+    SM90_ASM(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
         ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
         "l"(&map), "r"(column), "r"(row), "r"(shared_address(barrier)), "h"(ranks)
@@ -161,26 +198,26 @@ __device__ inline void load_box_multicast(void* to, const CUtensorMap& map, int 
 /// Starts to copy a box from shared memory to the matrix; what lies outside is left out. Section
 /// cp.async.bulk.tensor.
 __device__ inline void store_box(const CUtensorMap& map, int row, int column, const void* from) {
-    HOPPER_ASM(
+    SM90_ASM(
         "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
         "r"(column), "r"(row), "r"(shared_address(from))
         : "memory");
 }
 
 /// Makes a group of this thread's stores so far. Section cp.async.bulk.commit_group.
-__device__ inline void commit_stores() { HOPPER_ASM("cp.async.bulk.commit_group;" ::: "memory"); }
+__device__ inline void commit_stores() { SM90_ASM("cp.async.bulk.commit_group;" ::: "memory"); }
 
 /// Waits until all but the last kGroups groups of stores have read their shared memory. Section
 /// cp.async.bulk.wait_group.
 template <int kGroups>
 __device__ void wait_stores_read() {
-    HOPPER_ASM("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
+    SM90_ASM("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
 }
 
 /// Orders this thread's plain accesses to shared memory before later ones of TMA and wgmma, which
 /// reach it by another way (the "async proxy"). Section membar / fence.
 __device__ inline void fence_async_proxy() {
-    HOPPER_ASM("fence.proxy.async.shared::cta;" ::: "memory");
+    SM90_ASM("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 // --- wgmma: "Asynchronous Warpgroup Level Matrix Instructions" ----------------------------------
@@ -355,23 +392,35 @@ int clusters_at_once(Kernel kernel, int cluster, int threads, size_t shared_byte
     return clusters;
 }
 
-static __global__ void compiled_for_hopper(bool* answer) {
+/// What the code that runs here was compiled for.
+enum class Target { kOlder, kSm90, kSm90a };
+
+static __global__ void compiled_for(Target* answer) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    *answer = true;
+    *answer = Target::kSm90a;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    *answer = Target::kSm90;
 #else
-    *answer = false;
+    *answer = Target::kOlder;
 #endif
 }
+
+inline Target target() {
+    const demo::Buffer<Target> answer(1);
+    Target target;
+    compiled_for<<<1, 1>>>(answer.data());
+    DEMO_CHECK(cudaMemcpy(&target, answer.data(), sizeof target, cudaMemcpyDeviceToHost));
+    return target;
+}
+
+/// Whether barriers, clusters and copies work here.
+inline bool has_bulk_copies() { return target() != Target::kOlder; }
 
 /// Why kernels that use this header cannot run on `gpu`; empty where they can.
 inline std::string why_not(const demo::Gpu& gpu) {
     const std::string needs = "TMA and wgmma need a GPU of compute capability 9.0 (Hopper)";
     if (gpu.compute_capability != 90) return needs + ", and this is " + gpu.arch;
-    const demo::Buffer<bool> answer(1);
-    bool compiled = false;
-    compiled_for_hopper<<<1, 1>>>(answer.data());
-    DEMO_CHECK(cudaMemcpy(&compiled, answer.data(), sizeof compiled, cudaMemcpyDeviceToHost));
-    return compiled ? "" : needs + " and code built for it: scons arch=90a";
+    return target() == Target::kSm90a ? "" : needs + " and code built for it: scons arch=90a";
 }
 
 }  // namespace hopper

@@ -14,27 +14,31 @@
 //                      columns (fp32)   team                        keeps the row in
 //                      up to    1024    a warp, and no barrier      registers
 //                      up to   16384    a block                     registers
-//                      up to  131072    2 .. 8 blocks that read     shared memory
-//                                       each other's: a cluster
-//                                       (from 9.0 on)
+//                      up to  131072    2 .. 8 blocks that reach    shared memory
+//                                       into each other's: a
+//                                       cluster (from 9.0 on)
 //                      beyond           8 blocks                    nothing: read twice
 //
+//                  (Long rows that do not begin at multiples of 16 bytes are read twice, too.)
 //                  Maximum and sum are found in one go ("online"): each thread finds both of its
 //                  own part, and two such parts merge into one. So the team meets once, not twice.
 //
-//                  The choices were measured on an H200. At 16384 columns registers reach 97 to 98%
-//                  of a copy; the row in shared memory 92, and 87 with the next row on its way
-//                  beside it: the SM is busy enough, and each pass through shared memory costs. At
-//                  131072 columns a cluster reaches 84%; what is missing are the moments when eight
-//                  blocks wait for each other. Registers are as good there in fp32, and worse in
-//                  fp16. (PyTorch and Triton read such rows twice, or thrice: 46 to 66%.)
+// The choices were measured on an H200, in percent of a copy. When eight blocks load a row, meet,
+// and write it, memory idles while they wait for each other: 84. So in a cluster each warp has one
+// job, loading, reducing or writing, and a row is written while the next is loaded: 97. Eight
+// chunks on their way are best; with thirteen, fp16 is 6% slower. Shorter rows do not gain by it:
+// at 16384 columns such a block on its own gave 96, and registers 101. Rows that are read twice
+// come to 41 to 75 (PyTorch's and Triton's at 131072 columns, which do the same: 46 to 66).
+//
+// x is read once, yet the loads ask the L2 cache to evict it last. That moves the same bytes in
+// less time: 97 becomes 101 at 16384 columns, 98 becomes 101 at 1000, faster than a copy that does
+// not ask. To have it evicted first, which sounds more like it, gives 93.
 //
 // A row that is -infinity throughout is NaN: there is no distribution over nothing. (It is in
 // PyTorch too.) A single -infinity is 0, and a NaN or +infinity makes its whole row NaN.
 //
 // TFLOP/s counts five operations per element, the chain's.
 #include <cooperative_groups.h>
-#include <cuda_pipeline.h>
 
 #include <algorithm>
 #include <bit>
@@ -42,6 +46,7 @@
 
 #include "demo.cuh"
 #include "demo/elementwise.cuh"
+#include "hopper.cuh"
 #include "ptx.cuh"
 
 namespace softmax {
@@ -192,16 +197,21 @@ __device__ Part part_of(const Piece<T, kElements> (&pieces)[kPieces]) {
 
 /// Loads a thread's pieces of a row of `count`: every `stride`-th from `first`. Beyond the row is
 /// -infinity. (Index: 32 bits where they suffice; they take half the registers.)
-template <class T, int kElements, int kPieces, class Index>
+template <bool kShared = false, class T, int kElements, int kPieces, class Index>
 __device__ void load(Piece<T, kElements> (&pieces)[kPieces], const T* row, Index first,
                      Index stride, Index count) {
     const auto* const from = reinterpret_cast<const Piece<T, kElements>*>(row);
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
-        if (first + i * stride < count)
-            pieces[i] = from[first + i * stride];
-        else
+        if (first + i * stride < count) {
+            if constexpr (!kShared && sizeof pieces[i] == 16)
+                *reinterpret_cast<uint4*>(&pieces[i]) =
+                    ptx::load_evict_last(reinterpret_cast<const uint4*>(&from[first + i * stride]));
+            else
+                pieces[i] = from[first + i * stride];
+        } else {
             for (T& value : pieces[i].at) value = T(kNothing);
+        }
     }
 }
 
@@ -235,10 +245,11 @@ __global__ void by_warp(const T* x,  // [rows, cols] row-major, like out
 }
 
 constexpr int kPerThread = 32;  // numbers that a thread keeps: more, and fewer threads fit an SM
+constexpr int kMostThreads = 512, kMostPerBlock = kMostThreads * kPerThread;
 
 /// A block per row, for rows of up to blockDim * kPerThread elements.
 template <class T, int kElements>
-__global__ void __launch_bounds__(512, kElements > 1 ? 2 : 1)
+__global__ void __launch_bounds__(kMostThreads, kElements > 1 ? 2 : 1)
     by_block(const T* x,  // [rows, cols] row-major, like out
              T* out, size_t cols) {
     const size_t row = blockIdx.x;
@@ -249,106 +260,181 @@ __global__ void __launch_bounds__(512, kElements > 1 ? 2 : 1)
     store(pieces, whole, out + row * cols, threadIdx.x, blockDim.x, count);
 }
 
-/// Blocks that share a row, and can read each other's shared memory. A single block before 9.0.
+/// Blocks that share a row, and reach into each other's shared memory. A single block before 9.0.
 struct Cluster {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     __device__ unsigned int size() const { return cooperative_groups::cluster_group::num_blocks(); }
     __device__ unsigned int rank() const { return cooperative_groups::cluster_group::block_rank(); }
 
-    /// Merges the blocks' parts. All threads get the result. Two slots, as in merge_block().
-    __device__ Part merge_all(Part part, int slot = 0) const {
+    /// Merges the blocks' parts. All threads get the result. Once in a kernel.
+    __device__ Part merge_all(Part part) const {
         if (size() == 1) return part;
         const auto cluster = cooperative_groups::this_cluster();
-        __shared__ Part own[2];
-        if (threadIdx.x == 0) own[slot] = part;
+        __shared__ Part own;
+        if (threadIdx.x == 0) own = part;
         cluster.sync();  // every block's part is there
         // Each lane takes a block's part.
         const unsigned int lane = threadIdx.x % 32;
-        part = lane < size() ? *cluster.map_shared_rank(&own[slot], lane) : Part{kNothing, 0};
+        part = lane < size() ? *cluster.map_shared_rank(&own, lane) : Part{kNothing, 0};
+        cluster.sync();  // no block may leave while another still reads its shared memory
         return merge_warp(part);
-    }
-    /// No block may leave while another still reads its shared memory.
-    __device__ void leave() const {
-        if (size() > 1) cooperative_groups::this_cluster().sync();
     }
 #else
     __device__ unsigned int size() const { return 1; }
     __device__ unsigned int rank() const { return 0; }
-    __device__ Part merge_all(Part part, int = 0) const { return part; }
-    __device__ void leave() const {}
+    __device__ Part merge_all(Part part) const { return part; }
 #endif
 };
 
-/// A cluster per row, and row after row: each of its blocks keeps `share` pieces in shared memory.
-/// As soon as a piece has been used for the last time, that of the next row is on its way into its
-/// place. A thread reads only pieces that it copied itself: the blocks meet but once a row.
-template <class T, int kElements>
-__global__ void by_cluster(const T* x,  // [rows, cols] row-major, like out
-                           T* out, size_t rows, size_t cols, size_t share) {
-    using Unit = Piece<T, kElements>;
-    extern __shared__ __align__(16) unsigned char shared[];
-    Unit* const kept = reinterpret_cast<Unit*>(shared);  // [share]
-    const Cluster cluster;
-    const size_t own_row = blockIdx.x / cluster.size(), clusters = gridDim.x / cluster.size();
-    const size_t first = cluster.rank() * share, all = cols / kElements;
-    const size_t pieces = first < all ? (all - first < share ? all - first : share) : 0;
+constexpr int kTwiceThreads = 512;
 
-    auto start_copy = [&](size_t row, size_t p) {
-        const Unit* const from = reinterpret_cast<const Unit*>(x + row * cols) + first + p;
-        if constexpr (sizeof(Unit) == 16)
-            __pipeline_memcpy_async(&kept[p], from, 16);
-        else
-            kept[p] = *from;
-    };
-    for (size_t p = threadIdx.x; p < pieces; p += blockDim.x) start_copy(own_row, p);
-
-    int slot = 0;  // of the memory where parts meet: rows take turns
-    for (size_t row = own_row; row < rows; row += clusters, slot ^= 1) {
-        __pipeline_commit();
-        __pipeline_wait_prior(0);  // this thread's part of the row has arrived
-        Part part{kNothing, 0};
-        for (size_t p = threadIdx.x; p < pieces; p += blockDim.x)
-            for (T value : kept[p].at) part.top = fmaxf(part.top, float(value));
-        part.top *= kLog2E;
-        const float own = shift(part.top);
-        for (size_t p = threadIdx.x; p < pieces; p += blockDim.x)
-            for (T value : kept[p].at) part.sum += power(float(value), own);
-
-        const Part whole = cluster.merge_all(merge_block(part, slot), slot);
-        const float factor = 1 / whole.sum, top = shift(whole.top);
-        Unit* const to = reinterpret_cast<Unit*>(out + row * cols) + first;
-        for (size_t p = threadIdx.x; p < pieces; p += blockDim.x) {
-            Unit unit = kept[p];
-            if (row + clusters < rows) start_copy(row + clusters, p);
-            for (T& value : unit.at) value = T(power(float(value), top) * factor);
-            to[p] = unit;
-        }
-    }
-    cluster.leave();
-}
-
-/// The same for rows of any length: nothing is kept, and the second reading is the L2 cache's if
-/// the row is still there.
-template <class T, int kElements>
-__global__ void by_cluster_twice(const T* x,  // [rows, cols] row-major, like out
-                                 T* out, size_t cols) {
+/// A cluster per row, of any length: nothing is kept, and the second reading is the L2 cache's if
+/// the row is still there. Where a row does not begin or end at a multiple of 16 bytes, each of the
+/// few elements at its edges is one thread's.
+template <class T>
+__global__ void __launch_bounds__(kTwiceThreads)
+    by_cluster_twice(const T* x,  // [rows, cols] row-major, like out
+                     T* out, size_t cols) {
+    constexpr size_t kElements = 16 / sizeof(T), kPieces = 16 / kElements;  // at a time
     const Cluster cluster;
     const size_t row = blockIdx.x / cluster.size();
+    x += row * cols, out += row * cols;
     const size_t first = cluster.rank() * blockDim.x + threadIdx.x;
-    const size_t stride = cluster.size() * blockDim.x, count = cols / kElements;
-    constexpr int kPieces = 4;  // at a time
+    const size_t stride = cluster.size() * blockDim.x;
+    const size_t head = (kElements - row * cols % kElements) % kElements;  // before the pieces
+    const size_t count = (cols - head) / kElements;
+    const size_t at_edge = first < head ? first : count * kElements + first;  // or beyond the row
+
+    Piece<T, 1> edge[1];
+    load(edge, x, at_edge, size_t(1), cols);
     Piece<T, kElements> pieces[kPieces];
-    Part part{kNothing, 0};
+    Part part = part_of(edge);
     for (size_t p = first; p < count; p += stride * kPieces) {
-        load(pieces, x + row * cols, p, stride, count);
+        load(pieces, x + head, p, stride, count);
         part = merge(part, part_of(pieces));
     }
     const Part whole = cluster.merge_all(merge_block(part));
+    store(edge, whole, out, at_edge, size_t(1), cols);
     for (size_t p = first; p < count; p += stride * kPieces) {
-        load(pieces, x + row * cols, p, stride, count);
-        store(pieces, whole, out + row * cols, p, stride, count);
+        load(pieces, x + head, p, stride, count);
+        store(pieces, whole, out + head, p, stride, count);
     }
-    cluster.leave();
+}
+
+// --- A cluster per row, and warps with one job each ---------------------------------------------
+
+constexpr unsigned int kChunk = 1024;                // pieces of 16 bytes that are copied at a time
+constexpr unsigned int kSlots = 8;                   // of the ring: 128 KiB
+constexpr unsigned int kReducers = 8, kWriters = 8;  // warps, and there is one that loads
+constexpr unsigned int kRoles = 32 * (kReducers + kWriters + 1);  // threads
+constexpr unsigned int kMostBlocks = 8;                           // of a cluster
+constexpr size_t kMostShare = 64 << 10;  // bytes of a row for each: half of the ring
+
+/// What a block keeps. Each chunk has two barriers, which say that it has arrived, and that nobody
+/// needs it any more; and so have the parts of a row. Rows take turns with two sets of these.
+struct Ring {
+    uint4 chunks[kSlots][kChunk];
+    hopper::Barrier full[kSlots], empty[kSlots];
+    float2 parts[2][kMostBlocks * kReducers];  // of all the cluster's reducers: top and sum
+    hopper::Barrier known[2], taken[2];
+
+    /// One thread prepares the barriers, for clusters of `blocks`.
+    __device__ void init(unsigned int blocks) {
+        for (unsigned int s = 0; s < kSlots; ++s) {
+            hopper::init_barrier(&full[s], 1);
+            hopper::init_barrier(&empty[s], kWriters);
+        }
+        for (int set = 0; set < 2; ++set) {
+            hopper::init_barrier(&known[set], 1);
+            hopper::init_barrier(&taken[set], blocks * kWriters);
+        }
+        hopper::fence_barrier_init();
+        for (int set = 0; set < 2; ++set) expect_parts(set, blocks);
+    }
+    __device__ void expect_parts(int set, unsigned int blocks) {
+        hopper::arrive_expecting(&known[set], blocks * kReducers * sizeof parts[set][0]);
+    }
+};
+
+/// A cluster takes row after row, and each of its blocks the same share of all. Chunks go around a
+/// ring (i: their number, so i % kSlots is the slot, and i / kSlots % 2 its barriers' parity):
+///
+///     loader    a thread that starts the copy of the next chunk, of this row or the next, as soon
+///               as a slot is empty
+///     reducers  warps that find their part of a row, chunk by chunk as they come, and send it to
+///               all blocks of the cluster
+///     writers   warps that wait for all parts of a row, merge them, and go over its chunks again
+///
+/// So a row is written while the next ones are reduced and loaded, and no one waits for all.
+template <class T>
+__global__ void __launch_bounds__(kRoles, 1)
+    by_cluster(const T* x,  // [rows, cols] row-major, like out
+               T* out, size_t rows, size_t cols) {
+    constexpr unsigned int kElements = 16 / sizeof(T);
+    extern __shared__ __align__(16) unsigned char shared[];
+    Ring& ring = *reinterpret_cast<Ring*>(shared);
+    const unsigned int blocks = Cluster().size(), rank = Cluster().rank();
+    const size_t own_row = blockIdx.x / blocks, clusters = gridDim.x / blocks;
+    const unsigned int all = cols / kElements, share = (all + blocks - 1) / blocks;
+    const unsigned int first = rank * share, pieces = min(share, all - first);
+    x += first * kElements, out += first * kElements;
+
+    if (threadIdx.x == 0) ring.init(blocks);
+    hopper::sync_cluster();  // all blocks' barriers are ready
+
+    const unsigned int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    unsigned int i = 0, turn = 0;
+    if (warp < kReducers) {
+        for (size_t row = own_row; row < rows; row += clusters, ++turn) {
+            Part part{kNothing, 0};
+            for (unsigned int p = 0; p < pieces; p += kChunk, ++i) {
+                hopper::wait(&ring.full[i % kSlots], i / kSlots % 2);
+                const T* const chunk = reinterpret_cast<T*>(ring.chunks[i % kSlots]);
+                Piece<T, kElements> own[kChunk / (32 * kReducers)];
+                load<true>(own, chunk, threadIdx.x, 32 * kReducers, pieces - p);
+                part = merge(part, part_of(own));
+            }
+            part = merge_warp(part);
+            const int set = turn % 2;
+            hopper::wait(&ring.taken[set], turn / 2 % 2 ^ 1);  // the first two find all taken
+            if (lane < blocks)                                 // each lane to another block
+                hopper::send(&ring.parts[set][rank * kReducers + warp], {part.top, part.sum},
+                             &ring.known[set], lane);
+        }
+    } else if (warp < kReducers + kWriters) {
+        const unsigned int thread = threadIdx.x - 32 * kReducers;
+        for (size_t row = own_row; row < rows; row += clusters, ++turn) {
+            const int set = turn % 2;
+            hopper::wait(&ring.known[set], turn / 2 % 2);
+            Part whole{kNothing, 0};
+            for (unsigned int k = lane; k < blocks * kReducers; k += 32)
+                whole = merge(whole, {ring.parts[set][k].x, ring.parts[set][k].y});
+            whole = merge_warp(whole);
+            if (thread == 0) ring.expect_parts(set, blocks);  // the next but one row's
+            __syncwarp();
+            if (lane < blocks) hopper::arrive_at(&ring.taken[set], lane);
+            for (unsigned int p = 0; p < pieces; p += kChunk, ++i) {
+                hopper::wait(&ring.full[i % kSlots], i / kSlots % 2);
+                const T* const chunk = reinterpret_cast<T*>(ring.chunks[i % kSlots]);
+                Piece<T, kElements> own[kChunk / (32 * kWriters)];
+                load<true>(own, chunk, thread, 32 * kWriters, pieces - p);
+                __syncwarp();  // the warp has what it needs of the chunk
+                if (lane == 0) hopper::arrive(&ring.empty[i % kSlots]);
+                store(own, whole, out + row * cols + p * kElements, thread, 32 * kWriters,
+                      pieces - p);
+            }
+        }
+    } else if (lane == 0) {
+        for (size_t row = own_row; row < rows; row += clusters)
+            for (unsigned int p = 0; p < pieces; p += kChunk, ++i) {
+                hopper::wait(&ring.empty[i % kSlots], i / kSlots % 2 ^ 1);  // at first all are
+                const unsigned int bytes = min(kChunk, pieces - p) * 16;
+                hopper::arrive_expecting(&ring.full[i % kSlots], bytes);
+                hopper::load_bulk(ring.chunks[i % kSlots], x + row * cols + p * kElements, bytes,
+                                  &ring.full[i % kSlots]);
+            }
+    }
+    hopper::sync_cluster();  // no block may leave while others still reach into it
 }
 
 // --- Launching ----------------------------------------------------------------------------------
@@ -386,55 +472,39 @@ std::function<void()> prepare_fused(const T* x, T* out, size_t rows, size_t cols
     return [=] { fused<T><<<blocks, kThreads, bytes>>>(x, out, rows, cols, bytes > 0); };
 }
 
-/// What teams can be made of on this GPU.
-struct Teams {
-    size_t share_bytes;      // of a row that a block keeps at most
-    size_t largest_cluster;  // blocks; 8 are portable, where there are clusters at all
-    size_t multiprocessors;
-
-    explicit Teams(const demo::Gpu& gpu, int device)
-        : share_bytes(std::min<size_t>(64 << 10, (gpu.shared_per_block - 1024) / 16 * 16)),
-          largest_cluster(1),
-          multiprocessors(gpu.multiprocessors) {
-        int has_clusters = 0;
-        DEMO_CHECK(cudaDeviceGetAttribute(&has_clusters, cudaDevAttrClusterLaunch, device));
-        if (has_clusters) largest_cluster = 8;
-    }
-};
-
-/// kernel<<<teams * cluster, threads>>>(arguments...) in clusters of blocks: `rows` teams, or,
-/// where `persistent`, as many as run at the same time.
+/// kernel<<<teams * cluster, threads, shared_bytes>>>(arguments...) in clusters of blocks.
 template <class... Parameters, class... Arguments>
-std::function<void()> prepare_clusters(void (*kernel)(Parameters...), const Teams& gpu,
-                                       bool persistent, size_t rows, unsigned int cluster,
-                                       unsigned int threads, size_t shared_bytes,
-                                       Arguments... arguments) {
-    allow_shared_bytes(kernel, shared_bytes);
+std::function<void()> prepare_clusters(void (*kernel)(Parameters...), size_t teams,
+                                       unsigned int cluster, unsigned int threads,
+                                       size_t shared_bytes, Arguments... arguments) {
     cudaLaunchAttribute attribute;
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim = {cluster, 1, 1};
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(rows * cluster);
+    config.gridDim = dim3(teams * cluster);
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared_bytes;
-    config.attrs = &attribute;
     config.numAttrs = cluster > 1 ? 1 : 0;
-    if (persistent) {
-        int at_once = 0;
-        if (cluster > 1) {
-            DEMO_CHECK(cudaOccupancyMaxActiveClusters(&at_once, kernel, &config));
-        } else {
-            DEMO_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&at_once, kernel, threads,
-                                                                     shared_bytes));
-            at_once *= int(gpu.multiprocessors);
-        }
-        config.gridDim = dim3(std::min<size_t>(rows, at_once) * cluster);
-    }
     return [=]() mutable {
         config.attrs = &attribute;  // this copy's own
         DEMO_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
     };
 }
+
+/// What teams can be made of on this GPU.
+struct Teams {
+    bool clusters, rings;  // whether there are any
+
+    explicit Teams(const demo::Gpu& gpu)
+        : clusters(hopper::has_bulk_copies()),
+          rings(clusters && sizeof(Ring) <= gpu.shared_per_block) {}
+
+    /// Whether a team keeps its row.
+    bool read_once(size_t cols, size_t element_bytes) const {
+        const size_t row = cols * element_bytes;
+        return cols <= kMostPerBlock || (rings && row % 16 == 0 && row <= kMostBlocks * kMostShare);
+    }
+};
 
 /// Chooses the team: no larger than the row asks for.
 template <class T, int kElements>
@@ -447,17 +517,20 @@ std::function<void()> prepare_by_team(const T* x, T* out, size_t rows, size_t co
                                                : by_warp<T, kElements, 8>;
         return [=] { kernel<<<(rows + 7) / 8, 256>>>(x, out, rows, cols); };
     }
-    const size_t threads = std::bit_ceil((cols + kPerThread - 1) / kPerThread);
-    if (threads <= 512) return [=] { by_block<T, kElements><<<rows, threads>>>(x, out, cols); };
-    const size_t most = gpu.share_bytes / (kElements * sizeof(T));  // pieces that a block keeps
-    const size_t wanted = std::bit_ceil((pieces + most - 1) / most);
-    const size_t cluster = std::min(wanted, gpu.largest_cluster);
-    const size_t share = (pieces + cluster - 1) / cluster;
-    if (share <= most)
-        return prepare_clusters(by_cluster<T, kElements>, gpu, true, rows, cluster, 512,
-                                share * kElements * sizeof(T), x, out, rows, cols, share);
-    return prepare_clusters(by_cluster_twice<T, kElements>, gpu, false, rows, cluster, 1024, 0, x,
-                            out, cols);
+    if (cols <= kMostPerBlock) {
+        const size_t threads = std::bit_ceil((cols + kPerThread - 1) / kPerThread);
+        return [=] { by_block<T, kElements><<<rows, threads>>>(x, out, cols); };
+    }
+    if (!gpu.read_once(cols, sizeof(T)))
+        return prepare_clusters(by_cluster_twice<T>, rows, gpu.clusters ? kMostBlocks : 1,
+                                kTwiceThreads, 0, x, out, cols);
+    const size_t row = cols * sizeof(T);
+    const unsigned int cluster =
+        std::max(size_t(2), std::bit_ceil((row + kMostShare - 1) / kMostShare));
+    allow_shared_bytes(by_cluster<T>, sizeof(Ring));
+    const size_t at_once = hopper::clusters_at_once(by_cluster<T>, cluster, kRoles, sizeof(Ring));
+    return prepare_clusters(by_cluster<T>, std::min(rows, at_once), cluster, kRoles, sizeof(Ring),
+                            x, out, rows, cols);
 }
 
 /// By 16 bytes where every row begins at a multiple of them, else element by element.
@@ -559,7 +632,7 @@ int run(const demo::Options& options, const demo::Gpu& gpu) {
 
     // Beside the row lie the warps' parts.
     const size_t most_shared = gpu.shared_per_block - 1024;
-    const Teams teams(gpu, options.device);
+    const Teams teams(gpu);
 
     report.run(shape.workload(options.dtype, 5, 2 * matrix),
                {{.kernel = "chain",
@@ -579,8 +652,7 @@ int run(const demo::Options& options, const demo::Gpu& gpu) {
                 {.kernel = "fused_online",
                  .check = expect(false),
                  .launch = prepare_online(x.data(), out.data(), rows, cols, teams),
-                 .moved_bytes =
-                     (matrix / rows <= teams.largest_cluster * teams.share_bytes ? 2 : 3) * matrix},
+                 .moved_bytes = (teams.read_once(cols, sizeof(T)) ? 2 : 3) * matrix},
                 copy.contender()});
     report.note("least possible traffic: " + demo::human_bytes(2.0 * double(matrix)));
     report.ratio("fused_online", "chain");

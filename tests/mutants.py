@@ -26,7 +26,8 @@ class Mutant(NamedTuple):
     @property
     def on_cpu(self):
         """Whether the CPU lane can run it."""
-        return self.program != "bonus_matmul_hopper" and "fused_hopper" not in self.kernels
+        return (self.program != "bonus_matmul_hopper" and "fused_hopper" not in self.kernels and
+                self.oldest_sm < 90)
 
 
 def _launch_once(launch):
@@ -478,10 +479,33 @@ MUTANTS = [
            "warps read the others' parts before they are there",
            [("__syncthreads();  // every warp's part is there", "")], sizes=(1028,), race=True),
     Mutant("softmax_row_kept_too_long", "8_softmax", ("fused_online",),
-           "a cluster works on its first row again and again",
-           [("if (row + clusters < rows) start_copy(row + clusters, p);", "")],
-           sizes=(), runs=("--rows 1500 --cols 20000 --dtype fp16",),
-           cpu_runs=("--rows 24 --cols 20000 --dtype fp16",)),
+           "a cluster loads its first row again and again",
+           [("hopper::load_bulk(ring.chunks[i % kSlots], x + row * cols",
+             "hopper::load_bulk(ring.chunks[i % kSlots], x + own_row * cols")],
+           sizes=(), runs=("--rows 1500 --cols 20000 --dtype fp16",), oldest_sm=90),
+    Mutant("softmax_last_chunk_left_out", "8_softmax", ("fused_online",),
+           "the sum lacks the last chunk of a block's share",
+           [("part = merge(part, part_of(own));",
+             "if (p + kChunk < pieces) part = merge(part, part_of(own));")],
+           sizes=(), runs=("--rows 9 --cols 20000", "--rows 3 --cols 131072"), oldest_sm=90),
+    Mutant("softmax_one_block", "8_softmax", ("fused_online",),
+           "a row's sum is that of the cluster's first block",
+           [("k < blocks * kReducers;", "k < kReducers;")],
+           sizes=(), runs=("--rows 9 --cols 20000", "--rows 3 --cols 131072"), oldest_sm=90),
+    Mutant("softmax_slot_freed_too_early", "8_softmax", ("fused_online",),
+           "the next chunk may overwrite one that is still to be read",
+           [("Piece<T, kElements> own[kChunk / (32 * kWriters)];",
+             "Piece<T, kElements> own[kChunk / (32 * kWriters)];\n"
+             "if (lane == 0) hopper::arrive(&ring.empty[i % kSlots]);\n"
+             "__nanosleep(9000);"),
+            ("if (lane == 0) hopper::arrive(&ring.empty[i % kSlots]);\n                store(",
+             "store(")],
+           sizes=(), runs=("--rows 600 --cols 131072", "--rows 1500 --cols 131072 --dtype fp16"),
+           race=True, oldest_sm=90),
+    Mutant("softmax_edge_left_out", "8_softmax", ("fused_online",),
+           "the sum lacks what lies before and behind a row's pieces of 16 bytes",
+           [("Part part = part_of(edge);", "Part part{kNothing, 0};")],
+           sizes=(), runs=("--rows 9 --cols 33001",), cpu_runs=("--rows 9 --cols 16387",)),
     # --- 9_bias_relu ---
     Mutant("bias_wrong_broadcast", "9_bias_relu", ("fused",),
            "b is broadcast along columns",

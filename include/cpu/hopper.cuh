@@ -24,6 +24,8 @@ inline void wait(Barrier*, uint32_t) { missing(); }
 inline void sync_warpgroup(int) { missing(); }
 inline uint32_t cluster_rank() { missing(); }
 inline void sync_cluster() { missing(); }
+inline void send(float2*, float2, Barrier*, uint32_t) { missing(); }
+inline void load_bulk(void*, const void*, uint32_t, Barrier*) { missing(); }
 inline void load_box(void*, const CUtensorMap&, int, int, Barrier*) { missing(); }
 inline void load_panels(void*, const CUtensorMap&, int, Barrier*) { missing(); }
 inline void load_box_multicast(void*, const CUtensorMap&, int, int, Barrier*, uint16_t) {
@@ -66,6 +68,7 @@ int clusters_at_once(Kernel, int, int, size_t) {
     missing();
 }
 
+inline bool has_bulk_copies() { return false; }
 inline std::string why_not(const demo::Gpu&) {
     return "TMA and wgmma need a GPU of compute capability 9.0 (Hopper), and this is none";
 }

@@ -115,7 +115,7 @@ std::vector<std::vector<float>> all_softmaxes(const std::vector<float>& values, 
     softmax::prepare_fused(x.data(), out.data(), rows, cols, 40 << 10)();
     results.push_back(out.read());
     softmax::prepare_online(x.data(), out.data(), rows, cols,
-                            softmax::Teams(demo::Gpu(demo::Options{}), 0))();
+                            softmax::Teams(demo::Gpu(demo::Options{})))();
     results.push_back(out.read());
     return results;
 }
