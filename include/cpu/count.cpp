@@ -112,7 +112,7 @@ struct Hash {
 struct Totals {
     uint64_t threads = 0;    // accesses, each by one thread
     uint64_t requests = 0;   // instructions of a warp
-    uint64_t bytes = 0;      // that threads asked for
+    uint64_t bytes = 0;      // distinct ones, of each request
     uint64_t sectors = 0;    // of 32 bytes, that a request touches: global memory
     uint64_t conflicts = 0;  // passes over the banks beyond what the width needs: shared memory
 
@@ -131,28 +131,33 @@ struct Request {
     unsigned int bytes = 0;  // of each lane
     uintptr_t address[kWarp];
 
-    /// Calls visit(first, last) for each lane of [begin, end), with its first and its last `unit`.
-    template <class Visit>
-    void each(unsigned int begin, unsigned int end, uintptr_t unit, Visit visit) const {
-        for (unsigned int lane = begin; lane < end; ++lane)
-            if (lanes >> lane & 1)
-                for (uintptr_t i = address[lane] / unit; i <= (address[lane] + bytes - 1) / unit;
-                     ++i)
-                    visit(i);
+    Totals totals(Kind kind) const {
+        uintptr_t sorted[kWarp];
+        unsigned int threads = 0;
+        for (unsigned int lane = 0; lane < kWarp; ++lane)
+            if (lanes >> lane & 1) sorted[threads++] = address[lane];
+        if (!std::is_sorted(sorted, sorted + threads)) std::sort(sorted, sorted + threads);
+
+        // Sectors, each once for all lanes. Atomics on one address take place one after the other,
+        // each with the sector; those on other addresses of the sector, beside them.
+        uint64_t distinct = 0, sectors = 0, same = 0, most = 0;
+        uintptr_t next_sector = 0;  // the first that is not counted yet
+        for (unsigned int i = 0; i < threads; ++i) {
+            const uintptr_t first = sorted[i] / kSector, last = (sorted[i] + bytes - 1) / kSector;
+            same = i > 0 && sorted[i] == sorted[i - 1] ? same + 1 : 1;
+            distinct += same == 1;
+            if (last >= next_sector) {
+                sectors += last - std::max(first, next_sector) + 1;
+                next_sector = last + 1;
+                most = 1;
+            }
+            if (kind == kGlobalAtomic && same > most) most = same, ++sectors;
+        }
+        const bool is_global = kind < kShared;
+        return {threads, 1, distinct * bytes, is_global ? sectors : 0, is_global ? 0 : conflicts()};
     }
 
-    /// Distinct sectors of all lanes.
-    uint64_t sectors() const {
-        uintptr_t seen[kWarp * 2];  // 16 bytes at most lie in two
-        size_t count = 0;
-        each(0, kWarp, kSector, [&](uintptr_t sector) {
-            for (size_t i = count; i-- > 0;)
-                if (seen[i] == sector) return;
-            seen[count++] = sector;
-        });
-        return count;
-    }
-
+  private:
     /// A bank gives one word at a time, to all lanes that want it. 128 bytes are served together:
     /// the whole warp's 4 bytes each, half a warp's 8, a quarter's 16.
     uint64_t conflicts() const {
@@ -161,22 +166,20 @@ struct Request {
         for (unsigned int begin = 0; begin < kWarp; begin += together) {
             uintptr_t words[kBanks][kWarp];
             unsigned int count[kBanks] = {}, passes = 1;
-            each(begin, begin + together, kWord, [&](uintptr_t word) {
-                const unsigned int bank = word % kBanks;
-                for (unsigned int i = 0; i < count[bank]; ++i)
-                    if (words[bank][i] == word) return;
-                words[bank][count[bank]++] = word;
-                passes = std::max(passes, count[bank]);
-            });
+            for (unsigned int lane = begin; lane < begin + together; ++lane) {
+                if (!(lanes >> lane & 1)) continue;
+                const uintptr_t last = (address[lane] + bytes - 1) / kWord;
+                for (uintptr_t word = address[lane] / kWord; word <= last; ++word) {
+                    const unsigned int bank = word % kBanks;
+                    uintptr_t *const known = words[bank], *const end = known + count[bank];
+                    if (std::find(known, end, word) != end) continue;
+                    *end = word;
+                    passes = std::max(passes, ++count[bank]);
+                }
+            }
             conflicts += passes - 1;
         }
         return conflicts;
-    }
-
-    Totals totals(Kind kind) const {
-        const uint64_t threads = std::popcount(lanes);
-        return {threads, 1, threads * bytes, kind < kShared ? sectors() : 0,
-                kind < kShared ? 0 : conflicts()};
     }
 };
 

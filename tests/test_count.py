@@ -1,0 +1,320 @@
+"""Counting what kernels touch: DEMO_COUNT=1 on the CPU lane, and ncu on a GPU."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from suite import BACKENDS, NO_GPU, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_line, run
+
+CPU = next(backend for backend in BACKENDS if backend.name == "cpu").folder
+COUNT = {"DEMO_COUNT": "1"}
+COMPARED = ["1_matmul_basic", "2_matmul_sharedmem", "bonus_matmul_A_stationary"]
+
+KIND = "(?:global|shared) (?:loads|stores|atomics)|barriers"
+ROW = re.compile(rf"    ({KIND}) +([\d,]+) +([\d,]+)(?: +([\d,]+))?(?: +([\d,]+) +[\d.]+)?"
+                 r"(?: +([\d,]+))? *")
+NUMBERS = ("threads", "requests", "bytes", "sectors", "conflicts")
+
+
+class Table:
+    """One kernel's table: whole["global loads"]["sectors"], lines[43]["global loads"][...]."""
+
+    def __init__(self, text):
+        title, columns, *rows = text.splitlines()
+        self.kernel, self.grid, self.block = re.fullmatch(
+            r"(.+): \((\d+ x \d+)\) blocks of \((\d+ x \d+)\) threads, one launch", title).groups()
+        assert columns.split() == ["threads", "requests", "bytes", "sectors", "/request",
+                                   "conflicts"]
+        self.whole, self.lines, self.sources = {}, {}, {}
+        into = self.whole
+        for row in rows:
+            assert len(row) <= 100, row
+            line = re.match(r"  line (\d+): (.*)", row)
+            if line:
+                into = self.lines[int(line[1])] = {}
+                self.sources[int(line[1])] = line[2]
+                continue
+            fields = ROW.fullmatch(row)
+            assert fields, row
+            values = [int(f.replace(",", "")) if f else 0 for f in fields.groups()[1:]]
+            # The last number is conflicts of shared memory: it alone has no sectors.
+            assert fields[1] not in into
+            into[fields[1]] = dict(zip(NUMBERS, values))
+
+    def check_sums(self):
+        """What the lines have is what the whole has."""
+        for kind, numbers in self.whole.items():
+            for name in NUMBERS:
+                of_lines = sum(line[kind][name] for line in self.lines.values() if kind in line)
+                assert of_lines == numbers[name], (kind, name)
+
+
+def tables(done):
+    """What a program printed before the tables, and those by kernel."""
+    assert done.returncode == VERIFIED, done.stderr
+    first, *rest = done.stdout.split("\n\n")
+    found = [Table(text) for text in rest]
+    return first, {table.kernel: table for table in found}
+
+
+def count(program, *arguments, **options):
+    done = run(CPU / program, *arguments, env=COUNT, **options)
+    assert "cpu/count" not in done.stderr or done.returncode != SKIPPED, done.stderr
+    assert done.stderr == ""
+    found = tables(done)[1]
+    for table in found.values():
+        table.check_sums()
+    return found
+
+
+def numbers(threads, bytes_each, sectors=0, conflicts=0, requests=None, distinct=None):
+    """What a row holds, for whole warps; where lanes share addresses, `distinct` says how many of
+    them all requests have."""
+    return {"threads": threads, "requests": threads // 32 if requests is None else requests,
+            "bytes": (threads if distinct is None else distinct) * bytes_each,
+            "sectors": sectors, "conflicts": conflicts}
+
+
+# --- The programs, against closed forms -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [64, 128, 256])
+def test_naive_matmul(n):
+    table = count("1_matmul_basic", n)["matmul_basic"]
+    # For each k a warp loads one element of A, in one sector, and 32 neighbours of B, in four.
+    assert table.whole == {
+        "global loads": numbers(2 * n**3, 4, sectors=n**3 // 32 * 5, distinct=n**3 // 32 * 33),
+        "global stores": numbers(n**2, 4, sectors=n**2 // 32 * 4),
+    }
+    assert (table.grid, table.block) == (f"{n // 32} x {n // 32}", "32 x 32")
+
+
+def tiled(n):
+    """The rows of matmul_sharedmem: N / 32 tiles, of which each thread loads one element of each
+    matrix, stores it, and reads 32 of both."""
+    tiles = n // 32
+    return {
+        "global loads": numbers(2 * n**2 * tiles, 4, sectors=2 * n**2 * tiles // 8),
+        "global stores": numbers(n**2, 4, sectors=n**2 // 8),
+        "shared loads": numbers(2 * n**3, 4, distinct=n**3 // 32 * 33),
+        "shared stores": numbers(2 * n**2 * tiles, 4),
+        "barriers": numbers(2 * n**2 * tiles, 0),
+    }
+
+
+@pytest.mark.parametrize("n", [64, 128, 256])
+def test_tiled_matmul(n):
+    table = count("2_matmul_sharedmem", n)["matmul_sharedmem"]
+    assert table.whole == tiled(n)
+    source = (ROOT / "src/2_matmul_sharedmem.cu").read_text().splitlines()
+    for line, text in table.sources.items():
+        assert text and text == source[line - 1].strip()[:len(text)]
+    [inner] = [table.lines[line] for line, text in table.sources.items() if "sum +=" in text]
+    assert inner == {"shared loads": table.whole["shared loads"]}
+
+
+def test_the_tiled_kernel_loads_a_32nd():
+    naive = count("1_matmul_basic", 128)["matmul_basic"].whole["global loads"]
+    shared = count("2_matmul_sharedmem", 128)["matmul_sharedmem"].whole["global loads"]
+    for name in ("threads", "requests"):
+        assert naive[name] == 32 * shared[name]
+    # A sector serves 8 neighbours, but also 32 lanes that want the same: 5 for two loads, not 8.
+    assert naive["sectors"] == 20 * shared["sectors"]
+
+
+@pytest.mark.parametrize("schedule", ["forward", "reverse", "random:7"])
+def test_stationary_matmul_in_any_order(schedule):
+    n = 64
+    done = run(CPU / "bonus_matmul_A_stationary", n, env={**COUNT, "DEMO_SCHEDULE": schedule})
+    table = tables(done)[1]["matmul_A_stationary"]
+    once, many = n**2, n**2 * (n // 32)
+    assert table.whole == {
+        "global loads": numbers(once + many, 4, sectors=(once + many) // 8),
+        "global atomics": numbers(many, 4, sectors=many // 8),
+        "shared loads": numbers(2 * n**3, 4, distinct=n**3 // 32 * 33),
+        "shared stores": numbers(once + many, 4),
+        "barriers": numbers(2 * many, 0),
+    }
+
+
+# --- Patterns -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """Builds tests/cpu_lane/counts.cu, both ways, and returns the program."""
+    scons = [shutil.which("scons")] if shutil.which("scons") else [sys.executable, "-m", "SCons"]
+    folder = ROOT / "build/cpu/release/tests"
+    built = subprocess.run([*scons, "-Q", "build/cpu/release/tests/counts",
+                            "build/cpu/release/tests/count/counts", "cpu/tests"], cwd=ROOT,
+                           capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder / "counts"
+
+
+def one_table(program, case):
+    done = run(program, case, env=COUNT)
+    first, found = tables(done)
+    assert first == "cudaSuccess"
+    [table] = found.values()
+    table.check_sums()
+    return table
+
+
+GLOBAL = {  # of one warp's loads: sectors, bytes of each, distinct addresses
+    "stride_1": (4, 4, 32),
+    "stride_2": (8, 4, 32),
+    "stride_32": (32, 4, 32),
+    "broadcast": (1, 4, 1),
+    "offset_1": (5, 4, 32),
+    "halves": (2, 2, 32),
+    "float4": (16, 16, 32),
+    "vector_arithmetic": (16, 16, 32),
+    "hinted": (4, 4, 32),
+}
+
+
+@pytest.mark.parametrize("case", GLOBAL)
+def test_coalescing(counts, case):
+    sectors, size, distinct = GLOBAL[case]
+    table = one_table(counts, case)
+    assert table.whole == {"global loads": numbers(32, size, sectors=sectors, distinct=distinct),
+                           "global stores": numbers(32, size, sectors=size)}
+    assert len(table.lines) == 2, "a header's function is the calling line's"
+
+
+SHARED = {  # conflicts of the loads, bytes of each
+    "rows": (0, 4),
+    "columns": (31, 4),
+    "padded_columns": (0, 4),
+    "every_other": (1, 4),
+    "same_word": (0, 4),
+    "doubles": (0, 8),
+    "double_columns": (2 * 15, 8),
+    "float4_row": (0, 16),
+    "every_other_float4": (4, 16),
+}
+
+
+@pytest.mark.parametrize("case", SHARED)
+def test_bank_conflicts(counts, case):
+    conflicts, size = SHARED[case]
+    assert one_table(counts, case).whole == {
+        "global stores": numbers(32, size, sectors=size),
+        "shared loads": numbers(32, size, conflicts=conflicts,
+                                distinct=1 if case == "same_word" else 32),
+        "shared stores": numbers(32 * 32, size),
+        "barriers": numbers(32, 0),
+    }
+
+
+OTHERS = {
+    # Six blocks of 8 x 5 threads: a whole warp and one of 8 each. All rows load the same.
+    "blocks": {"global loads": numbers(240, 4, requests=12, sectors=12, distinct=12 * 8),
+               "global stores": numbers(240, 4, requests=12, sectors=12, distinct=12 * 8)},
+    # No instruction has 12 bytes: three of 4, in steps of 12, so that every sector is touched thrice.
+    "float3": {"global loads": numbers(96, 4, sectors=36),
+               "global stores": numbers(96, 4, sectors=36)},
+    "read_modify_write": {"global loads": numbers(32, 4, sectors=4),
+                          "global stores": numbers(32, 4, sectors=4)},
+    "half_the_warp": {"global loads": numbers(16, 4, requests=1, sectors=2),
+                      "global stores": numbers(16, 4, requests=1, sectors=2)},
+    # Lane l loads l times; the longest way is the warp's.
+    "triangle": {"global loads": numbers(31 * 32 // 2, 4, requests=31, sectors=31,
+                                         distinct=31),
+                 "global stores": numbers(32, 4, sectors=4)},
+    "registers": {"global loads": numbers(4 * 32, 4, sectors=16),
+                  "global stores": numbers(32, 4, sectors=4)},
+    # Sums in one place are added one after the other, each a trip with its sector.
+    "one_sum": {"global atomics": numbers(64, 4, sectors=64, distinct=2)},
+    "sums_of_pairs": {"global atomics": numbers(64, 4, sectors=2 * 2 * 2, distinct=32)},
+    "many_sums": {"global atomics": numbers(256, 4, sectors=4 * 2 * 4)},
+    "dynamic": {"global stores": numbers(128, 4, sectors=16),
+                "shared loads": numbers(128, 4),
+                "shared stores": numbers(128, 4)},
+    "shared_sum": {"global stores": numbers(1, 4, requests=1, sectors=1),
+                   "shared loads": numbers(1, 4, requests=1),
+                   "shared stores": numbers(1, 4, requests=1),
+                   "shared atomics": numbers(64, 4, distinct=2),
+                   "barriers": numbers(128, 0)},
+    "async_copy": {"global loads": numbers(32, 16, sectors=16),
+                   "global stores": numbers(32, 4, sectors=4),
+                   "shared loads": numbers(32, 4),
+                   "shared stores": numbers(32, 16),
+                   "barriers": numbers(32, 0)},
+    # A tile of 16 rows of 32 bytes; one of 1 KiB.
+    "wmma_tile": {"global loads": numbers(32, 16, sectors=16),
+                  "global stores": numbers(64, 16, sectors=32)},
+    # Rows 128 bytes apart lie in the same banks: each of the four matrices takes 8 passes.
+    "matrices": {"global stores": numbers(32, 4, sectors=4),
+                 "shared loads": numbers(32, 16, conflicts=4 * 7)},
+    "padded_matrices": {"global stores": numbers(32, 4, sectors=4),
+                        "shared loads": numbers(32, 16)},
+    "twice": {"global loads": numbers(32, 4, sectors=4),
+              "global stores": numbers(32, 4, sectors=4)},
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_other_accesses(counts, case):
+    assert one_table(counts, case).whole == OTHERS[case]
+
+
+def test_nothing_to_count(counts):
+    done = run(counts, "nothing", env=COUNT)
+    assert done.stdout == "cudaSuccess\n\nnothing to count: no kernel of the program's own ran\n"
+
+
+# --- The switch -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("env", [{}, {"DEMO_COUNT": "0"}])
+def test_no_table_unless_asked(env):
+    done = run(CPU / "2_matmul_sharedmem", 32, "--once", env=env)
+    assert done.returncode == VERIFIED
+    assert re.fullmatch(r"2_matmul_sharedmem on .*\n  matmul_sharedmem +verified\n", done.stdout)
+
+
+def test_the_table_follows_the_usual_output():
+    usual = run(CPU / "2_matmul_sharedmem", 32, "--once").stdout
+    counted = run(CPU / "2_matmul_sharedmem", 32, env=COUNT)
+    assert tables(counted)[0] + "\n" == usual
+    assert counted.stderr == ""
+
+
+@pytest.mark.parametrize("value", ["", "2", "yes", "1 "])
+def test_bad_value(value):
+    done = run(CPU / "2_matmul_sharedmem", 32, env={"DEMO_COUNT": value})
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, "2_matmul_sharedmem")
+    assert "DEMO_COUNT takes" in done.stderr
+
+
+def test_the_command_line_is_still_checked():
+    done = run(CPU / "2_matmul_sharedmem", 33, env=COUNT)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert "33" in done.stderr
+
+
+def test_without_the_build_that_counts(tmp_path):
+    program = tmp_path / "2_matmul_sharedmem"
+    if not (CPU / program.name).exists():
+        pytest.skip("cpu/2_matmul_sharedmem is not built")
+    shutil.copy(CPU / program.name, program)
+    done = subprocess.run([program, "32"], capture_output=True, text=True,
+                          env={**os.environ, **COUNT})
+    assert (done.returncode, done.stdout) == (SKIPPED, "")
+    assert_one_line(done.stderr, program.name)
+    assert "scons cpu" in done.stderr
+
+
+# --- On a GPU -------------------------------------------------------------------------------------
+
+
+def count_script(*arguments, env=None):
+    return subprocess.run([ROOT / "scripts/count.sh", *map(str, arguments)], capture_output=True,
+                          text=True, timeout=300, env={**os.environ, **(env or {})}, cwd="/")
