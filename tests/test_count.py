@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from suite import BACKENDS, NO_GPU, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_line, run
+from suite import BACKENDS, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_line, run
 
 CPU = next(backend for backend in BACKENDS if backend.name == "cpu").folder
 COUNT = {"DEMO_COUNT": "1"}
@@ -264,9 +264,14 @@ def test_other_accesses(counts, case):
     assert one_table(counts, case).whole == OTHERS[case]
 
 
-def test_nothing_to_count(counts):
-    done = run(counts, "nothing", env=COUNT)
-    assert done.stdout == "cudaSuccess\n\nnothing to count: no kernel of the program's own ran\n"
+def test_no_table_without_a_launch(counts):
+    assert run(counts, "nothing", env=COUNT).stdout == "cudaSuccess\n"
+
+
+def test_no_kernel_of_its_own():
+    done = run(CPU / "4_matmul_cublas", 32, "--kernel", "cublas_fp32", env=COUNT)
+    assert done.returncode == VERIFIED and done.stderr == ""
+    assert done.stdout.endswith("\n\nnothing to count: no kernel of the program's own ran\n")
 
 
 # --- The switch -----------------------------------------------------------------------------------
@@ -318,3 +323,135 @@ def test_without_the_build_that_counts(tmp_path):
 def count_script(*arguments, env=None):
     return subprocess.run([ROOT / "scripts/count.sh", *map(str, arguments)], capture_output=True,
                           text=True, timeout=300, env={**os.environ, **(env or {})}, cwd="/")
+
+
+@pytest.mark.parametrize("program", COMPARED)
+def test_ncu_agrees(program):
+    """The CPU lane's counts against the hardware's, of a GPU whose counters may be read."""
+    measured = count_script("--no-build", program, 256)
+    if measured.returncode == SKIPPED or "CPU lane" in measured.stderr:
+        pytest.skip(measured.stderr.strip())
+    assert measured.stderr == ""
+    [gpu], [cpu] = (found.values() for found in (tables(measured)[1], count(program, 256)))
+    assert (gpu.kernel, gpu.grid, gpu.block) == (cpu.kernel, cpu.grid, cpu.block)
+    assert gpu.whole.keys() == cpu.whole.keys()
+    for kind, here in cpu.whole.items():
+        there = gpu.whole[kind]
+        for name in ("bytes", "sectors", "conflicts"):
+            assert there[name] == pytest.approx(here[name], rel=0.05), (kind, name)
+        # nvcc reads four neighbours in shared memory at once, so those loads are fewer.
+        if kind != "shared loads":
+            assert (there["threads"], there["requests"]) == (here["threads"], here["requests"])
+        else:
+            assert here["requests"] / 4 <= there["requests"] <= here["requests"]
+
+
+def test_script_help():
+    done = count_script("--help")
+    assert done.returncode == VERIFIED and done.stderr == ""
+    assert "ERR_NVGPUCTRPERM" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["--bogus"], ["no_such_program"], ["../1_matmul_basic"],
+                                       ["99"]])
+def test_script_bad_arguments(arguments):
+    done = count_script(*arguments)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, "count.sh")
+
+
+@pytest.mark.parametrize("name", ["2_matmul_sharedmem", "2"])
+def test_script_without_gpu(name):
+    count("2_matmul_sharedmem", 32)  # skips where it is not built
+    done = count_script("--no-build", name, 32)
+    if "CPU lane" not in done.stderr:
+        pytest.skip("there is a GPU here")
+    assert done.returncode == VERIFIED
+    assert done.stdout == run(CPU / "2_matmul_sharedmem", 32, env=COUNT).stdout
+
+
+# A machine with a GPU, and an ncu that does what its user is shown here. $1 is its answer to a run.
+FAKE_NCU = """#!/usr/bin/env bash
+case " $* " in
+    *" --query-metrics "*) echo "l1tex__t_sectors_pipe_lsu_mem_global_op_ld  Counter  sector" ;;
+    *" --page raw "*) cat "$FAKE/raw.csv" ;;
+    *" --page source "*) cat "$FAKE/sass.csv" ;;
+    *)
+        while (($# > 1)); do
+            case $1 in
+                --log-file) log=$2 ;;
+                --export) report=$2 ;;
+            esac
+            shift
+        done
+        cat "$FAKE/log" >"$log"
+        [[ ! -e $FAKE/raw.csv ]] || touch "$report.ncu-rep"
+        echo "what the program printed"
+        exit 9 # whatever the program's was
+        ;;
+esac
+"""
+
+
+@pytest.fixture
+def fake_ncu(tmp_path):
+    if not (ROOT / "2_matmul_sharedmem").exists():
+        pytest.skip("2_matmul_sharedmem is not built")
+    for name, text in [("ncu", FAKE_NCU), ("nvidia-smi", "#!/bin/sh\necho 'GPU 0: A GPU'\n")]:
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "FAKE": str(tmp_path)}
+
+    def run_it(log, **files):
+        (tmp_path / "log").write_text(log)
+        for name, text in files.items():
+            (tmp_path / f"{name}.csv").write_text(text)
+        return count_script("--no-build", "2", 64, env=env)
+
+    return run_it
+
+
+def test_counters_refused(fake_ncu):
+    done = fake_ncu("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n")
+    assert done.returncode == SKIPPED
+    assert_one_line(done.stderr, "count.sh")
+    assert "ERR_NVGPUCTRPERM" in done.stderr and "root" in done.stderr
+
+
+def test_nothing_counted(fake_ncu):
+    done = fake_ncu("==WARNING== No kernels were profiled.\n")
+    assert done.returncode == SKIPPED
+    assert_one_line(done.stderr, "count.sh")
+
+
+@pytest.mark.parametrize("status", [1, 2, 3, 77])
+def test_the_program_fails_under_ncu(fake_ncu, status):
+    done = fake_ncu(f"==WARNING== The application returned an error code ({status}).\n")
+    assert done.returncode == status
+
+
+def test_ncu_table(fake_ncu):
+    raw = ('==PROF== note\n"ID","Kernel Name","Block Size","Grid Size",'
+           '"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",'
+           '"smsp__sass_data_bytes_mem_global_op_ld.sum"\n'
+           '"","","","","sector","byte"\n'
+           '"0","void demo::fill<float>(T1 *)","(256, 1, 1)","(4, 1, 1)","7","7"\n'
+           '"1","void k<float>(const T1 *)","(32, 32, 1)","(2, 2, 1)","1,536","4,096"\n'
+           '"2","void k<float>(const T1 *)","(32, 32, 1)","(9, 9, 1)","9","9"\n')
+    head = ('"Kernel Name","{}"\n"Address","Source","Instructions Executed",'
+            '"Predicated-On Thread Instructions Executed"\n')
+    sass = (head.format("void demo::fill<float>(T1 *)") + '"0x0","STG.E [R2], R3","7","7"\n' +
+            head.format("void k<float>(const T1 *)") +
+            '"0x0","LDG.E R2, [R2]","100","3200"\n"0x10","@P0 LDG.E R2, [R2]","28","5"\n'
+            '"0x20","BAR.SYNC.DEFER_BLOCKING 0x0","64","2048"\n"0x30","FFMA R1, R2","9","9"\n' +
+            head.format("void k<float>(const T1 *)") + '"0x0","LDG.E R2, [R2]","9","9"\n')
+    done = fake_ncu("", raw=raw, sass=sass)
+    first, found = tables(done)
+    assert first == "what the program printed"
+    [table] = found.values()
+    assert (table.kernel, table.grid, table.block) == ("k<float>", "2 x 2", "32 x 32")
+    assert table.whole == {
+        "global loads": {"threads": 3205, "requests": 128, "bytes": 4096, "sectors": 1536,
+                         "conflicts": 0},
+        "barriers": {"threads": 2048, "requests": 64, "bytes": 0, "sectors": 0, "conflicts": 0},
+    }

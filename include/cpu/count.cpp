@@ -348,6 +348,7 @@ std::mutex& mutex = *new std::mutex;
 std::vector<Counter*>& counters = *new std::vector<Counter*>;
 std::vector<Counted>& launches = *new std::vector<Counted>;
 bool counting = false;  // the launch that runs now
+bool launched = false;  // any kernel, counted or not
 
 constinit thread_local Counter* counter = nullptr;  // null where nothing counts
 constinit thread_local Counter* paused = nullptr;
@@ -527,7 +528,8 @@ void print_all() {
     }
     const Symbols symbols(code);
     for (const Counted& launch : launches) print(launch, symbols);
-    if (launches.empty()) std::printf("\nnothing to count: no kernel of the program's own ran\n");
+    if (launched && launches.empty())
+        std::printf("\nnothing to count: no kernel of the program's own ran\n");
 }
 
 const bool wanted = [] {
@@ -540,6 +542,7 @@ const bool wanted = [] {
 
 void count_launch(const Launch& launch, const void* kernel, void (*call)(const void*)) {
     static std::set<const void*> known;
+    launched = true;
     // Those that make the data and verify results stand in include/demo.
     if (!wanted || std::string(launch.file).starts_with("include/demo")) return;
     counting = known.insert(kernel ? kernel : reinterpret_cast<const void*>(call)).second;
