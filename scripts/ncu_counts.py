@@ -26,8 +26,7 @@ OPCODES = {
 
 SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_"
 BYTES = "smsp__sass_data_bytes_mem_"
-CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_"
-METRICS = {  # what to add up, by column and row
+METRICS = {  # what to add up, by column and kind
     "sectors": {"global loads": [SECTORS + "ld"], "global stores": [SECTORS + "st"],
                 "global atomics": [SECTORS + "red", SECTORS + "atom"]},
     "bytes": {"global loads": [BYTES + "global_op_ld", BYTES + "global_op_ldgsts"],
@@ -37,8 +36,6 @@ METRICS = {  # what to add up, by column and row
               "shared stores": [BYTES + "shared_op_st", BYTES + "shared_op_stsm",
                                 BYTES + "shared_op_ldgsts"],
               "shared atomics": [BYTES + "shared_op_atom"]},
-    "conflicts": {"shared loads": [CONFLICTS + "ld"], "shared stores": [CONFLICTS + "st"],
-                  "shared atomics": [CONFLICTS + "atom"]},
 }  # yapf: disable
 
 
@@ -63,27 +60,13 @@ def tables_of(lines):
     return found
 
 
-def instructions(lines):
-    """Of each kernel's first launch: {name: {kind: (threads, requests)}}, by opcode."""
-    kernels = {}
-    for header, rows in tables_of(lines):
-        if header[0] == "Kernel Name":
-            counts = {}
-            kernels.setdefault(header[1], counts)
-            continue
-        column = {name: i for i, name in enumerate(header)}
-        for row in rows:
-            words = [w for w in row[column["Source"]].split() if not w.startswith("@")]
-            for kind in OPCODES.get(words[0].split(".")[0], []) if words else []:
-                threads, requests = counts.get(kind, (0, 0))
-                counts[kind] = (
-                    threads + number(row[column["Predicated-On Thread Instructions Executed"]]),
-                    requests + number(row[column["Instructions Executed"]]))
-    return kernels
+def full_name(name):
+    """ncu spells template arguments in two ways: kernel<1>(float *) and kernel<(int)1>(float *)."""
+    return re.sub(r"\([a-z_ ]+\)(?=-?\d)", "", name)
 
 
 def plain_name(name):
-    """kernel<float>, of "void kernel<float>(const T1 *)", as the CPU lane says it."""
+    """kernel<1>, of "void kernel<1>(float *)", as the CPU lane says it."""
     name = re.sub(r"\(anonymous namespace\)::|<unnamed>::", "", name)
     name = re.sub(r"^void ", "", name)
     depth = 0
@@ -92,6 +75,29 @@ def plain_name(name):
         if name[i] == "(" and depth == 0:
             return name[:i]
     return name
+
+
+def instructions(lines):
+    """What each kernel's first launch executed: {name: {kind: {column: number}}}."""
+    kernels = {}
+    for header, rows in tables_of(lines):
+        if header[0] == "Kernel Name":
+            counts = {}
+            kernels.setdefault(full_name(header[1]), counts)
+            continue
+        for row in rows:
+            of = dict(zip(header, row))
+            threads = number(of["Predicated-On Thread Instructions Executed"])
+            words = [word for word in of["Source"].split() if not word.startswith("@")]
+            if threads == 0 or not words:
+                continue
+            for kind in OPCODES.get(words[0].split(".")[0], []):
+                sums = counts.setdefault(kind, {"threads": 0, "requests": 0, "conflicts": 0})
+                sums["threads"] += threads
+                sums["requests"] += number(of["Instructions Executed"])
+                # From the addresses. The hardware's own counter has other stalls among them.
+                sums["conflicts"] += number(of.get("L1 Wavefronts Shared Excessive", "0"))
+    return kernels
 
 
 def shape(text):
@@ -105,7 +111,7 @@ def print_table(raw, sass):
     column = {name: i for i, name in enumerate(header)}
     kernels = instructions(sass)
     for launch in launches:
-        name = launch[column["Kernel Name"]]
+        name = full_name(launch[column["Kernel Name"]])
         counts = kernels.pop(name, None)
         # Those that make the data and verify results are in the namespace demo.
         if counts is None or plain_name(name).startswith("demo::"):
@@ -115,20 +121,23 @@ def print_table(raw, sass):
         print(f"{'':20}{'threads':>15}{'requests':>14}{'bytes':>17}{'sectors':>14}"
               f"{'/request':>9}{'conflicts':>11}")
         for kind in KINDS:
-            threads, requests = counts.get(kind, (0, 0))
-            if requests == 0:
+            if kind not in counts:
                 continue
-            fields = {"sectors": "", "bytes": "", "conflicts": ""}
-            for field, rows in METRICS.items():
-                if kind in rows:
-                    values = [launch[column[m + ".sum"]] for m in rows[kind]
-                              if m + ".sum" in column]
-                    fields[field] = f"{sum(map(number, values)):,}"
-            per_request = ""
+            sums = counts[kind]
+            for field, metrics_of in METRICS.items():
+                names = [m + ".sum" for m in metrics_of.get(kind, []) if m + ".sum" in column]
+                sums[field] = sum(number(launch[column[name]]) for name in names)
+            fields = ["", "", "", ""]  # bytes, sectors, sectors per request, conflicts
+            if kind != "barriers":
+                fields[0] = f"{sums['bytes']:,}"
             if kind in METRICS["sectors"]:
-                per_request = f"{number(fields['sectors']) / requests:.2f}"
-            print(f"    {kind:16}{threads:15,}{requests:14,}{fields['bytes']:>17}"
-                  f"{fields['sectors']:>14}{per_request:>9}{fields['conflicts']:>11}")
+                fields[1] = f"{sums['sectors']:,}"
+                fields[2] = f"{sums['sectors'] / sums['requests']:.2f}"
+            elif kind != "barriers":
+                fields[3] = f"{sums['conflicts']:,}"
+            row = (f"    {kind:16}{sums['threads']:15,}{sums['requests']:14,}{fields[0]:>17}"
+                   f"{fields[1]:>14}{fields[2]:>9}{fields[3]:>11}")
+            print(row.rstrip())
 
 
 def main(arguments):

@@ -12,8 +12,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -67,7 +69,6 @@ __attribute__((constructor)) void count_if_asked(int argc, char** argv, char**) 
 
 #include <link.h>
 
-#include <algorithm>
 #include <array>
 #include <fstream>
 #include <map>
@@ -469,8 +470,9 @@ std::string with_commas(uint64_t value) {
 
 constexpr size_t kColumns = 100;
 
-void print_row(const char* indent, Kind kind, const Totals& totals) {
-    std::string sectors, per_request, conflicts;
+void print_row(Kind kind, const Totals& totals) {
+    std::string bytes, sectors, per_request, conflicts;
+    if (kind != kBarrier) bytes = with_commas(totals.bytes);
     if (kind < kShared) {
         sectors = with_commas(totals.sectors);
         char text[32];
@@ -479,10 +481,12 @@ void print_row(const char* indent, Kind kind, const Totals& totals) {
     } else if (kind != kBarrier) {
         conflicts = with_commas(totals.conflicts);
     }
-    std::printf("%s%-16s%15s%14s%17s%14s%9s%11s\n", indent, kNames[kind],
-                with_commas(totals.threads).c_str(), with_commas(totals.requests).c_str(),
-                kind == kBarrier ? "" : with_commas(totals.bytes).c_str(), sectors.c_str(),
-                per_request.c_str(), conflicts.c_str());
+    char row[kColumns + 100];
+    std::snprintf(row, sizeof row, "    %-16s%15s%14s%17s%14s%9s%11s", kNames[kind],
+                  with_commas(totals.threads).c_str(), with_commas(totals.requests).c_str(),
+                  bytes.c_str(), sectors.c_str(), per_request.c_str(), conflicts.c_str());
+    const std::string text = row;
+    std::printf("%s\n", text.substr(0, text.find_last_not_of(' ') + 1).c_str());
 }
 
 std::string text(const dim3& v) {
@@ -505,7 +509,7 @@ void print(const Counted& launch, const Symbols& symbols) {
                 text(launch.grid).c_str(), text(launch.block).c_str());
     std::printf("%20s%15s%14s%17s%14s%9s%11s\n", "", "threads", "requests", "bytes", "sectors",
                 "/request", "conflicts");
-    for (const auto& [kind, totals] : whole) print_row("    ", kind, totals);
+    for (const auto& [kind, totals] : whole) print_row(kind, totals);
     if (symbols.empty()) {
         std::printf("  (which lines is not known: addr2line, of binutils, is missing)\n");
         return;
@@ -515,7 +519,7 @@ void print(const Counted& launch, const Symbols& symbols) {
         if (line.line == 0) place = "an unknown line";
         if (line.line > 0) place += std::to_string(line.line) + ": ";
         std::printf("  %s\n", (place + source_text(line)).substr(0, kColumns - 2).c_str());
-        for (const auto& [kind, totals] : kinds) print_row("    ", kind, totals);
+        for (const auto& [kind, totals] : kinds) print_row(kind, totals);
     }
 }
 

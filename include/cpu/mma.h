@@ -3,8 +3,8 @@
 // no chip has any of them, so a program that relies on one fails.
 #pragma once
 
-#include "cuda_bf16.h"
 #include "count.hpp"
+#include "cuda_bf16.h"
 #include "cuda_fp16.h"
 #include "launch.hpp"
 
@@ -67,16 +67,16 @@ struct TileAccess {
     Site site;
 };
 
-/// Counts a lane's share of a tile: 16 bytes at a time, neighbours in memory to neighbouring lanes.
-/// Which lane loads what in which steps is the chip's affair; what they touch together is not.
+/// Counts a lane's share of a tile as ldmatrix would load it: 16 bytes of a row each, of eight rows
+/// together. How the tile is split is the chip's affair; what it touches in all is not.
 template <class Fragment>
 void count_tile(const TileAccess<Fragment>& own, bool store) {
     if constexpr (!kCounts) return;
-    constexpr int kElements = 16 / sizeof(typename Fragment::element_type);
-    const size_t per_line = (own.by_columns ? Fragment::rows : Fragment::columns) / kElements;
+    constexpr size_t kElements = 16 / sizeof(typename Fragment::element_type);
     constexpr size_t kAll = Fragment::rows * Fragment::columns / kElements;
+    const size_t lines = own.by_columns ? Fragment::columns : Fragment::rows;
     for (size_t i = lane(); i < kAll; i += 32)
-        count_access(own.memory + i / per_line * own.stride + i % per_line * kElements, 16, store,
+        count_access(own.memory + i % lines * own.stride + i / lines * kElements, 16, store,
                      own.site);
 }
 

@@ -109,7 +109,7 @@ __global__ void wmma_tile(const half* in, float* out) {
 
 template <int kPitch>
 __global__ void matrices(float* out) {
-    alignas(16) __shared__ half data[32 * kPitch];
+    alignas(16) __shared__ uint16_t data[32 * kPitch];
     uint32_t r[4];
     ptx::ldmatrix_x4(r, &data[threadIdx.x * kPitch]);
     out[threadIdx.x] = float(r[0] + r[1] + r[2] + r[3]);
