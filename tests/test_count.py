@@ -275,6 +275,14 @@ def test_no_kernel_of_its_own():
     assert done.stdout.endswith("\n\nnothing to count: no kernel of the program's own ran\n")
 
 
+def test_without_addr2line(counts):
+    counted_run(counts, "stride_1")  # skips where that cannot count
+    done = run(counts, "stride_1", env={**COUNT, "PATH": "/nowhere"})
+    assert (done.returncode, done.stderr) == (VERIFIED, "")
+    assert "    global loads                 32" in done.stdout
+    assert done.stdout.endswith("addr2line, of binutils, is missing)\n")
+
+
 # --- The switch -----------------------------------------------------------------------------------
 
 

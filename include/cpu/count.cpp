@@ -31,7 +31,7 @@ bool asked_to_count() {
     return text == "1";
 }
 
-/// This program's file, and the folder it is in.
+/// This program's file. And the folder that a file is in.
 std::string own_path() {
     char path[4096];
     const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
@@ -374,13 +374,13 @@ class Symbols {
                 return 1;
             },
             &base);
-        std::string command = "addr2line -a -i -f -C -e '" + own_path() + "' 2>/dev/null";
+        std::string command = "addr2line -a -i -f -C -e /proc/" + std::to_string(getpid()) + "/exe";
         for (const uintptr_t address : code) {
             char text[32];
             std::snprintf(text, sizeof text, " %#zx", size_t(address - base));
             command += text;
         }
-        FILE* const answers = popen(command.c_str(), "r");
+        FILE* const answers = popen((command + " 2>/dev/null").c_str(), "r");
         if (!answers) return;
         // For each address: itself, then pairs of lines, a function and a place, innermost first.
         std::vector<Frame>* frames = nullptr;
@@ -391,11 +391,10 @@ class Symbols {
             }
             std::string place;
             if (!frames || !read_line(answers, place)) break;
+            if (place.starts_with("./")) place.erase(0, 2);
             const size_t colon = place.rfind(':');
-            frames->push_back({text,
-                               {place.substr(place.starts_with("./") ? 2 : 0,
-                                             colon - (place.starts_with("./") ? 2 : 0)),
-                                std::atoi(place.c_str() + colon + 1)}});
+            frames->push_back(
+                {text, {place.substr(0, colon), std::atoi(place.c_str() + colon + 1)}});
         }
         pclose(answers);
     }
