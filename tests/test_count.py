@@ -57,8 +57,9 @@ def tables(done):
     """What a program printed before the tables, and those by kernel."""
     assert done.returncode == VERIFIED, done.stderr
     first, *rest = done.stdout.split("\n\n")
-    found = [Table(text) for text in rest]
-    return first, {table.kernel: table for table in found}
+    found = {table.kernel: table for table in map(Table, rest)}
+    assert len(found) == len(rest), "a kernel has two tables"
+    return first, found
 
 
 def counted_run(program, *arguments, schedule="forward"):
