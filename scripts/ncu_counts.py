@@ -66,8 +66,8 @@ def full_name(name):
 
 
 def plain_name(name):
-    """kernel<1>, of "void kernel<1>(float *)", as the CPU lane says it."""
-    name = re.sub(r"\(anonymous namespace\)::|<unnamed>::", "", name)
+    """kernel<1>, of "void space::kernel<1>(float *)", as the CPU lane says it."""
+    name = re.sub(r"(\(anonymous namespace\)|<unnamed>|\w+)::", "", name)
     name = re.sub(r"^void ", "", name)
     depth = 0
     for i in range(len(name) - 1, -1, -1):
@@ -114,7 +114,7 @@ def print_table(raw, sass):
         name = full_name(launch[column["Kernel Name"]])
         counts = kernels.pop(name, None)
         # Those that make the data and verify results are in the namespace demo.
-        if counts is None or plain_name(name).startswith("demo::"):
+        if counts is None or re.match(r"(void )?demo::", name):
             continue
         print(f"\n{plain_name(name)}: {shape(launch[column['Grid Size']])} blocks of "
               f"{shape(launch[column['Block Size']])} threads, one launch")

@@ -25,6 +25,7 @@ class Table:
 
     def __init__(self, text):
         title, columns, *rows = text.splitlines()
+        assert len(title) <= 100
         self.kernel, self.grid, self.block = re.fullmatch(
             r"(.+): \((\d+ x \d+)\) blocks of \((\d+ x \d+)\) threads, one launch", title).groups()
         assert columns.split() == ["threads", "requests", "bytes", "sectors", "/request",
@@ -132,6 +133,11 @@ def test_the_tiled_kernel_loads_a_32nd():
         assert naive[name] == 32 * shared[name]
     # A sector serves 8 neighbours, but also 32 lanes that want the same: 5 for two loads, not 8.
     assert naive["sectors"] == 20 * shared["sectors"]
+
+
+def test_kernels_are_named_without_namespaces():
+    found = count("3_matmul_tensorcore", 64)
+    assert found.keys() == {"wmma_global", "wmma_tiled<4>", "mma_ptx<Tiles<128, 128, 3> >"}
 
 
 @pytest.mark.parametrize("schedule", ["forward", "reverse", "random:7"])
@@ -446,10 +452,10 @@ def test_ncu_table(fake_ncu):
            '"","","","","sector","byte"\n'
            '"0","void demo::fill<float>(T1 *)","(256, 1, 1)","(4, 1, 1)","7","7"\n'
            '"1","void k<float, 2>(const T1 *)","(32, 32, 1)","(2, 2, 1)","1,536","4,096"\n'
-           '"2","void k<float, 2>(const T1 *)","(32, 32, 1)","(9, 9, 1)","9","9"\n')
+           '"2","void k<float, 2>(const T1 *)","(32, 32, 1)","(9, 9, 1)","9","9"\n').replace("void k", "void space::k")
     head = ('"Kernel Name","{}"\n"Address","Source","Instructions Executed",'
             '"Predicated-On Thread Instructions Executed","L1 Wavefronts Shared Excessive"\n')
-    kernel = head.format("void k<float, (int)2>(const T1 *)")
+    kernel = head.format("void space::k<float, (int)2>(const T1 *)")
     sass = (head.format("void demo::fill<float>(T1 *)") + '"0x0","STG.E [R2], R3","7","7","0"\n' +
             kernel + '"0x00","LDG.E R2, [R2]","100","3200","0"\n'
             '"0x10","@P0 LDG.E R2, [R2]","28","5","0"\n"0x20","@!PT LDS RZ, [RZ]","4","0","0"\n'

@@ -70,6 +70,7 @@ __attribute__((constructor)) void count_if_asked(int argc, char** argv, char**) 
 #include <link.h>
 
 #include <array>
+#include <cctype>
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -410,14 +411,18 @@ class Symbols {
         return found->second.front().line;
     }
 
-    /// "kernel<float>", of "void kernel<float>(float const*)".
+    /// "kernel<float>", of "void space::kernel<float>(float const*)".
     std::string function(uintptr_t code) const {
         const auto found = frames_.find(code);
         if (found == frames_.end() || found->second.empty()) return "";
         std::string name = found->second.back().function;
-        const std::string anonymous = "(anonymous namespace)::";
-        for (size_t at; (at = name.find(anonymous)) != std::string::npos;)
-            name.erase(at, anonymous.size());
+        for (size_t end; (end = name.find("::")) != std::string::npos;) {
+            const std::string anonymous = "(anonymous namespace)";
+            size_t begin = end;
+            while (begin > 0 && (std::isalnum(name[begin - 1]) || name[begin - 1] == '_')) --begin;
+            if (name.substr(0, end).ends_with(anonymous)) begin = end - anonymous.size();
+            name.erase(begin, end + 2 - begin);
+        }
         if (name.starts_with("void ")) name.erase(0, 5);
         int depth = 0;  // of the brackets, from the end
         for (size_t i = name.size(); i-- > 0;) {
