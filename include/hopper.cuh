@@ -100,6 +100,12 @@ __device__ inline void wait(Barrier* barrier, uint32_t parity) {
             : "memory");
 }
 
+/// Waits for all 128 threads of warpgroup `index` of this block. (Barrier 0 is __syncthreads'.)
+/// Section barrier{.cta}.
+__device__ inline void sync_warpgroup(int index) {
+    HOPPER_ASM("barrier.cta.sync.aligned %0, 128;" ::"r"(index + 1) : "memory");
+}
+
 // --- Clusters -----------------------------------------------------------------------------------
 
 /// This block's number in its cluster. Section "Special Registers: %cluster_ctarank".
@@ -128,6 +134,16 @@ __device__ inline void load_box(void* to, const CUtensorMap& map, int row, int c
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
         "[%0], [%1, {%2, %3}], [%4];" ::"r"(shared_address(to)),
         "l"(&map), "r"(column), "r"(row), "r"(shared_address(barrier))
+        : "memory");
+}
+
+/// load_box() of several panels of 64 columns, from the first on, one behind the other in shared
+/// memory. For maps of so many panels.
+__device__ inline void load_panels(void* to, const CUtensorMap& map, int row, Barrier* barrier) {
+    HOPPER_ASM(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {0, %2, 0}], [%3];" ::"r"(shared_address(to)),
+        "l"(&map), "r"(row), "r"(shared_address(barrier))
         : "memory");
 }
 
@@ -284,9 +300,11 @@ __device__ void grow_registers() {
 
 /// Describes a row-major matrix [rows, columns] of 16-bit elements to TMA, to be copied in boxes of
 /// box_rows x 64 elements (128 bytes a row, swizzled). A row's length in bytes must be a multiple
-/// of 16. See cuTensorMapEncodeTiled in the CUDA driver API.
+/// of 16. With `panels` load_panels() copies so many boxes beside each other at once, and columns
+/// must be a multiple of 64. See cuTensorMapEncodeTiled in the CUDA driver API.
 template <class T>
-CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t box_rows) {
+CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t box_rows,
+                       uint32_t panels = 1) {
     static_assert(sizeof(T) == 2);
     // Asked of the runtime, not of the linker: programs must start where there is no driver.
     void* function = nullptr;
@@ -303,14 +321,17 @@ CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t bo
     const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 
     CUtensorMap map;
-    const cuuint64_t size[] = {columns, rows}, pitch[] = {columns * sizeof(T)};
-    const cuuint32_t box[] = {64, box_rows}, stride[] = {1, 1};
+    const bool by_panels = panels > 1;
+    const cuuint64_t size[] = {by_panels ? 64 : columns, rows, columns / 64},
+                     pitch[] = {columns * sizeof(T), 64 * sizeof(T)};
+    const cuuint32_t box[] = {64, box_rows, panels}, stride[] = {1, 1, 1};
     const CUresult result =
         encode(&map,
                std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                          : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-               2, const_cast<T*>(matrix), size, pitch, box, stride, CU_TENSOR_MAP_INTERLEAVE_NONE,
-               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+               by_panels ? 3 : 2, const_cast<T*>(matrix), size, pitch, box, stride,
+               CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+               by_panels ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS)
         demo::fail(demo::kFailed, "cuTensorMapEncodeTiled: error " + std::to_string(result));

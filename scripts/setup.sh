@@ -3,7 +3,7 @@
 # functions and does nothing else. They touch no network where nothing is missing, never ask, and
 # end the script with one line and status 3 where they cannot help. Python packages go to .venv.
 
-CUDA_WHEELS="cuda-toolkit[nvcc,nvvm,crt,cudart,cccl,cublas]==13.0.*"
+CUDA_WHEELS="cuda-toolkit[nvcc,nvvm,crt,cudart,cccl,cublas,nvtx,cupti]==13.0.*"
 
 say() {
     echo "$(basename "$0"): $*" >&2
@@ -140,6 +140,21 @@ ensure_cuda() {
     CUDA_HOME=$(python3 site_scons/cuda_toolkit.py) || exit 3
     CUDA_HOME=$(dirname "$(dirname "$CUDA_HOME")")
     export CUDA_HOME
+}
+
+# CUPTI, for the profiler, beside the toolkit that ensure_cuda found.
+ensure_cupti() {
+    local problem
+    problem=$(python3 site_scons/cuda_toolkit.py --cupti 2>&1 >/dev/null) && return
+    [[ $CUDA_HOME == "$PWD"/.venv/* ]] || die 3 "$problem"
+    pip_install CUPTI "$CUDA_WHEELS"
+}
+
+# The disassembler, for the tests of machine code, which are skipped without one.
+ensure_nvdisasm() {
+    PYTHONPATH=site_scons python3 -c \
+        'import cuda_toolkit, sys; sys.exit(not cuda_toolkit.find().tool("nvdisasm"))' && return
+    (pip_install "a disassembler" nvidia-cuda-nvdisasm) || say "machine code is not tested, then"
 }
 
 # build TARGET-OR-OPTION...: SCons, without its lines about what is up to date.

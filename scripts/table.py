@@ -377,7 +377,39 @@ def families(rows):
         ("The same for other shapes", [row for row in memory if row["shape"] != "square"],
          lambda row: number(row["gb_per_s"])),
     ]
-    return [(title, _grid(rows, show)) for title, rows, show in parts if rows]
+    tables = [(title, _grid(rows, show)) for title, rows, show in parts if rows]
+    saved = fusion(rows)
+    return tables + ([("What fusion saved, at the largest size", saved)] if saved[1] else [])
+
+
+def fusion(rows):
+    """(head, lines): of each program that has both, the version of many launches against the
+    fastest of one."""
+    counted = [row for row in rows
+               if row["verified"] == "yes" and row["median_ms"] and row["moved_bytes"]
+               and row["kernel"] != COPY]
+    groups = {}
+    for row in counted:
+        groups.setdefault((row["program"], row["dtype"], row["shape"]), []).append(row)
+    lines = []
+    for (program, dtype, _), group in groups.items():
+        group = [row for row in group if row["n"] == max(row["n"] for row in group)]
+        chain = max(group, key=lambda row: int(row["launches"]))
+        single = [row for row in group if row["launches"] == "1"]
+        if not single or chain in single:
+            continue
+        fused = min(single, key=lambda row: row["median_ms"])
+
+        def change(show):
+            return f"{show(chain)} -> {show(fused)}"
+
+        lines.append([
+            program, change(lambda row: row["kernel"]), dtype, size(fused),
+            change(lambda row: row["launches"]),
+            change(lambda row: number(row["moved_bytes"] / 1e9)),
+            change(lambda row: number(row["median_ms"])),
+            f"{chain['median_ms'] / fused['median_ms']:.2f}x"])
+    return "program kernel data size launches moved/GB time/ms speed-up".split(), lines
 
 
 def _grid(rows, show):

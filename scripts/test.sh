@@ -22,6 +22,7 @@ ensure_compiler
 ensure_lane_libraries
 ensure_scons
 ensure_cuda
+ensure_nvdisasm
 ensure_gtest
 ensure_pytest
 ensure_matplotlib

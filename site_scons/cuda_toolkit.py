@@ -1,7 +1,8 @@
 """Finds the CUDA toolkit. The build and the scripts both ask here, so they agree on which one.
 
 `python3 site_scons/cuda_toolkit.py` prints the path of nvcc, or says what is missing and exits 1;
-with --version it prints nvcc's version instead.
+with --version it prints nvcc's version instead, with --cupti the path of CUPTI, the library that
+profilers are built on.
 """
 
 import glob
@@ -15,6 +16,10 @@ from typing import NamedTuple
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OLDEST_RELEASE = (12, 0)  # the first with C++20 and with sm_90a
+
+# How every program is compiled, in the project's folder. A debug build has other flags than -O3.
+FLAGS = ["-std=c++20", "-Iinclude", "-Isrc"]
+OPTIMISED = ["-O3", "-lineinfo"]
 
 
 class ToolkitError(Exception):
@@ -31,9 +36,42 @@ class Toolkit(NamedTuple):
         codes = _output([self.nvcc, "--list-gpu-code"])
         return sorted({int(code) for code in re.findall(r"^sm_(\d+)$", codes, re.MULTILINE)})
 
+    def builds_for(self, arch):
+        """Whether nvcc makes machine code for an architecture as it spells it: "86", "90a"."""
+        number = int(arch.rstrip("a")) if re.fullmatch(r"[1-9]\d{1,2}|(9\d|1\d\d)a", arch) else 0
+        return number in self.architectures()
+
+    def tool(self, name):
+        """The path of a program that not every installation has, such as nvdisasm, or None."""
+        folders = [os.path.dirname(self.nvcc)] + os.environ.get("PATH", "").split(os.pathsep)
+        folders += [os.path.join(root, "bin") for root in _wheels()]
+        return shutil.which(name, path=os.pathsep.join(folders))
+
     def library(self, name):
         """The linker's flag for lib<name>.so; wheels carry only versioned names."""
         return "-l:" + os.path.basename(_library_files(self.lib_dir, name)[0])
+
+    def include_dirs(self):
+        """Where this toolkit's headers may lie, CUPTI's too."""
+        home = os.path.dirname(os.path.dirname(self.nvcc))
+        beside = os.path.join(os.path.dirname(self.lib_dir), "include")
+        return [beside, os.path.join(home, "extras/CUPTI/include"), "/usr/include"]
+
+    def has_header(self, name):
+        return any(os.path.exists(os.path.join(folder, name)) for folder in self.include_dirs())
+
+    def cupti(self):
+        """The path of the library that profilers are built on. Raises ToolkitError without it."""
+        home = os.path.dirname(os.path.dirname(self.nvcc))
+        for folder in (self.lib_dir, os.path.join(home, "extras/CUPTI/lib64")):
+            files = _library_files(folder, "cupti")
+            if files and self.has_header("cupti.h"):
+                return os.path.realpath(files[0])
+        package = "cuda-cupti-" + "-".join(self.version.split(".")[:2])
+        raise ToolkitError(
+            f"{self.nvcc} comes without CUPTI: install {package}, or what else your toolkit's "
+            "source calls it"
+        )
 
 
 def find():
@@ -54,19 +92,40 @@ def find():
     )
 
 
+def gpus_here():
+    """Compute capabilities of this machine's GPUs, as numbers: {86, 90}."""
+    try:
+        query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=30).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return set()
+    return {int(major + minor) for major, minor in re.findall(r"^(\d+)\.(\d)$", answer, re.M)}
+
+
+def target(number):
+    """The architecture to compile for, for a compute capability such as 90, as nvcc spells it:
+    sm_90's own instructions (wgmma, setmaxnreg) need the target with the a."""
+    return "90a" if number == 90 else str(number)
+
+
 def _candidates():
     """Every nvcc in the usual places, in order of preference."""
     roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")]
     on_path = shutil.which("nvcc")
     roots += [os.path.dirname(os.path.dirname(on_path))] if on_path else []
     roots += ["/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda"]
-    # PyPI's wheels share one folder, named for CUDA's major version: the newest first.
-    packages = glob.glob(os.path.join(PROJECT, ".venv/lib/python3*/site-packages")) + sys.path
-    for folder in packages:
-        roots += sorted(glob.glob(os.path.join(folder, "nvidia/cu[0-9][0-9]")), reverse=True)
+    roots += _wheels()
 
     nvccs = [os.path.join(root, "bin/nvcc") for root in roots if root]
     return [nvcc for nvcc in dict.fromkeys(nvccs) if os.access(nvcc, os.X_OK)]
+
+
+def _wheels():
+    """PyPI's wheels share one folder, named for CUDA's major version: the newest first."""
+    roots = []
+    for folder in glob.glob(os.path.join(PROJECT, ".venv/lib/python3*/site-packages")) + sys.path:
+        roots += sorted(glob.glob(os.path.join(folder, "nvidia/cu[0-9][0-9]")), reverse=True)
+    return roots
 
 
 def _inspect(nvcc):
@@ -86,7 +145,10 @@ def _inspect(nvcc):
         lib_dirs.append(os.path.join("/usr/lib", sysconfig.get_config_var("MULTIARCH") or "."))
     for folder in lib_dirs:
         if _library_files(folder, "cublas") and _library_files(folder, "cublasLt"):
-            return Toolkit(nvcc, match[3], os.path.realpath(folder))
+            toolkit = Toolkit(nvcc, match[3], os.path.realpath(folder))
+            if not toolkit.has_header("nvtx3/nvToolsExt.h"):
+                raise ToolkitError(f"the toolkit of {nvcc} lacks NVTX's headers")
+            return toolkit
     raise ToolkitError(f"the toolkit of {nvcc} lacks cuBLAS")
 
 
@@ -108,6 +170,9 @@ def _output(command):
 if __name__ == "__main__":
     try:
         toolkit = find()
+        if sys.argv[1:] == ["--cupti"]:
+            print(toolkit.cupti())
+        else:
+            print(toolkit.version if sys.argv[1:] == ["--version"] else toolkit.nvcc)
     except ToolkitError as problem:
         sys.exit(str(problem))
-    print(toolkit.version if sys.argv[1:] == ["--version"] else toolkit.nvcc)

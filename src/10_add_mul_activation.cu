@@ -13,7 +13,7 @@
 // chain             as a framework runs it eagerly: t = m y, t = x + t, t = t + b, out = act(t).
 //                   2 + 3 + 2 + 2 = 9 MN, and four launches.
 // fused             one kernel, one thread per element.
-// fused_vectorised  16 bytes at a time, and several under way per thread: as in 9_bias_relu.
+// fused_vectorised  16 bytes at a time, as in 9_bias_relu.
 //
 // One template serves all activations. Its parameter is a type with a function, so the compiler
 // sees the function and puts its instructions in place: no branch, no call. (A pointer to a
@@ -25,7 +25,6 @@
 //
 // TFLOP/s counts four operations per element, three without an activation.
 #include <algorithm>
-#include <numeric>
 
 #include "demo.cuh"
 #include "demo/elementwise.cuh"
@@ -57,6 +56,7 @@ struct None {
 };
 
 constexpr int kThreads = 256;
+constexpr int kVectorThreads = 128;  // small blocks end sooner, and make room for the next
 
 inline size_t blocks_for(size_t size) { return (size + kThreads - 1) / kThreads; }
 
@@ -102,76 +102,40 @@ struct alignas(16) Vector {
     T at[kSize];
 };
 
-constexpr int kAtOnce = 2;  // panels that a thread asks for before it uses the first
-
-/// How the matrix is cut, as in 9_bias_relu: a panel is some whole rows, `vectors` times 16 bytes,
-/// and the work of `blocks` blocks.
-struct Panels {
-    size_t vectors;
-    unsigned int blocks, threads;  // threads of each block
-
-    template <class T>
-    static Panels of(size_t cols) {
-        constexpr size_t kSize = Vector<T>::kSize;
-        size_t vectors = cols / std::gcd(cols, kSize);  // of the fewest rows that will do
-        if (vectors < kThreads) vectors *= (kThreads + vectors - 1) / vectors;
-        const size_t blocks = (vectors + 511) / 512;
-        const size_t threads = (vectors + blocks - 1) / blocks;
-        return {vectors, unsigned(blocks), unsigned((threads + 31) / 32 * 32)};
-    }
-};
-
 template <class Activation, class T>
 __global__ void fused_vectorised(const T* x,  // [size / cols, cols] row-major, like y and out
                                  float m, const T* y,
                                  const T* b,  // [cols]
-                                 T* out, size_t size, size_t cols, Panels panels) {
+                                 T* out, size_t size, size_t cols) {
     constexpr int kSize = Vector<T>::kSize;
-    const Vector<T>* const x_vectors = reinterpret_cast<const Vector<T>*>(x);
-    const Vector<T>* const y_vectors = reinterpret_cast<const Vector<T>*>(y);
-    Vector<T>* const out_vectors = reinterpret_cast<Vector<T>*>(out);
-    const size_t vectors = size / kSize;
-    const size_t place = size_t(blockIdx.x % panels.blocks) * blockDim.x + threadIdx.x;
-    const size_t first = blockIdx.x / panels.blocks * kAtOnce * panels.vectors + place;
-
-    if (place < panels.vectors) {
-        Vector<T> xs[kAtOnce], ys[kAtOnce], bias;
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i)
-            if (const size_t v = first + i * panels.vectors; v < vectors) {
-                xs[i] = x_vectors[v];
-                ys[i] = y_vectors[v];
-            }
-        size_t col = place * kSize;  // of this thread's first element, in any panel
-        if (col >= cols) col %= cols;
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    const size_t vectors = size / kSize, rest = vectors * kSize + i;
+    if (i < vectors) {
+        Vector<T> xs = reinterpret_cast<const Vector<T>*>(x)[i];
+        const Vector<T> ys = reinterpret_cast<const Vector<T>*>(y)[i];
+        Vector<T> bias;
+        size_t col = i * kSize % cols;  // of the first element
         if (cols % kSize == 0)
             bias = *reinterpret_cast<const Vector<T>*>(&b[col]);
-        else  // the vector may go on in the next row
-            for (int j = 0; j < kSize; ++j, ++col) bias.at[j] = b[col < cols ? col : col %= cols];
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i)
-            if (const size_t v = first + i * panels.vectors; v < vectors) {
-                for (int j = 0; j < kSize; ++j)
-                    xs[i].at[j] = T(Activation::of(float(xs[i].at[j]) + m * float(ys[i].at[j]) +
-                                                   float(bias.at[j])));
-                out_vectors[v] = xs[i];
+        else
+            for (T& element : bias.at) {
+                element = b[col];
+                if (++col == cols) col = 0;  // the vector goes on in the next row
             }
+        for (int j = 0; j < kSize; ++j)
+            xs.at[j] = T(Activation::of(float(xs.at[j]) + m * float(ys.at[j]) + float(bias.at[j])));
+        reinterpret_cast<Vector<T>*>(out)[i] = xs;
     }
-
     // What is left is shorter than a vector: the first threads take an element each.
-    const size_t rest = vectors * kSize + threadIdx.x;
-    if (blockIdx.x == 0 && rest < size)
+    if (rest < size)
         out[rest] = T(Activation::of(float(x[rest]) + m * float(y[rest]) + float(b[rest % cols])));
 }
 
 template <class Activation, class T>
 void launch_fused_vectorised(const T* x, float m, const T* y, const T* b, T* out, size_t size,
                              size_t cols) {
-    const Panels panels = Panels::of<T>(cols);
-    const size_t elements = kAtOnce * panels.vectors * Vector<T>::kSize;  // of a group of panels
-    const size_t groups = (size + elements - 1) / elements;
-    fused_vectorised<Activation>
-        <<<groups * panels.blocks, panels.threads>>>(x, m, y, b, out, size, cols, panels);
+    const size_t full_blocks = size / (kVectorThreads * Vector<T>::kSize);
+    fused_vectorised<Activation><<<full_blocks + 1, kVectorThreads>>>(x, m, y, b, out, size, cols);
 }
 
 // --- What must come out, in double --------------------------------------------------------------

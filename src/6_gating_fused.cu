@@ -22,19 +22,28 @@
 //                 so is what limits it.
 // fused_streamed  the talk's shape (--talk S: x[4 S^2, 128], W[128, 64]). The weights are so small
 //                 that every warp keeps its half of them in registers while x streams past: a copy
-//                 kernel with a little arithmetic, at 92 to 95% of a copy's speed on an H200. What
+//                 kernel with a little arithmetic, at 75 to 92% of a copy's speed on an H200. What
 //                 limits it: weights and sums take 242 registers a thread, so an SM has room for 8
-//                 warps, and they issue something in 45% of the cycles. It is enough because the
-//                 copies of three tiles per block are on their way meanwhile. Blocks are small, two
-//                 warps, so that a barrier holds up few.
+//                 warps, and they issue something in 45% of the cycles. The copies of three tiles
+//                 per block are on their way meanwhile. Blocks are small, two warps, so that a
+//                 barrier holds up few.
 //
-// fused_hopper    the square shape on compute capability 9.0. Tiles, stages and main loop are those
-//                 of bonus_matmul_hopper, unchanged. But where a stage there holds 256 columns of
-//                 B, here it holds 128 of W1 and the same 128 of W2: TMA puts them side by side as
-//                 it copies, and nothing is packed beforehand. So the first half of a thread's sums
-//                 is of x W1, and the second of x W2, for the same elements. The gate takes as long
-//                 as two to four steps of the main loop, so one of a block's two warpgroups runs a
-//                 little ahead of the other: while one gates, the other has the tensor cores.
+// fused_hopper    both shapes on compute capability 9.0. The square one: tiles, stages and main
+//                 loop are those of bonus_matmul_hopper, unchanged. But where a stage there holds
+//                 256 columns of B, here it holds 128 of W1 and the same 128 of W2: TMA puts them
+//                 side by side as it copies, and nothing is packed beforehand. So the first half of
+//                 a thread's sums is of x W1, and the second of x W2, for the same elements. The
+//                 gate takes as long as two to four steps of the main loop, so one of a block's two
+//                 warpgroups runs a little ahead of the other: while one gates, the other has the
+//                 tensor cores.
+//                 The talk's shape: a copy kernel with a tensor-core kernel hidden under it. wgmma
+//                 reads the weights from shared memory, TMA brings x and takes the answers away, so
+//                 nothing waits for memory but the copies. On an H200, from S = 512 up, it takes as
+//                 long as a copy of as many bytes, within 2%. That takes two things: blocks draw
+//                 their tiles as they go (dealt out beforehand, they take 10 to 18% longer from
+//                 S = 1024 up), and three warpgroups multiply (with two, 3 to 4%). At S = 256 it
+//                 takes 1.07 times as long as a copy, at S = 128 1.3: the first tile's way through
+//                 both products and the gate is longer than a load and a store.
 //
 // When it pays: the talk's shape does little arithmetic per byte, so its time is its traffic, and
 // fusion removes most of that. The square shape does N / 2 operations and more per byte: its time
@@ -390,6 +399,158 @@ inline std::function<void()> persistent(const demo::Gating& g, const demo::Gpu& 
     return persistent<256, 4, 2>(g);
 }
 
+// --- Hopper: the talk's shape -------------------------------------------------------------------
+
+constexpr int kTalkK = gating_fused::kTalkK, kTalkH = gating_fused::kTalkH;
+constexpr int kTalkRows = 64;       // of a tile of x and of out: what a warpgroup multiplies
+constexpr int kTalkWarpgroups = 3;  // that multiply
+constexpr int kTalkStages = 6;      // tiles of x that have arrived, or are on their way
+constexpr int kDealt = 2;           // tiles that a block begins with
+constexpr int kNumbers = 2;         // numbers of later tiles that a block draws ahead
+constexpr int kTalkThreads = kTalkWarpgroups * kWarpgroup + 32;
+// A stage always goes to the same warpgroup. Another could be a whole round ahead of it, and the
+// parity of a barrier would look the same.
+static_assert(kTalkStages % kTalkWarpgroups == 0);
+
+struct alignas(1024) TalkMemory {
+    half W[2][kTalkK][kTalkH];                                // W1, W2; all rows here are swizzled
+    half x[kTalkStages][kTalkK / kPanel][kTalkRows][kPanel];  // in panels of 64 columns
+    half out[kTalkWarpgroups][2][kTalkRows][kTalkH];          // one is written, one on its way
+    hopper::Barrier weights;                                  // W has arrived
+    hopper::Barrier full[kTalkStages], empty[kTalkStages];
+    int tile[kTalkStages];  // which one a stage holds; `tiles` where there are no more
+};
+
+__device__ int drawn = 0;  // numbers, by all blocks of a launch
+
+/// W1 and W2 stay in shared memory for a block's whole life. One thread starts the copies of x into
+/// a ring of stages; the warpgroups take them in turn, and their answers leave through TMA.
+__global__ void __launch_bounds__(kTalkThreads)
+    gating_talk(const __grid_constant__ CUtensorMap x,    // [M, 128] row-major
+                const __grid_constant__ CUtensorMap W1,   // [128, 64] row-major
+                const half* b1,                           // [64]
+                const __grid_constant__ CUtensorMap W2,   // [128, 64] row-major
+                const half* b2,                           // [64]
+                const __grid_constant__ CUtensorMap out,  // [M, 64] row-major
+                int tiles) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& memory = *reinterpret_cast<TalkMemory*>(shared);
+    const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
+    const bool producer = threadIdx.x == kTalkWarpgroups * kWarpgroup;
+    Position<kTalkStages> at;
+
+    auto load = [&](int tile) {
+        hopper::wait(&memory.empty[at.stage], at.parity ^ 1);
+        memory.tile[at.stage] = tile;
+        hopper::arrive_expecting(&memory.full[at.stage], sizeof memory.x[0]);
+        hopper::load_panels(memory.x[at.stage], x, tile * kTalkRows, &memory.full[at.stage]);
+        at.advance();
+    };
+    if (producer) {
+        for (int s = 0; s < kTalkStages; ++s) {
+            hopper::init_barrier(&memory.full[s], 1);
+            hopper::init_barrier(&memory.empty[s], 4);
+        }
+        hopper::init_barrier(&memory.weights, 1);
+        hopper::fence_barrier_init();
+        load(blockIdx.x);  // the sooner the better
+        hopper::arrive_expecting(&memory.weights, sizeof memory.W);
+        hopper::load_box(memory.W[0], W1, 0, 0, &memory.weights);
+        hopper::load_box(memory.W[1], W2, 0, 0, &memory.weights);
+    }
+    __syncthreads();  // the barriers are ready
+
+    if (producer) {
+        // The first tiles are dealt out. After that, who has a free stage draws the number of the
+        // next tile: so all blocks finish together, and what is read at a time lies together.
+        const int dealt = kDealt * gridDim.x;
+        int numbers[kNumbers];  // a draw takes as long as a tile: so ahead of their use
+        for (int& number : numbers) number = atomicAdd(&drawn, 1);
+        for (int tile = blockIdx.x + gridDim.x; tile < min(tiles, dealt); tile += gridDim.x)
+            load(tile);
+        for (bool more = true; more;)
+#pragma unroll
+            for (int& number : numbers) {
+                const int tile = dealt + number;
+                more = more && tile < tiles;
+                if (!more) continue;
+                number = atomicAdd(&drawn, 1);
+                load(tile);
+            }
+        // Each block drew kNumbers too many. Who drew the very last clears up for the next launch.
+        const int last = max(tiles - dealt, 0) + kNumbers * gridDim.x - 1;
+        for (int number : numbers)
+            if (number == last) drawn = 0;
+        for (int w = 0; w < kTalkWarpgroups; ++w, at.advance()) {  // and each warpgroup is told
+            hopper::wait(&memory.empty[at.stage], at.parity ^ 1);
+            memory.tile[at.stage] = tiles;
+            hopper::arrive(&memory.full[at.stage]);
+        }
+    } else if (warpgroup < kTalkWarpgroups) {
+        half2 bias1[kTalkH / 8], bias2[kTalkH / 8];  // of the columns that the sums are of
+#pragma unroll
+        for (int j = 0; j < kTalkH / 8; ++j) {
+            bias1[j] = reinterpret_cast<const half2*>(b1)[j * 4 + lane % 4];
+            bias2[j] = reinterpret_cast<const half2*>(b2)[j * 4 + lane % 4];
+        }
+        const bool leader = threadIdx.x % kWarpgroup == 0;
+        hopper::wait(&memory.weights, 0);
+        for (int w = 0; w < warpgroup; ++w) at.advance();  // to this warpgroup's first stage
+        for (int t = 0;; ++t) {
+            hopper::wait(&memory.full[at.stage], at.parity);
+            const int tile = memory.tile[at.stage];
+            if (tile == tiles) break;
+            float sums[kTalkH];  // one half of x W1, the other of x W2
+            hopper::wgmma_fence();
+#pragma unroll
+            for (int k = 0; k < kTalkK; k += 16)
+                hopper::wgmma<half>(
+                    sums, hopper::descriptor(&memory.x[at.stage][k / kPanel][0][k % kPanel]),
+                    hopper::descriptor(memory.W[0][k], sizeof memory.W[0]), k > 0);
+            hopper::wgmma_commit();
+            hopper::wgmma_wait<0>();
+            if (lane == 0) hopper::arrive(&memory.empty[at.stage]);  // each warp
+
+            float gates[kTalkH / 2];
+            gate_sums(gates, sums, bias1, bias2);
+            auto& rows = memory.out[warpgroup][t % 2];
+#pragma unroll
+            for (int c = 0; c < kTalkH / 16; ++c) {
+                const float* v = &gates[c * 8];  // of 16 x 16 elements
+                const int row = threadIdx.x % kWarpgroup / 32 * 16 + lane % 16,
+                          chunk = 2 * c + lane / 16;
+                hopper::store_matrices(&rows[row][(chunk ^ lane % 8) * 8], pack<half>(v[0], v[1]),
+                                       pack<half>(v[2], v[3]), pack<half>(v[4], v[5]),
+                                       pack<half>(v[6], v[7]));
+            }
+            hopper::fence_async_proxy();                // TMA is to see what this thread wrote
+            if (leader) hopper::wait_stores_read<0>();  // of the tile before: its rows are free
+            hopper::sync_warpgroup(warpgroup);
+            if (leader) {
+                hopper::store_box(out, tile * kTalkRows, 0, rows);
+                hopper::commit_stores();
+            }
+            for (int w = 0; w < kTalkWarpgroups; ++w) at.advance();
+        }
+        if (leader) hopper::wait_stores_read<0>();
+    }
+}
+
+/// The talk's shape.
+inline std::function<void()> talk(const demo::Gating& g, const demo::Gpu& gpu) {
+    allow_shared_bytes(gating_talk, sizeof(TalkMemory));
+    const size_t M = g.shape.M;
+    const int tiles = int(M / kTalkRows);  // 4 S^2 is a multiple of 1024
+    const CUtensorMap x = hopper::tensor_map(g.x.data(), M, kTalkK, kTalkRows, kTalkK / kPanel),
+                      W1 = hopper::tensor_map(g.W1.data(), kTalkK, kTalkH, kTalkK),
+                      W2 = hopper::tensor_map(g.W2.data(), kTalkK, kTalkH, kTalkK),
+                      out = hopper::tensor_map(g.out.data(), M, kTalkH, kTalkRows);
+    const int blocks = std::min(tiles, gpu.multiprocessors);
+    return [=, b1 = g.b1.data(), b2 = g.b2.data()] {
+        gating_talk<<<blocks, kTalkThreads, sizeof(TalkMemory)>>>(x, W1, b1, W2, b2, out, tiles);
+    };
+}
+
 }  // namespace gating_hopper
 
 // --- Launching ----------------------------------------------------------------------------------
@@ -432,17 +593,17 @@ inline demo::Contender streamed(const demo::Gating& g, const demo::Gpu& gpu) {
 inline demo::Contender on_hopper(const demo::Gating& g, const demo::Gpu& gpu) {
     return {.kernel = "fused_hopper",
             .check = g.check({}),
-            .launch = gating_hopper::persistent(g, gpu),
+            .launch = g.shape.K == kTalkK && g.shape.H == kTalkH
+                          ? gating_hopper::talk(g, gpu)
+                          : gating_hopper::persistent(g, gpu),
             .moved_bytes = g.shape.workload().least_bytes};
 }
 
 /// The fused kernels for a shape that run here, the best one last.
 inline std::vector<demo::Contender> contenders(const demo::Gating& g, const demo::Gpu& gpu) {
     std::vector<demo::Contender> kernels{tiled(g, gpu)};
-    if (g.shape.K == kTalkK && g.shape.H == kTalkH)
-        kernels.push_back(streamed(g, gpu));
-    else if (hopper::why_not(gpu).empty())
-        kernels.push_back(on_hopper(g, gpu));
+    if (g.shape.K == kTalkK && g.shape.H == kTalkH) kernels.push_back(streamed(g, gpu));
+    if (hopper::why_not(gpu).empty()) kernels.push_back(on_hopper(g, gpu));
     return kernels;
 }
 
@@ -460,8 +621,6 @@ int main(int argc, char** argv) {
                                   .talk = true});
     if (options.kernel == "fused_streamed" && !options.talk)
         demo::fail(demo::kUsage, "fused_streamed is for the talk's shape alone; add --talk S");
-    if (options.kernel == "fused_hopper" && options.talk)
-        demo::fail(demo::kUsage, "fused_hopper is for the square shape alone; leave --talk out");
     const demo::Gpu gpu(options);
     if (options.kernel == "fused_hopper") {
         const std::string why_not = hopper::why_not(gpu);

@@ -68,6 +68,7 @@ __global__ void with_matrix(const T* a, const T* b, T* out, size_t size) {
 }
 
 constexpr int kThreads = 256;
+constexpr int kVectorThreads = 128;   // small blocks end sooner, and make room for the next
 constexpr size_t kOperations = 9;     // of the formula, and kernels of the chain
 constexpr size_t kChainTraffic = 21;  // matrices that the chain reads and writes
 
@@ -129,8 +130,8 @@ void launch_fused(const T* x, T* out, size_t size) {
 
 template <class T>
 void launch_fused_vectorised(const T* x, T* out, size_t size) {
-    const size_t full_blocks = size / (kThreads * Vector<T>::kSize);
-    fused_vectorised<<<full_blocks + 1, kThreads>>>(x, out, size);
+    const size_t full_blocks = size / (kVectorThreads * Vector<T>::kSize);
+    fused_vectorised<<<full_blocks + 1, kVectorThreads>>>(x, out, size);
 }
 
 // --- What must come out, in double --------------------------------------------------------------

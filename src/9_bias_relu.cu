@@ -6,15 +6,8 @@
 // chain             two kernels, x + b and relu: 4 MN, twice the least traffic.
 // fused             one kernel, one thread per element. The element's column is i % cols, and that
 //                   remainder of two 64-bit numbers takes more instructions than all the rest.
-// fused_vectorised  without it. The matrix is cut into panels of a few whole rows, as many as make
-//                   a panel a multiple of 16 bytes:
-//
-//                       x: +--------------------+    thread t owns the t-th 16 bytes of every
-//                  panel 0 |..[t]...............|    panel. They lie in the same columns each
-//                       1  |..[t]...............|    time, so it loads its part of b once, and
-//                       2  |..[t]...............|    uses it for the pieces of two panels, which
-//                       3  |..[t]...............|    it asks for together.
-//                          +--------------------+
+// fused_vectorised  16 bytes per thread, so one remainder for 4 or 8 elements. The elements of a
+//                   vector lie side by side, so all but the first just count on from there.
 //
 // relu(v) is v < 0 ? 0 : v, not max(v, 0): of a NaN and 0, max chooses the 0, and hides the NaN.
 //
@@ -22,8 +15,6 @@
 // and outside of its time, the input is restored from a copy.
 //
 // TFLOP/s counts two operations per element.
-#include <numeric>
-
 #include "demo.cuh"
 #include "demo/elementwise.cuh"
 
@@ -32,6 +23,7 @@ namespace bias_relu {
 __device__ float relu(float v) { return v < 0 ? 0 : v; }
 
 constexpr int kThreads = 256;
+constexpr int kVectorThreads = 128;  // small blocks end sooner, and make room for the next
 
 inline size_t blocks_for(size_t size) { return (size + kThreads - 1) / kThreads; }
 
@@ -68,67 +60,35 @@ struct alignas(16) Vector {
     T at[kSize];
 };
 
-constexpr int kAtOnce = 2;  // panels that a thread asks for before it uses the first
-
-/// How the matrix is cut: a panel is some whole rows, `vectors` times 16 bytes, and the work of
-/// `blocks` blocks.
-struct Panels {
-    size_t vectors;
-    unsigned int blocks, threads;  // threads of each block
-
-    template <class T>
-    static Panels of(size_t cols) {
-        constexpr size_t kSize = Vector<T>::kSize;
-        size_t vectors = cols / std::gcd(cols, kSize);  // of the fewest rows that will do
-        if (vectors < kThreads) vectors *= (kThreads + vectors - 1) / vectors;
-        const size_t blocks = (vectors + 511) / 512;
-        const size_t threads = (vectors + blocks - 1) / blocks;
-        return {vectors, unsigned(blocks), unsigned((threads + 31) / 32 * 32)};
-    }
-};
-
 template <class T>
 __global__ void fused_vectorised(const T* x,  // [size / cols, cols] row-major, like out
                                  const T* b,  // [cols]
-                                 T* out, size_t size, size_t cols, Panels panels) {
+                                 T* out, size_t size, size_t cols) {
     constexpr int kSize = Vector<T>::kSize;
-    const Vector<T>* const x_vectors = reinterpret_cast<const Vector<T>*>(x);
-    Vector<T>* const out_vectors = reinterpret_cast<Vector<T>*>(out);
-    const size_t vectors = size / kSize;
-    const size_t place = size_t(blockIdx.x % panels.blocks) * blockDim.x + threadIdx.x;
-    const size_t first = blockIdx.x / panels.blocks * kAtOnce * panels.vectors + place;
-
-    if (place < panels.vectors) {
-        Vector<T> values[kAtOnce], bias;
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i)
-            if (const size_t v = first + i * panels.vectors; v < vectors) values[i] = x_vectors[v];
-        size_t col = place * kSize;  // of this thread's first element, in any panel
-        if (col >= cols) col %= cols;
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    const size_t vectors = size / kSize, rest = vectors * kSize + i;
+    if (i < vectors) {
+        Vector<T> values = reinterpret_cast<const Vector<T>*>(x)[i], bias;
+        size_t col = i * kSize % cols;  // of the first element
         if (cols % kSize == 0)
             bias = *reinterpret_cast<const Vector<T>*>(&b[col]);
-        else  // the vector may go on in the next row
-            for (int j = 0; j < kSize; ++j, ++col) bias.at[j] = b[col < cols ? col : col %= cols];
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i)
-            if (const size_t v = first + i * panels.vectors; v < vectors) {
-                for (int j = 0; j < kSize; ++j)
-                    values[i].at[j] = T(relu(float(values[i].at[j]) + float(bias.at[j])));
-                out_vectors[v] = values[i];
+        else
+            for (T& element : bias.at) {
+                element = b[col];
+                if (++col == cols) col = 0;  // the vector goes on in the next row
             }
+        for (int j = 0; j < kSize; ++j)
+            values.at[j] = T(relu(float(values.at[j]) + float(bias.at[j])));
+        reinterpret_cast<Vector<T>*>(out)[i] = values;
     }
-
     // What is left is shorter than a vector: the first threads take an element each.
-    const size_t rest = vectors * kSize + threadIdx.x;
-    if (blockIdx.x == 0 && rest < size) out[rest] = T(relu(float(x[rest]) + float(b[rest % cols])));
+    if (rest < size) out[rest] = T(relu(float(x[rest]) + float(b[rest % cols])));
 }
 
 template <class T>
 void launch_fused_vectorised(const T* x, const T* b, T* out, size_t size, size_t cols) {
-    const Panels panels = Panels::of<T>(cols);
-    const size_t elements = kAtOnce * panels.vectors * Vector<T>::kSize;  // of a group of panels
-    const size_t groups = (size + elements - 1) / elements;
-    fused_vectorised<<<groups * panels.blocks, panels.threads>>>(x, b, out, size, cols, panels);
+    const size_t full_blocks = size / (kVectorThreads * Vector<T>::kSize);
+    fused_vectorised<<<full_blocks + 1, kVectorThreads>>>(x, b, out, size, cols);
 }
 
 // --- What must come out, in double --------------------------------------------------------------

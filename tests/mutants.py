@@ -21,7 +21,7 @@ class Mutant(NamedTuple):
     race: bool = False  # ... or, where the bug is a matter of luck, one of them
     timed: bool = False  # shows only after several launches, so not with --once
     oldest_sm: int = 0  # on older GPUs the bug has no effect
-    out_of_bounds: bool = False  # writes behind its output
+    out_of_bounds: bool = False  # reads or writes behind a matrix
 
     @property
     def on_cpu(self):
@@ -294,6 +294,36 @@ MUTANTS = [
     Mutant("fused_hopper_stale", "6_gating_fused", _GATING_HOPPER,
            "only the first launch computes",
            [_launch_once("kernel<<<kCluster * clusters")], timed=True),
+    Mutant("fused_hopper_talk_swapped_weights", "6_gating_fused", _GATING_HOPPER,
+           "W1 and W2 change places",
+           [("memory.W[0], W1", "memory.W[0], W2"), ("memory.W[1], W2", "memory.W[1], W1")],
+           **_TALK),
+    Mutant("fused_hopper_talk_wrong_half", "6_gating_fused", _GATING_HOPPER,
+           "both products are with W1",
+           [("sizeof memory.W[0]), k > 0", "0), k > 0")], **_TALK),
+    Mutant("fused_hopper_talk_swapped_biases", "6_gating_fused", _GATING_HOPPER,
+           "both products get the first bias",
+           [("const half2*>(b2)[", "const half2*>(b1)[")], **_TALK),
+    Mutant("fused_hopper_talk_weights_not_awaited", "6_gating_fused", _GATING_HOPPER,
+           "the first tiles are multiplied by what is there of the weights",
+           [("hopper::wait(&memory.weights, 0);", "")], race=True, **_TALK),
+    Mutant("fused_hopper_talk_freed_too_early", "6_gating_fused", _GATING_HOPPER,
+           "a stage is filled again while it is multiplied",
+           [("if (lane == 0) hopper::arrive(&memory.empty[at.stage]);", ""),
+            ("if (tile == tiles) break;",
+             "if (tile == tiles) break;\n"
+             "            if (lane == 0) hopper::arrive(&memory.empty[at.stage]);")],
+           race=True, sizes=(), talk_sizes=(512, 1024)),
+    Mutant("fused_hopper_talk_last_tile_left_out", "6_gating_fused", _GATING_HOPPER,
+           "the last tile is not computed",
+           [("tiles = int(M / kTalkRows);", "tiles = int(M / kTalkRows) - 1;")], **_TALK),
+    Mutant("fused_hopper_talk_numbers_not_cleared", "6_gating_fused", _GATING_HOPPER,
+           "a launch goes on where the one before ended, and leaves tiles out",
+           [("if (number == last) drawn = 0;", "if (number < 0) drawn = 0;")],
+           timed=True, sizes=(), talk_sizes=(256, 1024)),
+    Mutant("fused_hopper_talk_stale", "6_gating_fused", _GATING_HOPPER,
+           "only the first launch computes",
+           [_launch_once("gating_talk<<<")], timed=True, **_TALK),
     # --- bonus_matmul_A_stationary ---
     Mutant("stationary_dropped_k", "bonus_matmul_A_stationary", _STATIONARY,
            "the last block leaves out its last k",
@@ -454,7 +484,10 @@ MUTANTS = [
              "if (i < size) out[i] = T(float(x[i]) + float(b[i / cols]));")]),
     Mutant("bias_wrong_column", "9_bias_relu", ("fused_vectorised",),
            "every thread adds the first columns' b",
-           [("size_t col = place * kSize;", "size_t col = 0;")]),
+           [("size_t col = i * kSize % cols;", "size_t col = 0;")]),
+    Mutant("bias_no_wrap", "9_bias_relu", ("fused_vectorised",),
+           "a vector that goes on in the next row takes b's elements behind the last",
+           [("if (++col == cols) col = 0;", "++col;")], sizes=(33, 1023), out_of_bounds=True),
     Mutant("bias_missing_bounds_check", "9_bias_relu", ("fused",),
            "the last block writes behind the matrix",
            [("if (i < size) out[i] = T(relu(float(x[i]) + float(b[i % cols])));",
@@ -462,7 +495,7 @@ MUTANTS = [
            sizes=(33,), out_of_bounds=True),
     Mutant("bias_lost_tail", "9_bias_relu", ("fused_vectorised",),
            "what is left behind the last vector is not written",
-           [("if (blockIdx.x == 0 && rest < size)", "if (blockIdx.x == 0 && rest + 1 < size)")],
+           [("if (rest < size)", "if (rest + 1 < size)")],
            sizes=(33,)),
     # --- 10_add_mul_activation ---
     Mutant("act_wrong_broadcast", "10_add_mul_activation", ("fused",),
@@ -474,9 +507,9 @@ MUTANTS = [
            [("t[i] = T(m * float(y[i]));", "t[i] = y[i];")]),
     Mutant("act_missing_activation", "10_add_mul_activation", ("fused_vectorised",),
            "the activation is left out",
-           [("xs[i].at[j] = T(Activation::of(", "xs[i].at[j] = T((")]),
+           [("xs.at[j] = T(Activation::of(", "xs.at[j] = T((")]),
     Mutant("act_lost_tail", "10_add_mul_activation", ("fused_vectorised",),
            "what is left behind the last vector is not written",
-           [("if (blockIdx.x == 0 && rest < size)", "if (blockIdx.x == 0 && rest + 1 < size)")],
+           [("if (rest < size)", "if (rest + 1 < size)")],
            sizes=(33,)),
 ]

@@ -13,13 +13,14 @@ from suite import PROGRAMS, ROOT
 FIND = [sys.executable, str(ROOT / "site_scons/cuda_toolkit.py")]
 
 
-def scons(*arguments):
+def scons(*arguments, env=None):
     """Runs SCons, from PATH or from .venv; skips the test where there is none."""
     candidates = [[shutil.which("scons")], [str(ROOT / ".venv/bin/python"), "-m", "SCons"]]
     for command in candidates:
         if command[0] and os.path.exists(command[0]):
             return subprocess.run(command + ["-Q", *arguments], cwd=ROOT, capture_output=True,
-                                  text=True, timeout=120, stdin=subprocess.DEVNULL)
+                                  text=True, timeout=120, stdin=subprocess.DEVNULL,
+                                  env={**os.environ, **(env or {})})
     pytest.skip("SCons is not installed")
 
 
@@ -33,6 +34,8 @@ def fake_toolkit(folder, release, libraries):
     """A toolkit made of what the build asks it: nvcc's answers and the libraries' names."""
     (folder / "bin").mkdir(parents=True)
     (folder / "lib").mkdir()
+    (folder / "include/nvtx3").mkdir(parents=True)
+    (folder / "include/nvtx3/nvToolsExt.h").touch()
     nvcc = folder / "bin/nvcc"
     nvcc.write_text(f"""#!/bin/sh
 case "$*" in
@@ -71,9 +74,39 @@ def test_a_toolkit_that_cannot_build_the_suite_is_passed_over(tmp_path, release,
     assert done.returncode == 0 or re.fullmatch(r"[^\n]+\n", done.stderr)
 
 
+def test_all_but_the_profiler_builds_without_cupti(tmp_path):
+    home = fake_toolkit(tmp_path / "cuda", "13.0", ["libcublas.so.13", "libcublasLt.so.13"])
+    done = find_toolkit(home, "--cupti")
+    assert done.returncode == 1 and done.stdout == ""
+    assert re.fullmatch(r"[^\n]+ install cuda-cupti-13-0[^\n]*\n", done.stderr)
+    assert scons("-n", "programs", env={"CUDA_HOME": str(home)}).returncode == 0
+    done = scons("-n", "profile", env={"CUDA_HOME": str(home)})
+    assert done.returncode == 1
+    assert re.fullmatch(r"scons: [^\n]+ install cuda-cupti-13-0[^\n]*\n", done.stderr)
+
+
+@pytest.mark.parametrize("folder, include", [("lib", "include"),
+                                             ("extras/CUPTI/lib64", "extras/CUPTI/include")])
+def test_cupti_is_found_where_toolkits_have_it(tmp_path, folder, include):
+    home = fake_toolkit(tmp_path / "cuda", "13.0", ["libcublas.so.13", "libcublasLt.so.13"])
+    for file in (home / folder / "libcupti.so.13", home / include / "cupti.h"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    assert find_toolkit(home, "--cupti").stdout.strip() == str(home / folder / "libcupti.so.13")
+
+
+def test_a_toolkit_without_nvtx_is_passed_over(tmp_path):
+    """The programs name their ranges for profilers."""
+    home = fake_toolkit(tmp_path / "cuda", "13.0", ["libcublas.so.13", "libcublasLt.so.13"])
+    (home / "include/nvtx3/nvToolsExt.h").unlink()
+    if os.path.exists("/usr/include/nvtx3/nvToolsExt.h"):
+        pytest.skip("this system has NVTX's headers for all toolkits")
+    assert str(home) not in find_toolkit(home).stdout
+
+
 def test_help_explains_targets_and_options():
     text = scons("-h").stdout
-    for word in ("programs", "tests", "mutants", "cpu", "arch=", "debug=1", "CUDA_HOME"):
+    for word in ("programs", "tests", "profile", "mutants", "cpu", "arch=", "debug=1", "CUDA_HOME"):
         assert word in text
 
 

@@ -44,7 +44,7 @@ RACE_RUNS = [run for run in RUNS if run[0] not in GATING and run[0] not in HOPPE
 RACE_RUNS += [("6_gating_fused", size + ("--kernel", kernel))
               for size, kernel in ((("160",), "fused_tiled"), (("--talk", "32"), "fused_tiled"),
                                    (("--talk", "32"), "fused_streamed"),
-                                   (("160",), "fused_hopper"))]
+                                   (("160",), "fused_hopper"), (("--talk", "32"), "fused_hopper"))]
 RACE_RUNS += [("bonus_matmul_hopper", ("160", "--kernel", kernel))
               for kernel in ("wgmma", "tma", "specialised", "persistent")]
 

@@ -15,7 +15,7 @@ import pytest
 from suite import COLUMNS, GATING, PROGRAMS, ROOT, USAGE, assert_one_line
 
 SCRIPTS = ["run.sh", "test.sh", "compare_gpus.sh", "table.py", "collect.py", "plot.py", "report.sh",
-           "update_readme.py", "count.sh"]
+           "update_readme.py", "inspect.sh", "profile.sh", "profile_report.py", "count.sh"]
 
 
 def script(name, *arguments, root=ROOT, cwd=None, env=None):
@@ -50,6 +50,12 @@ def test_help(name):
     ("report.sh", []), ("report.sh", ["--bogus", "x.csv"]), ("report.sh", ["--out"]),
     ("table.py", []), ("table.py", ["bogus", "x.csv"]), ("table.py", ["run"]),
     ("update_readme.py", ["--bogus"]),
+    ("inspect.sh", []), ("inspect.sh", ["--bogus"]), ("inspect.sh", ["bogus"]),
+    ("inspect.sh", ["2", "a", "b"]), ("inspect.sh", ["2", "--ptx", "--sass"]),
+    ("inspect.sh", ["2", "--diff", "a"]), ("inspect.sh", ["2", "a", "--diff", "b", "c"]),
+    ("inspect.sh", ["2", "--both", "--diff", "b", "c"]), ("inspect.sh", ["2", "--block", "0"]),
+    ("inspect.sh", ["2", "--block", "1025"]), ("inspect.sh", ["2", "--shared", "many"]),
+    ("inspect.sh", ["2", "a", "--all"]),
 ], ids=lambda value: value if isinstance(value, str) else " ".join(value) or "none")
 def test_bad_arguments_end_with_one_line(name, arguments):
     done = script(name, *arguments)
@@ -346,6 +352,26 @@ def test_update_readme_writes_between_the_markers_alone(readme):
     assert script("update_readme.py", "--check", root=readme).returncode == 0
     assert script("update_readme.py", root=readme).returncode == 0
     assert (readme / "README.md").read_text() == text  # once more changes nothing
+
+
+def test_update_readme_shows_what_fusion_saved(readme):
+    def gelu(kernel, n, ms, launches, moved, **more):
+        return row("7_gelu", kernel, n=n, median_ms=ms, launches=launches, moved_bytes=moved,
+                   gb_per_s="100", **more)
+
+    write_csv(readme / "results/h200.csv", row(),
+              gelu("chain", "1024", "0.5", "9", "9000000000"),
+              gelu("fused", "1024", "0.3", "1", "1000000000"),
+              gelu("chain", "2048", "8.0", "9", "36000000000"),
+              gelu("fused", "2048", "4.0", "1", "4000000000"),
+              gelu("fused_vectorised", "2048", "2.0", "1", "4000000000"),
+              gelu("faster_but_wrong", "2048", "1.0", "1", "4000000000", verified="no"),
+              gelu("copy", "2048", "1.0", "1", "4000000000"))
+    assert script("update_readme.py", root=readme).returncode == 0
+    _, _, saved = (readme / "README.md").read_text().partition("What fusion saved")
+    lines = [line for line in saved.splitlines() if line.startswith("| `")]
+    assert lines == ["| `7_gelu` | chain -> fused_vectorised | fp32 | N=2048 | 9 -> 1 "
+                     "| 36.0 -> 4.00 | 8.00 -> 2.00 | 4.00x |"]
 
 
 def test_update_readme_check_notices_new_results_and_changes_nothing(readme):

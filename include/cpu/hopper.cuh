@@ -21,9 +21,11 @@ inline void arrive_expecting(Barrier*, uint32_t) { missing(); }
 inline void arrive_at(Barrier*, uint32_t) { missing(); }
 inline void arrive(Barrier*) { missing(); }
 inline void wait(Barrier*, uint32_t) { missing(); }
+inline void sync_warpgroup(int) { missing(); }
 inline uint32_t cluster_rank() { missing(); }
 inline void sync_cluster() { missing(); }
 inline void load_box(void*, const CUtensorMap&, int, int, Barrier*) { missing(); }
+inline void load_panels(void*, const CUtensorMap&, int, Barrier*) { missing(); }
 inline void load_box_multicast(void*, const CUtensorMap&, int, int, Barrier*, uint16_t) {
     missing();
 }
@@ -55,7 +57,7 @@ void grow_registers() {
     missing();
 }
 template <class T>
-CUtensorMap tensor_map(const T*, size_t, size_t, uint32_t) {
+CUtensorMap tensor_map(const T*, size_t, size_t, uint32_t, uint32_t = 1) {
     missing();
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -73,9 +74,7 @@ struct Options {
     bool has(const std::string& option) const { return extras.count(option) > 0; }
 };
 
-struct UsageError : std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
+using UsageError = std::invalid_argument;
 
 /// A whole number from 0 to 2^63 - 1: no sign, no blanks, no exponent. Throws UsageError, which
 /// says that `what` takes `accepted`.
@@ -122,26 +121,21 @@ inline Options parse(const Program& program, std::span<const char* const> argume
     if (!program.dtypes.empty()) options.dtype = program.dtypes.front();
     for (const Extra& extra : program.extras)
         if (!extra.values.empty()) options.extras[extra.option] = extra.values.front();
-    std::vector<std::string_view> given;
-    auto was_given = [&](std::string_view key) {
-        return std::find(given.begin(), given.end(), key) != given.end();
-    };
+    std::set<std::string_view> given;
 
     for (size_t i = 0; i < arguments.size(); ++i) {
         const std::string_view argument = arguments[i];
         const bool is_option = argument.starts_with("--") || argument == "-h";
         const std::string_view key = is_option ? argument : "N";
-        if (was_given(key))
+        if (!given.insert(key).second)
             throw UsageError(std::string(key) + " was given twice: '" + std::string(argument) +
                              "' is one too many");
-        given.push_back(key);
 
         auto value = [&]() -> std::string_view {
             if (i + 1 < arguments.size()) return arguments[++i];
             throw UsageError(std::string(argument) + " needs a value; see --help");
         };
-        const auto extra = std::find_if(program.extras.begin(), program.extras.end(),
-                                        [&](const Extra& e) { return e.option == argument; });
+        const auto extra = std::ranges::find(program.extras, argument, &Extra::option);
         if (!is_option)
             options.n = parse_size(argument, "N", program.step());
         else if (extra != program.extras.end())
@@ -173,16 +167,16 @@ inline Options parse(const Program& program, std::span<const char* const> argume
         else
             throw UsageError("no option '" + std::string(argument) + "'; see --help");
     }
-    if (options.talk && was_given("N"))
+    if (options.talk && given.contains("N"))
         throw UsageError("N and --talk exclude each other: give one of them");
-    if (was_given("--rows") != was_given("--cols"))
+    if (given.contains("--rows") != given.contains("--cols"))
         throw UsageError("--rows and --cols belong together: give both");
-    if (options.rows && was_given("N"))
+    if (options.rows && given.contains("N"))
         throw UsageError("N and --rows exclude each other: N is for square matrices");
     options.size = options.talk   ? Size{"S", options.talk, 16}
                    : options.rows ? Size{"R", options.rows, 1}
                                   : Size{"N", options.n, program.step()};
-    options.sized = was_given("N") || options.talk || options.rows;
+    options.sized = given.contains("N") || options.talk || options.rows;
     return options;
 }
 

@@ -1,6 +1,9 @@
 // Measuring kernels on the GPU, alternating, and reporting what came out.
 #pragma once
 
+#include <nvtx3/nvToolsExt.h>
+
+#include <bit>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -41,13 +44,17 @@ struct Result {
 
     double median_ms() const { return median(ms); }
     double spread() const { return spread_percent(ms); }
-    double tflops(const Workload& work) const { return rate(work.flops, 1e9); }
-    double gb_per_s(const Workload& work) const { return rate(double(work.least_bytes), 1e6); }
+    double per_ms(double amount) const { return median_ms() > 0 ? amount / median_ms() : 0; }
+    double tflops(const Workload& work) const { return per_ms(work.flops) / 1e9; }
+    double gb_per_s(const Workload& work) const { return per_ms(double(work.least_bytes)) / 1e6; }
+};
 
-  private:
-    double rate(double amount, double unit) const {
-        return median_ms() > 0 ? amount / median_ms() / unit : 0;
-    }
+/// A named range of the program, from here to the end of the scope, for profilers: it groups what
+/// scripts/profile.sh and Nsight Systems show. Without a profiler it costs a few nanoseconds.
+struct Range {
+    explicit Range(const std::string& name) { nvtxRangePushA(name.c_str()); }
+    ~Range() { nvtxRangePop(); }
+    Range(const Range&) = delete;
 };
 
 /// Verifies every contender, then times those that are right: in turn, one launch each, so that
@@ -59,9 +66,8 @@ inline std::vector<Result> measure(const Options& options, const Gpu& gpu,
         contenders[i].launch();
         check(cudaGetLastError(), "launch of " + contenders[i].kernel);
     };
-    auto synchronize = [&](const std::string& what) { check(cudaDeviceSynchronize(), what); };
     auto verify = [&](size_t i) {
-        synchronize(contenders[i].kernel);
+        check(cudaDeviceSynchronize(), contenders[i].kernel);
         results[i].verdict = contenders[i].check.verify();
         if (!results[i].verdict.ok()) results[i].ms.clear();
         return results[i].verdict.ok();
@@ -69,6 +75,7 @@ inline std::vector<Result> measure(const Options& options, const Gpu& gpu,
 
     std::vector<size_t> right;
     for (size_t i = 0; i < contenders.size(); ++i) {
+        const Range phase("verify"), kernel(contenders[i].kernel);
         contenders[i].check.poison();
         contenders[i].prepare();
         launch(i);
@@ -83,13 +90,18 @@ inline std::vector<Result> measure(const Options& options, const Gpu& gpu,
     const double share = 1.0 / double(right.size());  // of the elapsed time that each one had
 
     if (!kCpuLane) {  // warm up: clocks rise, caches and pages settle
+        const Range phase("warm-up");
         const auto start = Clock::now();
         do {
-            for (size_t i : right) contenders[i].prepare(), launch(i);
-            synchronize("warm-up");
+            for (size_t i : right) {
+                const Range kernel(contenders[i].kernel);
+                contenders[i].prepare(), launch(i);
+            }
+            check(cudaDeviceSynchronize(), "warm-up");
         } while (seconds_since(start) * share < 0.2);
     }
 
+    const Range phase("timed");
     const bool flush = !options.hot && !kCpuLane;
     Buffer<char> flushed(flush ? gpu.flush_bytes() : 1);
     cudaEvent_t begin, end;
@@ -105,11 +117,14 @@ inline std::vector<Result> measure(const Options& options, const Gpu& gpu,
             if (last) contenders[i].check.poison();
             contenders[i].prepare();
             if (flush) DEMO_CHECK(cudaMemsetAsync(flushed.data(), int(samples), flushed.bytes()));
-            DEMO_CHECK(cudaEventRecord(begin));
-            launch(i);
-            DEMO_CHECK(cudaEventRecord(end));
-            check(cudaEventSynchronize(end), contenders[i].kernel);
             float ms = 0;
+            {
+                const Range kernel(contenders[i].kernel);  // around what is timed, not inside
+                DEMO_CHECK(cudaEventRecord(begin));
+                launch(i);
+                DEMO_CHECK(cudaEventRecord(end));
+                check(cudaEventSynchronize(end), contenders[i].kernel);
+            }
             DEMO_CHECK(cudaEventElapsedTime(&ms, begin, end));
             results[i].ms.push_back(ms);
             if (last) verify(i);
@@ -215,10 +230,9 @@ class Report {
                         four_digits(result.tflops(work)).c_str());
         if (!result.ms.empty() && work.memory_bound)
             std::printf("%s", four_digits(result.gb_per_s(work)).c_str());
-        float error_of_bound = 0;
-        std::memcpy(&error_of_bound, &result.verdict.error_of_bound, sizeof error_of_bound);
-        std::printf(",%s,%.4f,%zu,%zu,", result.verdict.ok() ? "yes" : "no", error_of_bound,
-                    contender.launches, contender.temporary_bytes);
+        std::printf(",%s,%.4f,%zu,%zu,", result.verdict.ok() ? "yes" : "no",
+                    std::bit_cast<float>(result.verdict.error_of_bound), contender.launches,
+                    contender.temporary_bytes);
         if (contender.moved_bytes) std::printf("%zu", contender.moved_bytes);
         std::printf(",");
         if (work.least_bytes) std::printf("%zu", work.least_bytes);
@@ -237,7 +251,7 @@ class Report {
                          "%llu of %llu checked elements wrong; first at row %zu, column %zu: "
                          "%.9g instead of %.9g +- %.2g\n",
                          verdict.wrong, verdict.checked, verdict.row, verdict.column, verdict.got,
-                         verdict.expected, verdict.tolerance);
+                         verdict.expected.value, verdict.expected.tolerance);
         else if (verdict.unwritten)
             std::fprintf(stderr, "first at row %zu, column %zu\n", verdict.row, verdict.column);
         else

@@ -10,11 +10,9 @@
 namespace demo {
 
 template <class T>
-inline constexpr Format kFormat = kFp32;
-template <>
-inline constexpr Format kFormat<__half> = kFp16;
-template <>
-inline constexpr Format kFormat<__nv_bfloat16> = kBf16;
+inline constexpr Format kFormat = std::is_same_v<T, __half>          ? kFp16
+                                  : std::is_same_v<T, __nv_bfloat16> ? kBf16
+                                                                     : kFp32;
 
 /// What a comparison found.
 struct Verdict {
@@ -26,7 +24,8 @@ struct Verdict {
     unsigned long long first_unwritten = ~0ull;  // index in the output
     unsigned int error_of_bound = 0;             // largest error / tolerance: a float's bits
     size_t row = 0, column = 0;                  // where the first wrong element is
-    double got = 0, expected = 0, tolerance = 0;  // and what it is
+    double got = 0;                              // what it is
+    Expected expected = {0, 0};                  // and what it must be
 
     bool ok() const { return checked > 0 && wrong + unwritten + written_behind == 0; }
 };
@@ -79,9 +78,7 @@ __global__ void explain_first_wrong(const T* output, const size_t* rows, size_t 
     verdict->row = rows[i];
     verdict->column = verdict->first_wrong % columns;
     verdict->got = double(float(output[verdict->row * columns + verdict->column]));
-    const Expected expected = expect(i, verdict->row, verdict->column);
-    verdict->expected = expected.value;
-    verdict->tolerance = expected.tolerance;
+    verdict->expected = expect(i, verdict->row, verdict->column);
 }
 
 /// Verifies output[M, columns]: every element is written, and every element of the sampled rows is
@@ -98,8 +95,7 @@ Verdict verify_output(const T* output, size_t M, size_t columns, const Buffer<si
     if (verdict.wrong > 0) {
         explain_first_wrong<<<1, 1>>>(output, rows.data(), columns, expect, result.data());
         DEMO_CHECK(cudaMemcpy(&verdict, result.data(), sizeof verdict, cudaMemcpyDeviceToHost));
-    }
-    if (verdict.wrong == 0 && verdict.unwritten > 0) {
+    } else if (verdict.unwritten > 0) {
         verdict.row = verdict.first_unwritten / columns;
         verdict.column = verdict.first_unwritten % columns;
     }

@@ -1,0 +1,893 @@
+#!/usr/bin/env python3
+"""Compiles a program's kernels and shows what the compiler made of them. No GPU is needed.
+
+PROGRAM alone: a table of its kernels, with registers, spills, shared memory, occupancy and counts
+of instructions. With KERNEL, a name of that table or the beginning of one: the kernel's machine
+code (SASS), or its PTX, each group of instructions below the source line that it comes from; then
+the counts. Templates are written with their arguments, quoted for the shell: 'warp_tiled<3>'.
+
+Counts are static: of instructions in the code, however often they run. "main loop" is the loop that
+holds most of the multiply-adds (those of tensor cores first), or else most global loads and stores;
+its instructions are marked with | in a listing.
+"""
+
+import argparse
+import collections
+import functools
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple, Optional, Tuple
+
+import table
+
+PROJECT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(PROJECT / "site_scons"))
+import cuda_toolkit  # noqa: E402
+
+OK, USAGE, FAILED, SKIPPED = 0, 2, 3, 77  # exit status
+
+CACHE = PROJECT / "build/inspect"
+LONGEST_LOOP_SHOWN = 120  # instructions, of two loops side by side
+
+
+class Failure(Exception):
+    """Why there is nothing to show: one line, and the exit status that it calls for."""
+
+    def __init__(self, reason, status=FAILED):
+        super().__init__(reason)
+        self.status = status
+
+
+# --- Compiling --------------------------------------------------------------------------------
+
+
+class Compiled(NamedTuple):
+    """What nvcc made of one source, for one architecture."""
+
+    ptx: Path
+    cubin: Path
+    notes: str  # what `ptxas -v` said
+
+
+def compile_source(toolkit, source, arch, folder):
+    """Compiles one file to PTX and that to machine code, with the flags of the build."""
+    ptx, cubin = Path(folder) / "program.ptx", Path(folder) / "program.cubin"
+    flags = cuda_toolkit.FLAGS + cuda_toolkit.OPTIMISED + [f"-arch=sm_{arch}"]
+    run([toolkit.nvcc, *flags, "-ptx", "-o", ptx, source])
+    done = run([toolkit.nvcc, *flags, "-Xptxas=-v", "-cubin", "-o", cubin, ptx])
+    return Compiled(ptx, cubin, done.stderr)
+
+
+def run(command):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                          cwd=PROJECT)
+    if done.returncode != 0:
+        said = (done.stderr + done.stdout).strip().splitlines()
+        errors = [line for line in said if "error" in line or "fatal" in line] or said
+        raise Failure(f"{Path(command[0]).name} failed: {errors[0] if errors else 'silently'}")
+    return done
+
+
+def compile_program(toolkit, program, arch):
+    """The same for src/PROGRAM.cu, kept in build/inspect/ until a source or the toolkit changes."""
+    key = hashlib.sha256(repr(toolkit).encode())
+    for path in [Path(__file__), Path(cuda_toolkit.__file__), *sorted(PROJECT.glob("include/**/*")),
+                 *sorted(PROJECT.glob("src/*.cu"))]:
+        if path.is_file():
+            key.update(str(path).encode() + path.read_bytes())
+    kept = CACHE / f"{program}.{arch}"
+    if not (kept / "key").is_file() or (kept / "key").read_text() != key.hexdigest():
+        print(f"inspect.sh: compiling {program} for sm_{arch} ...", file=sys.stderr, flush=True)
+        CACHE.mkdir(parents=True, exist_ok=True)
+        # Made aside and then renamed, so that what lies there is always whole.
+        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+            fresh = Path(folder) / "fresh"
+            fresh.mkdir()
+            compiled = compile_source(toolkit, f"src/{program}.cu", arch, fresh)
+            (fresh / "notes").write_text(compiled.notes)
+            (fresh / "key").write_text(key.hexdigest())
+            shutil.rmtree(kept, ignore_errors=True)
+            fresh.rename(kept)
+    return Compiled(kept / "program.ptx", kept / "program.cubin", (kept / "notes").read_text())
+
+
+def disassemble(toolkit, cubin):
+    """Machine code as text, with source lines; None where there is no disassembler."""
+    nvdisasm = toolkit.tool("nvdisasm")
+    return nvdisasm and run([nvdisasm, "-c", "-gi", cubin]).stdout
+
+
+# --- Reading what the compiler wrote ------------------------------------------------------------
+
+
+class Resources(NamedTuple):
+    """What one kernel takes, in one architecture's machine code."""
+
+    registers: int  # of each thread
+    stack: int  # bytes; holds what has an index that only the running program knows
+    spilled: int  # bytes, stored and loaded
+    shared: int  # bytes, static
+
+
+class Instruction(NamedTuple):
+    address: str  # "0390"; empty in PTX
+    guard: str  # "@!P0", or empty
+    opcode: str  # "LDG.E.128"
+    operands: str
+    source: Tuple[Tuple[str, int], ...]  # files and lines: inlined code first, then who called it
+    labels: Tuple[str, ...]  # that stand before it
+
+    @property
+    def text(self):
+        return " ".join(filter(None, (self.guard, self.opcode, self.operands)))
+
+
+class Kernel(NamedTuple):
+    symbol: str  # as the compiler mangled it
+    name: str  # as the source names it: warp_tiled<2>
+    resources: Resources
+    threads: int  # of a block, by __launch_bounds__; 0 where the source does not say
+    dynamic_shared: bool  # its size is the launch's choice
+    ptx: Tuple[Instruction, ...]
+    sass: Optional[Tuple[Instruction, ...]]  # None where there is no disassembler
+
+    @property
+    def file(self):
+        """Where it is written; its first line is not inlined from anywhere."""
+        lines = [instruction.source[-1][0] for instruction in self.ptx if instruction.source]
+        return collections.Counter(lines).most_common(1)[0][0] if lines else ""
+
+
+def read_resources(notes):
+    """What `ptxas -v` says: Resources by symbol."""
+    found = re.findall(r"Compiling entry function '(\S+)' for .*?(\d+) bytes stack frame, "
+                       r"(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers"
+                       r"(?:[^\n]*?(\d+) bytes smem)?", notes, re.DOTALL)
+    return {symbol: Resources(int(registers), int(stack), int(stores) + int(loads),
+                              int(shared or 0))
+            for symbol, stack, stores, loads, registers, shared in found}
+
+
+def read_sass(disassembly):
+    """What nvdisasm printed: the instructions of every kernel, by symbol."""
+    kernels, code, frames, labels, inlined = {}, [], [], [], False
+    for line in disassembly.splitlines():
+        if re.match(r"\.text\.(\S+):$", line):
+            code = kernels.setdefault(line[6:-1], [])
+            frames, labels, inlined = [], [], False
+        elif re.match(r"\.L_\w+:$", line):
+            labels.append(line[:-1])
+        elif "//## File" in line:
+            if not inlined:  # a new place; otherwise the line says who called the one before
+                frames = []
+            file, number = re.search(r'File "([^"]*)", line (\d+)', line).groups()
+            frames.append((os.path.normpath(file), int(number)))
+            inlined = " inlined at " in line
+        else:
+            found = re.match(r"\s+/\*([0-9a-f]{4,})\*/\s+(@\S+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;", line)
+            if found:
+                address, guard, opcode, operands = found.groups()
+                operands = re.sub(r"`\((\S+?)\)", r"\1", operands)  # a label's name
+                code.append(Instruction(address, (guard or "").strip(), opcode, operands,
+                                        tuple(frames), tuple(labels)))
+                labels = []
+    return {symbol: tuple(without_padding(code)) for symbol, code in kernels.items()}
+
+
+def without_padding(code):
+    """Without what fills the last bytes of a kernel: a branch to itself, and NOPs."""
+    while code and code[-1].opcode == "NOP":
+        code = code[:-1]
+    if code and code[-1].opcode == "BRA" and any(l in code[-1].operands for l in code[-1].labels):
+        code = code[:-1]
+    return code
+
+
+def read_ptx(text):
+    """The kernels of a PTX file, by symbol: (its head, its instructions)."""
+    files = {number: os.path.normpath(path)
+             for number, path in re.findall(r'^\s*\.file\s+(\d+) "([^"]*)"', text, re.MULTILINE)}
+    kernels = {}
+    for part in re.split(r"^.*?\.entry ", text, flags=re.MULTILINE)[1:]:
+        head, _, body = part.partition("\n{")
+        kernels[re.match(r"[\w$]+", head)[0]] = (head, tuple(read_ptx_body("{" + body, files)))
+    return kernels
+
+
+def read_ptx_body(body, files):
+    """The instructions of one kernel, up to its closing brace."""
+    callers = {}  # (file, line, column), as PTX writes it: where that was inlined
+    source, labels, depth, rest = (), [], 0, ""
+    for line in body.splitlines():
+        location = re.match(r"\s*\.loc\s+(\d+ \d+ \d+)(?:.*inlined_at (\d+ \d+ \d+))?", line)
+        if location:
+            place, caller = location.groups()
+            callers[place] = caller
+            source = []
+            while place and len(source) < 32:
+                file, number, _ = place.split()
+                source.append((files.get(file, "?"), int(number)))
+                place = callers.get(place)
+            source = tuple(source) if source[0][1] else ()  # line 0: the compiler's own code
+            continue
+        *whole, rest = (rest + " " + line.split("//")[0]).split(";")
+        for statement in whole + [rest]:
+            finished, statement = statement is not rest, statement.strip()
+            # What may stand before an instruction: labels, and the braces of blocks.
+            while front := re.match(r"[{}]|([\w$]+):(?!:)", statement):
+                labels += [front[1]] if front[1] else []
+                depth += {"{": 1, "}": -1}.get(front[0], 0)
+                statement = statement[front.end():].lstrip()
+            words = re.match(r"(@\S+\s+)?(\w[\w.:]*)\s*(.*)", statement)  # no .declaration
+            if not finished:
+                rest = statement
+            elif words:
+                guard, opcode, operands = words.groups()
+                yield Instruction("", (guard or "").strip(), opcode, " ".join(operands.split()),
+                                  source, tuple(labels))
+                labels = []
+            elif statement.startswith(".branchtargets"):  # its label names no instruction
+                labels.pop()
+        if depth == 0:
+            return
+
+
+def demangled(symbols):
+    """What the source calls the kernels: namespace::name<arguments>, by symbol."""
+    tool = shutil.which("c++filt")
+    names = run([tool, *symbols]).stdout.splitlines() if tool and symbols else list(symbols)
+    return {symbol: without_parameters(name) for symbol, name in zip(symbols, names)}
+
+
+def without_parameters(name):
+    """`void a::f<(b)1>(float*)` becomes `a::f<(b)1>`; so does it without its return type."""
+    depth = 0
+    for i, letter in enumerate(name):
+        if letter == "(" and depth == 0 and not name.startswith("(anonymous namespace)", i):
+            return name[:i].split(" ", 1)[-1] if "<" in name[:i] else name[:i]
+        depth += {"<": 1, ">": -1}.get(letter, 0)
+    return name
+
+
+def short_names(full):
+    """The shortest names that tell the kernels apart: f, else f<2>, else a::f<2>; by symbol."""
+    def short(name, arguments, namespace):
+        name = name.replace("> >", ">>") if arguments else name.split("<")[0]
+        return name if namespace else re.sub(r"\b\w+::", "", name)
+
+    names = {}
+    for symbol, name in full.items():
+        for style in ((False, False), (True, False), (True, True)):
+            names[symbol] = short(name, *style)
+            if sum(short(other, *style) == names[symbol] for other in full.values()) == 1:
+                break
+    return names
+
+
+def read_kernels(compiled, disassembly):
+    """All kernels of a program, in the order of the PTX."""
+    resources = read_resources(compiled.notes)
+    text = compiled.ptx.read_text()
+    dynamic = re.findall(r"^\.extern \.shared .*?([\w$]+)\[\];", text, re.MULTILINE)
+    ptx = read_ptx(text)
+    sass = read_sass(disassembly) if disassembly else {}
+    names = short_names(demangled(list(ptx)))
+    kernels = []
+    for symbol, (head, code) in ptx.items():
+        bounds = re.search(r"\.(?:max|req)ntid\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?", head)
+        threads = 1 if bounds else 0
+        for extent in bounds.groups() if bounds else ():
+            threads *= int(extent or 1)
+        words = {word for one in code for word in re.findall(r"[\w$]+", one.operands)}
+        kernels.append(Kernel(symbol, names[symbol], resources[symbol], threads,
+                              not words.isdisjoint(dynamic), code, sass.get(symbol)))
+    return kernels
+
+
+# --- Loops ------------------------------------------------------------------------------------
+
+
+def successors(code):
+    """For every instruction the indices of those that may run next: the one behind it, and all
+    that it names (BSSY names where its threads meet again). None where a jump's target is computed.
+    """
+    place = {label: i for i, instruction in enumerate(code) for label in instruction.labels}
+    result = []
+    for i, instruction in enumerate(code):
+        name = instruction.opcode.split(".")[0].upper()
+        words = re.findall(r"[.$\w]+", instruction.operands)
+        targets = [place[word] for word in words if word in place]
+        if name in ("BRX", "BRXU", "JMX", "JMXU") and not targets:
+            return None
+        # A branch may have its condition among its operands: BRA.U UP0, `(.L_x_1).
+        always = not instruction.guard and (name in ("EXIT", "RET") or name == "BRA" and
+                                            len(words) == 1)
+        result.append(targets + ([] if always or i + 1 == len(code) else [i + 1]))
+    return result
+
+
+def loops(code):
+    """The loops of a kernel, each the set of its instructions' indices. A loop is what lies between
+    a jump back to its head and that head, where nothing gets in but through the head."""
+    follow = successors(code)
+    if not follow:
+        return []
+    order, seen, stack = [], {0}, [(0, iter(follow[0]))]  # depth first, finished last
+    while stack:
+        at, rest = stack[-1]
+        ahead = next((i for i in rest if i not in seen), None)
+        if ahead is None:
+            order.append(at)
+            stack.pop()
+        else:
+            seen.add(ahead)
+            stack.append((ahead, iter(follow[ahead])))
+    order.reverse()
+    rank = {at: i for i, at in enumerate(order)}
+    before = collections.defaultdict(list)
+    for at in order:
+        for ahead in follow[at]:
+            before[ahead].append(at)
+
+    # The immediate dominator of each instruction: the last that every way to it leads through.
+    # K. Cooper, T. Harvey, K. Kennedy: A Simple, Fast Dominance Algorithm (2001).
+    dominator, changed = {0: 0}, True
+    while changed:
+        changed = False
+        for at in order[1:]:
+            new = None
+            for one in before[at]:
+                if one in dominator:
+                    while new is not None and one != new:
+                        if rank[one] > rank[new]:
+                            one = dominator[one]
+                        else:
+                            new = dominator[new]
+                    new = one
+            changed |= dominator.get(at) != new
+            dominator[at] = new
+
+    def dominates(head, at):
+        while rank[at] > rank[head]:
+            at = dominator[at]
+        return at == head
+
+    bodies = collections.defaultdict(set)  # by head
+    for at in order:
+        for head in follow[at]:
+            if dominates(head, at):
+                bodies[head].add(head)
+                reached = [at]
+                while reached:
+                    one = reached.pop()
+                    if one not in bodies[head]:
+                        bodies[head].add(one)
+                        reached += before[one]
+    return list(bodies.values())
+
+
+def main_loop(code):
+    """The innermost loop with most of the work, as a set of indices: of tensor cores if there is
+    such work in any loop, else multiply-adds, else accesses to global memory. Empty without one."""
+    found = loops(code)
+    for is_work in (on_tensor_cores, multiplies_and_adds, reaches_global_memory):
+        work = [sum(is_work(*(classify(code[i]) or ("", ""))) for i in loop) for loop in found]
+        working = [(amount, loop) for amount, loop in zip(work, found) if amount]
+        innermost = [(amount, loop) for amount, loop in working
+                     if not any(other < loop for _, other in working)]
+        if innermost:
+            return max(innermost, key=lambda pair: pair[0])[1]
+    return set()
+
+
+# --- Kinds of instructions ----------------------------------------------------------------------
+
+LOADS, STORES, COPIES = "global loads", "global stores", "async copies"
+SHARED_LOADS, SHARED_STORES, ATOMICS = "shared loads", "shared stores", "atomics"
+LOCAL, TENSORS, ARITHMETIC = "local memory", "tensor cores", "arithmetic"
+SPECIAL, LANES, BARRIERS = "special functions", "between lanes", "barriers"
+GROUPS = (LOADS, STORES, COPIES, SHARED_LOADS, SHARED_STORES, LOCAL, ATOMICS, TENSORS, ARITHMETIC,
+          SPECIAL, LANES, BARRIERS)
+
+
+def on_tensor_cores(group, label):
+    return group == TENSORS
+
+
+def multiplies_and_adds(group, label):
+    return group == ARITHMETIC and "fma" in label.lower()
+
+
+def reaches_global_memory(group, label):
+    return group in (LOADS, STORES, COPIES)
+
+
+def classify(instruction):
+    """What an instruction counts as, (group, label), or None: an address, a branch, a move."""
+    return (classify_sass if instruction.opcode[0].isupper() else classify_ptx)(instruction)
+
+
+def classify_sass(instruction):
+    base, *parts = instruction.opcode.split(".")
+    width = next((part for part in parts if part in SASS_WIDTHS), "32")
+    first = ".".join([base] + parts[:1])
+    if base in SASS_ACCESSES:
+        return SASS_ACCESSES[base], f"{base}.{width}"
+    if base in ("LDSM", "STSM"):  # by the number of 8 x 8 matrices
+        return SHARED_LOADS if base == "LDSM" else SHARED_STORES, f"{base}.x{(parts or '1')[-1]}"
+    if re.match(r"ATOM|RED[G]?$", base):
+        return ATOMICS, base
+    if re.match(r"UTMA(LDG|STG|RED)|UBLK", base):
+        return COPIES, instruction.opcode
+    if base.endswith("MMA"):
+        return TENSORS, instruction.opcode
+    if re.fullmatch(r"[FDH](FMA|ADD|MUL)2?(32I)?", base):
+        # Zero times zero, or zero added: that only sets or converts a register.
+        zeros = r"\S+ -?RZ," if "ADD" in base else r"\S+ -?RZ, -?RZ,"
+        return None if re.match(zeros, instruction.operands) else (ARITHMETIC, base)
+    if base == "MUFU":
+        return SPECIAL, first
+    if base in ("SHFL", "VOTE", "VOTEU", "REDUX", "CREDUX", "MATCH"):
+        return LANES, base
+    if re.match(r"BAR$|SYNCS|DEPBAR|LDGDEPBAR|WARPSYNC|WARPGROUP|MEMBAR|FENCE|UCGABAR|UTMACMDFLUSH",
+                base):
+        return BARRIERS, first if base in ("BAR", "SYNCS", "WARPGROUP") else base
+    return None
+
+
+SASS_WIDTHS = ("U8", "S8", "U16", "S16", "64", "128", "256")  # bits; 32 is not written
+SASS_ACCESSES = {"LDG": LOADS, "LD": LOADS, "STG": STORES, "ST": STORES, "LDGSTS": COPIES,
+                 "LDS": SHARED_LOADS, "STS": SHARED_STORES, "STAS": SHARED_STORES, "LDL": LOCAL,
+                 "STL": LOCAL}
+
+
+def classify_ptx(instruction):
+    base, *parts = instruction.opcode.split(".")
+    kind = parts[-1] if parts else ""
+    space = next((p.split("::")[0] for p in parts if re.match(r"(global|shared|local|param)", p)),
+                 "generic")
+    if base in ("ld", "ldu", "st") or base == "wmma" and parts[0] in ("load", "store"):
+        if space == "param":
+            return None
+        stores = "st" in (base, parts[0][:2])
+        group = {"local": LOCAL, "shared": SHARED_STORES if stores else SHARED_LOADS}.get(
+            space, STORES if stores else LOADS)
+        if base == "wmma":
+            return group, f"wmma.{parts[0]}.{space}"
+        vector = next((part for part in parts if re.fullmatch(r"v\d", part)), "")
+        size = int(re.sub(r"\D", "", kind) or 0) * int(vector[1:] or 1) // 8
+        label = ".".join(filter(None, (base, space, vector, kind)))
+        return group, f"{label} ({size} bytes)"
+    if base in ("ldmatrix", "stmatrix"):
+        many = next((part for part in parts if re.fullmatch(r"x\d", part)), "")
+        return SHARED_LOADS if base == "ldmatrix" else SHARED_STORES, f"{base}.{many}"
+    if instruction.opcode.startswith("cp.async"):
+        if re.search(r"commit|wait|mbarrier\.arrive", instruction.opcode):
+            return BARRIERS, "cp.async." + next(p for p in parts[1:] if p != "bulk").split("::")[0]
+        if parts[1] == "bulk":
+            return COPIES, ".".join(part for part in [base] + parts if re.fullmatch(
+                r"cp|async|bulk|tensor|\dd|multicast::cluster|reduce", part))
+        return COPIES, f"cp.async ({instruction.operands.split(',')[2].strip()} bytes)"
+    if base in ("atom", "red", "multimem"):
+        return ATOMICS, f"{base}.{space}"
+    if base in ("mma", "wmma") or base == "wgmma" and parts[0] == "mma_async":
+        return TENSORS, ".".join(part for part in [base] + parts
+                                 if re.fullmatch(r"\w*mma(_async)?|m\d+n\d+k\d+", part))
+    if base in ("fma", "mul", "add", "sub") and re.match(r"b?f(16|32|64)", kind):
+        return ARITHMETIC, f"{base}.{kind}"
+    if base in ("div", "rcp", "sqrt", "rsqrt", "ex2", "lg2", "tanh", "sin", "cos") and "f" in kind:
+        return SPECIAL, f"{base}.{kind}"
+    if base in ("shfl", "vote", "redux", "match"):
+        return LANES, base
+    if base in ("bar", "barrier", "mbarrier", "fence", "membar", "wgmma"):
+        return BARRIERS, ".".join([base] + parts[:1]).split("::")[0]
+    return None
+
+
+def counts(code):
+    """How many instructions of each kind: {(group, label): number}."""
+    return collections.Counter(kind for kind in map(classify, code) if kind)
+
+
+# --- Occupancy --------------------------------------------------------------------------------
+
+
+class Limits(NamedTuple):
+    """What an SM holds at once."""
+
+    warps: int
+    blocks: int
+    shared: int  # KiB of shared memory
+
+    @property
+    def reserved(self):
+        """Bytes of shared memory that the driver takes of every block: none on 7.5."""
+        return 0 if self.shared == 64 else 1024
+
+
+# By compute capability. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute
+# Capability"; how they apply: cuda_occupancy.h of the toolkit. All have 64 Ki registers in four
+# parts, of which a warp gets a multiple of 256; a block gets shared memory by 128 bytes (7.5: 256).
+LIMITS = {75: Limits(32, 16, 64), 80: Limits(64, 32, 164), 86: Limits(48, 16, 100),
+          87: Limits(48, 16, 164), 89: Limits(48, 24, 100), 90: Limits(64, 32, 228),
+          100: Limits(64, 32, 228), 103: Limits(64, 32, 228), 110: Limits(48, 24, 228),
+          120: Limits(48, 24, 100), 121: Limits(48, 24, 100)}
+
+
+def occupancy(limits, threads, registers, shared):
+    """How many blocks an SM holds at once, and by what that is limited. `shared`: bytes a block."""
+    warps = -(-threads // 32)
+    of_a_warp = -(-registers * 32 // 256) * 256
+    granularity = 256 if limits.shared == 64 else 128
+    of_a_block = -(-(shared + limits.reserved) // granularity) * granularity
+    by = {"warps": limits.warps // warps, "blocks": limits.blocks,
+          "registers": 16384 // of_a_warp * 4 // warps,
+          "shared memory": limits.shared * 1024 // max(of_a_block, 1)}
+    if of_a_warp * -(-warps // 4) * 4 > 65536:  # launches are refused then
+        by["registers"] = 0
+    limit = min(by, key=by.get)
+    return by[limit], limit
+
+
+# --- Showing ----------------------------------------------------------------------------------
+
+COLOURS = {LOADS: "36", SHARED_LOADS: "36", COPIES: "36", STORES: "33", SHARED_STORES: "33",
+           ATOMICS: "33", LOCAL: "1;31", TENSORS: "1;35", BARRIERS: "34", "source": "1"}
+
+
+class Show:
+    """How the command line wants it shown."""
+
+    def __init__(self, options, arch, sass):
+        self.coloured = (sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+                         and os.environ.get("TERM") != "dumb")
+        self.arch, self.sass = arch, sass
+        self.threads, self.shared = options.block, options.shared
+        self.limits = LIMITS.get(int(arch.rstrip("a")))
+
+    def paint(self, group, text):
+        colour = COLOURS.get(group)
+        return f"\033[{colour}m{text}\033[0m" if self.coloured and colour else text
+
+    def code(self, kernel):
+        return kernel.sass if self.sass else kernel.ptx
+
+    def figures(self, kernel):
+        """What a kernel takes and what that lets an SM hold: (name, text) each."""
+        resources, threads = kernel.resources, self.block_of(kernel)
+        dynamic = self.shared if kernel.dynamic_shared and self.shared else 0
+        shared = str(resources.shared + dynamic)
+        shared += " + dynamic" if self.unknown_shared(kernel) else ""
+        rows = [("registers a thread", str(resources.registers)),
+                ("spilled, bytes", str(resources.spilled)),
+                ("stack, bytes", str(resources.stack)),
+                ("shared memory, bytes", shared),
+                ("threads a block", str(threads or "unknown"))]
+        if not self.limits:
+            return rows + [("blocks an SM", "unknown"), ("warps an SM", "unknown")]
+        # Of an unknown block the most warps that any size allows.
+        held = {size: occupancy(self.limits, size, resources.registers, resources.shared + dynamic)
+                for size in ([threads] if threads else range(32, 1025, 32))}
+        warps, size = max((blocks * -(-size // 32), size) for size, (blocks, _) in held.items())
+        blocks, limit = held[size]
+        bound = "up to " if self.unknown_shared(kernel) or not threads else ""
+        return rows + [
+            ("blocks an SM", f"{bound}{blocks}, by {limit}" if threads else "unknown"),
+            ("warps an SM", f"{bound}{warps} of {self.limits.warps}, "
+                            f"{100 * warps // self.limits.warps}%")]
+
+    def block_of(self, kernel):
+        """Threads of a block, 0 where nobody says."""
+        return kernel.threads or self.threads or 0
+
+    def unknown_shared(self, kernel):
+        return kernel.dynamic_shared and self.shared is None
+
+    def notes(self, kernels, unknown="unknown", dynamic="dynamic"):
+        """What a reader must know of the figures, in which two words may be written shorter."""
+        lines = ["counts: of instructions in the code, not of those that run"]
+        if not all(self.block_of(kernel) for kernel in kernels):
+            lines.append(f"{unknown}: the source has no __launch_bounds__; --block tells this "
+                         "script, else warps are\nthe most of any block")
+        if any(self.unknown_shared(kernel) for kernel in kernels):
+            lines.append(f"{dynamic}: the launch says how much; --shared tells this script")
+        traps = {kernel.name.split("<")[0] for kernel in kernels
+                 if any(instruction.opcode == "trap" for instruction in kernel.ptx)}
+        if traps:
+            lines.append(f"no code for sm_{self.arch}, but traps in place of instructions that it "
+                         f"lacks (--arch 90a has Hopper's): {', '.join(sorted(traps))}")
+        return "\n".join(lines)
+
+
+def show_program(show, program, kernels, everything):
+    """A table of the program's own kernels, or of all that its binary has."""
+    own = [k for k in kernels if k.file == str(PROJECT / f"src/{program}.cu")]
+    own = own or [k for k in kernels if k.file.startswith(str(PROJECT / "src"))]
+    listed = kernels if everything else own
+    head = ["kernel", "regs", "spill", "stack", "shared", "block", "warps/SM", "global", "shared",
+            "local", "mma", "fma", "all"]
+    rows = []
+    for kernel in listed:
+        values = dict(show.figures(kernel))
+        code = show.code(kernel)
+        kinds = [kind for kind in map(classify, code) if kind]
+
+        def total(*groups):
+            return str(sum(group in groups for group, _ in kinds))
+
+        rows.append([
+            kernel.name, values["registers a thread"], values["spilled, bytes"],
+            values["stack, bytes"], values["shared memory, bytes"].replace(" + dynamic", "+"),
+            values["threads a block"].replace("unknown", "?"),
+            values["warps an SM"].split(",")[0].replace("up to ", "<=").replace(" of ", "/"),
+            total(LOADS, STORES, COPIES), total(SHARED_LOADS, SHARED_STORES), total(LOCAL),
+            total(TENSORS), str(sum(multiplies_and_adds(*kind) for kind in kinds)), str(len(code))])
+    print(f"{program}, {'SASS' if show.sass else 'PTX'} for sm_{show.arch}\n")
+    lines = table.layout(head, rows).splitlines()
+    for line, kernel in zip(lines, [None, None] + listed):
+        slow = kernel and (kernel.resources.spilled or kernel.resources.stack)
+        print(show.paint(LOCAL, line) if slow else line)
+    print("\n" + show.notes(listed, unknown="?, <=", dynamic="+, <="))
+    print("global to all: loads and stores of each memory, instructions of the tensor cores (mma)\n"
+          "and multiply-adds of the ordinary units (fma), all instructions")
+    if len(listed) < len(kernels):
+        print(f"{len(kernels) - len(listed)} kernels from other files: --all lists them too")
+
+
+def show_kernels(show, kernels):
+    """What one kernel takes and consists of, or two side by side."""
+    codes = [show.code(kernel) for kernel in kernels]
+    main = [main_loop(code) for code in codes]
+    head = [""] + [text for kernel in kernels for text in (kernel.name, "")]
+    groups, rows = [], []
+    for figures in zip(*map(show.figures, kernels)):
+        groups.append(LOCAL if figures[0][0] in ("spilled, bytes", "stack, bytes") and
+                      any(value != "0" for _, value in figures) else "")
+        rows.append([figures[0][0]] + [text for _, value in figures for text in (value, "")])
+    groups += ["", ""]
+    rows.append([""] + ["whole kernel", "main loop"] * len(kernels))
+    rows.append(["instructions"] + [str(len(part)) for pair in zip(codes, main) for part in pair])
+    whole = [counts(code) for code in codes]
+    inside = [counts([code[i] for i in loop]) for code, loop in zip(codes, main)]
+    if any(multiplies_and_adds(*kind) for part in inside for kind in part):
+        groups.append("")
+        rows.append(["multiply-adds of them"] + [
+            share(part, size) for i, code in enumerate(codes)
+            for part, size in ((whole[i], len(code)), (inside[i], len(main[i])))])
+    for kind in sorted(set().union(*whole), key=lambda kind: (GROUPS.index(kind[0]), kind[1])):
+        groups.append(kind[0])
+        rows.append([f"{kind[0]}  {kind[1]}"] + [str(part[kind]) for pair in zip(whole, inside)
+                                                 for part in pair])
+    lines = table.layout(head, rows).splitlines()
+    for group, line in zip(["", ""] + groups, lines):
+        print(show.paint(group, line))
+    print("\n" + show.notes(kernels))
+
+
+def share(found, size):
+    """Multiply-adds, of that many instructions."""
+    total = sum(amount for kind, amount in found.items() if multiplies_and_adds(*kind))
+    return f"{100 * total / size:.0f}%" if size else "-"
+
+
+def show_listing(show, kernel):
+    """The kernel's instructions, each group below the source line that it comes from."""
+    code = show.code(kernel)
+    loop = main_loop(code)
+    print(f"{kernel.name}, {'SASS' if show.sass else 'PTX'} for sm_{show.arch}\n")
+    before = []
+    for i, instruction in enumerate(code):
+        places = places_of(instruction)
+        if places != before:
+            # The line in src/, and below it the line of a header that was inlined there.
+            known = places[:1] == before[:1] and len(places) > 1
+            for depth, place in list(enumerate(places or [None]))[known:]:
+                print(show.paint("source", "  " * depth + describe(place)))
+            before = places
+        for label in instruction.labels:
+            print(f"    {label}:")
+        kind = classify(instruction)
+        text = " ".join(filter(None, ("|" if i in loop else " ", instruction.address,
+                                      f"{instruction.guard:5}", instruction.opcode,
+                                      shortened(instruction.operands))))
+        print("  " + show.paint(kind and kind[0], text))
+    print()
+
+
+def places_of(instruction):
+    """Where an instruction comes from: the innermost line in src/, or of all; and the project's
+    line inside that, where there is one."""
+    ours = [place for place in instruction.source if place[0].startswith(str(PROJECT))]
+    programs = [place for place in ours if place[0].startswith(str(PROJECT / "src"))]
+    outer = (programs or ours or list(instruction.source))[:1]
+    return outer + [place for place in ours[:1] if place not in outer]
+
+
+def describe(place):
+    if place is None:
+        return "(no source line)"
+    path, number = place
+    lines = source_lines(path)
+    text = lines[number - 1].strip() if number <= len(lines) else ""
+    return f"{os.path.basename(path)}:{number}  {text}"
+
+
+@functools.lru_cache(maxsize=None)
+def source_lines(path):
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def shortened(operands):
+    """Without the middle of a list of more than eight registers: a product's tile has 128."""
+    return re.sub(r"\{([^{},]+),(?:[^{},]+,){7,}([^{},]+)\}", r"{\1, ...,\2}", operands)
+
+
+def show_loops(show, kernels):
+    """The main loops of two kernels side by side, where they are short enough to be compared."""
+    codes = [show.code(kernel) for kernel in kernels]
+    main = [main_loop(code) for code in codes]
+    longest = max(map(len, main))
+    if not all(main):
+        print("\nNo loop to compare: one of them has none.")
+    elif longest > LONGEST_LOOP_SHOWN:
+        print(f"\nThe main loops have {len(main[0])} and {len(main[1])} instructions; side by side "
+              f"they are shown up to {LONGEST_LOOP_SHOWN}.")
+    else:
+        print("\nThe main loops:\n")
+        columns = [[code[i] for i in sorted(loop)] for code, loop in zip(codes, main)]
+        for i in range(longest):
+            cells = [(shortened(column[i].text) if i < len(column) else "")[:47].ljust(48)
+                     for column in columns]
+            kinds = [classify(column[i]) if i < len(column) else None for column in columns]
+            print("  ".join(show.paint(kind and kind[0], cell)
+                            for kind, cell in zip(kinds, cells)).rstrip())
+
+
+# --- The command line -------------------------------------------------------------------------
+
+
+class Parser(argparse.ArgumentParser):
+    """Whose errors are one line."""
+
+    def error(self, message):
+        raise Failure(f"{message} (--help shows the usage)", USAGE)
+
+
+def number(text):
+    if not re.fullmatch("[0-9]{1,6}", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number")
+    return int(text)
+
+
+def parse_arguments(arguments):
+    parser = Parser(prog="inspect.sh", description=__doc__, allow_abbrev=False,
+                    formatter_class=argparse.RawDescriptionHelpFormatter,
+                    epilog="Exit status: 0 shown; 2 usage; 3 it does not compile; 77 nvcc or "
+                           "nvdisasm is missing.")
+    add = parser.add_argument
+    add("program", metavar="PROGRAM", help="of src/, by name or number: 2_matmul_sharedmem, 2")
+    add("kernel", metavar="KERNEL", nargs="?", help="of the program")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--ptx", action="store_true", help="PTX, for which nvcc is enough")
+    form.add_argument("--sass", action="store_true", help="machine code, which takes nvdisasm; the "
+                      "default where that is installed")
+    form.add_argument("--both", action="store_true", help="PTX, then machine code")
+    add("--arch", metavar="86", help="for this architecture; without it for the GPU in the "
+        "machine, or else for 90a")
+    add("--diff", nargs=2, metavar=("KERNEL1", "KERNEL2"), help="two kernels side by side")
+    add("--block", metavar="THREADS", type=number, help="of a block, where __launch_bounds__ does "
+        "not say: for the occupancy")
+    add("--shared", metavar="BYTES", type=number, help="dynamic shared memory of a block: for the "
+        "occupancy")
+    add("--all", action="store_true", help="in the table also the kernels of other files, among "
+        "them those that verify")
+    options = parser.parse_intermixed_args(arguments)  # options may stand between names
+    if options.diff and (options.kernel or options.both or options.all):
+        parser.error("--diff takes two kernels, and --ptx or --sass")
+    if options.all and options.kernel:
+        parser.error("--all is for the table, without a KERNEL")
+    if options.block is not None and not 1 <= options.block <= 1024:
+        parser.error(f"--block {options.block}: a block has 1 to 1024 threads")
+    return options
+
+
+def find_program(wanted):
+    names = [path.stem for path in (PROJECT / "src").glob("*.cu")]
+    names.sort(key=lambda name: [int(part) if part.isdigit() else 99 for part in name.split("_")])
+    for name in names:
+        if wanted in (name, name.split("_")[0]):
+            return name
+    raise Failure(f"no program '{wanted}'; there are {' '.join(names)}", USAGE)
+
+
+def find_kernel(kernels, wanted):
+    """By name, with or without its template's arguments; by the beginning; by a part."""
+    def plain(text):
+        return text.replace(" ", "")
+
+    wanted = plain(wanted)
+    for fits in (lambda name: name == wanted, lambda name: name.split("<")[0] == wanted,
+                 lambda name: name.startswith(wanted), lambda name: wanted in name):
+        found = [kernel for kernel in kernels if wanted and fits(plain(kernel.name))]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = " ".join(f"'{plain(kernel.name)}'" for kernel in found)
+            raise Failure(f"'{wanted}' may be any of {names}", USAGE)
+    names = " ".join(f"'{plain(kernel.name)}'" for kernel in kernels
+                     if kernel.file.startswith(str(PROJECT / "src")))
+    raise Failure(f"no kernel '{wanted}'; there are {names}", USAGE)
+
+
+def choose_arch(toolkit, wanted):
+    known = [number for number in toolkit.architectures() if number >= 75]
+    if wanted is not None:
+        if not toolkit.builds_for(wanted) or int(wanted.rstrip("a")) < 75:
+            raise Failure(f"--arch {wanted}: CUDA {toolkit.version} compiles for "
+                          f"{' '.join(map(str, known))}, also 90a and up with the a", USAGE)
+        return wanted
+    here = [gpu for gpu in cuda_toolkit.gpus_here() if gpu >= known[0]] or [90]
+    return cuda_toolkit.target(max([n for n in known if n <= max(here)] or known))
+
+
+def inspect(options):
+    program = find_program(options.program)
+    try:
+        toolkit = cuda_toolkit.find()
+    except cuda_toolkit.ToolkitError as problem:
+        raise Failure(str(problem), SKIPPED)
+    arch = choose_arch(toolkit, options.arch)
+    compiled = compile_program(toolkit, program, arch)
+    disassembly = None if options.ptx else disassemble(toolkit, compiled.cubin)
+    if not disassembly and not options.ptx:
+        release = "-".join(toolkit.version.split(".")[:2])
+        missing = ("nvdisasm, which reads machine code, is missing: install cuda-nvdisasm-"
+                   f"{release} (Debian, Ubuntu), or nvidia-cuda-nvdisasm with pip into .venv")
+        if options.sass or options.both:
+            raise Failure(missing, SKIPPED)
+        print(f"inspect.sh: PTX alone: {missing}", file=sys.stderr)
+    kernels = read_kernels(compiled, disassembly)
+
+    show = Show(options, arch, sass=bool(disassembly))
+    if options.diff:
+        chosen = [find_kernel(kernels, name) for name in options.diff]
+        print(f"{program}, {'SASS' if show.sass else 'PTX'} for sm_{arch}\n")
+        show_kernels(show, chosen)
+        show_loops(show, chosen)
+    elif options.kernel:
+        kernel = find_kernel(kernels, options.kernel)
+        for sass in (False, True) if options.both else (show.sass,):
+            show.sass = sass
+            show_listing(show, kernel)
+            show_kernels(show, [kernel])
+    else:
+        show_program(show, program, kernels, options.all)
+
+
+def main(arguments):
+    try:
+        inspect(parse_arguments(arguments))
+        return OK
+    except Failure as failure:
+        print(f"inspect.sh: {failure}", file=sys.stderr)
+        return failure.status
+    except OSError as error:
+        print(f"inspect.sh: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a pager may stop reading
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Runs a CUDA program and shows where its time went: kernels, copies, launches, gaps, a timeline.
+set -euo pipefail
+
+usage() {
+    cat <<'END'
+Usage: scripts/profile.sh [--all] [--trace FILE] PROGRAM [ARGUMENT ...]
+
+Runs any CUDA program, unchanged, and prints behind its output where the time went: a table of every
+kernel and copy (launches, total, mean, share, grid, block, registers and shared memory per block,
+and the host's mean time in the call that launched it), the gaps between them, the host's time in
+launching and in waiting, and a timeline in text. Ranges that the program names (NVTX) are tables of
+their own; of the demos' ranges those that are timed are shown, and the others in a line each.
+
+  --all          tables of all ranges
+  --trace FILE   write all of it in the Chrome trace format, too: https://ui.perfetto.dev opens it
+
+    scripts/profile.sh ./5_gating_unfused 4096
+
+Needs an NVIDIA GPU, and CUPTI, which comes with the CUDA Toolkit; neither nsys nor ncu. Recording
+makes launches slower: the GPU's times are the kernels' own, the host's are longer than they were.
+
+Exit status: the program's; but 2 usage, 3 no CUPTI, 77 no GPU here.
+END
+}
+
+caller=$PWD
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+source scripts/setup.sh
+
+options=() program=()
+while (($# > 0)); do
+    case $1 in
+        -h | --help) usage && exit ;;
+        --all) options+=(--all) ;;
+        --trace)
+            [[ ${2-} ]] || die 2 "--trace needs a file's name (--help shows the usage)"
+            options+=(--trace "$2")
+            shift
+            ;;
+        -*) die 2 "unknown option $1 (--help shows the usage)" ;;
+        *) program=("$@") && break ;;
+    esac
+    shift
+done
+((${#program[@]} > 0)) || die 2 "a program to run is expected (--help shows the usage)"
+
+path=$(cd "$caller" && type -P -- "${program[0]}") ||
+    die 2 "there is no program '${program[0]}' (scons builds the demos)"
+path=$(cd "$caller" && realpath -- "$path")
+[[ $path != "$root"/cpu/* ]] ||
+    die 77 "${program[0]} runs on the CPU: there is no GPU's time to show (perf or gdb may help)"
+has_gpu || die 77 "no GPU here: profiling needs an NVIDIA GPU and its driver"
+
+# --- The library that records ---
+
+library=build/libprofile_injection.so
+if [[ ! -e $library || $library -ot scripts/profile_injection.cpp ]]; then
+    ensure_compiler
+    ensure_scons
+    ensure_cuda
+    ensure_cupti
+    build profile >&2 || die 3 "building $library failed"
+fi
+if ldd "$library" | grep -q 'libcupti.*not found'; then
+    die 3 "CUPTI is missing: install the package cuda-cupti-13-0 (or pip's nvidia-cuda-cupti)"
+fi
+
+# --- The program, and the report ---
+
+records=$(mktemp -d)
+trap 'rm -rf "$records"' EXIT
+cd "$caller"
+status=0
+PROFILE_RECORDS=$records CUDA_INJECTION64_PATH=$root/$library \
+    NVTX_INJECTION64_PATH=$root/$library "${program[@]}" || status=$?
+
+if compgen -G "$records/*.txt" >/dev/null; then
+    echo
+    python3 "$root/scripts/profile_report.py" "${options[@]}" "$records"/*.txt ||
+        status=$((status == 0 ? 3 : status))
+elif ((status == 0)); then
+    say "${program[0]} used no GPU: there is nothing to show"
+fi
+exit "$status"

@@ -1,0 +1,639 @@
+#!/usr/bin/env python3
+"""Shows what profile.sh recorded: tables of kernels and copies, and a timeline in text.
+
+    profile_report.py [--all] [--trace FILE] FILE ...
+
+The files are those that the library of profile_injection.cpp writes, which says what is in them;
+profile.sh --help explains the options. Bad input: one line, exit 2.
+"""
+
+import argparse
+import json
+import math
+import re
+import statistics
+import string
+import sys
+from collections import defaultdict, deque
+from pathlib import Path
+from typing import List, NamedTuple, Optional, Tuple
+
+WIDTH = 100  # columns
+TIMED = "timed"  # the range that the demos put around what they measure
+MOST_GROUPS = 12  # are shown as tables; further ones are counted
+MOST_OPERATIONS = 20  # are drawn in a timeline
+LETTERS = string.ascii_lowercase  # for operations in a timeline
+NAME_WIDTH = 28  # columns of a table's names; longer ones take a line of their own
+TIMELINE_NAME_WIDTH = 50
+HOST, GPUS = 1, 2  # a trace's numbers of the host and of the first GPU
+
+
+class RecordError(Exception):
+    """A file that holds no such records. The message is one line."""
+
+
+class Range(NamedTuple):
+    """A named stretch of one host thread (NVTX). `path` begins with the names around it."""
+
+    path: Tuple[str, ...]
+    start: float
+    end: float
+    thread: str
+
+
+class Call(NamedTuple):
+    """A CUDA call of the host."""
+
+    name: str
+    start: float
+    end: float
+    thread: str  # "process:thread"
+    number: Tuple[str, int]  # of the process, and within it
+    range: Optional[Range] = None  # the innermost that it lies in
+
+
+class Operation(NamedTuple):
+    """A kernel, copy or memset on a GPU."""
+
+    what: str  # "kernel", "copy", "memset"
+    name: str  # a kernel's as C++ spells it; what a copy copies, and how much
+    start: float
+    end: float
+    device: int
+    stream: int
+    shape: Tuple[str, str, str, str]  # grid, block, registers, bytes of shared memory
+    bytes: int
+    call: Optional[Call]  # that caused it
+
+    @property
+    def range(self):
+        return self.call.range if self.call else None
+
+
+class Profile(NamedTuple):
+    operations: List[Operation]  # by start
+    calls: List[Call]  # those of the program itself, by start
+    ranges: List[Range]
+    dropped: int  # records that CUPTI had no room for
+    unfinished: int  # operations that had not ended when the program did
+    errors: List[str]
+
+
+# --- Reading ----------------------------------------------------------------------------------
+
+
+def read(paths):
+    """The records of all processes as one Profile. Times are in us from the first record on."""
+    lines = []
+    for path in paths:
+        try:
+            text = Path(path).read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise RecordError(f"{path}: {error.strerror}")
+        for number, line in enumerate(text.splitlines(), 1):
+            lines.append((Path(path).stem, f"{path}:{number}", line.split("\t")))
+
+    calls, marks, rows = [], defaultdict(list), []
+    dropped, unfinished, errors = 0, 0, []
+    for process, place, (kind, *fields) in lines:
+        try:
+            if kind == "call":
+                start, end, thread, number, name = fields
+                calls.append(Call(re.sub(r"(_v\d+|_pt[ds][sz])+$", "", name), int(start), int(end),
+                                  f"{process}:{thread}", (process, int(number))))
+            elif kind in ("push", "pop"):
+                time, thread, number, *name = fields
+                marks[(process, thread, int(number))].append((int(time), *name))
+            elif kind in ("kernel", "copy", "memset"):
+                start, end, device, stream, call, *rest = fields
+                if int(start) == 0 or int(end) == 0:
+                    unfinished += 1
+                    continue
+                rows.append((kind, int(start), int(end), int(device), int(stream),
+                             (process, int(call)), *details(kind, rest)))
+            elif kind == "dropped":
+                dropped += int(fields[0])
+            elif kind == "error":
+                errors.append(fields[0])
+            else:
+                raise ValueError
+        except (ValueError, IndexError):
+            raise RecordError(f"{place}: not a record of profile_injection.cpp")
+
+    times = [row[1] for row in rows] + [call.start for call in calls]
+    times += [mark[0] for pair in marks.values() for mark in pair]
+    first = min(times, default=0)
+    last = max([row[2] for row in rows] + [call.end for call in calls], default=0)
+
+    def us(time):
+        return (time - first) / 1000
+
+    ranges = nested(((process + ":" + thread, us(pair[0][0]), pair[0][1],
+                      us(pair[1][0]) if len(pair) > 1 else us(last))
+                     for (process, thread, _), pair in marks.items() if len(pair[0]) > 1))
+    calls = [call._replace(start=us(call.start), end=us(call.end)) for call in calls]
+    outer, caused_by = outermost(calls, ranges)
+    operations = sorted((Operation(kind, name, us(start), us(end), device, stream, shape, size,
+                                   caused_by.get(call))
+                         for kind, start, end, device, stream, call, name, shape, size in rows),
+                        key=lambda operation: (operation.start, operation.end))
+    return Profile(operations, outer, ranges, dropped, unfinished, errors)
+
+
+def details(kind, fields):
+    """Name, shape and bytes of an operation, from the fields in which its kind differs."""
+    if kind == "kernel":
+        grid, block, registers, shared, name = fields
+        return name, (extent(grid), extent(block), registers, shared), 0
+    size, *ends = fields
+    if kind == "memset":
+        return f"memset {human_bytes(int(size))}", ("", "", "", ""), int(size)
+    return f"copy {ends[0]} to {ends[1]} {human_bytes(int(size))}", ("", "", "", ""), int(size)
+
+
+def extent(text):
+    """A grid or block without its trailing ones: "128x128x1" -> "128x128"."""
+    x, y, z = text.split("x")
+    return "x".join([x] + [y] * ((y, z) != ("1", "1")) + [z] * (z != "1"))
+
+
+def nested(spans):
+    """Ranges with their paths, from (thread, start, name, end)."""
+    ranges, open_ranges = [], defaultdict(list)
+    for thread, start, name, end in sorted(spans, key=lambda span: (span[1], -span[3])):
+        around = open_ranges[thread]
+        around[:] = [outer for outer in around if outer.end >= end]
+        path = (around[-1].path if around else ()) + (name,)
+        ranges.append(Range(path, start, end, thread))
+        around.append(ranges[-1])
+    return ranges
+
+
+def outermost(calls, ranges):
+    """The calls that the program made, each with its range, and for every number the one of them
+    that it belongs to: the runtime calls the driver, and both are recorded."""
+    by_thread = defaultdict(deque)
+    for mark in ranges:
+        by_thread[mark.thread].append(mark)
+    outer, caused_by = [], {}
+    current, open_ranges = {}, defaultdict(list)
+    for call in sorted(calls, key=lambda call: (call.start, -call.end)):
+        around = current.get(call.thread)
+        if not around or call.start >= around.end:
+            to_come, marks = by_thread[call.thread], open_ranges[call.thread]
+            while to_come and to_come[0].start <= call.start:
+                marks.append(to_come.popleft())
+            marks[:] = [mark for mark in marks if mark.end >= call.end]
+            around = current[call.thread] = call._replace(range=marks[-1] if marks else None)
+            outer.append(around)
+        caused_by[call.number] = around
+    return outer, caused_by
+
+
+# --- Names ------------------------------------------------------------------------------------
+
+
+def shorten(name):
+    """Ways to write a kernel's name, from the shortest to the full one: what the source calls it,
+    then with its template arguments, then with its namespaces."""
+    text = name.replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
+    text = without_parameters(re.sub(r" \[clone [^]]*\]", "", text))
+    scopes, arguments = split_name(text)
+    base = scopes[-1]
+    if re.match(r"(Kernel2?|device_kernel)$", base) and "cutlass" in arguments:
+        # CUTLASS's entry point: what it computes is its template argument.
+        inner = split_name(first_argument(arguments))[0][-1]
+        return [inner, f"{base}{arguments}", name]
+    short_arguments = re.sub(r"\b(\w+::)+", "", arguments)
+    return [base, base + short_arguments, "::".join(scopes) + arguments, name]
+
+
+def depths(text):
+    """For each character how many brackets it stands in; a bracket counts as being inside."""
+    depth, opened = [], []
+    for i, c in enumerate(text):
+        if c in "<([{":
+            opened.append(c)
+        depth.append(len(opened))
+        if c == ">" and opened[-1:] == ["<"]:
+            opened.pop()
+        elif c in ")]}":
+            while opened and opened.pop() != {")": "(", "]": "[", "}": "{"}[c]:
+                pass  # a less-than
+    return depth
+
+
+def without_parameters(text):
+    """Without parameter list and return type: both stand outside of all brackets."""
+    begin = 0
+    for i, (c, depth) in enumerate(zip(text, depths(text))):
+        if c == "(" and depth == 1 and i > begin:
+            return text[begin:i]
+        if c == " " and depth == 0:
+            begin = i + 1
+    return text[begin:]
+
+
+def split_name(text):
+    """"a::b<c::d>" -> (["a", "b"], "<c::d>"). Arguments of the scopes are left out."""
+    scopes, arguments = [""], ""
+    for i, (c, depth) in enumerate(zip(text, depths(text))):
+        if depth:
+            arguments += c
+        elif c != ":":
+            scopes[-1] += c
+        elif text[i - 1] == ":":
+            scopes.append("")
+            arguments = ""
+    return scopes, arguments
+
+
+def first_argument(arguments):
+    """"<a<b, c>, d>" -> "a<b, c>"."""
+    for i, (c, depth) in enumerate(zip(arguments, depths(arguments))):
+        if depth == 1 and c in ",>" and i:
+            return arguments[1:i].strip()
+    return arguments
+
+
+def short_names(names):
+    """For each kernel's full name the shortest way to write it that is no other's."""
+    ways = {name: shorten(name) for name in set(names)}
+    chosen = {name: 0 for name in ways}
+    while True:
+        shown = defaultdict(list)
+        for name, ways_of in ways.items():
+            shown[ways_of[chosen[name]]].append(name)
+        clashes = [name for same in shown.values() if len(same) > 1 for name in same
+                   if chosen[name] + 1 < len(ways[name])]
+        if not clashes:
+            return {name: ways[name][chosen[name]] for name in ways}
+        for name in clashes:
+            chosen[name] += 1
+
+
+# --- Sums -------------------------------------------------------------------------------------
+
+
+class Group(NamedTuple):
+    """All that ran in the ranges of one path."""
+
+    path: Tuple[str, ...]
+    ranges: List[Optional[Range]]  # one for each time that the program went through it
+    times: List[List[Operation]]  # the operations of each time
+    gaps: List[List[float]]  # the gaps between those
+    calls: List[Call]
+    title: str
+
+    @property
+    def operations(self):
+        return [operation for time in self.times for operation in time]
+
+
+def groups_of(profile):
+    """The groups in the order in which they came."""
+    times, calls, gaps = {}, defaultdict(list), defaultdict(list)
+    for call in profile.calls:
+        calls[call.range.path if call.range else ()].append(call)
+    for operation in profile.operations:
+        path = operation.range.path if operation.range else ()
+        times.setdefault(path, {}).setdefault(operation.range, []).append(operation)
+    for around, gap in gaps_of(profile.operations):
+        gaps[around].append(gap)
+
+    def title(path):
+        has_inner = any(other[:len(path)] == path != other for other in times)
+        if not path:
+            return "outside of all ranges" if has_inner else "the whole program"
+        return " / ".join(path) + (", outside of its inner ranges" if has_inner else "")
+
+    return [Group(path, list(of), list(of.values()), [gaps[around] for around in of], calls[path],
+                  title(path)) for path, of in times.items()]
+
+
+def gaps_of(operations):
+    """The times, in us, in which a device did nothing, each with the range that the operations
+    before and after it share. Where they share none, the gap is no range's."""
+    latest = {}  # by device: the operation that ends last so far
+    for operation in operations:
+        before = latest.get(operation.device)
+        if before and operation.start > before.end and operation.range is before.range:
+            yield operation.range, operation.start - before.end
+        if not before or operation.end > before.end:
+            latest[operation.device] = operation
+
+
+def span(operations):
+    return max(operation.end for operation in operations) - operations[0].start
+
+
+class Host(NamedTuple):
+    """What the host does in a call: its name, and its letter in a timeline."""
+
+    title: str
+    letter: str
+
+
+LAUNCHING, COPYING = Host("host: launching", "L"), Host("host: copying", "M")
+WAITING, OTHER = Host("host: synchronising", "W"), Host("host: other calls", "C")
+
+
+def host_work(profile):
+    """A function that says what the host does in a call: by what came of it, else by its name."""
+    caused = {operation.call.number: LAUNCHING if operation.what == "kernel" else COPYING
+              for operation in profile.operations if operation.call}
+    return lambda call: caused.get(call.number,
+                                   WAITING if "Synchronize" in call.name else OTHER)
+
+
+# --- Tables -----------------------------------------------------------------------------------
+
+
+def human_bytes(size):
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+
+
+def digits(value):
+    """`value` with four significant digits, without an exponent."""
+    if value <= 0:
+        return "0"
+    return f"{value:.{max(0, 3 - math.floor(math.log10(value)))}f}"
+
+
+def ms(us):
+    return digits(us / 1000) + " ms"
+
+
+COLUMNS = "launches|total ms|mean us|share|grid|block|regs|shared|call us".split("|")
+COLUMN_WIDTHS = (8, 8, 7, 5, 9, 7, 4, 6, 7)
+
+
+def line(name, cells):
+    text = f"  {name:<{NAME_WIDTH}}" if len(name) <= NAME_WIDTH else f"  {name}\n" + " " * (
+        NAME_WIDTH + 2)
+    return (text + "".join(f" {cell:>{width}}"
+                           for cell, width in zip(cells, COLUMN_WIDTHS))).rstrip()
+
+
+def table(group, names, work):
+    """One group as lines: its kernels and copies by time, the gaps, and the host's part."""
+    rows = defaultdict(list)
+    for operation in group.operations:
+        rows[(names[operation.name], operation.shape)].append(operation)
+    gaps = [gap for time in group.gaps for gap in time]
+    busy = sum(operation.end - operation.start for operation in group.operations)
+    total = busy + sum(gaps)
+
+    lines = [line("kernel or copy", COLUMNS)]
+    for (name, shape), operations in sorted(
+            rows.items(), key=lambda row: -sum(o.end - o.start for o in row[1])):
+        time = sum(operation.end - operation.start for operation in operations)
+        callers = {operation.call.number: operation.call for operation in operations
+                   if operation.call}
+        host = [caller.end - caller.start for caller in callers.values()]
+        grid, block, registers, shared = shape
+        shared = f"{int(shared) / 1024:.1f}K" if int(shared or 0) else shared
+        if operations[0].bytes >= 1 << 20:
+            grid = f"{sum(o.bytes for o in operations) / time / 1000:.0f} GB/s"
+        lines.append(line(name, sums(len(operations), time, total) + [
+            grid, block, registers, shared, f"{statistics.mean(host):.2f}" if host else ""]))
+    if gaps:
+        lines.append(line("(gaps between them)", sums(len(gaps), sum(gaps), total)))
+
+    for kind in (LAUNCHING, COPYING, WAITING, OTHER):
+        host = [call.end - call.start for call in group.calls if work(call) == kind]
+        if host:
+            lines.append(line(kind.title, sums(len(host), sum(host))))
+    return lines
+
+
+def sums(count, time, total=0):
+    """The cells of how many there are, how long they take in all and each, and their share."""
+    return [count, f"{time / 1000:.3f}", f"{time / count:.2f}",
+            f"{100 * time / total:.1f}%" if total else ""]
+
+
+def headline(group):
+    """What one time through the group takes on the GPU: what the program measures of it."""
+    if len(group.times) == 1:
+        return group.title
+    busy = statistics.median(sum(o.end - o.start for o in time) for time in group.times)
+    whole = statistics.median(span(time) for time in group.times)
+    return (f"{group.title}: {len(group.times)} times, median {ms(whole)} from first start to last "
+            f"end, {ms(busy)} of it busy")
+
+
+def summary(group):
+    """A group in one line."""
+    busy = sum(operation.end - operation.start for operation in group.operations)
+    return line(group.title, [len(group.operations), f"{busy / 1000:.3f}"])
+
+
+# --- The timeline -----------------------------------------------------------------------------
+
+
+def timeline(group, profile, names, work):
+    """One time through the group, the one with the median span: host and GPU side by side."""
+    times = sorted(zip(group.times, group.ranges), key=lambda time: span(time[0]))
+    own, around = times[(len(times) - 1) // 2]
+    whole = len(own) <= MOST_OPERATIONS
+    own = own[:MOST_OPERATIONS] if around else own[-MOST_OPERATIONS:]
+
+    # The window begins with the host's first launch, or with that of what the GPU still does then:
+    # a memset that empties the cache, say.
+    begin = min([own[0].start] + [operation.call.start for operation in own if operation.call])
+    earlier = [operation for operation in profile.operations
+               if operation.start < own[0].start and operation.end > begin]
+    shown = (earlier + own)[-len(LETTERS):]
+    end = max([operation.end for operation in own] + ([around.end] if around and whole else []))
+    begin = min([begin] + [operation.call.start for operation in earlier
+                           if operation.call and begin - operation.call.start < end - begin])
+    letters = dict(zip(shown, LETTERS))
+
+    lane_width = WIDTH - 12
+    scale = (end - begin) / lane_width
+
+    def lane(title, spans):
+        """`spans` of (start, end, letter): each column shows what took most of it."""
+        columns = [defaultdict(float) for _ in range(lane_width)]
+        for start, stop, letter in spans:
+            start, stop = max(start - begin, 0) / scale, min((stop - begin) / scale, lane_width)
+            for i in range(int(start), min(math.ceil(stop), lane_width)):
+                columns[i][letter] += min(stop, i + 1) - max(start, i)
+        return f"  {title:<9} " + "".join(max(column, key=column.get)
+                                          if sum(column.values()) > 0.3 else "."
+                                          for column in columns)
+
+    calls = [call for call in profile.calls if call.end > begin and call.start < end]
+    lines = [f"  {'us':<9} {0:<{lane_width // 2}}{end - begin:>{lane_width // 2}.1f}"]
+    threads = sorted({call.thread for call in calls})
+    for i, thread in enumerate(threads, 1):
+        title = "host" if len(threads) == 1 else f"host {i}"
+        lines.append(lane(title, ((call.start, call.end, work(call).letter)
+                                  for call in calls if call.thread == thread)))
+    streams = sorted({(operation.device, operation.stream) for operation in shown})
+    for place in streams:
+        title = "GPU" if len(streams) == 1 else f"stream {place[1]}"
+        if len({device for device, _ in streams}) > 1:
+            title = "GPU {}: {}".format(*place)
+        lines.append(lane(title, ((operation.start, operation.end, letter)
+                                  for operation, letter in letters.items()
+                                  if (operation.device, operation.stream) == place)))
+    lines += ["  L launches a kernel, M a copy or memset, W waits for the GPU, C another CUDA call",
+              "",
+              f"    {'':<{TIMELINE_NAME_WIDTH}} {'launched':>9} {'began':>9} {'took':>9}  us"]
+    for operation, letter in letters.items():
+        name, launched = names[operation.name], "?"
+        if operation.call:
+            early = operation.call.start < begin
+            launched = "before" if early else f"{operation.call.start - begin:.1f}"
+        if len(name) > TIMELINE_NAME_WIDTH:
+            name += "\n" + " " * (TIMELINE_NAME_WIDTH + 4)
+        began = max(operation.start - begin, 0)
+        lines.append(f"  {letter} {name:<{TIMELINE_NAME_WIDTH}} {launched:>9} {began:>9.1f} "
+                     f"{operation.end - operation.start:>9.1f}")
+    launched = max((operation.call.end for operation in own if operation.call), default=None)
+    if around and launched:
+        done = max(operation.end for operation in own)
+        lines.append(f"  After {launched - begin:.1f} us the host had launched it all; "
+                     f"after {done - begin:.1f} us the GPU was done.")
+    return lines
+
+
+# --- The report -------------------------------------------------------------------------------
+
+
+def report(profile, show_all=False):
+    """All that is printed, as lines."""
+    names = short_names(o.name for o in profile.operations if o.what == "kernel")
+    names.update((o.name, o.name) for o in profile.operations if o.what != "kernel")
+    work = host_work(profile)
+    groups = groups_of(profile)
+    # What the program times, else what it names, else all of it.
+    chosen = ([group for group in groups if TIMED in group.path]
+              or [group for group in groups if group.path] or groups)
+    # What is around others comes behind them.
+    shown = sorted(groups if show_all else chosen, key=lambda group: -len(group.path))
+    longest = sorted(shown, key=lambda group: -sum(o.end - o.start for o in group.operations))
+    tables = [group for group in shown if group in longest[:MOST_GROUPS]]
+
+    lines = []
+    for group in tables:
+        lines += [headline(group)] + table(group, names, work) + [""]
+    rest = [group for group in groups if group not in tables]
+    if rest:
+        lines.append(line("also ran" + ("" if show_all else " (--all shows more)"),
+                          ["launches", "total ms"]))
+        lines += [summary(group) for group in rest] + [""]
+    # Where a range is gone through often, one time is drawn: of the group with the most operations.
+    often = [group for group in tables if len(group.times) > 1] or tables
+    group = max(often, key=lambda group: statistics.median(map(len, group.times)))
+    which = (", the time with the median" if len(group.times) > 1 else
+             ", its beginning" if group.path else ", its end")
+    return lines + [f"{group.title}{which}:"] + timeline(group, profile, names, work)
+
+
+def remarks(profile):
+    """What is wrong with the records: one line each."""
+    lines = [error + (": another tool is attached to the program" if "SUBSCRIBERS" in error else "")
+             for error in profile.errors]
+    if profile.dropped:
+        lines.append(f"CUPTI dropped {profile.dropped} records for want of room: the figures are "
+                     "too low")
+    if profile.unfinished:
+        lines.append(f"{profile.unfinished} operations had not ended when the program did: they "
+                     "are left out")
+    return lines
+
+
+# --- The trace --------------------------------------------------------------------------------
+
+
+def trace(profile):
+    """The profile in the Chrome trace format, which Perfetto opens. Times are in us."""
+    names = short_names(o.name for o in profile.operations if o.what == "kernel")
+    threads = {thread: i + 1 for i, thread in enumerate(
+        dict.fromkeys([r.thread for r in profile.ranges] + [c.thread for c in profile.calls]))}
+
+    def label(what, pid, tid, name):
+        return {"name": what, "ph": "M", "ts": 0, "pid": pid, "tid": tid, "args": {"name": name}}
+
+    streams = sorted({(o.device, o.stream) for o in profile.operations})
+    labels = [label("process_name", HOST, 0, "host")]
+    labels += [label("process_name", GPUS + device, 0, f"GPU {device}")
+               for device in sorted({device for device, _ in streams})]
+    labels += [label("thread_name", GPUS + device, stream, f"stream {stream}")
+               for device, stream in streams]
+
+    def event(name, category, start, end, pid, tid, **args):
+        return {"name": name, "cat": category, "ph": "X", "ts": round(start, 3),
+                "dur": round(end - start, 3), "pid": pid, "tid": tid, "args": args}
+
+    body = [event(r.path[-1], "range", r.start, r.end, HOST, threads[r.thread])
+            for r in profile.ranges]
+    body += [event(c.name, "call", c.start, c.end, HOST, threads[c.thread]) for c in profile.calls]
+    for number, o in enumerate(profile.operations):
+        args = {"bytes": o.bytes} if o.bytes else dict(
+            zip(("grid", "block", "registers", "shared bytes"), o.shape), full_name=o.name)
+        body.append(event(names.get(o.name, o.name), o.what, o.start, o.end, GPUS + o.device,
+                          o.stream, **args))
+        if o.call:  # an arrow from the launch to what it launched
+            arrow = {"name": "launch", "cat": "launch", "id": number}
+            body.append({**arrow, "ph": "s", "ts": round(o.call.start, 3), "pid": HOST,
+                         "tid": threads[o.call.thread]})
+            body.append({**arrow, "ph": "f", "bp": "e", "ts": round(o.start, 3),
+                         "pid": GPUS + o.device, "tid": o.stream})
+    # Of what begins together the longest comes first: it holds the others.
+    body.sort(key=lambda event: (event["ts"], -event.get("dur", 0)))
+    return {"displayTimeUnit": "ns", "traceEvents": labels + body}
+
+
+# --- The command line -------------------------------------------------------------------------
+
+
+def fail(message, status):
+    print(f"profile_report.py: {message}", file=sys.stderr)
+    return status
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        sys.exit(fail(message, 2))
+
+
+def main(arguments):
+    parser = Parser(prog="profile_report.py", usage=__doc__, add_help=False)
+    parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--trace")
+    parser.add_argument("files", nargs="*")
+    options = parser.parse_args(arguments)
+    if options.help:
+        print(__doc__.strip())
+        return 0
+    if not options.files:
+        return fail("files of records are expected (--help shows the usage)", 2)
+    try:
+        profile = read(options.files)
+    except RecordError as error:
+        return fail(str(error), 2)
+    for remark in remarks(profile):
+        fail(remark, 0)
+    if not profile.operations:
+        return 0 if profile.errors else fail("CUPTI recorded nothing that ran on a GPU (a program "
+                                             "that is killed takes its records along)", 0)
+    if options.trace:
+        try:
+            with open(options.trace, "w", encoding="utf-8") as file:
+                json.dump(trace(profile), file)
+        except OSError as error:
+            return fail(f"{options.trace}: {error.strerror}", 3)
+    print("\n".join(report(profile, options.all)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

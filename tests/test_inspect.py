@@ -1,0 +1,562 @@
+"""scripts/inspect.sh: its figures and counts against the compiler's own and the driver's, source
+lines above their instructions, loops, occupancy, and what it says where something is missing."""
+
+import argparse
+import ctypes
+import functools
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+from suite import ROOT, SKIPPED, USAGE, assert_one_line
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import machine_code  # noqa: E402
+from machine_code import cuda_toolkit  # noqa: E402
+
+SHARED, TILED, HOPPER = "2_matmul_sharedmem", "bonus_matmul_register_tiled", "bonus_matmul_hopper"
+SOURCE = (ROOT / f"src/{SHARED}.cu").read_text().splitlines()
+
+
+@functools.lru_cache(maxsize=None)
+def toolkit():
+    try:
+        return cuda_toolkit.find()
+    except cuda_toolkit.ToolkitError as problem:
+        pytest.skip(str(problem))
+
+
+@functools.lru_cache(maxsize=None)
+def arch():
+    return "90a" if toolkit().builds_for("90a") else str(toolkit().architectures()[-1])
+
+
+def inspect(*arguments, env=None):
+    """Runs it for one architecture, whatever GPU is here."""
+    toolkit()
+    return subprocess.run([ROOT / "scripts/inspect.sh", *arguments, "--arch", arch()], text=True,
+                          capture_output=True, timeout=300, cwd="/", env=env)
+
+
+def shown(*arguments):
+    done = inspect(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "\033" not in done.stdout  # a pipe gets no colours
+    return done.stdout
+
+
+def needs_nvdisasm():
+    if not toolkit().tool("nvdisasm"):
+        pytest.skip("nvdisasm is not installed")
+
+
+def cells(text, row):
+    """The values of a table's row, by how the row begins."""
+    line = next(line for line in text.splitlines() if line.startswith(row + "  "))
+    return re.split(r"\s{2,}", line[len(row):].strip())
+
+
+def groups(listing):
+    """A listing as (source line, [instruction, ...]) pairs, without addresses and marks."""
+    found = []
+    for line in listing.split("\n\n")[1].splitlines():
+        if not line.startswith(" "):
+            found.append((line, []))
+        elif not line.strip().endswith(":"):
+            found[-1][1].append(re.sub(r"^[| ]*([0-9a-f]{4,} )? *(@\S+ +)?", "", line))
+    return found
+
+
+def line_with(text):
+    """How a listing names the only line of the source that has this text."""
+    numbers = [i for i, line in enumerate(SOURCE, 1) if text in line]
+    assert len(numbers) == 1, text
+    return f"{SHARED}.cu:{numbers[0]}  {SOURCE[numbers[0] - 1].strip()}"
+
+
+PRODUCT = "sum += tile_A[y][k] * tile_B[k][x]"
+FIRST_BARRIER, SECOND_BARRIER = "__syncthreads();  // the", "__syncthreads();  // nobody"
+
+
+# --- Counts and figures, against what others say ---
+
+
+@pytest.fixture(scope="module")
+def by_hand(tmp_path_factory):
+    """PTX and ptxas's notes of 2_matmul_sharedmem, from nvcc alone."""
+    folder = tmp_path_factory.mktemp("by_hand")
+    done = subprocess.run(
+        [toolkit().nvcc, "-std=c++20", "-O3", f"-I{ROOT}/include", f"-I{ROOT}/src", "--keep",
+         f"--keep-dir={folder}", f"-arch=sm_{arch()}", "-Xptxas=-v", "-cubin", "-o",
+         folder / "cubin", ROOT / f"src/{SHARED}.cu"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return (folder / f"{SHARED}.ptx").read_text(), done.stderr
+
+
+def test_counts_of_ptx_are_those_of_a_search_in_it(by_hand):
+    whole = re.search(r"\.entry _Z16matmul_sharedmem.*?\n}", by_hand[0], re.DOTALL)[0]
+    head, loop = re.search(r"(\$L__BB0_\d+):((?:(?!\$L__BB0_\d+:).)*bra\s+\1;)", whole,
+                           re.DOTALL).groups()
+    text = shown("2", "matmul_sharedmem", "--ptx")
+    for row, pattern in [("global loads  ld.global.f32 (4 bytes)", r"\bld\.global\.(nc\.)?f32\b"),
+                         ("global stores  st.global.f32 (4 bytes)", r"\bst\.global\.f32\b"),
+                         ("shared loads  ld.shared.f32 (4 bytes)", r"\bld\.shared\.f32\b"),
+                         ("shared stores  st.shared.f32 (4 bytes)", r"\bst\.shared\.f32\b"),
+                         ("arithmetic  fma.f32", r"\bfma\.rn\.f32\b"),
+                         ("barriers  bar.sync", r"\bbar\.sync\b")]:
+        assert cells(text, row) == [str(len(re.findall(pattern, part))) for part in (whole, loop)]
+    every = r"^\s+(@\S+ +)?[a-z][\w.:]*\s.*;$|^\s+ret;$"
+    assert cells(text, "instructions") == [str(len(re.findall(every, part, re.MULTILINE)))
+                                           for part in (whole, loop)]
+    # What the source says: 2 x 32 loads of tiles for 32 multiply-adds, of 2 elements loaded.
+    assert cells(text, "arithmetic  fma.f32") == ["32", "32"]
+    assert cells(text, "shared loads  ld.shared.f32 (4 bytes)") == ["64", "64"]
+    assert cells(text, "global stores  st.global.f32 (4 bytes)") == ["1", "0"]
+
+
+def test_figures_are_those_of_ptxas(by_hand):
+    said = re.search(r"Compiling entry function '_Z16matmul_sharedmem.*?(\d+) bytes stack.*?"
+                     r"(\d+) bytes spill.*?Used (\d+) registers.*?(\d+) bytes smem", by_hand[1],
+                     re.DOTALL)
+    stack, spilled, registers, shared = said.groups()
+    assert shared == str(2 * 32 * 32 * 4)
+    text = shown("2", "--ptx")
+    assert cells(text, "matmul_sharedmem")[:4] == [registers, spilled, stack, shared]
+    text = shown("2", "matmul", "--ptx", "--block", "256")
+    assert cells(text, "registers a thread") == [registers]
+    assert cells(text, "shared memory, bytes") == [shared]
+    assert cells(text, "threads a block") == ["256"]
+
+
+def test_a_block_that_the_source_does_not_state_is_not_made_up():
+    limits = machine_code.LIMITS[int(arch().rstrip("a"))]
+    text = shown("2", "matmul", "--ptx")
+    assert cells(text, "threads a block") == cells(text, "blocks an SM") == ["unknown"]
+    assert cells(text, "warps an SM")[0].startswith("up to ")
+    registers, shared = (int(cells(text, row)[0])
+                         for row in ("registers a thread", "shared memory, bytes"))
+    text = shown("2", "matmul", "--ptx", "--block", "1024")
+    blocks, limit = machine_code.occupancy(limits, 1024, registers, shared)
+    assert cells(text, "blocks an SM") == [f"{blocks}, by {limit}"]
+    assert cells(text, "warps an SM")[0].startswith(f"{32 * blocks} of {limits.warps}, ")
+    # What the source states counts, whatever the command line says; dynamic memory is told to it.
+    text = shown(TILED, "warp_tiled<3>", "--ptx", "--block", "32")
+    assert cells(text, "threads a block") == ["256"]
+    assert cells(text, "shared memory, bytes") == ["0 + dynamic"]
+    text = shown(TILED, "warp_tiled<3>", "--ptx", "--shared", "999999")
+    assert cells(text, "shared memory, bytes") == ["999999"]
+    assert cells(text, "blocks an SM") == ["0, by shared memory"]
+
+
+def test_a_table_has_the_programs_own_kernels():
+    text = shown(SHARED, "--ptx")
+    assert "reference_products" not in text and "6 kernels from other files" in text
+    everything = shown(SHARED, "--ptx", "--all")
+    assert "reference_products" in everything and "fill_uniform_kernel" in everything
+    tiled = shown(TILED, "--ptx")
+    rows = {line.split("  ")[0]: re.split(r"\s{2,}", line) for line in tiled.splitlines()}
+    assert {"block_tiled", "register_tiled", "vectorized", "warp_tiled<2>",
+            "warp_tiled<3>"} <= set(rows)
+    assert rows["block_tiled"][4:6] == ["4096", "512"]  # bytes shared, threads by __launch_bounds__
+    assert rows["warp_tiled<3>"][4:6] == ["0+", "256"]  # dynamic
+    # The fast one feeds its multiply-adds by wider loads, and fewer.
+    assert cells(shown(TILED, "vectorized", "--ptx"), "shared loads  ld.shared.v4.f32 (16 bytes)")
+
+
+# --- Listings ---
+
+
+@pytest.mark.parametrize("form, product, load, barrier", [
+    ("--ptx", r"fma\.rn\.f32", r"ld\.shared\.f32", r"bar\.sync"), ("--sass", "FFMA", "LDS", "BAR")])
+def test_a_listing_has_each_source_line_above_its_instructions(form, product, load, barrier):
+    if form == "--sass":
+        needs_nvdisasm()
+    text = shown("2", "matmul_sharedmem", form)
+    below = {}
+    for line, instructions in groups(text):
+        below.setdefault(line, []).extend(instructions)
+
+    def lines_with(pattern):
+        return {line for line, code in below.items() if any(re.match(pattern, c) for c in code)}
+
+    assert lines_with(product) == {line_with(PRODUCT)}
+    assert lines_with(load) == {line_with(PRODUCT)}
+    assert lines_with(barrier) == {line_with(FIRST_BARRIER), line_with(SECOND_BARRIER)}
+    assert lines_with("st.global|STG") == {line_with("C[row * N + col] = sum;")}
+    assert sum(bool(re.match(product, code)) for code in below[line_with(PRODUCT)]) == 32
+    # The loop's instructions are marked, and nothing else.
+    marked = [line for line in text.splitlines() if line.startswith("  | ")]
+    assert [str(len(marked))] == cells(text, "instructions")[1:]
+
+
+def test_counts_of_machine_code_are_those_of_a_search_in_it():
+    needs_nvdisasm()
+    text = shown("2", "matmul_sharedmem", "--sass")
+    done = subprocess.run(
+        [toolkit().tool("nvdisasm"), "-c", machine_code.CACHE / f"{SHARED}.{arch()}/program.cubin"],
+        capture_output=True, text=True)
+    code = re.search(r"^\.text\._Z16matmul_sharedmem.*?(?=^//-----|\Z)", done.stdout,
+                     re.DOTALL | re.MULTILINE)[0]
+    # What fills the last bytes, a branch to itself and what is behind it, is not the kernel's.
+    code = re.split(r"(\.L_x_\d+):\s+/\*[0-9a-f]+\*/\s+BRA `\(\1\)", code)[0]
+    assert cells(text, "instructions")[0] == str(len(re.findall(r"/\*[0-9a-f]{4,}\*/", code)))
+    for row, pattern in [("global loads  LDG.32", r" LDG\.E(\.CONSTANT)? "),
+                         ("shared loads  LDS.32", r" LDS "), ("shared stores  STS.32", r" STS "),
+                         ("arithmetic  FFMA", r" FFMA "), ("barriers  BAR.SYNC", r" BAR\.SYNC")]:
+        assert cells(text, row)[0] == str(len(re.findall(pattern, code))), row
+    assert "local memory" not in text
+
+
+def test_hoppers_kernel_multiplies_on_tensor_cores_and_spills_nothing():
+    if arch() != "90a":
+        pytest.skip("this toolkit does not compile for 90a")
+    sass = bool(toolkit().tool("nvdisasm"))
+    text = shown(HOPPER, "matmul_persistent<__half,256,4,2,2>")
+    row = r"^tensor cores  (HGMMA\.64x256x16\S*|wgmma\.mma_async\.m64n256k16) +(\d+) +(\d+)$"
+    kind, whole, loop = re.search(row, text, re.MULTILINE).groups()
+    assert kind.startswith("HGMMA" if sass else "wgmma")
+    assert 4 <= int(loop) < int(whole)  # four steps of 16 in a tile 64 deep, and the tile before it
+    assert "local memory" not in text and cells(text, "spilled, bytes") == ["0"]
+    assert re.search(r"^async copies  (UTMALDG|cp\.async\.bulk\.tensor)\.2d", text,
+                     re.MULTILINE | re.IGNORECASE)
+    # Wrappers of PTX lie in a header: the line that calls stands above theirs.
+    assert re.search(r"^bonus_matmul_hopper\.cu:\d+  .*\n  hopper\.cuh:\d+  .*\n(    [.$]\S+:\n)?"
+                     r"  [| ] .*(WARPGROUP|wgmma)", text, re.MULTILINE)
+
+
+def test_a_line_of_a_header_stands_below_the_line_that_calls_it(capsys):
+    program, header = str(ROOT / f"src/{SHARED}.cu"), str(ROOT / "include/demo.cuh")
+    frames = [((program, 47),), ((header, 1), (program, 47)), ((header, 2), (program, 47)),
+              ((program, 47),), ((header, 2), (program, 45)), ((program, 48),), (),
+              (("/usr/include/cuda_fp16.hpp", 3), (header, 2), (program, 48))]
+    code = tuple(machine_code.Instruction("", "", f"op{i}", "", source, ())
+                 for i, source in enumerate(frames))
+    kernel = machine_code.Kernel("f", "f", None, 0, False, code, None)
+    options = argparse.Namespace(block=None, shared=None)
+    machine_code.show_listing(machine_code.Show(options, "90a", False), kernel)
+    lines = [re.sub("  .*", "", line) if line[0] != " " else line.strip().split("  ")[0]
+             for line in capsys.readouterr().out.splitlines()[2:-1]]
+    one, other, last = (f"{SHARED}.cu:{number}" for number in (47, 45, 48))
+    assert lines == [one, "op0", "demo.cuh:1", "op1", "demo.cuh:2", "op2", one, "op3",
+                     other, "demo.cuh:2", "op4", last, "op5", "(no source line)", "op6",
+                     last, "demo.cuh:2", "op7"]
+
+
+# --- Two kernels side by side ---
+
+
+def test_diff_puts_two_kernels_side_by_side():
+    text = shown(TILED, "--ptx", "--diff", "block_tiled", "vectorized")
+    assert text.splitlines()[2].split() == ["block_tiled", "vectorized"]
+    one, other = (shown(TILED, name, "--ptx") for name in ("block_tiled", "vectorized"))
+    for row in ("registers a thread", "shared memory, bytes", "blocks an SM", "instructions",
+                "arithmetic  fma.f32"):
+        assert cells(text, row) == cells(one, row) + cells(other, row)
+    assert cells(text, "barriers  cp.async.commit_group")[:2] == ["0", "0"]
+
+
+def test_diff_shows_short_loops_and_no_long_ones():
+    # The loops of the same kernel: each line twice, and as many as the count says.
+    text = shown("2", "--ptx", "--diff", "matmul_sharedmem", "matmul_sharedmem")
+    lines = text.split("The main loops:\n\n")[1].splitlines()
+    assert [str(len(lines))] == cells(text, "instructions")[1:2]
+    assert all(line[:47].strip() == line[50:].strip() for line in lines)
+    text = shown(TILED, "--ptx", "--diff", "vectorized", "warp_tiled<3>")
+    assert "The main loops:" not in text and re.search(r"main loops have \d+ and \d{4} ", text)
+
+
+# --- What goes wrong, and colours ---
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["2", "bogus"], "there are 'matmul_sharedmem'"),
+    ([TILED, "warp"], "may be any of 'warp_tiled<3>' 'warp_tiled<2>'"),
+    (["2", "--diff", "matmul_sharedmem", "bogus"], "no kernel 'bogus'"),
+])
+def test_an_unknown_kernel_ends_with_the_names(arguments, says):
+    inspect(arguments[0], "--ptx")  # compiles
+    done = inspect(*arguments, "--ptx")
+    assert done.returncode == USAGE and done.stdout == ""
+    assert_one_line(done.stderr, "inspect.sh")
+    assert says in done.stderr
+
+
+def test_options_may_stand_anywhere():
+    assert shown("--ptx", "2", "matmul") == shown("2", "--ptx", "matmul") == shown(
+        "2", "matmul", "--ptx")
+
+
+@pytest.mark.parametrize("wanted", ["77", "70", "86b", "75a", "sm_86", "086", "", "a"])
+def test_an_unknown_architecture_ends_with_those_of_nvcc(wanted):
+    toolkit()
+    done = subprocess.run([ROOT / "scripts/inspect.sh", "2", "--arch", wanted], text=True,
+                          capture_output=True)
+    assert done.returncode == USAGE and done.stdout == ""
+    assert_one_line(done.stderr, "inspect.sh")
+    assert str(toolkit().architectures()[-1]) in done.stderr
+
+
+def test_without_nvcc_it_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr(cuda_toolkit, "_candidates", lambda: [])
+    assert machine_code.main(["2"]) == SKIPPED
+    out, err = capsys.readouterr()
+    assert_one_line(err, "inspect.sh")
+    assert out == "" and "install the CUDA Toolkit" in err
+
+
+def test_without_nvdisasm_it_names_the_package_and_shows_ptx(monkeypatch, capsys):
+    shown("2", "--ptx")  # compiles
+    monkeypatch.setattr(cuda_toolkit.Toolkit, "tool", lambda self, name: None)
+    for form in ("--sass", "--both"):
+        assert machine_code.main(["2", "matmul", form, "--arch", arch()]) == SKIPPED
+        out, err = capsys.readouterr()
+        assert_one_line(err, "inspect.sh")
+        release = toolkit().version.split(".")
+        assert out == "" and f"cuda-nvdisasm-{release[0]}-{release[1]}" in err
+    assert machine_code.main(["2", "matmul", "--arch", arch()]) == 0
+    out, err = capsys.readouterr()
+    assert_one_line(err, "inspect.sh")
+    assert "fma.rn.f32" in out
+
+
+def test_a_kernel_without_code_for_an_architecture_is_named(tmp_path):
+    source = tmp_path / "hopper.cu"
+    source.write_text('#include "hopper.cuh"\n'
+                      "__global__ void feeds() { hopper::wgmma_fence(); }\n"
+                      "__global__ void adds(float* x) { *x += 1; }\n")
+    old = str(next(a for a in toolkit().architectures() if a >= 75))
+    compiled = machine_code.compile_source(toolkit(), source, old, tmp_path)
+    options = argparse.Namespace(block=None, shared=None)
+    notes = machine_code.Show(options, old, False).notes(
+        machine_code.read_kernels(compiled, None)).splitlines()
+    notes = [note for note in notes if note.startswith(f"no code for sm_{old}")]
+    assert len(notes) == 1 and notes[0].endswith("feeds")
+
+
+@pytest.mark.parametrize("env, coloured", [({}, True), ({"NO_COLOR": "1"}, False),
+                                           ({"TERM": "dumb"}, False)])
+def test_a_terminal_gets_colours(env, coloured):
+    shown("2", "--ptx")  # compiles
+    terminal, end = pty.openpty()
+    env = {**{name: value for name, value in os.environ.items() if name != "NO_COLOR"},
+           "TERM": "xterm", **env}
+    with subprocess.Popen([ROOT / "scripts/inspect.sh", "2", "matmul", "--ptx", "--arch", arch()],
+                          stdout=end, stderr=end, env=env) as process:
+        os.close(end)
+        text = b""
+        try:
+            while part := os.read(terminal, 65536):
+                text += part
+        except OSError:  # how a terminal ends
+            pass
+    os.close(terminal)
+    assert process.returncode == 0
+    assert (rb"\033[36m" in text.replace(b"\x1b", rb"\033")) == coloured
+    assert (b"\x1b" in text) == coloured and b"fma.rn.f32" in text
+
+
+def test_a_pager_may_stop_reading():
+    shown("2", "--ptx")  # compiles
+    done = subprocess.run(f"'{ROOT}/scripts/inspect.sh' 2 matmul --ptx --arch {arch()} | head -n 1",
+                          shell=True, capture_output=True, text=True)
+    assert done.stderr == "" and done.stdout.startswith("matmul_sharedmem")
+
+
+# --- Kinds of instructions, and loops ---
+
+
+@pytest.mark.parametrize("opcode, operands, expected", [
+    ("LDG.E.128.CONSTANT", "R4, desc[UR4][R2.64]", "LDG.128"),
+    ("LDG.E.U16", "R4, desc[UR4][R2.64]", "LDG.U16"), ("STG.E", "desc[UR4][R2.64], R5", "STG.32"),
+    ("LDGSTS.E.BYPASS.LTC128B.128", "[R1], desc[UR4][R2.64]", "LDGSTS.128"),
+    ("LDS.U.64", "R2, [R5]", "LDS.64"), ("LDSM.16.MT88.4", "R8, [R9]", "LDSM.x4"),
+    ("LDL.LU", "R5, [R1+0x4]", "LDL.32"), ("STL.64", "[R1], R2", "STL.64"),
+    ("HMMA.16816.F32", "R4, R8, R12, R4", "HMMA.16816.F32"),
+    ("HFMA2.MMA", "R8, -RZ, RZ, 0, 0", None), ("HFMA2.MMA", "R8, R9, R10, R11", "HFMA2"),
+    ("HADD2.F32", "R3, -RZ, R2.H0_H0", None), ("FADD", "R3, R2, R4", "FADD"),
+    ("FFMA.FTZ", "R1, R2, R3, R1", "FFMA"), ("MUFU.EX2", "R1, R2", "MUFU.EX2"),
+    ("REDG.E.ADD.F32", "desc[UR4][R2.64], R5", "REDG"), ("REDUX.SUM", "UR4, R2", "REDUX"),
+    ("IMAD.MOV.U32", "R1, RZ, RZ, R2", None), ("BRA", ".L_x_1", None),
+    ("ld.global.nc.v4.f32", "{%f1, %f2, %f3, %f4}, [%rd1]", "ld.global.v4.f32 (16 bytes)"),
+    ("ld.global.L1::no_allocate.v2.u64", "{%rd1, %rd2}, [%rd3]", "ld.global.v2.u64 (16 bytes)"),
+    ("ld.shared.u16", "%rs1, [%r1]", "ld.shared.u16 (2 bytes)"),
+    ("st.local.f32", "[%rd1], %f1", "st.local.f32 (4 bytes)"),
+    ("ld.param.u64", "%rd1, [p]", None),
+    ("cp.async.cg.shared.global", "[%r1], [%rd1], 16", "cp.async (16 bytes)"),
+    ("cp.async.wait_group", "1", "cp.async.wait_group"),
+    ("cp.async.bulk.commit_group", "", "cp.async.commit_group"),
+    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "{}", "mma.m16n8k16"),
+    ("wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32", "{}", "wmma.mma.m16n16k16"),
+    ("wmma.load.a.sync.aligned.row.m16n16k16.shared.f16", "{}", "wmma.load.shared"),
+    ("red.global.add.f32", "[%rd1], %f1", "red.global"), ("add.s32", "%r1, %r2, 1", None),
+    ("fma.rn.f16x2", "%r1, %r2, %r3, %r4", "fma.f16x2"),
+])
+def test_instructions_are_told_apart(opcode, operands, expected):
+    kind = machine_code.classify(machine_code.Instruction("", "", opcode, operands, (), ()))
+    assert (kind and kind[1]) == expected
+    local = re.match(r"LDL|STL|st\.local", opcode) is not None
+    assert (kind is not None and kind[0] == machine_code.LOCAL) == local
+
+
+def read(body):
+    return list(machine_code.read_ptx_body("{\n" + body + "\n}", {}))
+
+
+def test_the_main_loop_is_the_innermost_one_with_the_work():
+    code = read("""
+        mov.f32 %f1, 0f00000000;
+    $outer:
+        ld.global.f32 %f2, [%rd1];
+    $inner:
+        fma.rn.f32 %f1, %f2, %f2, %f1;
+        @%p1 bra $cold;
+    $back:
+        add.s32 %r1, %r1, 1;
+        @%p2 bra $inner;
+        fma.rn.f32 %f1, %f2, %f2, %f1;
+    $spin:
+        mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r1], %r2;
+        @!%p3 bra $spin;
+        @%p4 bra $outer;
+        st.global.f32 [%rd1], %f1;
+        ret;
+    $cold:  // far from the loop, and of it
+        mov.u32 %r3, %r4;
+        bra $back;""")
+    loops = sorted(map(sorted, machine_code.loops(code)))
+    assert loops == [[1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13], [2, 3, 4, 5, 12, 13], [7, 8]]
+    assert sorted(machine_code.main_loop(code)) == [2, 3, 4, 5, 12, 13]
+
+
+def test_a_computed_jump_leaves_no_loop_that_is_sure():
+    code = read("""
+    $a: fma.rn.f32 %f1, %f2, %f2, %f1;
+        @%p1 bra $a;
+    $targets: .branchtargets $a, $b;
+        brx.idx %r1, $targets;
+    $b: ret;""")
+    assert [one.labels for one in code] == [("$a",), (), (), ("$b",)]
+    assert machine_code.loops(code) == [] and machine_code.main_loop(code) == set()
+
+
+def test_a_loop_on_tensor_cores_goes_before_arithmetic_and_no_loop_is_none():
+    code = read("""
+    $a: fma.rn.f32 %f1, %f2, %f2, %f1;
+        fma.rn.f32 %f1, %f2, %f2, %f1;
+        @%p1 bra $a;
+    $b: {
+        .reg .pred p;
+        setp.ne.b32 p, %r1, 0;
+        wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,
+            %f2}, %rd1, %rd2, p, 1, 1, 0, 1;
+        }
+        @%p1 bra $b;
+        ret;""")
+    assert [one.opcode.split(".")[0] for one in code] == [
+        "fma", "fma", "bra", "setp", "wgmma", "bra", "ret"]
+    assert sorted(machine_code.main_loop(code)) == [3, 4, 5]
+    assert machine_code.main_loop(code[:2]) == set()
+
+
+# --- Occupancy ---
+
+HEADERS_OCCUPANCY = r"""
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cuda_occupancy.h>
+int main(int, char** argv) {
+    const int capability = atoi(argv[1]), warps = atoi(argv[2]), shared = atoi(argv[3]) * 1024;
+    const int reserved = capability == 75 ? 0 : 1024;
+    cudaOccDeviceProp gpu;
+    gpu.computeMajor = capability / 10, gpu.computeMinor = capability % 10;
+    gpu.maxThreadsPerBlock = 1024, gpu.maxThreadsPerMultiprocessor = 32 * warps;
+    gpu.regsPerBlock = gpu.regsPerMultiprocessor = 65536, gpu.warpSize = 32, gpu.numSms = 1;
+    gpu.sharedMemPerBlock = 49152, gpu.sharedMemPerMultiprocessor = shared;
+    gpu.sharedMemPerBlockOptin = shared - reserved, gpu.reservedSharedMemPerBlock = reserved;
+    cudaOccFuncAttributes kernel;
+    kernel.maxThreadsPerBlock = 1024, kernel.partitionedGCConfig = PARTITIONED_GC_OFF;
+    kernel.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN;
+    cudaOccDeviceState state;
+    state.cacheConfig = CACHE_PREFER_SHARED, state.carveoutConfig = 100;
+    for (int threads = 32; threads <= 1024; threads += 96)
+        for (int registers = 16; registers <= 255; registers += 24)
+            for (int bytes = 0; bytes <= shared - reserved; bytes += 331) {
+                kernel.numRegs = registers, kernel.sharedSizeBytes = 0;
+                kernel.maxDynamicSharedSizeBytes = shared - reserved;
+                cudaOccResult result;
+                if (cudaOccMaxActiveBlocksPerMultiprocessor(&result, &gpu, &kernel, &state, threads,
+                                                            bytes))
+                    return 1;
+                printf("%d %d %d %d\n", threads, registers, bytes,
+                       result.activeBlocksPerMultiprocessor);
+            }
+}
+"""
+
+
+def test_occupancy_is_that_of_the_toolkits_header(tmp_path):
+    """Its rules and numbers of blocks; it takes the warps and the shared memory from us."""
+    source = tmp_path / "occupancy.cpp"
+    source.write_text(HEADERS_OCCUPANCY)
+    done = subprocess.run([toolkit().nvcc, "-O2", "-o", tmp_path / "occupancy", source],
+                          capture_output=True, text=True)
+    if "cuda_occupancy.h" in done.stderr:
+        pytest.skip("this toolkit has no cuda_occupancy.h")
+    assert done.returncode == 0, done.stderr
+    newest = toolkit().architectures()[-1]
+    for capability, limits in machine_code.LIMITS.items():
+        if capability > newest:
+            continue
+        done = subprocess.run([tmp_path / "occupancy", str(capability), str(limits.warps),
+                               str(limits.shared)], capture_output=True, text=True)
+        assert done.returncode == 0, capability
+        lines = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+        assert len(lines) > 1000
+        wrong = [line for line in lines
+                 if machine_code.occupancy(limits, *line[:3])[0] != line[3]]
+        assert not wrong, (capability, wrong[:3])
+
+
+def test_the_driver_says_the_same():
+    """Registers, shared memory and occupancy of every kernel, on the GPU that is here."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        pytest.skip("no NVIDIA driver here")
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    if cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0):
+        pytest.skip("no GPU here")
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, device)
+    cuda.cuDeviceGetAttribute(ctypes.byref(minor), 76, device)
+    capability = 10 * major.value + minor.value
+    target = cuda_toolkit.target(capability)
+    if capability not in machine_code.LIMITS or not toolkit().builds_for(target):
+        pytest.skip(f"nothing is known of compute capability {capability} here")
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
+    for program in (SHARED, TILED):
+        compiled = machine_code.compile_program(toolkit(), program, target)
+        module = ctypes.c_void_p()
+        assert cuda.cuModuleLoadData(ctypes.byref(module), compiled.cubin.read_bytes()) == 0
+        for kernel in machine_code.read_kernels(compiled, None):
+            function, value = ctypes.c_void_p(), ctypes.c_int()
+            assert cuda.cuModuleGetFunction(ctypes.byref(function), module,
+                                            kernel.symbol.encode()) == 0
+            for attribute, expected in ((1, kernel.resources.shared),
+                                        (3, kernel.resources.stack),
+                                        (4, kernel.resources.registers)):
+                assert cuda.cuFuncGetAttribute(ctypes.byref(value), attribute, function) == 0
+                assert value.value == expected, (kernel.name, attribute)
+            threads = kernel.threads or 1024
+            assert cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                ctypes.byref(value), function, threads, ctypes.c_size_t(0)) == 0
+            blocks, _ = machine_code.occupancy(machine_code.LIMITS[capability], threads,
+                                               kernel.resources.registers, kernel.resources.shared)
+            assert value.value == blocks, kernel.name
+    cuda.cuDevicePrimaryCtxRelease(device)
