@@ -43,12 +43,14 @@ elif [[ $n =~ ^[1-9][0-9]{0,8}$ ]] && ((n / 4 < s)); then
     ((s >= 16)) || s=16
 fi
 
+mapfile -t programs < <(list_programs)
+
 if [[ $must_build ]]; then
     ensure_compiler
     ensure_scons
     if [[ $folder == cpu ]]; then
         ensure_lane_libraries
-        build cpu || die 3 "the build failed"
+        build "${programs[@]/#/cpu/}" || die 3 "the build failed"
     else
         ensure_cuda
         build programs || die 3 "the build failed"
@@ -57,7 +59,6 @@ fi
 
 # --- The demos ---
 
-mapfile -t programs < <(list_programs)
 parts=$(mktemp -d)
 trap 'rm -rf "$parts"' EXIT
 

@@ -15,7 +15,8 @@ import pytest
 from suite import COLUMNS, GATING, PROGRAMS, ROOT, USAGE, assert_one_line
 
 SCRIPTS = ["run.sh", "test.sh", "compare_gpus.sh", "table.py", "collect.py", "plot.py", "report.sh",
-           "update_readme.py", "inspect.sh", "profile.sh", "profile_report.py", "step.sh"]
+           "update_readme.py", "inspect.sh", "profile.sh", "profile_report.py", "step.sh",
+           "count.sh"]
 
 
 def script(name, *arguments, root=ROOT, cwd=None, env=None):

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "count.hpp"
 #include "runtime.hpp"
 
 #ifdef DEMO_CPU_SANITIZE
@@ -254,7 +255,9 @@ void Runner::run_block(const Grid& grid, uint64_t block) {
     arrived_ = exited_ = votes_ = 0;
     ready_.clear();
     release(all_);
+    count_block(dynamic_start_);
     home_.switch_to(fiber_of_next());
+    count_block_end();
     runner = nullptr;
 }
 
@@ -262,6 +265,7 @@ void Runner::run_threads() {
     for (;;) {
         Fiber& self = *current_->fiber;
         grid_->thread(grid_->call);
+        count_exit();
         current_->exited = true;
         ++exited_;
         if (arrived_ > 0) fail_at_barrier(*first_arrived_, *current_);
@@ -336,6 +340,7 @@ int Runner::block_meet(bool predicate, Site site) {
     if (++arrived_ == threads_.size()) {
         count_ = votes_;
         arrived_ = votes_ = 0;
+        count_barrier(site);
         release(all_);
     }
     wait();
@@ -370,7 +375,10 @@ void Runner::warp_meet(unsigned int mask, void* record, void (*finish)(void* con
             records[i] = lanes[i].record;
             if (mask >> i & 1) together_.push_back(lanes + i);
         }
+        count_pause(true);
         finish(records, mask);
+        count_pause(false);
+        if (together_.size() == here) count_warp_met(warp);
         release(together_);
     }
     wait();
@@ -473,11 +481,13 @@ void run_grid(const Launch& launch, const void* function, void (*thread)(const v
     }
     const Grid grid{launch, thread, call};
     unlock_memory();
+    count_launch(launch, function, thread);
     const uint64_t blocks = uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
     parallel(blocks, [&](uint64_t i) {
         static thread_local Runner& own = *new Runner;
         own.run_block(grid, schedule.order == Schedule::kReverse ? blocks - 1 - i : i);
     });
+    count_launch_end();
 }
 
 int block_meet(bool predicate, Site site) { return running(site.what).block_meet(predicate, site); }
@@ -501,6 +511,8 @@ void async_copy(void* to, const void* from, size_t bytes, size_t zero_bytes, Sit
     if ((bytes != 4 && bytes != 8 && bytes != 16) || zero_bytes > bytes || !aligned)
         fail(3, "%s: %zu bytes from %p to %p: it copies 4, 8 or 16 bytes between multiples of that",
              text(site).c_str(), bytes, from, to);
+    if (bytes > zero_bytes) count_access(from, bytes - zero_bytes, false, site);
+    count_access(to, bytes, true, site);
     std::memset(to, 0xFF, bytes);
     copies.pending.push_back({to, from, bytes, zero_bytes, copies.groups});
 }

@@ -114,12 +114,15 @@ inline unsigned int __activemask() { return 1u << demo_cpu::lane(); }
 
 namespace demo_cpu {
 
+// Inlined, so that counting finds the line of the kernel (count.cpp).
 template <class T, class Change>
-T atomically(T* address, Change change) {
-    std::atomic_ref<T> value(*address);
-    T old = value.load(std::memory_order_relaxed);
-    while (!value.compare_exchange_weak(old, change(old), std::memory_order_relaxed)) {
-    }
+__forceinline__ T atomically(T* address, Change change) {
+    T old, next;
+    __atomic_load(address, &old, __ATOMIC_RELAXED);
+    do {
+        next = change(old);
+    } while (
+        !__atomic_compare_exchange(address, &old, &next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     return old;
 }
 template <class T>
@@ -128,35 +131,35 @@ using Same = std::type_identity_t<T>;
 }  // namespace demo_cpu
 
 template <class T>
-T atomicAdd(T* address, demo_cpu::Same<T> value) {
+__forceinline__ T atomicAdd(T* address, demo_cpu::Same<T> value) {
     return demo_cpu::atomically(address, [=](T old) { return T(old + value); });
 }
 template <class T>
-T atomicSub(T* address, demo_cpu::Same<T> value) {
+__forceinline__ T atomicSub(T* address, demo_cpu::Same<T> value) {
     return demo_cpu::atomically(address, [=](T old) { return T(old - value); });
 }
 template <class T>
-T atomicMin(T* address, demo_cpu::Same<T> value) {
+__forceinline__ T atomicMin(T* address, demo_cpu::Same<T> value) {
     return demo_cpu::atomically(address, [=](T old) { return value < old ? value : old; });
 }
 template <class T>
-T atomicMax(T* address, demo_cpu::Same<T> value) {
+__forceinline__ T atomicMax(T* address, demo_cpu::Same<T> value) {
     return demo_cpu::atomically(address, [=](T old) { return old < value ? value : old; });
 }
 template <class T>
-T atomicExch(T* address, demo_cpu::Same<T> value) {
+__forceinline__ T atomicExch(T* address, demo_cpu::Same<T> value) {
     return demo_cpu::atomically(address, [=](T) { return value; });
 }
 template <class T>
-T atomicCAS(T* address, demo_cpu::Same<T> expected, demo_cpu::Same<T> value) {
+__forceinline__ T atomicCAS(T* address, demo_cpu::Same<T> expected, demo_cpu::Same<T> value) {
     return demo_cpu::atomically(address, [=](T old) { return old == expected ? value : old; });
 }
 template <class T>
-T atomicOr(T* address, demo_cpu::Same<T> value) {
+__forceinline__ T atomicOr(T* address, demo_cpu::Same<T> value) {
     return demo_cpu::atomically(address, [=](T old) { return T(old | value); });
 }
 template <class T>
-T atomicAnd(T* address, demo_cpu::Same<T> value) {
+__forceinline__ T atomicAnd(T* address, demo_cpu::Same<T> value) {
     return demo_cpu::atomically(address, [=](T old) { return T(old & value); });
 }
 

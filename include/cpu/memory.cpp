@@ -206,6 +206,14 @@ cudaError_t set_error(cudaError_t error) {
 void unlock_memory() { protect(false); }
 void lock_memory() { protect(true); }
 
+std::vector<std::pair<const char*, const char*>> device_buffers() {
+    const std::lock_guard lock(mutex);
+    std::vector<std::pair<const char*, const char*>> all;
+    for (const auto& [end, buffer] : buffers)
+        if (!buffer.freed) all.emplace_back(buffer.data, buffer.data + buffer.bytes);
+    return all;
+}
+
 void check_pointer(const Launch& launch, size_t index, const void* pointer) {
     const std::lock_guard lock(mutex);
     const bool is_static = pointer >= &__executable_start && pointer < &_end;

@@ -3,6 +3,7 @@
 // no chip has any of them, so a program that relies on one fails.
 #pragma once
 
+#include "count.hpp"
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 #include "launch.hpp"
@@ -65,6 +66,19 @@ struct TileAccess {
     bool by_columns;
     Site site;
 };
+
+/// Counts a lane's share of a tile as ldmatrix would load it: 16 bytes of a row each, of eight rows
+/// together. How the tile is split is the chip's affair; what it touches in all is not.
+template <class Fragment>
+void count_tile(const TileAccess<Fragment>& own, bool store) {
+    if constexpr (!kCounts) return;
+    constexpr size_t kElements = 16 / sizeof(typename Fragment::element_type);
+    constexpr size_t kAll = Fragment::rows * Fragment::columns / kElements;
+    const size_t lines = own.by_columns ? Fragment::columns : Fragment::rows;
+    for (size_t i = lane(); i < kAll; i += 32)
+        count_access(own.memory + i % lines * own.stride + i / lines * kElements, 16, store,
+                     own.site);
+}
 
 /// The lanes' common work: copies between their fragments and the memory that all of them name.
 template <class Fragment, bool kLoad>
@@ -155,6 +169,7 @@ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& fragment, const T* memo
                                           stride,
                                           std::is_same_v<Layout, col_major>,
                                           {"load_matrix_sync()", file, line}};
+    demo_cpu::count_tile(access, false);
     demo_cpu::warp_meet(~0u, &access, demo_cpu::access_tile<Fragment, true>, access.site);
 }
 template <int M, int N, int K, class T>
@@ -166,6 +181,7 @@ void load_matrix_sync(fragment<accumulator, M, N, K, T>& fragment, const T* memo
                                           stride,
                                           layout == mem_col_major,
                                           {"load_matrix_sync()", file, line}};
+    demo_cpu::count_tile(access, false);
     demo_cpu::warp_meet(~0u, &access, demo_cpu::access_tile<Fragment, true>, access.site);
 }
 template <int M, int N, int K, class T>
@@ -177,6 +193,7 @@ void store_matrix_sync(T* memory, const fragment<accumulator, M, N, K, T>& fragm
                                           stride,
                                           layout == mem_col_major,
                                           {"store_matrix_sync()", file, line}};
+    demo_cpu::count_tile(access, true);
     demo_cpu::warp_meet(~0u, &access, demo_cpu::access_tile<Fragment, false>, access.site);
 }
 template <int M, int N, int K, class D, class T, class LayoutA, class LayoutB, class C>

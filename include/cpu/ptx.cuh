@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "count.hpp"
 #include "cuda_fp16.h"
 #include "launch.hpp"
 
@@ -93,11 +94,13 @@ void cp_async_wait() {
 inline void ldmatrix_x4(uint32_t (&r)[4], const void* row, DEMO_CPU_SITE) {
     demo_cpu::MatrixRow own{
         static_cast<const unsigned char*>(row), r, {"ldmatrix_x4()", file, line}};
+    demo_cpu::count_access(row, 16, false, own.site);
     demo_cpu::warp_meet(~0u, &own, demo_cpu::load_matrices<false>, own.site);
 }
 inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row, DEMO_CPU_SITE) {
     demo_cpu::MatrixRow own{
         static_cast<const unsigned char*>(row), r, {"ldmatrix_x4_trans()", file, line}};
+    demo_cpu::count_access(row, 16, false, own.site);
     demo_cpu::warp_meet(~0u, &own, demo_cpu::load_matrices<true>, own.site);
 }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cuda_runtime.h"
 
@@ -35,6 +37,9 @@ std::string describe_in_block(const void* address);
 /// lock_memory(), which the calls do that hand control to host code with all work done.
 void unlock_memory();
 void lock_memory();
+
+/// The buffers of device memory that are not freed, each from its begin to its end.
+std::vector<std::pair<const char*, const char*>> device_buffers();
 
 /// Gives this thread a stack of its own for the handler of memory faults.
 void prepare_fault_handling();

@@ -1,0 +1,688 @@
+// DEMO_COUNT=1 cpu/NAME: what the program's kernels touch, counted in one launch of each.
+//
+// There are two builds of every program. cpu/NAME, the fast one, has no more of this file than its
+// first part: where DEMO_COUNT asks for it, it becomes cpu/count/NAME. That one is compiled with
+// -fsanitize=thread, which makes the compiler call a function at every load and store. Those
+// functions are here, in place of the sanitizer's own.
+//
+// A block's threads run one after the other here, a warp's at once on a GPU. What a warp requests
+// is put together again afterwards: the lanes that are at the same instruction for the k-th time
+// since they last met belong to one request.
+#include "count.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "runtime.hpp"
+
+namespace demo_cpu {
+namespace {
+
+bool asked_to_count() {
+    const char* const value = std::getenv("DEMO_COUNT");
+    const std::string text = value ? value : "0";
+    if (text != "0" && text != "1") fail(2, "DEMO_COUNT takes 1 (or 0), not '%s'", text.c_str());
+    return text == "1";
+}
+
+/// This program's file. And the folder that a file is in.
+std::string own_path() {
+    char path[4096];
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+    return {path, size_t(std::max<ssize_t>(length, 0))};
+}
+std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+}  // namespace
+}  // namespace demo_cpu
+
+#ifndef DEMO_CPU_COUNT
+
+namespace demo_cpu {
+namespace {
+
+/// Before main(): becomes the build that counts. --once, since times would mean nothing.
+__attribute__((constructor)) void count_if_asked(int argc, char** argv, char**) {
+    if (!asked_to_count()) return;
+    const std::string own = own_path();
+    const std::string name = own.substr(own.rfind('/') + 1);
+    const std::string other = folder_of(own) + "/count/" + name;
+    std::vector<char*> arguments(argv, argv + std::min(argc, 1));
+    std::string once = "--once";
+    arguments.push_back(once.data());
+    arguments.insert(arguments.end(), argv + std::min(argc, 1), argv + argc + 1);
+    execv(other.c_str(), arguments.data());
+    fail(77, "DEMO_COUNT=1 needs %s, which `scons cpu` builds with g++: %s", other.c_str(),
+         std::strerror(errno));
+}
+
+}  // namespace
+}  // namespace demo_cpu
+
+#else
+
+#include <link.h>
+
+#include <array>
+#include <cctype>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+
+namespace demo_cpu {
+namespace {
+
+constexpr unsigned int kWarp = 32, kMaxWarps = 1024 / kWarp, kBanks = 32;
+constexpr uintptr_t kSector = 32, kWord = 4;  // bytes
+
+enum Kind : unsigned char {
+    kGlobalLoad,
+    kGlobalStore,
+    kGlobalAtomic,
+    kSharedLoad,
+    kSharedStore,
+    kSharedAtomic,
+    kBarrier,
+};
+constexpr const char* kNames[] = {"global loads", "global stores", "global atomics",
+                                  "shared loads", "shared stores", "shared atomics",
+                                  "barriers"};
+constexpr Kind kShared = kSharedLoad;  // what lies between global and shared of one operation
+
+/// Where in the program, and what.
+struct Place {
+    uintptr_t code;  // an address in the code; where there is a line, the name of the file
+    int line;
+    unsigned short part;  // of an access that is more than one instruction's
+    Kind kind;
+
+    bool operator==(const Place&) const = default;
+    size_t hash() const { return (code * 31 + size_t(line)) * 31 + part * 8u + kind; }
+};
+struct Hash {
+    size_t operator()(const Place& place) const { return place.hash(); }
+};
+
+struct Totals {
+    uint64_t threads = 0;    // accesses, each by one thread
+    uint64_t requests = 0;   // instructions of a warp
+    uint64_t bytes = 0;      // distinct ones, of each request
+    uint64_t sectors = 0;    // of 32 bytes, that a request touches: global memory
+    uint64_t conflicts = 0;  // passes over the banks beyond what the width needs: shared memory
+
+    void operator+=(const Totals& other) {
+        threads += other.threads;
+        requests += other.requests;
+        bytes += other.bytes;
+        sectors += other.sectors;
+        conflicts += other.conflicts;
+    }
+};
+
+/// One instruction of a warp: what each of its lanes asks for.
+struct Request {
+    unsigned int lanes = 0;  // a mask
+    unsigned int bytes = 0;  // of each lane
+    uintptr_t address[kWarp];
+
+    Totals totals(Kind kind) const {
+        uintptr_t sorted[kWarp];
+        unsigned int threads = 0;
+        for (unsigned int lane = 0; lane < kWarp; ++lane)
+            if (lanes >> lane & 1) sorted[threads++] = address[lane];
+        if (!std::is_sorted(sorted, sorted + threads)) std::sort(sorted, sorted + threads);
+
+        // Sectors, each once for all lanes. Atomics on one address take place one after the other,
+        // each with the sector; those on other addresses of the sector, beside them.
+        uint64_t distinct = 0, sectors = 0, same = 0, most = 0;
+        uintptr_t next_sector = 0;  // the first that is not counted yet
+        for (unsigned int i = 0; i < threads; ++i) {
+            const uintptr_t first = sorted[i] / kSector, last = (sorted[i] + bytes - 1) / kSector;
+            same = i > 0 && sorted[i] == sorted[i - 1] ? same + 1 : 1;
+            distinct += same == 1;
+            if (last >= next_sector) {
+                sectors += last - std::max(first, next_sector) + 1;
+                next_sector = last + 1;
+                most = 1;
+            }
+            if (kind == kGlobalAtomic && same > most) most = same, ++sectors;
+        }
+        const bool is_global = kind < kShared;
+        return {threads, 1, distinct * bytes, is_global ? sectors : 0, is_global ? 0 : conflicts()};
+    }
+
+  private:
+    /// A bank gives one word at a time, to all lanes that want it. 128 bytes are served together:
+    /// the whole warp's 4 bytes each, half a warp's 8, a quarter's 16.
+    uint64_t conflicts() const {
+        const unsigned int together = bytes <= 4 ? kWarp : bytes <= 8 ? kWarp / 2 : kWarp / 4;
+        uint64_t conflicts = 0;
+        for (unsigned int begin = 0; begin < kWarp; begin += together) {
+            uintptr_t words[kBanks][kWarp];
+            unsigned int count[kBanks] = {}, passes = 1;
+            for (unsigned int lane = begin; lane < begin + together; ++lane) {
+                if (!(lanes >> lane & 1)) continue;
+                const uintptr_t last = (address[lane] + bytes - 1) / kWord;
+                for (uintptr_t word = address[lane] / kWord; word <= last; ++word) {
+                    const unsigned int bank = word % kBanks;
+                    uintptr_t *const known = words[bank], *const end = known + count[bank];
+                    if (std::find(known, end, word) != end) continue;
+                    *end = word;
+                    passes = std::max(passes, ++count[bank]);
+                }
+            }
+            conflicts += passes - 1;
+        }
+        return conflicts;
+    }
+};
+
+/// What a warp's lanes did at one place since they met.
+struct Pending {
+    std::array<unsigned int, kWarp> times{};  // that each lane was there
+    std::vector<Request> requests;            // the k-th holds what the lanes did the k-th time
+};
+
+struct Region {
+    const char *begin, *end;
+    bool holds(const void* p) const { return p >= begin && p < end; }
+};
+
+/// This thread's copies of the program's thread_local variables: the `__shared__` ones, mostly.
+Region thread_locals() {
+    Region region{};
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, size_t, void* result) {
+            for (int i = 0; i < info->dlpi_phnum; ++i)
+                if (info->dlpi_phdr[i].p_type == PT_TLS && info->dlpi_tls_data) {
+                    const char* const begin = static_cast<const char*>(info->dlpi_tls_data);
+                    *static_cast<Region*>(result) = {begin, begin + info->dlpi_phdr[i].p_memsz};
+                }
+            return 1;  // the first is the program itself
+        },
+        &region);
+    return region;
+}
+
+std::vector<Region> device_memory;  // while a launch is counted
+
+/// What one worker counts.
+class Counter {
+  public:
+    void begin_block(const void* dynamic_shared) {
+        dynamic_ = {static_cast<const char*>(dynamic_shared),
+                    static_cast<const char*>(dynamic_shared) + kMaxSharedBytes};
+    }
+
+    void access(const void* address, size_t bytes, Kind kind, uintptr_t code, int line) {
+        if (is_shared(address))
+            kind = Kind(kind + kShared);
+        else if (!is_global(address))
+            return;
+        const uintptr_t begin = reinterpret_cast<uintptr_t>(address);
+        size_t step = bytes;  // of one instruction
+        if (bytes > 16 || !std::has_single_bit(bytes)) {
+            const uintptr_t both = begin | bytes;
+            step = std::min<size_t>(both & -both, 16);  // what both are multiples of
+        }
+        unsigned short part = 0;
+        for (size_t done = 0; done < bytes; done += step, ++part)
+            add({code, line, part, kind}, begin + done, step);
+    }
+
+    void barrier(const Site& site) {
+        const unsigned int threads = blockDim.x * blockDim.y * blockDim.z;
+        const unsigned int warps = (threads + kWarp - 1) / kWarp;
+        for (unsigned int warp = 0; warp < warps; ++warp) settle(warp);
+        Totals met;
+        met.threads = threads;
+        met.requests = warps;
+        totals_[index_of({reinterpret_cast<uintptr_t>(site.file), site.line, 0, kBarrier})] += met;
+    }
+
+    void exit() {
+        const unsigned int threads = blockDim.x * blockDim.y * blockDim.z, warp = thread() / kWarp;
+        if (++exits_[warp] < std::min(kWarp, threads - warp * kWarp)) return;
+        settle(warp);
+        exits_[warp] = 0;
+    }
+
+    /// Counts the warp's requests, which are complete.
+    void settle(unsigned int warp) {
+        for (size_t place = 0; place < pending_[warp].size(); ++place) {
+            Pending& pending = pending_[warp][place];
+            if (pending.requests.empty()) continue;
+            for (const Request& request : pending.requests)
+                totals_[place] += request.totals(places_[place].kind);
+            pending.requests.clear();
+            pending.times.fill(0);
+        }
+    }
+
+    /// Adds what was counted to `sums`, and forgets it.
+    void move_to(std::unordered_map<Place, Totals, Hash>& sums) {
+        for (size_t place = 0; place < places_.size(); ++place) {
+            if (totals_[place].threads) sums[places_[place]] += totals_[place];
+            totals_[place] = {};
+        }
+    }
+
+  private:
+    /// The running one's number in its block.
+    static unsigned int thread() {
+        return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+    }
+
+    bool is_shared(const void* address) const {
+        if (dynamic_.holds(address)) return true;
+        if (!static_.holds(address)) return false;
+        // Of the language's own variables no thread asks memory: they are registers.
+        auto is = [&](const auto& variable) {
+            return Region{reinterpret_cast<const char*>(&variable),
+                          reinterpret_cast<const char*>(&variable + 1)}
+                .holds(address);
+        };
+        return !is(threadIdx) && !is(blockIdx) && !is(blockDim) && !is(gridDim);
+    }
+    bool is_global(const void* address) {
+        if (last_.holds(address)) return true;
+        const auto found = std::find_if(device_memory.begin(), device_memory.end(),
+                                        [&](const Region& r) { return r.holds(address); });
+        if (found == device_memory.end()) return false;
+        last_ = *found;  // device memory never moves, and freed addresses are not used again
+        return true;
+    }
+
+    void add(const Place& place, uintptr_t address, size_t bytes) {
+        const unsigned int warp = thread() / kWarp, lane = thread() % kWarp;
+        const size_t index = index_of(place);
+        if (index >= pending_[warp].size()) pending_[warp].resize(index + 1);
+        Pending& pending = pending_[warp][index];
+        const unsigned int times = pending.times[lane]++;
+        if (times == pending.requests.size()) pending.requests.emplace_back();
+        Request& request = pending.requests[times];
+        request.lanes |= 1u << lane;
+        request.bytes = unsigned(bytes);
+        request.address[lane] = address;
+    }
+
+    size_t index_of(const Place& place) {
+        auto& [known, index] = recent_[place.hash() * 0x9E3779B97F4A7C15u >> 54];
+        if (known == place) return index;
+        const auto [found, is_new] = indices_.try_emplace(place, places_.size());
+        if (is_new) {
+            places_.push_back(place);
+            totals_.emplace_back();
+        }
+        known = place;
+        return index = found->second;
+    }
+
+    const Region static_ = thread_locals();
+    Region dynamic_{}, last_{};
+    std::unordered_map<Place, size_t, Hash> indices_;
+    std::array<std::pair<Place, size_t>, 1024> recent_{};  // some of indices_
+    std::vector<Place> places_;
+    std::vector<Totals> totals_;               // of each
+    std::vector<Pending> pending_[kMaxWarps];  // by warp, then by place
+    unsigned int exits_[kMaxWarps] = {};       // threads of the warp that have left the kernel
+};
+
+/// A launch that was counted.
+struct Counted {
+    const void* kernel;  // null where the launch does not tell
+    std::string text;    // the kernel as the launch spells it
+    std::string file;
+    dim3 grid, block;
+    std::unordered_map<Place, Totals, Hash> sums;
+};
+
+// Leaked, since worker threads outlive main().
+std::mutex& mutex = *new std::mutex;
+std::vector<Counter*>& counters = *new std::vector<Counter*>;
+std::vector<Counted>& launches = *new std::vector<Counted>;
+bool counting = false;  // the launch that runs now
+bool launched = false;  // any kernel, counted or not
+
+constinit thread_local Counter* counter = nullptr;  // null where nothing counts
+constinit thread_local Counter* paused = nullptr;
+
+// --- Where in the source ------------------------------------------------------------------------
+
+struct Line {
+    std::string file;
+    int line = 0;
+    auto operator<=>(const Line&) const = default;
+};
+
+/// What the debug information says of addresses: through addr2line, which comes with the compiler.
+class Symbols {
+  public:
+    explicit Symbols(const std::set<uintptr_t>& code) {
+        if (code.empty()) return;
+        uintptr_t base = 0;
+        dl_iterate_phdr(
+            [](dl_phdr_info* info, size_t, void* result) {
+                *static_cast<uintptr_t*>(result) = info->dlpi_addr;
+                return 1;
+            },
+            &base);
+        std::string command = "addr2line -a -i -f -C -e /proc/" + std::to_string(getpid()) + "/exe";
+        for (const uintptr_t address : code) {
+            char text[32];
+            std::snprintf(text, sizeof text, " %#zx", size_t(address - base));
+            command += text;
+        }
+        FILE* const answers = popen((command + " 2>/dev/null").c_str(), "r");
+        if (!answers) return;
+        // For each address: itself, then pairs of lines, a function and a place, innermost first.
+        std::vector<Frame>* frames = nullptr;
+        for (std::string text; read_line(answers, text);) {
+            if (text.starts_with("0x")) {
+                frames = &frames_[std::strtoull(text.c_str(), nullptr, 16) + base];
+                continue;
+            }
+            std::string place;
+            if (!frames || !read_line(answers, place)) break;
+            if (place.starts_with("./")) place.erase(0, 2);
+            const size_t colon = place.rfind(':');
+            frames->push_back(
+                {text, {place.substr(0, colon), std::atoi(place.c_str() + colon + 1)}});
+        }
+        pclose(answers);
+    }
+
+    bool empty() const { return frames_.empty(); }
+
+    /// The program's line: the innermost that is in no header.
+    Line line(uintptr_t code) const {
+        const auto found = frames_.find(code);
+        if (found == frames_.end() || found->second.empty()) return {};
+        for (const auto& [function, line] : found->second)
+            if (!line.file.starts_with("include/") && !line.file.starts_with("/")) return line;
+        return found->second.front().line;
+    }
+
+    /// "kernel<float>", of "void space::kernel<float>(float const*)".
+    std::string function(uintptr_t code) const {
+        const auto found = frames_.find(code);
+        if (found == frames_.end() || found->second.empty()) return "";
+        std::string name = found->second.back().function;
+        for (size_t end; (end = name.find("::")) != std::string::npos;) {
+            const std::string anonymous = "(anonymous namespace)";
+            size_t begin = end;
+            while (begin > 0 && (std::isalnum(name[begin - 1]) || name[begin - 1] == '_')) --begin;
+            if (name.substr(0, end).ends_with(anonymous)) begin = end - anonymous.size();
+            name.erase(begin, end + 2 - begin);
+        }
+        if (name.starts_with("void ")) name.erase(0, 5);
+        int depth = 0;  // of the brackets, from the end
+        for (size_t i = name.size(); i-- > 0;) {
+            depth += name[i] == ')';
+            depth -= name[i] == '(';
+            if (name[i] == '(' && depth == 0) return name.substr(0, i);
+        }
+        return name;
+    }
+
+  private:
+    struct Frame {
+        std::string function;
+        Line line;
+    };
+
+    static bool read_line(FILE* file, std::string& text) {
+        text.clear();
+        for (int c; (c = std::fgetc(file)) != EOF; text += char(c))
+            if (c == '\n') return true;
+        return false;
+    }
+
+    std::map<uintptr_t, std::vector<Frame>> frames_;
+};
+
+/// The line's text, trimmed; empty where the source is not here.
+std::string source_text(const Line& line) {
+    for (std::string folder = own_path(); !folder.empty();) {
+        folder = folder_of(folder);
+        std::ifstream file(folder + "/" + line.file);
+        if (!file) continue;
+        std::string text;
+        for (int i = 0; i < line.line && std::getline(file, text);) ++i;
+        const size_t begin = text.find_first_not_of(" \t");
+        return begin == std::string::npos ? "" : text.substr(begin);
+    }
+    return "";
+}
+
+// --- The table ----------------------------------------------------------------------------------
+
+/// 1,234,567.
+std::string with_commas(uint64_t value) {
+    std::string text = std::to_string(value);
+    for (int i = int(text.size()) - 3; i > 0; i -= 3) text.insert(size_t(i), ",");
+    return text;
+}
+
+constexpr size_t kColumns = 100;
+
+void print_row(Kind kind, const Totals& totals) {
+    std::string bytes, sectors, per_request, conflicts;
+    if (kind != kBarrier) bytes = with_commas(totals.bytes);
+    if (kind < kShared) {
+        sectors = with_commas(totals.sectors);
+        char text[32];
+        std::snprintf(text, sizeof text, "%.2f", double(totals.sectors) / double(totals.requests));
+        per_request = text;
+    } else if (kind != kBarrier) {
+        conflicts = with_commas(totals.conflicts);
+    }
+    char row[kColumns + 100];
+    std::snprintf(row, sizeof row, "    %-16s%15s%14s%17s%14s%9s%11s", kNames[kind],
+                  with_commas(totals.threads).c_str(), with_commas(totals.requests).c_str(),
+                  bytes.c_str(), sectors.c_str(), per_request.c_str(), conflicts.c_str());
+    const std::string text = row;
+    std::printf("%s\n", text.substr(0, text.find_last_not_of(' ') + 1).c_str());
+}
+
+std::string text(const dim3& v) {
+    std::string text = "(" + std::to_string(v.x) + " x " + std::to_string(v.y);
+    return text + (v.z == 1 ? ")" : " x " + std::to_string(v.z) + ")");
+}
+
+void print(const Counted& launch, const Symbols& symbols) {
+    std::map<Kind, Totals> whole;
+    std::map<Line, std::map<Kind, Totals>> lines;
+    for (const auto& [place, totals] : launch.sums) {
+        whole[place.kind] += totals;
+        const Line line = place.line ? Line{reinterpret_cast<const char*>(place.code), place.line}
+                                     : symbols.line(place.code);
+        lines[line][place.kind] += totals;
+    }
+    std::string name = symbols.function(reinterpret_cast<uintptr_t>(launch.kernel));
+    if (name.empty()) name = launch.text;
+    std::printf("\n%s: %s blocks of %s threads, one launch\n", name.c_str(),
+                text(launch.grid).c_str(), text(launch.block).c_str());
+    std::printf("%20s%15s%14s%17s%14s%9s%11s\n", "", "threads", "requests", "bytes", "sectors",
+                "/request", "conflicts");
+    for (const auto& [kind, totals] : whole) print_row(kind, totals);
+    if (symbols.empty()) {
+        std::printf("  (which lines is not known: addr2line, of binutils, is missing)\n");
+        return;
+    }
+    for (const auto& [line, kinds] : lines) {
+        std::string place = line.file == launch.file ? "line " : line.file + ":";
+        if (line.line == 0) place = "an unknown line";
+        if (line.line > 0) place += std::to_string(line.line) + ": ";
+        std::printf("  %s\n", (place + source_text(line)).substr(0, kColumns - 2).c_str());
+        for (const auto& [kind, totals] : kinds) print_row(kind, totals);
+    }
+}
+
+void print_all() {
+    std::set<uintptr_t> code;
+    for (const Counted& launch : launches) {
+        if (launch.kernel) code.insert(reinterpret_cast<uintptr_t>(launch.kernel));
+        for (const auto& [place, totals] : launch.sums)
+            if (!place.line) code.insert(place.code);
+    }
+    const Symbols symbols(code);
+    for (const Counted& launch : launches) print(launch, symbols);
+    if (launched && launches.empty())
+        std::printf("\nnothing to count: no kernel of the program's own ran\n");
+}
+
+const bool wanted = [] {
+    const bool asked = asked_to_count();
+    if (asked) std::atexit(print_all);
+    return asked;
+}();
+
+}  // namespace
+
+void count_launch(const Launch& launch, const void* kernel, void (*call)(const void*)) {
+    static std::set<const void*> known;
+    launched = true;
+    // Those that make the data and verify results stand in include/demo.
+    if (!wanted || std::string(launch.file).starts_with("include/demo")) return;
+    counting = known.insert(kernel ? kernel : reinterpret_cast<const void*>(call)).second;
+    if (!counting) return;
+    device_memory.clear();
+    for (const auto& [begin, end] : device_buffers()) device_memory.push_back({begin, end});
+    launches.push_back({kernel, launch.name(), launch.file, launch.grid, launch.block, {}});
+}
+
+void count_launch_end() {
+    if (!counting) return;
+    counting = false;
+    const std::lock_guard lock(mutex);
+    for (Counter* each : counters) each->move_to(launches.back().sums);
+}
+
+void count_block(const void* dynamic_shared) {
+    static thread_local Counter* own = nullptr;
+    if (!counting) return;
+    if (!own) {
+        own = new Counter;
+        const std::lock_guard lock(mutex);
+        counters.push_back(own);
+    }
+    counter = own;
+    counter->begin_block(dynamic_shared);
+}
+
+void count_block_end() { counter = nullptr; }
+
+void count_exit() {
+    if (counter) counter->exit();
+}
+
+void count_barrier(const Site& site) {
+    if (counter) counter->barrier(site);
+}
+
+void count_warp_met(unsigned int warp) {
+    if (counter) counter->settle(warp);
+}
+
+void count_pause(bool pause) {
+    if (pause)
+        paused = std::exchange(counter, nullptr);
+    else
+        counter = std::exchange(paused, nullptr);
+}
+
+void count_access(const void* address, size_t bytes, bool store, const Site& site) {
+    if (counter)
+        counter->access(address, bytes, store ? kGlobalStore : kGlobalLoad,
+                        reinterpret_cast<uintptr_t>(site.file), site.line);
+}
+
+}  // namespace demo_cpu
+
+// --- What -fsanitize=thread calls ---------------------------------------------------------------
+
+using demo_cpu::counter;
+
+// The call's own address, rather than that of what follows it.
+#define DEMO_CPU_HERE (reinterpret_cast<uintptr_t>(__builtin_return_address(0)) - 1)
+#define DEMO_CPU_COUNT_ACCESS(kind, bytes) \
+    if (counter) counter->access(address, bytes, demo_cpu::kind, DEMO_CPU_HERE, 0)
+
+#define DEMO_CPU_ACCESSES(bytes)                                                            \
+    void __tsan_read##bytes(void* address) { DEMO_CPU_COUNT_ACCESS(kGlobalLoad, bytes); }   \
+    void __tsan_write##bytes(void* address) { DEMO_CPU_COUNT_ACCESS(kGlobalStore, bytes); } \
+    void __tsan_unaligned_read##bytes(void* address) {                                      \
+        DEMO_CPU_COUNT_ACCESS(kGlobalLoad, bytes);                                          \
+    }                                                                                       \
+    void __tsan_unaligned_write##bytes(void* address) {                                     \
+        DEMO_CPU_COUNT_ACCESS(kGlobalStore, bytes);                                         \
+    }
+
+/// A plain load or store of an atomic variable, as memory_order is no matter here, and changes: the
+/// old value. A change by compare and exchange counts when it takes place.
+#define DEMO_CPU_CHANGE(bits, T, name)                            \
+    T __tsan_atomic##bits##_##name(volatile T* p, T value, int) { \
+        void* const address = const_cast<T*>(p);                  \
+        DEMO_CPU_COUNT_ACCESS(kGlobalAtomic, sizeof(T));          \
+        return __atomic_##name(p, value, __ATOMIC_SEQ_CST);       \
+    }
+#define DEMO_CPU_EXCHANGE(bits, T, kind)                                                           \
+    int __tsan_atomic##bits##_compare_exchange_##kind(volatile T* p, T* expected, T value, int,    \
+                                                      int) {                                       \
+        void* const address = const_cast<T*>(p);                                                   \
+        const bool done = __atomic_compare_exchange_n(p, expected, value, false, __ATOMIC_SEQ_CST, \
+                                                      __ATOMIC_SEQ_CST);                           \
+        if (done) DEMO_CPU_COUNT_ACCESS(kGlobalAtomic, sizeof(T));                                 \
+        return done;                                                                               \
+    }
+#define DEMO_CPU_ATOMICS(bits, T)                                   \
+    T __tsan_atomic##bits##_load(const volatile T* p, int) {        \
+        return __atomic_load_n(p, __ATOMIC_SEQ_CST);                \
+    }                                                               \
+    void __tsan_atomic##bits##_store(volatile T* p, T value, int) { \
+        __atomic_store_n(p, value, __ATOMIC_SEQ_CST);               \
+    }                                                               \
+    T __tsan_atomic##bits##_exchange(volatile T* p, T value, int) { \
+        void* const address = const_cast<T*>(p);                    \
+        DEMO_CPU_COUNT_ACCESS(kGlobalAtomic, sizeof(T));            \
+        return __atomic_exchange_n(p, value, __ATOMIC_SEQ_CST);     \
+    }                                                               \
+    DEMO_CPU_CHANGE(bits, T, fetch_add)                             \
+    DEMO_CPU_CHANGE(bits, T, fetch_sub)                             \
+    DEMO_CPU_CHANGE(bits, T, fetch_and)                             \
+    DEMO_CPU_CHANGE(bits, T, fetch_or)                              \
+    DEMO_CPU_CHANGE(bits, T, fetch_xor)                             \
+    DEMO_CPU_EXCHANGE(bits, T, strong)                              \
+    DEMO_CPU_EXCHANGE(bits, T, weak)
+
+extern "C" {
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+void __tsan_atomic_signal_fence(int) {}
+void __tsan_read_range(void* address, size_t bytes) { DEMO_CPU_COUNT_ACCESS(kGlobalLoad, bytes); }
+void __tsan_write_range(void* address, size_t bytes) { DEMO_CPU_COUNT_ACCESS(kGlobalStore, bytes); }
+DEMO_CPU_ACCESSES(1)
+DEMO_CPU_ACCESSES(2)
+DEMO_CPU_ACCESSES(4)
+DEMO_CPU_ACCESSES(8)
+DEMO_CPU_ACCESSES(16)
+DEMO_CPU_ATOMICS(8, unsigned char)
+DEMO_CPU_ATOMICS(16, unsigned short)
+DEMO_CPU_ATOMICS(32, unsigned int)
+DEMO_CPU_ATOMICS(64, unsigned long)
+}
+
+#endif

@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Counts what a program's kernels touch: with ncu on a GPU, else on the CPU lane.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/setup.sh
+
+usage() {
+    cat <<'END'
+Usage: scripts/count.sh [--no-build] PROGRAM [ARGUMENT ...]
+
+Runs PROGRAM (1_matmul_basic, or its number: 1) once and prints what one launch of each of its
+kernels touches: loads, stores and atomics of global and of shared memory, by threads and by warps,
+bytes, sectors of 32 bytes, bank conflicts, barriers. The arguments are PROGRAM's: 256 --kernel NAME.
+
+Where there is a GPU and ncu (Nsight Compute, part of the CUDA Toolkit), its counters say it. Else
+the CPU lane does, and there also by source line: DEMO_COUNT=1 cpu/PROGRAM. The GPU's own compiler
+merges loads and unrolls loops, so the counts differ where it did; tensor cores' copies by TMA are
+not among them.
+
+  --no-build   run what lies here; it was built elsewhere
+
+ncu may be refused the counters (ERR_NVGPUCTRPERM). Then run this as root, or let the administrator
+load the driver with NVreg_RestrictProfilingToAdminUsers=0.
+
+Exit status: the program's (0 verified, 1 a wrong result, 2 usage, 3 an error); 77 nothing here can
+count.
+END
+}
+
+must_build=yes
+while [[ ${1-} == -* ]]; do
+    case $1 in
+        -h | --help) usage && exit ;;
+        --no-build) must_build="" ;;
+        *) die 2 "unknown option $1 (--help shows the usage)" ;;
+    esac
+    shift
+done
+(($# > 0)) || die 2 "a program is expected: 1_matmul_basic (--help shows the usage)"
+program=$1
+shift
+if [[ $program =~ ^[0-9]+$ ]] && compgen -G "src/${program}_*.cu" >/dev/null; then
+    program=$(basename src/"$program"_*.cu .cu)
+fi
+[[ $program != */* && -f src/$program.cu ]] || die 2 "there is no program '$program' in src/"
+
+# Prints where ncu is; it need not be on PATH.
+find_ncu() {
+    local candidate
+    for candidate in "$(command -v ncu)" "${CUDA_HOME:-/usr/local/cuda}"/bin/ncu \
+        /usr/local/cuda/bin/ncu /opt/nvidia/nsight-compute/*/ncu; do
+        [[ ! -x $candidate ]] || { echo "$candidate" && return; }
+    done
+    return 1
+}
+
+# --- The CPU lane ---
+
+if ! has_gpu || ! ncu=$(find_ncu); then
+    ! has_gpu || say "no ncu here (it comes with the CUDA Toolkit)"
+    say "counting on the CPU lane"
+    if [[ $must_build ]]; then
+        ensure_compiler
+        ensure_scons
+        ensure_lane_libraries
+        build "cpu/$program" "cpu/count/$program" >&2 || die 3 "the build failed"
+    fi
+    [[ -x cpu/$program ]] || die 77 "cpu/$program is not built: scons cpu"
+    DEMO_COUNT=1 exec "cpu/$program" "$@"
+fi
+
+# --- ncu ---
+
+if [[ $must_build ]]; then
+    ensure_scons
+    ensure_cuda
+    build "$program" >&2 || die 3 "the build failed"
+fi
+[[ -x ./$program ]] || die 77 "$program is not built: scons $program"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+"$ncu" --query-metrics >"$work/known" 2>&1 || true # which differ from GPU to GPU
+metrics=$(python3 scripts/ncu_counts.py metrics "$work/known")
+
+"$ncu" --clock-control none --section SourceCounters --metrics "$metrics" --export "$work/report" \
+    --log-file "$work/log" "./$program" "$@" --once || true # it has exit statuses of its own
+if grep -q ERR_NVGPUCTRPERM "$work/log"; then
+    die 77 "ncu may not read the counters (ERR_NVGPUCTRPERM): run this as root, or see --help"
+fi
+failed=$(sed -nE 's/.*application returned an error code \(([0-9]+)\).*/\1/p' "$work/log" | head -n 1)
+((${failed:-0} == 0)) || exit "$failed"
+[[ -f $work/report.ncu-rep ]] ||
+    die 77 "ncu counted nothing: $(grep -m 1 ERROR "$work/log" || tail -n 1 "$work/log")"
+"$ncu" --import "$work/report.ncu-rep" --csv --page raw --print-units base >"$work/raw.csv"
+"$ncu" --import "$work/report.ncu-rep" --csv --page source --print-source sass >"$work/sass.csv"
+python3 scripts/ncu_counts.py table "$work/raw.csv" "$work/sass.csv"

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Prints ncu's counts in the form in which the CPU lane prints its own, for count.sh.
+
+usage: ncu_counts.py metrics KNOWN         what to ask ncu for, of what it knows of this GPU
+       ncu_counts.py table RAW.csv SASS.csv
+"""
+
+import csv
+import re
+import sys
+
+KINDS = ["global loads", "global stores", "global atomics", "shared loads", "shared stores",
+         "shared atomics", "barriers"]
+
+# What an instruction does. LDGSTS (cp.async) loads from global and stores to shared memory.
+OPCODES = {
+    "LDG": ["global loads"], "LD": ["global loads"], "LDGSTS": ["global loads", "shared stores"],
+    "STG": ["global stores"], "ST": ["global stores"],
+    "RED": ["global atomics"], "REDG": ["global atomics"], "ATOM": ["global atomics"],
+    "ATOMG": ["global atomics"],
+    "LDS": ["shared loads"], "LDSM": ["shared loads"],
+    "STS": ["shared stores"], "STSM": ["shared stores"],
+    "ATOMS": ["shared atomics"],
+    "BAR": ["barriers"],
+}  # yapf: disable
+
+SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_"
+BYTES = "smsp__sass_data_bytes_mem_"
+METRICS = {  # what to add up, by column and kind
+    "sectors": {"global loads": [SECTORS + "ld"], "global stores": [SECTORS + "st"],
+                "global atomics": [SECTORS + "red", SECTORS + "atom"]},
+    "bytes": {"global loads": [BYTES + "global_op_ld", BYTES + "global_op_ldgsts"],
+              "global stores": [BYTES + "global_op_st"],
+              "global atomics": [BYTES + "global_op_red", BYTES + "global_op_atom"],
+              "shared loads": [BYTES + "shared_op_ld", BYTES + "shared_op_ldsm"],
+              "shared stores": [BYTES + "shared_op_st", BYTES + "shared_op_stsm",
+                                BYTES + "shared_op_ldgsts"],
+              "shared atomics": [BYTES + "shared_op_atom"]},
+}  # yapf: disable
+
+
+def metrics(known):
+    """ncu's names of all the metrics above that this GPU has."""
+    wanted = {name for rows in METRICS.values() for names in rows.values() for name in names}
+    return ",".join(sorted(f"{name}.sum" for name in wanted & set(known.split())))
+
+
+def number(text):
+    return int(float(text.replace(",", ""))) if re.match(r"[\d,.]+$", text) else 0
+
+
+def tables_of(lines):
+    """The CSV tables in ncu's output, each as (header, rows); notes between them are left out."""
+    found = []
+    for row in csv.reader(line for line in lines if line.startswith('"')):
+        if row[0] in ("Kernel Name", "ID", "Address"):
+            found.append((row, []))
+        elif found:
+            found[-1][1].append(row)
+    return found
+
+
+def full_name(name):
+    """ncu spells template arguments in two ways: kernel<1>(float *) and kernel<(int)1>(float *)."""
+    return re.sub(r"\([a-z_ ]+\)(?=-?\d)", "", name)
+
+
+def plain_name(name):
+    """kernel<1>, of "void space::kernel<1>(float *)", as the CPU lane says it."""
+    name = re.sub(r"(\(anonymous namespace\)|<unnamed>|\w+)::", "", name)
+    name = re.sub(r"^void ", "", name)
+    depth = 0
+    for i in range(len(name) - 1, -1, -1):
+        depth += (name[i] == ")") - (name[i] == "(")
+        if name[i] == "(" and depth == 0:
+            return name[:i]
+    return name
+
+
+def instructions(lines):
+    """What each kernel's first launch executed: {name: {kind: {column: number}}}."""
+    kernels = {}
+    for header, rows in tables_of(lines):
+        if header[0] == "Kernel Name":
+            counts = {}
+            kernels.setdefault(full_name(header[1]), counts)
+            continue
+        for row in rows:
+            of = dict(zip(header, row))
+            threads = number(of["Predicated-On Thread Instructions Executed"])
+            words = [word for word in of["Source"].split() if not word.startswith("@")]
+            if threads == 0 or not words:
+                continue
+            for kind in OPCODES.get(words[0].split(".")[0], []):
+                sums = counts.setdefault(kind, {"threads": 0, "requests": 0, "conflicts": 0})
+                sums["threads"] += threads
+                sums["requests"] += number(of["Instructions Executed"])
+                # From the addresses. The hardware's own counter has other stalls among them.
+                sums["conflicts"] += number(of.get("L1 Wavefronts Shared Excessive", "0"))
+    return kernels
+
+
+def shape(text):
+    """(8 x 8), of "(8, 8, 1)"."""
+    x, y, z = re.findall(r"\d+", text)
+    return f"({x} x {y})" if z == "1" else f"({x} x {y} x {z})"
+
+
+def print_table(raw, sass):
+    [(header, (_units, *launches))] = tables_of(raw)
+    column = {name: i for i, name in enumerate(header)}
+    kernels = instructions(sass)
+    for launch in launches:
+        name = full_name(launch[column["Kernel Name"]])
+        counts = kernels.pop(name, None)
+        # Those that make the data and verify results are in the namespace demo.
+        if counts is None or re.match(r"(void )?demo::", name):
+            continue
+        print(f"\n{plain_name(name)}: {shape(launch[column['Grid Size']])} blocks of "
+              f"{shape(launch[column['Block Size']])} threads, one launch")
+        print(f"{'':20}{'threads':>15}{'requests':>14}{'bytes':>17}{'sectors':>14}"
+              f"{'/request':>9}{'conflicts':>11}")
+        for kind in KINDS:
+            if kind not in counts:
+                continue
+            sums = counts[kind]
+            for field, metrics_of in METRICS.items():
+                names = [m + ".sum" for m in metrics_of.get(kind, []) if m + ".sum" in column]
+                sums[field] = sum(number(launch[column[name]]) for name in names)
+            fields = ["", "", "", ""]  # bytes, sectors, sectors per request, conflicts
+            if kind != "barriers":
+                fields[0] = f"{sums['bytes']:,}"
+            if kind in METRICS["sectors"]:
+                fields[1] = f"{sums['sectors']:,}"
+                fields[2] = f"{sums['sectors'] / sums['requests']:.2f}"
+            elif kind != "barriers":
+                fields[3] = f"{sums['conflicts']:,}"
+            row = (f"    {kind:16}{sums['threads']:15,}{sums['requests']:14,}{fields[0]:>17}"
+                   f"{fields[1]:>14}{fields[2]:>9}{fields[3]:>11}")
+            print(row.rstrip())
+
+
+def main(arguments):
+    def read(path):
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    if arguments[:1] == ["metrics"] and len(arguments) == 2:
+        print(metrics(read(arguments[1])))
+    elif arguments[:1] == ["table"] and len(arguments) == 3:
+        print_table(read(arguments[1]).splitlines(), read(arguments[2]).splitlines())
+    else:
+        sys.exit(__doc__.strip())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

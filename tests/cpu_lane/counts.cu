@@ -1,0 +1,180 @@
+// Kernels whose counts are known, for tests/test_count.py: counts CASE runs one of them.
+#include <cuda_pipeline_primitives.h>
+#include <mma.h>
+
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "ptx.cuh"
+
+// --- Global memory ------------------------------------------------------------------------------
+
+template <class T, int kStride, int kOffset = 0>
+__global__ void strided(const T* in, T* out) {
+    const T value = in[threadIdx.x * kStride + kOffset];
+    out[threadIdx.x] = value;
+}
+
+__global__ void vector_arithmetic(const float4* in, float4* out) {
+    float4 v = in[threadIdx.x];
+    v.x = v.y + v.z;
+    v.w *= 2;
+    out[threadIdx.x] = v;
+}
+
+struct Point {
+    float x, y, z;
+};
+
+__global__ void read_modify_write(float* out) { out[threadIdx.x] += 1; }
+
+__global__ void hinted(const float* in, float* out) {
+    const float value = __ldg(&in[threadIdx.x]);
+    __stcs(&out[threadIdx.x], value);
+}
+
+__global__ void half_the_warp(const float* in, float* out) {
+    if (threadIdx.x < 16) out[threadIdx.x] = in[threadIdx.x];
+}
+
+__global__ void triangle(const float* in, float* out) {
+    float sum = 0;
+    for (unsigned int i = 0; i < threadIdx.x; ++i) sum += in[i];
+    out[threadIdx.x] = sum;
+}
+
+// Local arrays and what shuffles pass on are registers.
+__global__ void registers(const float* in, float* out) {
+    float values[4];
+    for (int i = 0; i < 4; ++i) values[i] = in[threadIdx.x + 32 * i];
+    float sum = 0;
+    for (int i = 0; i < 4; ++i) sum += __shfl_xor_sync(~0u, values[i], i);
+    out[threadIdx.x] = sum;
+}
+
+__global__ void one_sum(float* out) { atomicAdd(out, 1.0f); }
+__global__ void sums_of_pairs(float* out) { atomicAdd(&out[threadIdx.x / 2], 1.0f); }
+__global__ void many_sums(float* out) { atomicAdd(&out[threadIdx.x], 1.0f); }
+
+// --- Shared memory ------------------------------------------------------------------------------
+
+template <class T, int kPitch, int kRow, int kColumn>  // lane l takes element l kRow, l kColumn
+__global__ void tile(float* out) {
+    __shared__ T data[32][kPitch];
+    for (int i = 0; i < 32; ++i) data[i][threadIdx.x] = {};
+    __syncthreads();
+    const T value = data[threadIdx.x * kRow][threadIdx.x * kColumn];
+    reinterpret_cast<T*>(out)[threadIdx.x] = value;
+}
+
+__global__ void dynamic(float* out) {
+    extern __shared__ float data[];
+    data[threadIdx.x] = 1;
+    out[threadIdx.x] = data[threadIdx.x ^ 1];
+}
+
+__global__ void shared_sum(float* out) {
+    __shared__ float sum;
+    if (threadIdx.x == 0) sum = 0;
+    __syncthreads();
+    atomicAdd(&sum, 1.0f);
+    __syncthreads();
+    if (threadIdx.x == 0) *out = sum;
+}
+
+__global__ void async_copy(const float* in, float* out) {
+    alignas(16) __shared__ float data[128];
+    __pipeline_memcpy_async(&data[threadIdx.x * 4], &in[threadIdx.x * 4], 16);
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    out[threadIdx.x] = data[threadIdx.x];
+}
+
+// --- Tensor cores -------------------------------------------------------------------------------
+
+__global__ void wmma_tile(const half* in, float* out) {
+    namespace wmma = nvcuda::wmma;
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
+    wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major> b;
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> c;
+    wmma::fill_fragment(c, 0.0f);
+    wmma::fill_fragment(b, half(1.0f));
+    wmma::load_matrix_sync(a, in, 64);
+    wmma::mma_sync(c, a, b, c);
+    wmma::store_matrix_sync(out, c, 16, wmma::mem_row_major);
+}
+
+template <int kPitch>
+__global__ void matrices(float* out) {
+    alignas(16) __shared__ uint16_t data[32 * kPitch];
+    uint32_t r[4];
+    ptx::ldmatrix_x4(r, &data[threadIdx.x * kPitch]);
+    out[threadIdx.x] = float(r[0] + r[1] + r[2] + r[3]);
+}
+
+int main(int argc, char** argv) {
+    constexpr size_t kBytes = 32 << 10;
+    float *in, *out;
+    cudaMalloc(&in, kBytes);
+    cudaMalloc(&out, kBytes);
+    cudaMemset(in, 0, kBytes);
+    cudaMemset(out, 0, kBytes);
+    auto as = [&]<class T>(T*& from, T*& to) {
+        from = reinterpret_cast<T*>(in);
+        to = reinterpret_cast<T*>(out);
+    };
+    float4 *in4, *out4;
+    half *in_half, *out_half;
+    Point *in_point, *out_point;
+    as(in4, out4);
+    as(in_half, out_half);
+    as(in_point, out_point);
+
+    const std::map<std::string, std::function<void()>> cases{
+        {"stride_1", [&] { strided<float, 1><<<1, 32>>>(in, out); }},
+        {"stride_2", [&] { strided<float, 2><<<1, 32>>>(in, out); }},
+        {"stride_32", [&] { strided<float, 32><<<1, 32>>>(in, out); }},
+        {"broadcast", [&] { strided<float, 0><<<1, 32>>>(in, out); }},
+        {"offset_1", [&] { strided<float, 1, 1><<<1, 32>>>(in, out); }},
+        {"blocks", [&] { strided<float, 1><<<dim3(3, 2), dim3(8, 5)>>>(in, out); }},
+        {"halves", [&] { strided<half, 1><<<1, 32>>>(in_half, out_half); }},
+        {"float4", [&] { strided<float4, 1><<<1, 32>>>(in4, out4); }},
+        {"float3", [&] { strided<Point, 1><<<1, 32>>>(in_point, out_point); }},
+        {"vector_arithmetic", [&] { vector_arithmetic<<<1, 32>>>(in4, out4); }},
+        {"read_modify_write", [&] { read_modify_write<<<1, 32>>>(out); }},
+        {"hinted", [&] { hinted<<<1, 32>>>(in, out); }},
+        {"half_the_warp", [&] { half_the_warp<<<1, 32>>>(in, out); }},
+        {"triangle", [&] { triangle<<<1, 32>>>(in, out); }},
+        {"registers", [&] { registers<<<1, 32>>>(in, out); }},
+        {"one_sum", [&] { one_sum<<<1, 64>>>(out); }},
+        {"sums_of_pairs", [&] { sums_of_pairs<<<1, 64>>>(out); }},
+        {"many_sums", [&] { many_sums<<<4, 64>>>(out); }},
+        {"rows", [&] { tile<float, 32, 0, 1><<<1, 32>>>(out); }},
+        {"columns", [&] { tile<float, 32, 1, 0><<<1, 32>>>(out); }},
+        {"padded_columns", [&] { tile<float, 33, 1, 0><<<1, 32>>>(out); }},
+        {"every_other", [&] { tile<float, 64, 0, 2><<<1, 32>>>(out); }},
+        {"same_word", [&] { tile<float, 32, 0, 0><<<1, 32>>>(out); }},
+        {"doubles", [&] { tile<double, 32, 0, 1><<<1, 32>>>(out); }},
+        {"double_columns", [&] { tile<double, 32, 1, 0><<<1, 32>>>(out); }},
+        {"float4_row", [&] { tile<float4, 32, 0, 1><<<1, 32>>>(out); }},
+        {"every_other_float4", [&] { tile<float4, 64, 0, 2><<<1, 32>>>(out); }},
+        {"dynamic", [&] { dynamic<<<2, 64, 64 * sizeof(float)>>>(out); }},
+        {"shared_sum", [&] { shared_sum<<<1, 64>>>(out); }},
+        {"async_copy", [&] { async_copy<<<1, 32>>>(in, out); }},
+        {"wmma_tile", [&] { wmma_tile<<<1, 32>>>(in_half, out); }},
+        {"matrices", [&] { matrices<64><<<1, 32>>>(out); }},
+        {"padded_matrices", [&] { matrices<72><<<1, 32>>>(out); }},
+        {"twice",
+         [&] { strided<float, 1><<<1, 32>>>(in, out), strided<float, 1><<<1, 32>>>(in, out); }},
+        {"nothing", [] {}},
+    };
+    const auto found = cases.find(argv[argc - 1]);  // DEMO_COUNT=1 puts --once in front
+    if (found == cases.end()) return 2;
+    found->second();
+    const cudaError_t error = cudaGetLastError();
+    std::printf("%s\n", cudaGetErrorName(error));
+    return error == cudaSuccess ? 0 : 3;
+}

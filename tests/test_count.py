@@ -1,0 +1,476 @@
+"""Counting what kernels touch: DEMO_COUNT=1 on the CPU lane, and ncu on a GPU."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from suite import BACKENDS, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_line, run
+
+CPU = next(backend for backend in BACKENDS if backend.name == "cpu").folder
+COUNT = {"DEMO_COUNT": "1"}
+COMPARED = ["1_matmul_basic", "2_matmul_sharedmem", "bonus_matmul_A_stationary"]
+
+KIND = "(?:global|shared) (?:loads|stores|atomics)|barriers"
+ROW = re.compile(rf"    ({KIND}) +([\d,]+) +([\d,]+)(?: +([\d,]+))?(?: +([\d,]+) +[\d.]+)?"
+                 r"(?: +([\d,]+))? *")
+NUMBERS = ("threads", "requests", "bytes", "sectors", "conflicts")
+
+
+class Table:
+    """One kernel's table: whole["global loads"]["sectors"], lines[43]["global loads"][...]."""
+
+    def __init__(self, text):
+        title, columns, *rows = text.splitlines()
+        assert len(title) <= 100
+        self.kernel, self.grid, self.block = re.fullmatch(
+            r"(.+): \((\d+ x \d+)\) blocks of \((\d+ x \d+)\) threads, one launch", title).groups()
+        assert columns.split() == ["threads", "requests", "bytes", "sectors", "/request",
+                                   "conflicts"]
+        self.whole, self.lines, self.sources = {}, {}, {}
+        into = self.whole
+        for row in rows:
+            assert len(row) <= 100, row
+            line = re.match(r"  line (\d+): (.*)", row)
+            if line:
+                into = self.lines[int(line[1])] = {}
+                self.sources[int(line[1])] = line[2]
+                continue
+            fields = ROW.fullmatch(row)
+            assert fields, row
+            values = [int(f.replace(",", "")) if f else 0 for f in fields.groups()[1:]]
+            # The last number is conflicts of shared memory: it alone has no sectors.
+            assert fields[1] not in into
+            into[fields[1]] = dict(zip(NUMBERS, values))
+
+    def check_sums(self):
+        """What the lines have is what the whole has."""
+        for kind, numbers in self.whole.items():
+            for name in NUMBERS:
+                of_lines = sum(line[kind][name] for line in self.lines.values() if kind in line)
+                assert of_lines == numbers[name], (kind, name)
+
+
+def tables(done):
+    """What a program printed before the tables, and those by kernel."""
+    assert done.returncode == VERIFIED, done.stderr
+    first, *rest = done.stdout.split("\n\n")
+    found = {table.kernel: table for table in map(Table, rest)}
+    assert len(found) == len(rest), "a kernel has two tables"
+    return first, found
+
+
+def counted_run(program, *arguments, schedule="forward"):
+    """Runs a program that counts, and skips the test where g++ did not build that."""
+    done = run(program, *arguments, env={**COUNT, "DEMO_SCHEDULE": schedule})
+    if done.returncode == SKIPPED and "DEMO_COUNT=1 needs" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert (done.returncode, done.stderr) == (VERIFIED, "")
+    return done
+
+
+def count(program, *arguments, **options):
+    """The tables of one of the suite's programs, by kernel."""
+    found = tables(counted_run(CPU / program, *arguments, **options))[1]
+    for table in found.values():
+        table.check_sums()
+    return found
+
+
+def numbers(threads, bytes_each, sectors=0, conflicts=0, requests=None, distinct=None):
+    """What a row holds, for whole warps; where lanes share addresses, `distinct` says how many of
+    them all requests have."""
+    return {"threads": threads, "requests": threads // 32 if requests is None else requests,
+            "bytes": (threads if distinct is None else distinct) * bytes_each,
+            "sectors": sectors, "conflicts": conflicts}
+
+
+# --- The programs, against closed forms -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [64, 128, 256])
+def test_naive_matmul(n):
+    table = count("1_matmul_basic", n)["matmul_basic"]
+    # For each k a warp loads one element of A, in one sector, and 32 neighbours of B, in four.
+    assert table.whole == {
+        "global loads": numbers(2 * n**3, 4, sectors=n**3 // 32 * 5, distinct=n**3 // 32 * 33),
+        "global stores": numbers(n**2, 4, sectors=n**2 // 32 * 4),
+    }
+    assert (table.grid, table.block) == (f"{n // 32} x {n // 32}", "32 x 32")
+
+
+def tiled(n):
+    """The rows of matmul_sharedmem: N / 32 tiles, of which each thread loads one element of each
+    matrix, stores it, and reads 32 of both."""
+    tiles = n // 32
+    return {
+        "global loads": numbers(2 * n**2 * tiles, 4, sectors=2 * n**2 * tiles // 8),
+        "global stores": numbers(n**2, 4, sectors=n**2 // 8),
+        "shared loads": numbers(2 * n**3, 4, distinct=n**3 // 32 * 33),
+        "shared stores": numbers(2 * n**2 * tiles, 4),
+        "barriers": numbers(2 * n**2 * tiles, 0),
+    }
+
+
+@pytest.mark.parametrize("n", [64, 128, 256])
+def test_tiled_matmul(n):
+    table = count("2_matmul_sharedmem", n)["matmul_sharedmem"]
+    assert table.whole == tiled(n)
+    source = (ROOT / "src/2_matmul_sharedmem.cu").read_text().splitlines()
+    for line, text in table.sources.items():
+        assert text and text == source[line - 1].strip()[:len(text)]
+    [inner] = [table.lines[line] for line, text in table.sources.items() if "sum +=" in text]
+    assert inner == {"shared loads": table.whole["shared loads"]}
+
+
+def test_the_tiled_kernel_loads_a_32nd():
+    naive = count("1_matmul_basic", 128)["matmul_basic"].whole["global loads"]
+    shared = count("2_matmul_sharedmem", 128)["matmul_sharedmem"].whole["global loads"]
+    for name in ("threads", "requests"):
+        assert naive[name] == 32 * shared[name]
+    # A sector serves 8 neighbours, but also 32 lanes that want the same: 5 for two loads, not 8.
+    assert naive["sectors"] == 20 * shared["sectors"]
+
+
+def test_kernels_are_named_without_namespaces():
+    found = count("3_matmul_tensorcore", 64)
+    assert found.keys() == {"wmma_global", "wmma_tiled<4>", "mma_ptx<Tiles<128, 128, 3> >"}
+
+
+@pytest.mark.parametrize("schedule", ["forward", "reverse", "random:7"])
+def test_stationary_matmul_in_any_order(schedule):
+    n = 64
+    table = count("bonus_matmul_A_stationary", n, schedule=schedule)["matmul_A_stationary"]
+    once, many = n**2, n**2 * (n // 32)
+    assert table.whole == {
+        "global loads": numbers(once + many, 4, sectors=(once + many) // 8),
+        "global atomics": numbers(many, 4, sectors=many // 8),
+        "shared loads": numbers(2 * n**3, 4, distinct=n**3 // 32 * 33),
+        "shared stores": numbers(once + many, 4),
+        "barriers": numbers(2 * many, 0),
+    }
+
+
+# --- Patterns -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """Builds tests/cpu_lane/counts.cu, both ways, and returns the program."""
+    scons = [shutil.which("scons")] if shutil.which("scons") else [sys.executable, "-m", "SCons"]
+    built = subprocess.run([*scons, "-Q", "cpu/tests"], cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return ROOT / "build/cpu/release/tests/counts"
+
+
+def one_table(program, case):
+    first, found = tables(counted_run(program, case))
+    assert first == "cudaSuccess"
+    [table] = found.values()
+    table.check_sums()
+    return table
+
+
+GLOBAL = {  # of one warp's loads: sectors, bytes of each, distinct addresses
+    "stride_1": (4, 4, 32),
+    "stride_2": (8, 4, 32),
+    "stride_32": (32, 4, 32),
+    "broadcast": (1, 4, 1),
+    "offset_1": (5, 4, 32),
+    "halves": (2, 2, 32),
+    "float4": (16, 16, 32),
+    "vector_arithmetic": (16, 16, 32),
+    "hinted": (4, 4, 32),
+}
+
+
+@pytest.mark.parametrize("case", GLOBAL)
+def test_coalescing(counts, case):
+    sectors, size, distinct = GLOBAL[case]
+    table = one_table(counts, case)
+    assert table.whole == {"global loads": numbers(32, size, sectors=sectors, distinct=distinct),
+                           "global stores": numbers(32, size, sectors=size)}
+    assert len(table.lines) == 2, "a header's function is the calling line's"
+
+
+SHARED = {  # conflicts of the loads, bytes of each
+    "rows": (0, 4),
+    "columns": (31, 4),
+    "padded_columns": (0, 4),
+    "every_other": (1, 4),
+    "same_word": (0, 4),
+    "doubles": (0, 8),
+    "double_columns": (2 * 15, 8),
+    "float4_row": (0, 16),
+    "every_other_float4": (4, 16),
+}
+
+
+@pytest.mark.parametrize("case", SHARED)
+def test_bank_conflicts(counts, case):
+    conflicts, size = SHARED[case]
+    assert one_table(counts, case).whole == {
+        "global stores": numbers(32, size, sectors=size),
+        "shared loads": numbers(32, size, conflicts=conflicts,
+                                distinct=1 if case == "same_word" else 32),
+        "shared stores": numbers(32 * 32, size),
+        "barriers": numbers(32, 0),
+    }
+
+
+OTHERS = {
+    # Six blocks of 8 x 5 threads: a whole warp and one of 8 each. All rows load the same.
+    "blocks": {"global loads": numbers(240, 4, requests=12, sectors=12, distinct=12 * 8),
+               "global stores": numbers(240, 4, requests=12, sectors=12, distinct=12 * 8)},
+    # No instruction has 12 bytes: three of 4, in steps of 12, so that every sector is touched thrice.
+    "float3": {"global loads": numbers(96, 4, sectors=36),
+               "global stores": numbers(96, 4, sectors=36)},
+    "read_modify_write": {"global loads": numbers(32, 4, sectors=4),
+                          "global stores": numbers(32, 4, sectors=4)},
+    "half_the_warp": {"global loads": numbers(16, 4, requests=1, sectors=2),
+                      "global stores": numbers(16, 4, requests=1, sectors=2)},
+    # Lane l loads l times; the longest way is the warp's.
+    "triangle": {"global loads": numbers(31 * 32 // 2, 4, requests=31, sectors=31,
+                                         distinct=31),
+                 "global stores": numbers(32, 4, sectors=4)},
+    "registers": {"global loads": numbers(4 * 32, 4, sectors=16),
+                  "global stores": numbers(32, 4, sectors=4)},
+    # Sums in one place are added one after the other, each a trip with its sector.
+    "one_sum": {"global atomics": numbers(64, 4, sectors=64, distinct=2)},
+    "sums_of_pairs": {"global atomics": numbers(64, 4, sectors=2 * 2 * 2, distinct=32)},
+    "many_sums": {"global atomics": numbers(256, 4, sectors=4 * 2 * 4)},
+    "dynamic": {"global stores": numbers(128, 4, sectors=16),
+                "shared loads": numbers(128, 4),
+                "shared stores": numbers(128, 4)},
+    "shared_sum": {"global stores": numbers(1, 4, requests=1, sectors=1),
+                   "shared loads": numbers(1, 4, requests=1),
+                   "shared stores": numbers(1, 4, requests=1),
+                   "shared atomics": numbers(64, 4, distinct=2),
+                   "barriers": numbers(128, 0)},
+    "async_copy": {"global loads": numbers(32, 16, sectors=16),
+                   "global stores": numbers(32, 4, sectors=4),
+                   "shared loads": numbers(32, 4),
+                   "shared stores": numbers(32, 16),
+                   "barriers": numbers(32, 0)},
+    # A tile of 16 rows of 32 bytes; one of 1 KiB.
+    "wmma_tile": {"global loads": numbers(32, 16, sectors=16),
+                  "global stores": numbers(64, 16, sectors=32)},
+    # Rows 128 bytes apart lie in the same banks: each of the four matrices takes 8 passes.
+    "matrices": {"global stores": numbers(32, 4, sectors=4),
+                 "shared loads": numbers(32, 16, conflicts=4 * 7)},
+    "padded_matrices": {"global stores": numbers(32, 4, sectors=4),
+                        "shared loads": numbers(32, 16)},
+    "twice": {"global loads": numbers(32, 4, sectors=4),
+              "global stores": numbers(32, 4, sectors=4)},
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_other_accesses(counts, case):
+    assert one_table(counts, case).whole == OTHERS[case]
+
+
+def test_no_table_without_a_launch(counts):
+    assert counted_run(counts, "nothing").stdout == "cudaSuccess\n"
+
+
+def test_no_kernel_of_its_own():
+    done = counted_run(CPU / "4_matmul_cublas", 32, "--kernel", "cublas_fp32")
+    assert done.stdout.endswith("\n\nnothing to count: no kernel of the program's own ran\n")
+
+
+def test_without_addr2line(counts):
+    counted_run(counts, "stride_1")  # skips where that cannot count
+    done = run(counts, "stride_1", env={**COUNT, "PATH": "/nowhere"})
+    assert (done.returncode, done.stderr) == (VERIFIED, "")
+    assert "    global loads                 32" in done.stdout
+    assert done.stdout.endswith("addr2line, of binutils, is missing)\n")
+
+
+# --- The switch -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("env", [{}, {"DEMO_COUNT": "0"}])
+def test_no_table_unless_asked(env):
+    done = run(CPU / "2_matmul_sharedmem", 32, "--once", env=env)
+    assert done.returncode == VERIFIED
+    assert re.fullmatch(r"2_matmul_sharedmem on .*\n  matmul_sharedmem +verified\n", done.stdout)
+
+
+def test_the_table_follows_the_usual_output():
+    usual = run(CPU / "2_matmul_sharedmem", 32, "--once").stdout
+    assert tables(counted_run(CPU / "2_matmul_sharedmem", 32))[0] + "\n" == usual
+
+
+@pytest.mark.parametrize("value", ["", "2", "yes", "1 "])
+def test_bad_value(value):
+    done = run(CPU / "2_matmul_sharedmem", 32, env={"DEMO_COUNT": value})
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, "2_matmul_sharedmem")
+    assert "DEMO_COUNT takes" in done.stderr
+
+
+def test_the_command_line_is_still_checked():
+    count("2_matmul_sharedmem", 32)  # skips where that cannot count
+    done = run(CPU / "2_matmul_sharedmem", 33, env=COUNT)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert "33" in done.stderr
+
+
+def test_without_the_build_that_counts(tmp_path):
+    program = tmp_path / "2_matmul_sharedmem"
+    if not (CPU / program.name).exists():
+        pytest.skip("cpu/2_matmul_sharedmem is not built")
+    shutil.copy(CPU / program.name, program)
+    done = subprocess.run([program, "32"], capture_output=True, text=True,
+                          env={**os.environ, **COUNT})
+    assert (done.returncode, done.stdout) == (SKIPPED, "")
+    assert_one_line(done.stderr, program.name)
+    assert "scons cpu" in done.stderr
+
+
+# --- On a GPU -------------------------------------------------------------------------------------
+
+
+def count_script(*arguments, env=None):
+    return subprocess.run([ROOT / "scripts/count.sh", *map(str, arguments)], capture_output=True,
+                          text=True, timeout=300, env={**os.environ, **(env or {})}, cwd="/")
+
+
+@pytest.mark.parametrize("program", COMPARED)
+def test_ncu_agrees(program):
+    """The CPU lane's counts against the hardware's, of a GPU whose counters may be read."""
+    measured = count_script("--no-build", program, 256)
+    if measured.returncode == SKIPPED or "CPU lane" in measured.stderr:
+        pytest.skip(measured.stderr.strip())
+    assert measured.stderr == ""
+    [gpu], [cpu] = (found.values() for found in (tables(measured)[1], count(program, 256)))
+    assert (gpu.kernel, gpu.grid, gpu.block) == (cpu.kernel, cpu.grid, cpu.block)
+    assert gpu.whole.keys() == cpu.whole.keys()
+    for kind, here in cpu.whole.items():
+        there = gpu.whole[kind]
+        for name in ("bytes", "sectors", "conflicts"):
+            assert there[name] == pytest.approx(here[name], rel=0.05), (kind, name)
+        # nvcc reads four neighbours in shared memory at once, so those loads are fewer.
+        if kind != "shared loads":
+            assert (there["threads"], there["requests"]) == (here["threads"], here["requests"])
+        else:
+            assert here["requests"] / 4 <= there["requests"] <= here["requests"]
+
+
+def test_script_help():
+    done = count_script("--help")
+    assert done.returncode == VERIFIED and done.stderr == ""
+    assert "ERR_NVGPUCTRPERM" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["--bogus"], ["no_such_program"], ["../1_matmul_basic"],
+                                       ["99"]])
+def test_script_bad_arguments(arguments):
+    done = count_script(*arguments)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, "count.sh")
+
+
+@pytest.mark.parametrize("name", ["2_matmul_sharedmem", "2"])
+def test_script_without_gpu(name):
+    count("2_matmul_sharedmem", 32)  # skips where it is not built
+    done = count_script("--no-build", name, 32)
+    if "CPU lane" not in done.stderr:
+        pytest.skip("there is a GPU here")
+    assert done.returncode == VERIFIED
+    assert done.stdout == counted_run(CPU / "2_matmul_sharedmem", 32).stdout
+
+
+# A machine with a GPU, and an ncu that does what its user is shown here. $1 is its answer to a run.
+FAKE_NCU = """#!/usr/bin/env bash
+case " $* " in
+    *" --query-metrics "*) echo "l1tex__t_sectors_pipe_lsu_mem_global_op_ld  Counter  sector" ;;
+    *" --page raw "*) cat "$FAKE/raw.csv" ;;
+    *" --page source "*) cat "$FAKE/sass.csv" ;;
+    *)
+        while (($# > 1)); do
+            case $1 in
+                --log-file) log=$2 ;;
+                --export) report=$2 ;;
+            esac
+            shift
+        done
+        cat "$FAKE/log" >"$log"
+        [[ ! -e $FAKE/raw.csv ]] || touch "$report.ncu-rep"
+        echo "what the program printed"
+        exit 9 # whatever the program's was
+        ;;
+esac
+"""
+
+
+@pytest.fixture
+def fake_ncu(tmp_path):
+    if not (ROOT / "2_matmul_sharedmem").exists():
+        pytest.skip("2_matmul_sharedmem is not built")
+    for name, text in [("ncu", FAKE_NCU), ("nvidia-smi", "#!/bin/sh\necho 'GPU 0: A GPU'\n")]:
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "FAKE": str(tmp_path)}
+
+    def run_it(log, **files):
+        (tmp_path / "log").write_text(log)
+        for name, text in files.items():
+            (tmp_path / f"{name}.csv").write_text(text)
+        return count_script("--no-build", "2", 64, env=env)
+
+    return run_it
+
+
+def test_counters_refused(fake_ncu):
+    done = fake_ncu("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n")
+    assert done.returncode == SKIPPED
+    assert_one_line(done.stderr, "count.sh")
+    assert "ERR_NVGPUCTRPERM" in done.stderr and "root" in done.stderr
+
+
+def test_nothing_counted(fake_ncu):
+    done = fake_ncu("==WARNING== No kernels were profiled.\n")
+    assert done.returncode == SKIPPED
+    assert_one_line(done.stderr, "count.sh")
+
+
+@pytest.mark.parametrize("status", [1, 2, 3, 77])
+def test_the_program_fails_under_ncu(fake_ncu, status):
+    done = fake_ncu(f"==WARNING== The application returned an error code ({status}).\n")
+    assert done.returncode == status
+
+
+def test_ncu_table(fake_ncu):
+    raw = ('==PROF== note\n"ID","Kernel Name","Block Size","Grid Size",'
+           '"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",'
+           '"smsp__sass_data_bytes_mem_global_op_ld.sum"\n'
+           '"","","","","sector","byte"\n'
+           '"0","void demo::fill<float>(T1 *)","(256, 1, 1)","(4, 1, 1)","7","7"\n'
+           '"1","void k<float, 2>(const T1 *)","(32, 32, 1)","(2, 2, 1)","1,536","4,096"\n'
+           '"2","void k<float, 2>(const T1 *)","(32, 32, 1)","(9, 9, 1)","9","9"\n').replace("void k", "void space::k")
+    head = ('"Kernel Name","{}"\n"Address","Source","Instructions Executed",'
+            '"Predicated-On Thread Instructions Executed","L1 Wavefronts Shared Excessive"\n')
+    kernel = head.format("void space::k<float, (int)2>(const T1 *)")
+    sass = (head.format("void demo::fill<float>(T1 *)") + '"0x0","STG.E [R2], R3","7","7","0"\n' +
+            kernel + '"0x00","LDG.E R2, [R2]","100","3200","0"\n'
+            '"0x10","@P0 LDG.E R2, [R2]","28","5","0"\n"0x20","@!PT LDS RZ, [RZ]","4","0","0"\n'
+            '"0x30","LDS.64 R2, [R2]","4","128","120"\n"0x40","FFMA R1, R2","9","9","0"\n'
+            '"0x50","BAR.SYNC.DEFER_BLOCKING 0x0","64","2048","0"\n' +
+            kernel + '"0x0","LDG.E R2, [R2]","9","9","0"\n')
+    done = fake_ncu("", raw=raw, sass=sass)
+    first, found = tables(done)
+    assert first == "what the program printed"
+    [table] = found.values()
+    assert (table.kernel, table.grid, table.block) == ("k<float, 2>", "2 x 2", "32 x 32")
+    assert table.whole == {
+        "global loads": {"threads": 3205, "requests": 128, "bytes": 4096, "sectors": 1536,
+                         "conflicts": 0},
+        "shared loads": {"threads": 128, "requests": 4, "bytes": 0, "sectors": 0,
+                         "conflicts": 120},
+        "barriers": {"threads": 2048, "requests": 64, "bytes": 0, "sectors": 0, "conflicts": 0},
+    }
