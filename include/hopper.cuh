@@ -7,9 +7,10 @@
 //   clusters    blocks on neighbouring SMs that reach into each other's shared memory
 //
 // Section titles are those of NVIDIA's "PTX ISA" (its section numbers change between editions).
-// wgmma and setmaxnreg need compute capability 9.0 and the target sm_90a; the rest is in all GPUs
-// from 9.0 on. For other targets the functions compile to a trap, so that programs build
-// everywhere; why_not() and has_bulk_copies() tell before it comes to that.
+// wgmma and setmaxnreg need compute capability 9.0 and the target sm_90a, and multicast is compiled
+// for that alone (elsewhere it may be slow); the rest is in all GPUs from 9.0 on. For other targets
+// the functions compile to a trap, so that programs build everywhere; why_not() and
+// has_bulk_copies() tell before it comes to that.
 #pragma once
 
 #include <cuda.h>
@@ -188,7 +189,7 @@ __device__ inline void load_panels(void* to, const CUtensorMap& map, int row, Ba
 /// with an arrival at the same barrier: one read of the L2 cache feeds several SMs.
 __device__ inline void load_box_multicast(void* to, const CUtensorMap& map, int row, int column,
                                           Barrier* barrier, uint16_t ranks) {
-    SM90_ASM(
+    HOPPER_ASM(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
         ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
         "l"(&map), "r"(column), "r"(row), "r"(shared_address(barrier)), "h"(ranks)
