@@ -11,15 +11,17 @@
 //                  row that does not fit is read three times.
 // fused_online     a team takes a row, no larger than the row asks for:
 //
-//                      columns (fp32)   team                        keeps the row in
-//                      up to    1024    a warp, and no barrier      registers
-//                      up to   16384    a block                     registers
-//                      up to  131072    2 .. 8 blocks that reach    shared memory
-//                                       into each other's: a
-//                                       cluster (from 9.0 on)
-//                      beyond           8 blocks                    nothing: read twice
+//                      columns: fp32    fp16    team                    keeps the row in
+//                        up to    1024    2048    a warp, no barrier      registers
+//                        up to   16384   16384    a block                 registers
+//                        up to  131072  262144    2 .. 8 blocks that      shared memory
+//                                                 reach into each
+//                                                 other's: a cluster
+//                        beyond                   8 blocks                nothing: read twice
 //
-//                  (Long rows that do not begin at multiples of 16 bytes are read twice, too.)
+//                  Clusters need compute capability 9.0: before, a block reads long rows twice. So
+//                  are long rows read that do not begin at multiples of 16 bytes; of those, a warp
+//                  takes up to 256 columns.
 //                  Maximum and sum are found in one go ("online"): each thread finds both of its
 //                  own part, and two such parts merge into one. So the team meets once, not twice.
 //
@@ -56,33 +58,33 @@ constexpr float kNothing = -INFINITY;  // the maximum of no numbers
 
 constexpr float kLog2E = 1.44269504f;  // e^x = 2^(x log2 e), and 2^x is one instruction
 
-/// What a part of a row comes down to: the sum of its e^x is sum * 2^top, and top is the largest
-/// x log2 e. So sum lies between 1 and the number of terms.
+/// What a part of a row comes down to: its maximum, and the sum of its e^(x - max), which lies
+/// between 1 and the number of terms.
 struct Part {
-    float top, sum;
+    float max, sum;
 };
 
-/// `top`, to be subtracted: where it is -infinity, x - top would be NaN, and 0 does as well.
-__device__ float shift(float top) { return top == kNothing ? 0 : top; }
+/// `max`, to be subtracted: where it is -infinity, x - max would be NaN, and 0 does as well.
+__device__ float shift(float max) { return max == kNothing ? 0 : max; }
 
-/// e^x / 2^top
-__device__ float power(float x, float top) { return ptx::ex2_approx(fmaf(x, kLog2E, -top)); }
+/// e^(x - max). The difference comes first: of numbers around 1e10, fp32's next neighbours of
+/// x log2 e lie 1024 apart.
+__device__ float power(float x, float max) { return ptx::ex2_approx((x - max) * kLog2E); }
 
 __device__ Part merge(Part a, Part b) {
-    const float top = fmaxf(a.top, b.top);
-    return {top, a.sum * ptx::ex2_approx(a.top - shift(top)) +
-                     b.sum * ptx::ex2_approx(b.top - shift(top))};
+    const float max = fmaxf(a.max, b.max);
+    return {max, a.sum * power(a.max, shift(max)) + b.sum * power(b.max, shift(max))};
 }
 
 /// Merges the parts of a warp's threads. All of them get the result.
 __device__ Part merge_warp(Part part) {
-    float top = part.top;
+    float max = part.max;
 #pragma unroll
-    for (int lanes = 16; lanes > 0; lanes /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, lanes));
-    float sum = part.sum * ptx::ex2_approx(part.top - shift(top));
+    for (int lanes = 16; lanes > 0; lanes /= 2) max = fmaxf(max, __shfl_xor_sync(~0u, max, lanes));
+    float sum = part.sum * power(part.max, shift(max));
 #pragma unroll
     for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
-    return {top, sum};
+    return {max, sum};
 }
 
 /// Merges the parts of a block's threads (whole warps of them, up to 32). All get the result.
@@ -107,7 +109,7 @@ __global__ void row_max(const T* x, float* max, size_t rows, size_t cols) {
         for (size_t col = threadIdx.x; col < cols; col += blockDim.x)
             own = fmaxf(own, float(x[row * cols + col]));
         const Part part = merge_block({own, 0});
-        if (threadIdx.x == 0) max[row] = part.top;
+        if (threadIdx.x == 0) max[row] = part.max;
         __syncthreads();  // merge_block's memory may be used again
     }
 }
@@ -159,7 +161,7 @@ __global__ void fused(const T* x,  // [rows, cols] row-major, like out
             if (fits) kept[col] = value;
             max = fmaxf(max, float(value));
         }
-        max = merge_block({max, 0}, 0).top;
+        max = merge_block({max, 0}, 0).max;
 
         float sum = 0;
         for (size_t col = threadIdx.x; col < cols; col += blockDim.x)
@@ -188,23 +190,24 @@ __device__ Part part_of(const Piece<T, kElements> (&pieces)[kPieces]) {
 #pragma unroll
     for (int i = 0; i < kPieces; ++i)
         for (T value : pieces[i].at) max = fmaxf(max, float(value));
-    const float top = max * kLog2E;
 #pragma unroll
     for (int i = 0; i < kPieces; ++i)
-        for (T value : pieces[i].at) sum += power(float(value), shift(top));
-    return {top, sum};
+        for (T value : pieces[i].at) sum += power(float(value), shift(max));
+    return {max, sum};
 }
+
+enum class From { kGlobal, kShared };
 
 /// Loads a thread's pieces of a row of `count`: every `stride`-th from `first`. Beyond the row is
 /// -infinity. (Index: 32 bits where they suffice; they take half the registers.)
-template <bool kShared = false, class T, int kElements, int kPieces, class Index>
+template <From kFrom = From::kGlobal, class T, int kElements, int kPieces, class Index>
 __device__ void load(Piece<T, kElements> (&pieces)[kPieces], const T* row, Index first,
                      Index stride, Index count) {
     const auto* const from = reinterpret_cast<const Piece<T, kElements>*>(row);
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
         if (first + i * stride < count) {
-            if constexpr (!kShared && sizeof pieces[i] == 16)
+            if constexpr (kFrom == From::kGlobal && sizeof pieces[i] == 16)
                 *reinterpret_cast<uint4*>(&pieces[i]) =
                     ptx::load_evict_last(reinterpret_cast<const uint4*>(&from[first + i * stride]));
             else
@@ -219,14 +222,14 @@ __device__ void load(Piece<T, kElements> (&pieces)[kPieces], const T* row, Index
 template <class T, int kElements, int kPieces, class Index>
 __device__ void store(const Piece<T, kElements> (&pieces)[kPieces], Part whole, T* row, Index first,
                       Index stride, Index count) {
-    const float factor = 1 / whole.sum, top = shift(whole.top);
+    const float factor = 1 / whole.sum, max = shift(whole.max);
     auto* const to = reinterpret_cast<Piece<T, kElements>*>(row);
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
         if (first + i * stride >= count) continue;
         Piece<T, kElements> result;
         for (int j = 0; j < kElements; ++j)
-            result.at[j] = T(power(float(pieces[i].at[j]), top) * factor);
+            result.at[j] = T(power(float(pieces[i].at[j]), max) * factor);
         to[first + i * stride] = result;
     }
 }
@@ -323,19 +326,18 @@ __global__ void __launch_bounds__(kTwiceThreads)
 
 // --- A cluster per row, and warps with one job each ---------------------------------------------
 
-constexpr unsigned int kChunk = 1024;                // pieces of 16 bytes that are copied at a time
+constexpr unsigned int kChunkPieces = 1024;          // pieces of 16 bytes that are copied at a time
 constexpr unsigned int kSlots = 8;                   // of the ring: 128 KiB
 constexpr unsigned int kReducers = 8, kWriters = 8;  // warps, and there is one that loads
-constexpr unsigned int kRoles = 32 * (kReducers + kWriters + 1);  // threads
-constexpr unsigned int kMostBlocks = 8;                           // of a cluster
-constexpr size_t kMostShare = 64 << 10;  // bytes of a row for each: half of the ring
+constexpr unsigned int kRingThreads = 32 * (kReducers + kWriters + 1);  // threads
+constexpr unsigned int kMostBlocks = 8;                                 // of a cluster
+constexpr size_t kMostShareBytes = 64 << 10;  // of a row: half of the ring, the next row has room
 
-/// What a block keeps. Each chunk has two barriers, which say that it has arrived, and that nobody
-/// needs it any more; and so have the parts of a row. Rows take turns with two sets of these.
+/// What a block keeps: see by_cluster.
 struct Ring {
-    uint4 chunks[kSlots][kChunk];
+    uint4 chunks[kSlots][kChunkPieces];
     hopper::Barrier full[kSlots], empty[kSlots];
-    float2 parts[2][kMostBlocks * kReducers];  // of all the cluster's reducers: top and sum
+    float2 parts[2][kMostBlocks * kReducers];  // of all the cluster's reducers: max and sum
     hopper::Barrier known[2], taken[2];
 
     /// One thread prepares the barriers, for clusters of `blocks`.
@@ -366,8 +368,17 @@ struct Ring {
 ///     writers   warps that wait for all parts of a row, merge them, and go over its chunks again
 ///
 /// So a row is written while the next ones are reduced and loaded, and no one waits for all.
+///
+///     barrier        ends when                                     who waits for it
+///     full[slot]     the chunk has arrived                         reducers, writers
+///     empty[slot]    all writers have read the chunk               the loader
+///     known[set]     all reducers of the cluster have sent parts   the writers
+///     taken[set]     all writers of the cluster have read them     the reducers, two rows later
+///
+/// Nobody waits for the reducers before a slot is used again: writers begin a row only when each
+/// reducer has sent its part of it. Rows take turns with two sets of parts.
 template <class T>
-__global__ void __launch_bounds__(kRoles, 1)
+__global__ void __launch_bounds__(kRingThreads, 1)
     by_cluster(const T* x,  // [rows, cols] row-major, like out
                T* out, size_t rows, size_t cols) {
     constexpr unsigned int kElements = 16 / sizeof(T);
@@ -382,23 +393,24 @@ __global__ void __launch_bounds__(kRoles, 1)
     if (threadIdx.x == 0) ring.init(blocks);
     hopper::sync_cluster();  // all blocks' barriers are ready
 
+    // The shuffle tells the compiler that a warp agrees on it.
     const unsigned int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-    unsigned int i = 0, turn = 0;
+    unsigned int i = 0, turn = 0;  // the next chunk's number, and the next row's
     if (warp < kReducers) {
         for (size_t row = own_row; row < rows; row += clusters, ++turn) {
             Part part{kNothing, 0};
-            for (unsigned int p = 0; p < pieces; p += kChunk, ++i) {
+            for (unsigned int p = 0; p < pieces; p += kChunkPieces, ++i) {
                 hopper::wait(&ring.full[i % kSlots], i / kSlots % 2);
                 const T* const chunk = reinterpret_cast<T*>(ring.chunks[i % kSlots]);
-                Piece<T, kElements> own[kChunk / (32 * kReducers)];
-                load<true>(own, chunk, threadIdx.x, 32 * kReducers, pieces - p);
+                Piece<T, kElements> own[kChunkPieces / (32 * kReducers)];
+                load<From::kShared>(own, chunk, threadIdx.x, 32 * kReducers, pieces - p);
                 part = merge(part, part_of(own));
             }
             part = merge_warp(part);
             const int set = turn % 2;
             hopper::wait(&ring.taken[set], turn / 2 % 2 ^ 1);  // the first two find all taken
             if (lane < blocks)                                 // each lane to another block
-                hopper::send(&ring.parts[set][rank * kReducers + warp], {part.top, part.sum},
+                hopper::send(&ring.parts[set][rank * kReducers + warp], {part.max, part.sum},
                              &ring.known[set], lane);
         }
     } else if (warp < kReducers + kWriters) {
@@ -411,13 +423,13 @@ __global__ void __launch_bounds__(kRoles, 1)
                 whole = merge(whole, {ring.parts[set][k].x, ring.parts[set][k].y});
             whole = merge_warp(whole);
             if (thread == 0) ring.expect_parts(set, blocks);  // the next but one row's
-            __syncwarp();
+            __syncwarp();  // the parts have been read: their values went into the shuffles above
             if (lane < blocks) hopper::arrive_at(&ring.taken[set], lane);
-            for (unsigned int p = 0; p < pieces; p += kChunk, ++i) {
+            for (unsigned int p = 0; p < pieces; p += kChunkPieces, ++i) {
                 hopper::wait(&ring.full[i % kSlots], i / kSlots % 2);
                 const T* const chunk = reinterpret_cast<T*>(ring.chunks[i % kSlots]);
-                Piece<T, kElements> own[kChunk / (32 * kWriters)];
-                load<true>(own, chunk, thread, 32 * kWriters, pieces - p);
+                Piece<T, kElements> own[kChunkPieces / (32 * kWriters)];
+                load<From::kShared>(own, chunk, thread, 32 * kWriters, pieces - p);
                 __syncwarp();  // the warp has what it needs of the chunk
                 if (lane == 0) hopper::arrive(&ring.empty[i % kSlots]);
                 store(own, whole, out + row * cols + p * kElements, thread, 32 * kWriters,
@@ -426,9 +438,9 @@ __global__ void __launch_bounds__(kRoles, 1)
         }
     } else if (lane == 0) {
         for (size_t row = own_row; row < rows; row += clusters)
-            for (unsigned int p = 0; p < pieces; p += kChunk, ++i) {
+            for (unsigned int p = 0; p < pieces; p += kChunkPieces, ++i) {
                 hopper::wait(&ring.empty[i % kSlots], i / kSlots % 2 ^ 1);  // at first all are
-                const unsigned int bytes = min(kChunk, pieces - p) * 16;
+                const unsigned int bytes = min(kChunkPieces, pieces - p) * 16;
                 hopper::arrive_expecting(&ring.full[i % kSlots], bytes);
                 hopper::load_bulk(ring.chunks[i % kSlots], x + row * cols + p * kElements, bytes,
                                   &ring.full[i % kSlots]);
@@ -502,7 +514,8 @@ struct Teams {
     /// Whether a team keeps its row.
     bool read_once(size_t cols, size_t element_bytes) const {
         const size_t row = cols * element_bytes;
-        return cols <= kMostPerBlock || (rings && row % 16 == 0 && row <= kMostBlocks * kMostShare);
+        return cols <= kMostPerBlock ||
+               (rings && row % 16 == 0 && row <= kMostBlocks * kMostShareBytes);
     }
 };
 
@@ -518,7 +531,8 @@ std::function<void()> prepare_by_team(const T* x, T* out, size_t rows, size_t co
         return [=] { kernel<<<(rows + 7) / 8, 256>>>(x, out, rows, cols); };
     }
     if (cols <= kMostPerBlock) {
-        const size_t threads = std::bit_ceil((cols + kPerThread - 1) / kPerThread);
+        const size_t wanted = (cols + kPerThread - 1) / kPerThread;
+        const size_t threads = std::max<size_t>(32, std::bit_ceil(wanted));  // whole warps
         return [=] { by_block<T, kElements><<<rows, threads>>>(x, out, cols); };
     }
     if (!gpu.read_once(cols, sizeof(T)))
@@ -526,11 +540,12 @@ std::function<void()> prepare_by_team(const T* x, T* out, size_t rows, size_t co
                                 kTwiceThreads, 0, x, out, cols);
     const size_t row = cols * sizeof(T);
     const unsigned int cluster =
-        std::max(size_t(2), std::bit_ceil((row + kMostShare - 1) / kMostShare));
+        std::max(size_t(2), std::bit_ceil((row + kMostShareBytes - 1) / kMostShareBytes));
     allow_shared_bytes(by_cluster<T>, sizeof(Ring));
-    const size_t at_once = hopper::clusters_at_once(by_cluster<T>, cluster, kRoles, sizeof(Ring));
-    return prepare_clusters(by_cluster<T>, std::min(rows, at_once), cluster, kRoles, sizeof(Ring),
-                            x, out, rows, cols);
+    const size_t at_once =
+        hopper::clusters_at_once(by_cluster<T>, cluster, kRingThreads, sizeof(Ring));
+    return prepare_clusters(by_cluster<T>, std::min(rows, at_once), cluster, kRingThreads,
+                            sizeof(Ring), x, out, rows, cols);
 }
 
 /// By 16 bytes where every row begins at a multiple of them, else element by element.

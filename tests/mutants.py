@@ -462,7 +462,7 @@ MUTANTS = [
     # --- 8_softmax ---
     Mutant("softmax_no_max", "8_softmax", ("fused", "fused_online"),
            "the maximum is not subtracted",
-           [("return top == kNothing ? 0 : top;", "return 0;")], sizes=(33, 1028)),
+           [("return max == kNothing ? 0 : max;", "return 0;")], sizes=(33, 1028)),
     Mutant("softmax_one_warp", "8_softmax", ("chain", "fused", "fused_online"),
            "a block's result is its first warp's",
            [("lane < blockDim.x / 32 ? parts[slot][lane]", "lane < 1 ? parts[slot][lane]")],
@@ -473,7 +473,7 @@ MUTANTS = [
            sizes=(33, 160)),
     Mutant("softmax_sum_of_sums", "8_softmax", ("fused_online",),
            "parts are added without bringing them to one maximum",
-           [("float sum = part.sum * ptx::ex2_approx(part.top - shift(top));",
+           [("float sum = part.sum * power(part.max, shift(max));",
              "float sum = part.sum;")], sizes=(33, 160)),
     Mutant("softmax_no_block_barrier", "8_softmax", ("chain", "fused", "fused_online"),
            "warps read the others' parts before they are there",
@@ -486,7 +486,7 @@ MUTANTS = [
     Mutant("softmax_last_chunk_left_out", "8_softmax", ("fused_online",),
            "the sum lacks the last chunk of a block's share",
            [("part = merge(part, part_of(own));",
-             "if (p + kChunk < pieces) part = merge(part, part_of(own));")],
+             "if (p + kChunkPieces < pieces) part = merge(part, part_of(own));")],
            sizes=(), runs=("--rows 9 --cols 20000", "--rows 3 --cols 131072"), oldest_sm=90),
     Mutant("softmax_one_block", "8_softmax", ("fused_online",),
            "a row's sum is that of the cluster's first block",
@@ -494,8 +494,8 @@ MUTANTS = [
            sizes=(), runs=("--rows 9 --cols 20000", "--rows 3 --cols 131072"), oldest_sm=90),
     Mutant("softmax_slot_freed_too_early", "8_softmax", ("fused_online",),
            "the next chunk may overwrite one that is still to be read",
-           [("Piece<T, kElements> own[kChunk / (32 * kWriters)];",
-             "Piece<T, kElements> own[kChunk / (32 * kWriters)];\n"
+           [("Piece<T, kElements> own[kChunkPieces / (32 * kWriters)];",
+             "Piece<T, kElements> own[kChunkPieces / (32 * kWriters)];\n"
              "if (lane == 0) hopper::arrive(&ring.empty[i % kSlots]);\n"
              "__nanosleep(9000);"),
             ("if (lane == 0) hopper::arrive(&ring.empty[i % kSlots]);\n                store(",

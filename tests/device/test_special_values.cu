@@ -125,7 +125,7 @@ template <class T>
 constexpr double kSmallest = sizeof(T) == 2 ? 6e-8 : 0;
 
 /// Every team that a row can get: from one number to rows that are read twice.
-const std::vector<size_t> kColumns = {1, 7, 1000, 1023, 4096, 16384, 131072, 1048576};
+const std::vector<size_t> kColumns = {1, 7, 301, 1000, 1023, 4096, 16384, 131072, 1048576};
 
 TYPED_TEST(SpecialValues, SoftmaxOfEqualNumbersIsEven) {
     for (size_t cols : kColumns)
@@ -148,8 +148,27 @@ TYPED_TEST(SpecialValues, SoftmaxDoesNotChangeWithAnOffset) {
     }
 }
 
+TYPED_TEST(SpecialValues, SoftmaxOfHugeNumbers) {
+    const bool is_half = sizeof(TypeParam) == 2;
+    for (float huge : is_half ? std::vector<float>{6e4f} : std::vector<float>{1e10f, 1e12f, 3e38f})
+        for (size_t cols : {7, 301, 1000, 1023, 4096, 131072}) {
+            // Rows: one -huge among zeros; nothing but -huge; one +huge among -huge.
+            std::vector<float> x(3 * cols, -huge);
+            std::fill_n(x.begin(), cols, 0.0f);
+            x[cols / 3] = -huge;
+            x[2 * cols + cols / 2] = huge;
+            for (const auto& result : all_softmaxes<TypeParam>(x, 3))
+                for (size_t i = 0; i < cols; i += 1 + cols / 997) {
+                    const float others = 1 / float(cols - 1), even = 1 / float(cols);
+                    ASSERT_NEAR(result[i], i == cols / 3 ? 0 : others, 1e-3 * others + 6e-8)
+                        << cols << " " << huge;
+                    ASSERT_NEAR(result[cols + i], even, 1e-3 * even + 6e-8) << cols << " " << huge;
+                    ASSERT_EQ(result[2 * cols + i], i == cols / 2 ? 1 : 0) << cols << " " << huge;
+                }
+        }
+}
 TYPED_TEST(SpecialValues, SoftmaxOfInfinities) {
-    for (size_t cols : {7, 1000, 1023, 4096, 131072}) {
+    for (size_t cols : {7, 301, 1000, 1023, 4096, 131072}) {
         // Rows: some -infinity; nothing but -infinity; a NaN; a +infinity; ordinary.
         std::vector<float> x(5 * cols, 0.0f);
         for (size_t i = 0; i < cols; ++i) {
