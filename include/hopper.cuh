@@ -109,7 +109,7 @@ __device__ inline void wait(Barrier* barrier, uint32_t parity) {
 /// Waits for all 128 threads of warpgroup `index` of this block. (Barrier 0 is __syncthreads'.)
 /// Section barrier{.cta}.
 __device__ inline void sync_warpgroup(int index) {
-    HOPPER_ASM("barrier.cta.sync.aligned %0, 128;" ::"r"(index + 1) : "memory");
+    SM90_ASM("barrier.cta.sync.aligned %0, 128;" ::"r"(index + 1) : "memory");
 }
 
 // --- Clusters -----------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ __device__ inline void load_box(void* to, const CUtensorMap& map, int row, int c
 /// load_box() of several panels of 64 columns, from the first on, one behind the other in shared
 /// memory. For maps of so many panels.
 __device__ inline void load_panels(void* to, const CUtensorMap& map, int row, Barrier* barrier) {
-    HOPPER_ASM(
+    SM90_ASM(
         "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
         "[%0], [%1, {0, %2, 0}], [%3];" ::"r"(shared_address(to)),
         "l"(&map), "r"(row), "r"(shared_address(barrier))
@@ -267,21 +267,10 @@ __device__ void wgmma_wait() {
     "{\n.reg .pred p;\nsetp.ne.b32 p, " keep ", 0;\nwgmma.mma_async.sync.aligned." shape \
     ".f32." type "." type " {" registers "}, " a ", " b ", p, 1, 1, 0, 1;\n}"
 
-/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 64, 128 or 256, T half or bfloat16, with A
+/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 128 or 256, T half or bfloat16, with A
 /// and B row-major. Without `keep` the old sums count as 0. Thread t of the 128 holds, in
 /// sums[4 j ...], row 16 (t / 32) + t % 32 / 4 of columns 8 j + t % 4 * 2 and one more, and then
 /// the same of the row 8 further down. Section wgmma.mma_async.
-template <class T>
-__device__ void wgmma(float (&sums)[32], uint64_t a, uint64_t b, bool keep) {
-#define HOPPER_M64N64(type)                                                                    \
-    HOPPER_ASM(HOPPER_WGMMA("m64n64k16", type, HOPPER_TEXT_30 "%30, %31", "%32", "%33", "%34") \
-               : HOPPER_32(0)                                                                  \
-               : "l"(a), "l"(b), "r"(int(keep)))
-    if constexpr (std::is_same_v<T, __half>)
-        HOPPER_M64N64("f16");
-    else
-        HOPPER_M64N64("bf16");
-}
 template <class T>
 __device__ void wgmma(float (&sums)[64], uint64_t a, uint64_t b, bool keep) {
 #define HOPPER_M64N128(type)                                                                       \
@@ -313,10 +302,10 @@ __device__ void wgmma(float (&sums)[128], uint64_t a, uint64_t b, bool keep) {
 /// "Warp-level matrix store instruction: stmatrix".
 __device__ inline void store_matrices(void* row, uint32_t m0, uint32_t m1, uint32_t m2,
                                       uint32_t m3) {
-    HOPPER_ASM("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                   shared_address(row)),
-               "r"(m0), "r"(m1), "r"(m2), "r"(m3)
-               : "memory");
+    SM90_ASM("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                 shared_address(row)),
+             "r"(m0), "r"(m1), "r"(m2), "r"(m3)
+             : "memory");
 }
 
 // --- Registers ----------------------------------------------------------------------------------
@@ -390,6 +379,9 @@ int clusters_at_once(Kernel kernel, int cluster, int threads, size_t shared_byte
     config.attrs = &size, config.numAttrs = 1;
     int clusters = 0;
     DEMO_CHECK(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
+    if (clusters == 0)
+        demo::fail(demo::kSkipped, "no room for a cluster of " + std::to_string(cluster) +
+                                       " blocks on this part of a GPU");
     return clusters;
 }
 

@@ -1,4 +1,5 @@
-// Instructions of the tensor cores' path that CUDA C++ has no name for, one small function each.
+// Instructions that CUDA C++ has no name for, one small function each: asynchronous copies, what
+// tensor cores work on and their products, fast 2^x and 1 / x, and a load with a wish to the cache.
 // Where they are described: "PTX ISA" is NVIDIA's manual, Parallel Thread Execution ISA.
 //
 // All 32 threads of a warp must call ldmatrix and mma together. Pointers to shared memory are

@@ -44,6 +44,7 @@ struct Sigmoid {
 struct Gelu {  // by tanh: see 7_gelu
     static __device__ float of(float v) {
         const float a = 0.79788456f * (v + 0.044715f * v * v * v);
+        // -infinity becomes the lowest number: 0 times that is 0, and not NaN.
         return fmaxf(v, -3.4028235e38f) * Sigmoid::of(2.0f * a);
     }
     static DEMO_HOST_DEVICE double exact(double v) {
@@ -89,8 +90,10 @@ __global__ void activate(const T* t, T* out, size_t size) {
 // --- One kernel for all -------------------------------------------------------------------------
 
 template <class Activation, class T>
-__global__ void fused(const T* x, float m, const T* y, const T* b, T* out, size_t size,
-                      size_t cols) {
+__global__ void fused(const T* x,  // [size / cols, cols] row-major, like y and out
+                      float m, const T* y,
+                      const T* b,  // [cols]
+                      T* out, size_t size, size_t cols) {
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < size) out[i] = T(Activation::of(float(x[i]) + m * float(y[i]) + float(b[i % cols])));
 }
@@ -267,7 +270,9 @@ int sweep(const demo::Options& options, const demo::Gpu& gpu) {
     const size_t last = demo::kCpuLane ? 1024 : 262144;
     for (size_t rows = 4, cols = 4; rows <= last; rows *= 4, cols *= 2) {
         const demo::MatrixShape shape{rows, cols, false};
-        if (Problem<Activation, T>::bytes(shape) > demo::free_device_memory()) break;
+        const size_t bytes = demo::saturating_sum(Problem<Activation, T>::bytes(shape),
+                                                  options.hot ? 0 : gpu.flush_bytes());
+        if (bytes > demo::free_device_memory()) break;
         const Problem<Activation, T> problem(options, shape);
         const std::vector<demo::Contender> contenders = problem.contenders();
         const std::vector<demo::Result> results = demo::measure(options, gpu, contenders);

@@ -23,10 +23,10 @@
 // fused_streamed  the talk's shape (--talk S: x[4 S^2, 128], W[128, 64]). The weights are so small
 //                 that every warp keeps its half of them in registers while x streams past: a copy
 //                 kernel with a little arithmetic, at 75 to 92% of a copy's speed on an H200. What
-//                 limits it: weights and sums take 242 registers a thread, so an SM has room for 8
-//                 warps, and they issue something in 45% of the cycles. The copies of three tiles
-//                 per block are on their way meanwhile. Blocks are small, two warps, so that a
-//                 barrier holds up few.
+//                 limits it: a thread takes 242 registers, 128 of them for weights, so an SM has
+//                 room for 8 warps, and they issue something in 45% of the cycles. The copies of
+//                 three tiles per block are on their way meanwhile. Blocks are small, two warps, so
+//                 that a barrier holds up few.
 //
 // fused_hopper    both shapes on compute capability 9.0. The square one: tiles, stages and main
 //                 loop are those of bonus_matmul_hopper, unchanged. But where a stage there holds
@@ -46,10 +46,10 @@
 //                 both products and the gate is longer than a load and a store.
 //
 // When it pays: the talk's shape does little arithmetic per byte, so its time is its traffic, and
-// fusion removes most of that. The square shape does N / 2 operations and more per byte: its time
-// is the gemms', fusion can only win what the elementwise kernels took, and only with a main loop
-// as good as the library's. fused_tiled's runs at 0.55 to 0.7 x cuBLAS, fused_hopper's at about its
-// speed.
+// fusion removes most of that. The square shape does N / 2 operations per byte, the talk's 85: its
+// time is the gemms', fusion can only win what the elementwise kernels took, and only with a main
+// loop as good as the library's. fused_tiled's runs at 0.55 to 0.7 x cuBLAS, fused_hopper's at
+// about its speed.
 #define GATING_UNFUSED_NO_MAIN
 #include "5_gating_unfused.cu"
 #define MATMUL_TENSORCORE_NO_MAIN
@@ -422,7 +422,7 @@ struct alignas(1024) TalkMemory {
     int tile[kTalkStages];  // which one a stage holds; `tiles` where there are no more
 };
 
-__device__ int drawn = 0;  // numbers, by all blocks of a launch
+__device__ int drawn = 0;  // numbers, by all blocks of a launch; launches must not overlap
 
 /// W1 and W2 stay in shared memory for a block's whole life. One thread starts the copies of x into
 /// a ring of stages; the warpgroups take them in turn, and their answers leave through TMA.
@@ -462,8 +462,9 @@ __global__ void __launch_bounds__(kTalkThreads)
     __syncthreads();  // the barriers are ready
 
     if (producer) {
-        // The first tiles are dealt out. After that, who has a free stage draws the number of the
-        // next tile: so all blocks finish together, and what is read at a time lies together.
+        // The first tiles are dealt out. Later ones go to whoever is ready first, which draws the
+        // number of its next tile but one: so all blocks finish together, and what is read at a
+        // time lies together.
         const int dealt = kDealt * gridDim.x;
         int numbers[kNumbers];  // a draw takes as long as a tile: so ahead of their use
         for (int& number : numbers) number = atomicAdd(&drawn, 1);
@@ -478,7 +479,8 @@ __global__ void __launch_bounds__(kTalkThreads)
                 number = atomicAdd(&drawn, 1);
                 load(tile);
             }
-        // Each block drew kNumbers too many. Who drew the very last clears up for the next launch.
+        // Each block drew kNumbers that no tile has. Who drew the very last of all knows that
+        // nobody draws any more, and clears up for the next launch.
         const int last = max(tiles - dealt, 0) + kNumbers * gridDim.x - 1;
         for (int number : numbers)
             if (number == last) drawn = 0;

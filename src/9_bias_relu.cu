@@ -118,7 +118,9 @@ int run(const demo::Options& options, const demo::Gpu& gpu) {
         return demo::saturating_sum(demo::saturating_product(2, matrix),  // x, temporary
                                     demo::saturating_product(2, shape.cols, sizeof(T)),
                                     demo::GuardedOutput<T>::bytes(shape),
-                                    demo::Copy::bytes(demo::saturating_product(2, matrix)),
+                                    demo::Copy::bytes(demo::saturating_sum(
+                                        demo::saturating_product(2, matrix),
+                                        demo::saturating_product(shape.cols, sizeof(T)))),
                                     options.hot ? 0 : gpu.flush_bytes());
     });
     const auto shape = demo::MatrixShape::of(options);

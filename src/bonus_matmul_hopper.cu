@@ -216,8 +216,8 @@ __global__ void __launch_bounds__(kConsumers* kWarpgroup)
 
 // --- 3: Warps with one job each -----------------------------------------------------------------
 
-/// The producer, one thread: fills the ring with steps first ... last - 1 of a tile as stages
-/// become free. load(stage, full, k) starts the copies of one.
+/// The producer, one thread: fills the ring with a tile's `steps` as stages become free.
+/// load(stage, full, t) starts the copies of step t.
 template <class T, int kBlockN, int kStages, int kTileM, class Load>
 __device__ void produce(Ring<T, kBlockN, kStages, kTileM>& ring, Position<kStages>& at, int steps,
                         Load load) {
@@ -433,7 +433,8 @@ struct Outgoing {
                                 const CUtensorMap& C) const {
         const int lane = threadIdx.x % 32;
         T(&panel)[16][kPanel] = out[p % kOutPanels];
-        if (lane == 0) hopper::wait_stores_read<kOutPanels - 1>();
+        constexpr int kInUse = kPanels < kOutPanels ? kPanels : kOutPanels;  // in turn
+        if (lane == 0) hopper::wait_stores_read<kInUse - 1>();
         __syncwarp();  // the panel may be overwritten
 #pragma unroll
         for (int c = 0; c < kPanel / 16; ++c) {

@@ -215,7 +215,7 @@ def test_hoppers_kernel_multiplies_on_tensor_cores_and_spills_nothing():
     if arch() != "90a":
         pytest.skip("this toolkit does not compile for 90a")
     sass = bool(toolkit().tool("nvdisasm"))
-    text = shown(HOPPER, "matmul_persistent<__half,256,4,2,2>")
+    text = shown(HOPPER, "matmul_persistent<__half,128,256,4,2>")
     row = r"^tensor cores  (HGMMA\.64x256x16\S*|wgmma\.mma_async\.m64n256k16) +(\d+) +(\d+)$"
     kind, whole, loop = re.search(row, text, re.MULTILINE).groups()
     assert kind.startswith("HGMMA" if sass else "wgmma")
