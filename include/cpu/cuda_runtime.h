@@ -195,6 +195,7 @@ inline cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from
 inline cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes, cudaStream_t = nullptr) {
     return cudaMemset(pointer, value, bytes);
 }
+inline cudaError_t cudaCtxResetPersistingL2Cache() { return cudaSuccess; }  // there is no cache
 template <class T>
 cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, size_t bytes, size_t offset = 0,
                                cudaMemcpyKind = cudaMemcpyHostToDevice) {
