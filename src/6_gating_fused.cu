@@ -15,8 +15,8 @@
 //
 // x is loaded once instead of twice, nothing is stored but the answer, and there is one launch
 // instead of six. For that a thread must hold v1 and v2 of the same element. So of the tile of
-// weights in shared memory one half is of W1, the other of W2, and a warp takes the same columns of
-// both: its sums j and j + 4 belong together, and what follows concerns no other thread.
+// weights in shared memory one half is of W1, the other of W2, and a warp multiplies by the same
+// columns of both. What follows concerns no other thread.
 //
 // fused_tiled     any shape. Tiles, stages and main loop are mma_ptx's of 3_matmul_tensorcore, and
 //                 so is what limits it.
@@ -76,8 +76,11 @@ __device__ uint32_t gate_pair(const float* v1, const float* v2) {
     return pack(gate(v1[0], v2[0]), gate(v1[1], v2[1]));
 }
 
-/// Transposes a 4 x 4 matrix of which each of four neighbouring threads holds a row. Of sums as mma
-/// leaves them, a thread then holds 8 neighbours: 16 bytes to store.
+/// Transposes a 4 x 4 matrix of which each of four neighbouring threads t holds a row. mma leaves it
+/// sums of scattered pairs of columns; then it holds 8 neighbours, 16 bytes to store:
+///
+///     v[j]: columns 8 j + 2 t, 8 j + 2 t + 1     ->     v[j]: columns 8 t + 2 j, 8 t + 2 j + 1
+///
 __device__ void transpose_in_four(uint32_t (&v)[4]) {
 #pragma unroll
     for (int distance = 1; distance <= 2; distance *= 2)
@@ -134,7 +137,7 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
 #pragma unroll
             for (int j = 0; j < 4; ++j) v[j] = gate_pair(&sums[i][j][e], &sums[i][j + 4][e]);
             transpose_in_four(v);
-            const size_t r = row + i * 16 + e * 4, c = col + lane % 4 * 8;
+            const size_t r = row + i * 16 + e / 2 * 8, c = col + lane % 4 * 8;
             if (r < M && c < H)  // __stcs: nobody reads it again, so it need not stay in a cache
                 __stcs(reinterpret_cast<uint4*>(&out[r * H + c]),
                        make_uint4(v[0], v[1], v[2], v[3]));
@@ -240,7 +243,7 @@ __global__ void __launch_bounds__(kTalkThreads)
 #pragma unroll
                 for (int j = 0; j < 4; ++j) v[j] = gate_pair(&sums[0][j][e], &sums[1][j][e]);
                 transpose_in_four(v);
-                const size_t row = tile * kRows + i + e * 4 + lane / 4;
+                const size_t row = tile * kRows + i + e / 2 * 8 + lane / 4;
                 *reinterpret_cast<uint4*>(&out[row * kTalkH + col + lane % 4 * 8]) = {v[0], v[1],
                                                                                       v[2], v[3]};
             }
@@ -345,7 +348,8 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
                     if (t < kPanels) outgoing.store(t, panels, out);
                     if (turns && warpgroup == 1 && t + 1 + kAlone == shares.steps)
                         hopper::wait(&memory.last_step, parity), parity ^= 1;
-                    if (t + 1 < shares.steps) return;
+                    const bool last = t + 1 == shares.steps;
+                    if (!last) return;
                     if (threadIdx.x == 0) hopper::arrive(&memory.last_step);
 #pragma unroll
                     for (int j = 0; j < kCols / 8; ++j) {  // ... and biases come beside its last
@@ -505,6 +509,8 @@ __global__ void __launch_bounds__(kTalkThreads)
             if (tile == tiles) break;
             float sums[kTalkH];  // one half of x W1, the other of x W2
             hopper::wgmma_fence();
+            // One product gives both: B's first 64 columns are W1's, and the next 64, which lie
+            // sizeof W[0] further on, W2's.
 #pragma unroll
             for (int k = 0; k < kTalkK; k += 16)
                 hopper::wgmma<half>(
