@@ -76,8 +76,8 @@ __device__ uint32_t gate_pair(const float* v1, const float* v2) {
     return pack(gate(v1[0], v2[0]), gate(v1[1], v2[1]));
 }
 
-/// Transposes a 4 x 4 matrix of which each of four neighbouring threads t holds a row. mma leaves it
-/// sums of scattered pairs of columns; then it holds 8 neighbours, 16 bytes to store:
+/// Transposes a 4 x 4 matrix of which each of four neighbouring threads t holds a row. mma leaves
+/// it sums of scattered pairs of columns; then it holds 8 neighbours, 16 bytes to store:
 ///
 ///     v[j]: columns 8 j + 2 t, 8 j + 2 t + 1     ->     v[j]: columns 8 t + 2 j, 8 t + 2 j + 1
 ///

@@ -381,7 +381,7 @@ MUTANTS = [
            [("if (first + kGroup <= rows) return", "return")], sizes=(2080,)),
     Mutant("hopper_panel_overwritten", "bonus_matmul_hopper", _HOPPER[3:],
            "a panel is written again while TMA still reads it",
-           [("if (lane == 0) hopper::wait_stores_read<kOutPanels - 1>();", "")],
+           [("if (lane == 0) hopper::wait_stores_read<kInUse - 1>();", "")],
            sizes=(2048, 4096), race=True),
     Mutant("hopper_too_few_rounds", "bonus_matmul_hopper", _HOPPER[3:],
            "a cluster takes no second tile",
