@@ -71,13 +71,6 @@ shapes_of() {
 
 sizes=() talk_sizes=() chosen=() must_build=yes fresh="" quick="" out=""
 
-# check_size VALUE MULTIPLE: nine digits keep the arithmetic safe; the programs know their limits.
-check_size() {
-    if [[ ! $1 =~ ^[1-9][0-9]{0,8}$ ]] || (($1 % $2 != 0)); then
-        die 2 "'$1' is no size: a multiple of $2 is expected (--help shows the usage)"
-    fi
-}
-
 while (($# > 0)); do
     case $1 in
         --programs | --sizes | --talk | --out)
