@@ -13,7 +13,7 @@
                  talk's shape is shown at S = N / 4, at most 1024
   --out FOLDER   write there (default: build/plots)
 
-matplotlib goes into .venv if it is missing. Bad input: one line, exit 2.
+matplotlib goes into .venv if it is missing. Bad input: one line, exit 2; what cannot be written: exit 3.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def own_kernels(rows):
     """Rows without the yardsticks that a program measures beside its own kernels; all of them where
     a program is about the library."""
     own = [row for row in rows if not is_library(row["kernel"]) and row["kernel"] != table.COPY]
-    return own if any(row["launches"] == "1" for row in own) else rows
+    return own if any(row["launches"] == 1 for row in own) else rows
 
 
 def usual_size(tables):
@@ -379,7 +379,7 @@ def placed(rows):
         talk = ", talk" if shape == "talk" else ""
         own = own_kernels(rows)
         about_library = all(is_library(row["kernel"]) for row in own)
-        if about_library or not any(row["launches"] == "1" for row in own):
+        if about_library or not any(row["launches"] == 1 for row in own):
             for row in own:
                 kernel = row["kernel"].replace("_", " ")
                 name = f"{program.split('_')[0]} {kernel}{talk}"
@@ -387,8 +387,8 @@ def placed(rows):
                 seen[row["kernel"], shape] = row
         else:
             own = [row for row in own if row["dtype"] == own[0]["dtype"]]
-            unfused = max(own, key=lambda row: int(row["launches"]))
-            start = unfused if unfused["launches"] != "1" else None
+            unfused = max(own, key=lambda row: row["launches"] or 0)
+            start = unfused if len(own) > 1 and (unfused["launches"] or 1) > 1 else None
             best = max((row for row in own if row is not start), key=lambda row: row["tflops"])
             # What another program is about has its point already.
             start = start and seen.get((start["kernel"], shape), start)
@@ -610,7 +610,7 @@ def save(figure, target, form):
 
 
 def choose_size(tables, size):
-    n = size or usual_size(tables)
+    n = usual_size(tables) if size is None else size
     if not any(at_size(results.rows, n) for results in tables):
         raise table.TableError(f"no file has figures for N = {n}")
     return n
@@ -654,13 +654,17 @@ def main(arguments):
         print(f"plot.py: {error}", file=sys.stderr)
         return 2
     run_with_matplotlib("plot.py")
-    options.out.mkdir(parents=True, exist_ok=True)
     names = []
-    for theme in THEMES:
-        for name, _, figure in figures(tables, n, theme):
-            names.append(name)
-            for form in ("svg", "png"):
-                save(figure, options.out / f"{name}-{theme.name}.{form}", form)
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        for theme in THEMES:
+            for name, _, figure in figures(tables, n, theme):
+                names.append(name)
+                for form in ("svg", "png"):
+                    save(figure, options.out / f"{name}-{theme.name}.{form}", form)
+    except OSError as error:
+        print(f"plot.py: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 3
     print(f"plot.py: wrote {', '.join(dict.fromkeys(names))} to {options.out}", file=sys.stderr)
     return 0
 

@@ -141,8 +141,13 @@ def main(arguments):
         print(f"report.sh: {error}", file=sys.stderr)
         return 2
     plot.run_with_matplotlib("report.sh")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(document(tables, n), encoding="utf-8")
+    text = document(tables, n)
+    try:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        print(f"report.sh: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 3
     print(f"report.sh: wrote {options.out}", file=sys.stderr)
     return 0
 

@@ -29,7 +29,8 @@ OPTIONAL = (
     "sm_mhz temperature_c power_w throttled note".split()
 )
 NUMBERS = (  # may be empty
-    "median_ms spread_pct tflops gb_per_s moved_bytes least_bytes sm_mhz temperature_c power_w"
+    "median_ms spread_pct tflops gb_per_s launches moved_bytes least_bytes sm_mhz temperature_c "
+    "power_w"
 ).split()
 VERDICTS = ("yes", "no", "failed", "skipped")  # of the column `verified`
 COPY = "copy"  # the kernel that memory-bound programs measure beside theirs, as a yardstick
@@ -387,15 +388,15 @@ def fusion(rows):
     fastest of one."""
     counted = [row for row in rows
                if row["verified"] == "yes" and row["median_ms"] and row["moved_bytes"]
-               and row["kernel"] != COPY]
+               and row["launches"] and row["kernel"] != COPY]
     groups = {}
     for row in counted:
         groups.setdefault((row["program"], row["dtype"], row["shape"]), []).append(row)
     lines = []
     for (program, dtype, _), group in groups.items():
         group = [row for row in group if row["n"] == max(row["n"] for row in group)]
-        chain = max(group, key=lambda row: int(row["launches"]))
-        single = [row for row in group if row["launches"] == "1"]
+        chain = max(group, key=lambda row: row["launches"])
+        single = [row for row in group if row["launches"] == 1]
         if not single or chain in single:
             continue
         fused = min(single, key=lambda row: row["median_ms"])
@@ -405,7 +406,7 @@ def fusion(rows):
 
         lines.append([
             program, change(lambda row: row["kernel"]), dtype, size(fused),
-            change(lambda row: row["launches"]),
+            change(lambda row: f"{row['launches']:g}"),
             change(lambda row: number(row["moved_bytes"] / 1e9)),
             change(lambda row: number(row["median_ms"])),
             f"{chain['median_ms'] / fused['median_ms']:.2f}x"])

@@ -293,6 +293,7 @@ def test_compare_finds_columns_by_name(tmp_path):
     (",".join(COLUMNS) + "\n" + row(tflops="nan")).encode(),
     (",".join(COLUMNS) + "\n" + row(tflops="-inf")).encode(),
     (",".join(COLUMNS) + "\n" + row(median_ms="fast")).encode(),
+    (",".join(COLUMNS) + "\n" + row(launches="six")).encode(),
     (",".join(COLUMNS) + "\n" + row(n="1e3")).encode(),
     (",".join(COLUMNS) + "\n" + row(verified="maybe")).encode(),
     (",".join(COLUMNS[:-6]) + "\n" + ",".join(row().split(",")[:-6])).encode(),
@@ -300,7 +301,7 @@ def test_compare_finds_columns_by_name(tmp_path):
     ("# rows: 3\n" + ",".join(COLUMNS) + "\n" + row() + "\n").encode(),
     ("# rows: 1\n" + ",".join(COLUMNS) + "\n" + row() + "\n" + row(n="2048")[:60]).encode(),
 ], ids=["empty", "blank", "comment", "text", "binary", "no-rows", "short-row", "long-row", "nan",
-        "inf", "word", "size", "verdict", "missing-column", "quote", "rows-lost", "row-cut"])
+        "inf", "word", "launches", "size", "verdict", "missing-column", "quote", "rows-lost", "row-cut"])
 def test_a_broken_file_is_named_in_one_line(tmp_path, content):
     good = write_csv(tmp_path / "good.csv", row())
     broken = tmp_path / "broken.csv"
@@ -368,6 +369,7 @@ def test_update_readme_shows_what_fusion_saved(readme):
               gelu("fused", "2048", "4.0", "1", "4000000000"),
               gelu("fused_vectorised", "2048", "2.0", "1", "4000000000"),
               gelu("faster_but_wrong", "2048", "1.0", "1", "4000000000", verified="no"),
+              gelu("not_counted", "2048", "0.1", "", "4000000000"),
               gelu("copy", "2048", "1.0", "1", "4000000000"))
     assert script("update_readme.py", root=readme).returncode == 0
     _, _, saved = (readme / "README.md").read_text().partition("What fusion saved")
