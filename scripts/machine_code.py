@@ -18,20 +18,18 @@ import hashlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple, Optional, Tuple
 
+import command_line
 import table
+from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE
 
-PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT / "site_scons"))
 import cuda_toolkit  # noqa: E402
-
-OK, USAGE, FAILED, SKIPPED = 0, 2, 3, 77  # exit status
 
 CACHE = PROJECT / "build/inspect"
 LONGEST_LOOP_SHOWN = 120  # instructions, of two loops side by side
@@ -756,13 +754,6 @@ def show_loops(show, kernels):
 # --- The command line -------------------------------------------------------------------------
 
 
-class Parser(argparse.ArgumentParser):
-    """Whose errors are one line."""
-
-    def error(self, message):
-        raise Failure(f"{message} (--help shows the usage)", USAGE)
-
-
 def number(text):
     if not re.fullmatch("[0-9]{1,6}", text):
         raise argparse.ArgumentTypeError(f"'{text}' is no number")
@@ -770,10 +761,10 @@ def number(text):
 
 
 def parse_arguments(arguments):
-    parser = Parser(prog="inspect.sh", description=__doc__, allow_abbrev=False,
-                    formatter_class=argparse.RawDescriptionHelpFormatter,
-                    epilog="Exit status: 0 shown; 2 usage; 3 it does not compile; 77 nvcc or "
-                           "nvdisasm is missing.")
+    parser = command_line.Parser(prog="inspect.sh", description=__doc__, allow_abbrev=False,
+                                 formatter_class=argparse.RawDescriptionHelpFormatter,
+                                 epilog="Exit status: 0 shown; 2 usage; 3 it does not compile; 77 "
+                                        "nvcc or nvdisasm is missing.")
     add = parser.add_argument
     add("program", metavar="PROGRAM", help="of src/, by name or number: 2_matmul_sharedmem, 2")
     add("kernel", metavar="KERNEL", nargs="?", help="of the program")
@@ -855,7 +846,7 @@ def inspect(options):
                    f"{release} (Debian, Ubuntu), or nvidia-cuda-nvdisasm with pip into .venv")
         if options.sass or options.both:
             raise Failure(missing, SKIPPED)
-        print(f"inspect.sh: PTX alone: {missing}", file=sys.stderr)
+        command_line.say("inspect.sh", f"PTX alone: {missing}")
     kernels = read_kernels(compiled, disassembly)
 
     show = Show(options, arch, sass=bool(disassembly))
@@ -879,15 +870,12 @@ def main(arguments):
         inspect(parse_arguments(arguments))
         return OK
     except Failure as failure:
-        print(f"inspect.sh: {failure}", file=sys.stderr)
-        return failure.status
+        return command_line.say("inspect.sh", failure, failure.status)
     except OSError as error:
-        print(f"inspect.sh: {error}", file=sys.stderr)
-        return FAILED
+        return command_line.say("inspect.sh", error, FAILED)
     except KeyboardInterrupt:
         return 130
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a pager may stop reading
-    sys.exit(main(sys.argv[1:]))
+    command_line.run(main)

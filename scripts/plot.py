@@ -13,10 +13,9 @@
                  talk's shape is shown at S = N / 4, at most 1024
   --out FOLDER   write there (default: build/plots)
 
-matplotlib goes into .venv if it is missing. Bad input: one line, exit 2; what cannot be written: exit 3.
+matplotlib goes into .venv if it is missing. Bad input: one line, exit 2; cannot write: 3.
 """
 
-import argparse
 import importlib.util
 import math
 import os
@@ -26,9 +25,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import command_line
 import table
-
-PROJECT = Path(__file__).resolve().parent.parent
+from command_line import FAILED, PROJECT, USAGE
 
 
 class Theme:
@@ -616,14 +615,6 @@ def choose_size(tables, size):
     return n
 
 
-class Arguments(argparse.ArgumentParser):
-    """Whose errors are one line."""
-
-    def error(self, message):
-        print(f"{self.prog}: {message} (--help shows the usage)", file=sys.stderr)
-        sys.exit(2)
-
-
 def run_with_matplotlib(who):
     """Starts this program once more, where matplotlib is, if it is missing here."""
     if importlib.util.find_spec("matplotlib"):
@@ -632,17 +623,14 @@ def run_with_matplotlib(who):
     done = subprocess.run(["bash", "-c", script, who], cwd=PROJECT, stdout=subprocess.PIPE,
                           universal_newlines=True)
     if done.returncode:
-        sys.exit(3)
+        sys.exit(FAILED)
     python = done.stdout.strip()
     python = str(PROJECT / python) if "/" in python else shutil.which(python)
     os.execv(python, [python] + sys.argv)
 
 
 def main(arguments):
-    if arguments in (["-h"], ["--help"]):
-        print(__doc__.strip())
-        return 0
-    parser = Arguments(prog="plot.py", add_help=False, allow_abbrev=False)
+    parser = command_line.Parser(prog="plot.py", add_help=False, allow_abbrev=False)
     parser.add_argument("--size", type=int)
     parser.add_argument("--out", type=Path, default=PROJECT / "build/plots")
     parser.add_argument("files", nargs="+")
@@ -651,8 +639,7 @@ def main(arguments):
         tables = table.read_all(options.files)
         n = choose_size(tables, options.size)
     except table.TableError as error:
-        print(f"plot.py: {error}", file=sys.stderr)
-        return 2
+        return command_line.say("plot.py", error, USAGE)
     run_with_matplotlib("plot.py")
     names = []
     try:
@@ -663,11 +650,10 @@ def main(arguments):
                 for form in ("svg", "png"):
                     save(figure, options.out / f"{name}-{theme.name}.{form}", form)
     except OSError as error:
-        print(f"plot.py: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 3
-    print(f"plot.py: wrote {', '.join(dict.fromkeys(names))} to {options.out}", file=sys.stderr)
-    return 0
+        return command_line.name_file("plot.py", error)
+    wrote = ", ".join(dict.fromkeys(names))
+    return command_line.say("plot.py", f"wrote {wrote} to {options.out}")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    command_line.run(main, __doc__)

@@ -7,16 +7,18 @@ The files are those that the library of profile_injection.cpp writes, which says
 profile.sh --help explains the options. Bad input: one line, exit 2.
 """
 
-import argparse
+import functools
 import json
 import math
 import re
 import statistics
 import string
-import sys
 from collections import defaultdict, deque
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Tuple
+
+import command_line
+from command_line import OK, USAGE
 
 WIDTH = 100  # columns
 TIMED = "timed"  # the range that the demos put around what they measure
@@ -594,46 +596,31 @@ def trace(profile):
 # --- The command line -------------------------------------------------------------------------
 
 
-def fail(message, status):
-    print(f"profile_report.py: {message}", file=sys.stderr)
-    return status
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        sys.exit(fail(message, 2))
-
-
 def main(arguments):
-    parser = Parser(prog="profile_report.py", usage=__doc__, add_help=False)
-    parser.add_argument("-h", "--help", action="store_true")
+    say = functools.partial(command_line.say, "profile_report.py")
+    parser = command_line.Parser(prog="profile_report.py", add_help=False)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--trace")
-    parser.add_argument("files", nargs="*")
+    parser.add_argument("files", nargs="+")
     options = parser.parse_args(arguments)
-    if options.help:
-        print(__doc__.strip())
-        return 0
-    if not options.files:
-        return fail("files of records are expected (--help shows the usage)", 2)
     try:
         profile = read(options.files)
     except RecordError as error:
-        return fail(str(error), 2)
+        return say(error, USAGE)
     for remark in remarks(profile):
-        fail(remark, 0)
+        say(remark)
     if not profile.operations:
-        return 0 if profile.errors else fail("CUPTI recorded nothing that ran on a GPU (a program "
-                                             "that is killed takes its records along)", 0)
+        return OK if profile.errors else say("CUPTI recorded nothing that ran on a GPU (a program "
+                                             "that is killed takes its records along)")
     if options.trace:
         try:
             with open(options.trace, "w", encoding="utf-8") as file:
                 json.dump(trace(profile), file)
         except OSError as error:
-            return fail(f"{options.trace}: {error.strerror}", 3)
+            return command_line.name_file("profile_report.py", error)
     print("\n".join(report(profile, options.all)))
-    return 0
+    return OK
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    command_line.run(main, __doc__)

@@ -10,15 +10,16 @@
 Columns are found by name; a file may begin with `# name: value` lines. Bad input: one line, exit 2.
 """
 
-import argparse
 import csv
+import functools
 import io
 import math
-import sys
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
+import command_line
 import datasheet
+from command_line import USAGE
 
 REQUIRED = (
     "program kernel gpu sm dtype shape n median_ms spread_pct tflops gb_per_s verified".split()
@@ -36,6 +37,8 @@ VERDICTS = ("yes", "no", "failed", "skipped")  # of the column `verified`
 COPY = "copy"  # the kernel that memory-bound programs measure beside theirs, as a yardstick
 NOISY_PCT = 2.0  # a spread above it
 ALIKE_PCT = 3.0  # two runs of one GPU lie within it
+
+say = functools.partial(command_line.say, "table.py")
 
 
 class TableError(Exception):
@@ -87,7 +90,7 @@ def read_all(paths):
     """Several files to be shown side by side: says so where their figures are not comparable."""
     tables = [read(path) for path in paths]
     if mixed(tables):
-        warn(mixed(tables))
+        say(mixed(tables))
     return tables
 
 
@@ -320,9 +323,9 @@ def differences(first, other, wanted=lambda row: True):
 
 
 def compare(arguments):
-    parser = _Parser(prog="table.py compare", add_help=False, allow_abbrev=False)
-    parser.add_argument("--sizes", type=_numbers)
-    parser.add_argument("--talk", type=_numbers)
+    parser = command_line.Parser(prog="table.py", add_help=False, allow_abbrev=False)
+    parser.add_argument("--sizes", type=command_line.sizes())
+    parser.add_argument("--talk", type=command_line.sizes())
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--csv", action="store_true")
     parser.add_argument("files", nargs="+")
@@ -341,22 +344,10 @@ def compare(arguments):
             notes += differences(tables[0], table, wanted)
     if options.csv:
         for note in notes:
-            warn(note)
+            say(note)
         return as_csv(head, lines)
     text = (markdown if options.markdown else layout)(head, lines, left=5)
     return "\n".join([text] + [""] * bool(notes) + notes)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise TableError(message)
-
-
-def _numbers(text):
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of sizes such as 4096,8192")
 
 
 # --- One GPU ----------------------------------------------------------------------------------
@@ -450,25 +441,16 @@ def circumstances(results):
 # --- The command ------------------------------------------------------------------------------
 
 
-def warn(message):
-    print("table.py: " + message, file=sys.stderr)
-
-
 def main(arguments):
     commands = {"summary": summary, "run": run, "compare": compare}
-    if arguments in (["-h"], ["--help"]):
-        print(__doc__.strip())
-        return 0
     if len(arguments) < 2 or arguments[0] not in commands:
-        warn("expected one of " + ", ".join(commands) + ", then files")
-        return 2
+        return say("expected one of " + ", ".join(commands) + ", then files", USAGE)
     try:
         print(commands[arguments[0]](arguments[1:]))
     except TableError as error:
-        warn(str(error))
-        return 2
+        return say(error, USAGE)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    command_line.run(main, __doc__)

@@ -6,6 +6,7 @@ import glob
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -311,6 +312,17 @@ def test_a_broken_file_is_named_in_one_line(tmp_path, content):
     assert done.stdout == ""
     assert_one_line(done.stderr, "table.py")
     assert "broken.csv" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["table.py", "plot.py", "report.py", "profile_report.py",
+                                  "update_readme.py"])
+def test_a_pager_may_stop_reading(name):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, ROOT / "scripts" / name, "--help"], stdout=writing,
+                          stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
 
 
 def test_a_missing_file_is_named_in_one_line(tmp_path):
