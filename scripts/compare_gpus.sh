@@ -39,7 +39,7 @@ if [[ ${1-} == --table ]]; then
 fi
 
 caller=$PWD
-cd "$here/.."
+CDPATH="" cd -- "$here/.."
 source scripts/setup.sh
 source scripts/demo_step.sh
 
@@ -241,6 +241,8 @@ suite=$(git describe --always --dirty 2>/dev/null) || suite=unknown
 # --- Each GPU in turn ---
 
 mkdir -p "$out"
+# What was measured so far of this selection; it goes when the last GPU is done.
+measured=build/compare/$(printf '%s\n' "${steps[@]}" | cksum | tr ' ' -)
 names=$(printf '%s\n' "${gpus[@]}" | cut -f 3)
 files=() total=${#steps[@]}
 declare -A seen=()
@@ -260,7 +262,7 @@ for gpu in "${gpus[@]}"; do
         printf 'driver: %s\ntoolkit: %s\nseed: %s\n' "$driver" "$toolkit" "$seed"
         printf 'suite: %s\nprotocol: %s\n' "$suite" "$protocol"
     )
-    run=build/compare/$stem # what was measured so far; all of it goes when the last GPU is done
+    run=$measured/$stem
     if [[ $fresh || ! -f $run/about || $(<"$run/about") != "$about" ]]; then
         rm -rf "$run"
         mkdir -p "$run"
@@ -301,7 +303,8 @@ for gpu in "${gpus[@]}"; do
         files+=("$out/$stem.csv")
     fi
 done
-rm -rf build/compare
+rm -rf "$measured"
+rmdir --ignore-fail-on-non-empty build/compare
 
 if ((${#files[@]} > 0)); then
     echo

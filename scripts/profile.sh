@@ -25,7 +25,7 @@ END
 }
 
 caller=$PWD
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 source scripts/setup.sh
 
@@ -63,7 +63,7 @@ if [[ ! -e $library || $library -ot scripts/profile_injection.cpp ]]; then
     ensure_cupti
     build profile >&2 || die 3 "building $library failed"
 fi
-if ldd "$library" | grep -q 'libcupti.*not found'; then
+if [[ $(ldd "$library") == *libcupti*"not found"* ]]; then
     die 3 "CUPTI is missing: install the package cuda-cupti-13-0 (or pip's nvidia-cuda-cupti)"
 fi
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the suite, runs every demo and prints one table.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
 source scripts/demo_step.sh
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds everything and runs every test.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
 
 case ${1-} in

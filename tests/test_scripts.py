@@ -302,7 +302,8 @@ def test_compare_finds_columns_by_name(tmp_path):
     ("# rows: 3\n" + ",".join(COLUMNS) + "\n" + row() + "\n").encode(),
     ("# rows: 1\n" + ",".join(COLUMNS) + "\n" + row() + "\n" + row(n="2048")[:60]).encode(),
 ], ids=["empty", "blank", "comment", "text", "binary", "no-rows", "short-row", "long-row", "nan",
-        "inf", "word", "launches", "size", "verdict", "missing-column", "quote", "rows-lost", "row-cut"])
+        "inf", "word", "launches", "size", "verdict", "missing-column", "quote", "rows-lost",
+        "row-cut"])
 def test_a_broken_file_is_named_in_one_line(tmp_path, content):
     good = write_csv(tmp_path / "good.csv", row())
     broken = tmp_path / "broken.csv"
@@ -792,6 +793,24 @@ def test_compare_goes_on_where_it_was_interrupted(machine):
     about, rows = machine.results("fake-gpu-0.csv")
     assert about["rows"] == "3" == str(len(rows))
     assert not (machine.root / "build/compare").exists()  # the next run starts over
+
+
+def test_compare_keeps_what_another_selection_has_measured(machine):
+    machine.has(TWO_GPUS[0])
+    command = interrupted(machine)
+    assert machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1").returncode == 0
+    done = machine.run(*command)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 3 steps were measured before" in done.stderr
+
+
+def test_scripts_find_their_folder_whatever_cdpath_says(machine, tmp_path):
+    (tmp_path / "elsewhere/scripts").mkdir(parents=True)
+    env = {**os.environ, "CDPATH": str(tmp_path / "elsewhere"),
+           "PATH": f"{machine.root}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "scripts/run.sh", "--no-build", "64"], cwd=machine.root, env=env,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("change", ["driver", "program", "fresh"])
