@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Counts what a program's kernels touch: with ncu on a GPU, else on the CPU lane.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
 
 usage() {
@@ -44,6 +44,8 @@ if [[ $program =~ ^[0-9]+$ ]] && compgen -G "src/${program}_*.cu" >/dev/null; th
 fi
 [[ $program != */* && -f src/$program.cu ]] || die 2 "there is no program '$program' in src/"
 
+[[ " $* " != *" --csv "* ]] || die 2 "--csv is not for counting, which prints tables"
+
 # Prints where ncu is; it need not be on PATH.
 find_ncu() {
     local candidate
@@ -61,11 +63,13 @@ if ! has_gpu || ! ncu=$(find_ncu); then
     say "counting on the CPU lane"
     if [[ $must_build ]]; then
         ensure_compiler
+        [[ $("${CXX:-g++}" -dM -E -x c++ - </dev/null) != *__clang__* ]] ||
+            die 77 "counting on the CPU takes g++, not ${CXX:-g++}"
         ensure_scons
         ensure_lane_libraries
         build "cpu/$program" "cpu/count/$program" >&2 || die 3 "the build failed"
     fi
-    [[ -x cpu/$program ]] || die 77 "cpu/$program is not built: scons cpu"
+    [[ -x cpu/$program ]] || die 3 "cpu/$program is not built: scons cpu"
     DEMO_COUNT=1 exec "cpu/$program" "$@"
 fi
 
@@ -76,7 +80,7 @@ if [[ $must_build ]]; then
     ensure_cuda
     build "$program" >&2 || die 3 "the build failed"
 fi
-[[ -x ./$program ]] || die 77 "$program is not built: scons $program"
+[[ -x ./$program ]] || die 3 "$program is not built: scons $program"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -295,7 +295,6 @@ class Lane:
 
     def prepare(self):
         quietly("handle SIGUSR1 nostop noprint pass")
-        quietly("unset environment DEMO_SCHEDULE")
         # Calls of the lane's runtime, from __syncthreads() to launches, are the hardware's part.
         quietly("skip -gfi */include/cpu/*")
         quietly("skip -gfi include/cpu/*")
@@ -703,7 +702,7 @@ def run_batch(path):
     gdb.events.stop.connect(moved.append)
     gdb.events.exited.connect(moved.append)
     show(shown_place())
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="replace") as file:
         lines = [line.strip() for line in file]
     for line in lines:
         if not line or line.startswith("#"):

@@ -313,6 +313,14 @@ def test_bad_value(value):
     assert "DEMO_COUNT takes" in done.stderr
 
 
+@pytest.mark.parametrize("program, arguments", [("debug/2_matmul_sharedmem", []),
+                                                ("2_matmul_sharedmem", ["--csv"])])
+def test_builds_and_output_that_counting_is_not_for(program, arguments):
+    done = run(CPU / program, 32, *arguments, env=COUNT)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, "2_matmul_sharedmem")
+
+
 def test_the_command_line_is_still_checked():
     count("2_matmul_sharedmem", 32)  # skips where that cannot count
     done = run(CPU / "2_matmul_sharedmem", 33, env=COUNT)
@@ -368,7 +376,7 @@ def test_script_help():
 
 
 @pytest.mark.parametrize("arguments", [[], ["--bogus"], ["no_such_program"], ["../1_matmul_basic"],
-                                       ["99"]])
+                                       ["99"], ["2", "--csv"]])
 def test_script_bad_arguments(arguments):
     done = count_script(*arguments)
     assert (done.returncode, done.stdout) == (USAGE, "")
@@ -383,6 +391,16 @@ def test_script_without_gpu(name):
         pytest.skip("there is a GPU here")
     assert done.returncode == VERIFIED
     assert done.stdout == counted_run(CPU / "2_matmul_sharedmem", 32).stdout
+
+
+def test_script_with_another_compiler(tmp_path):
+    (tmp_path / "clang++").write_text("#!/bin/sh\necho '#define __clang__ 1'\n")
+    (tmp_path / "clang++").chmod(0o755)
+    done = count_script("2", 32, env={"CXX": str(tmp_path / "clang++")})
+    if "CPU lane" not in done.stderr:
+        pytest.skip("there is a GPU here")
+    assert (done.returncode, done.stdout) == (SKIPPED, "")
+    assert "takes g++" in done.stderr
 
 
 # A machine with a GPU, and an ncu that does what its user is shown here. $1 is its answer to a run.
@@ -451,8 +469,8 @@ def test_ncu_table(fake_ncu):
            '"smsp__sass_data_bytes_mem_global_op_ld.sum"\n'
            '"","","","","sector","byte"\n'
            '"0","void demo::fill<float>(T1 *)","(256, 1, 1)","(4, 1, 1)","7","7"\n'
-           '"1","void k<float, 2>(const T1 *)","(32, 32, 1)","(2, 2, 1)","1,536","4,096"\n'
-           '"2","void k<float, 2>(const T1 *)","(32, 32, 1)","(9, 9, 1)","9","9"\n').replace("void k", "void space::k")
+           '"1","void space::k<float, 2>(const T1 *)","(32, 32, 1)","(2, 2, 1)","1,536","4,096"\n'
+           '"2","void space::k<float, 2>(const T1 *)","(32, 32, 1)","(9, 9, 1)","9","9"\n')
     head = ('"Kernel Name","{}"\n"Address","Source","Instructions Executed",'
             '"Predicated-On Thread Instructions Executed","L1 Wavefronts Shared Excessive"\n')
     kernel = head.format("void space::k<float, (int)2>(const T1 *)")

@@ -282,7 +282,7 @@ def test_a_walk_ends_at_the_first_command_that_fails(tmp_path, command, said):
 
 @pytest.mark.parametrize("arguments", [
     (), ("0_nothing",), ("2", "64", "64"), ("--nonsense", "2"), ("--batch",), ("2", "--kernel"),
-    ("--batch", "/no/such/file", "2"), ("bonus",),
+    ("--batch", "/no/such/file", "2"), ("--batch", "/", "2"), ("bonus",),
 ])
 def test_usage_errors(arguments):
     done = step(*arguments)
@@ -296,6 +296,15 @@ def test_the_program_refuses_its_own_command_line(arguments):
     done = step("--cpu", "--no-build", "2", *arguments)
     assert done.returncode == USAGE and done.stdout == ""
     assert_one_line(done.stderr, "2_matmul_sharedmem")
+
+
+@on_cpu
+def test_a_walk_in_another_encoding_and_environment(tmp_path):
+    (tmp_path / "walk.txt").write_bytes(b"# f\xfcr\nprint N\n")
+    done = step("--cpu", "--no-build", "--batch", tmp_path / "walk.txt", 2,
+                env={**os.environ, "DEMO_COUNT": "1", "DEMO_SCHEDULE": "reverse"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("(step) print N\n$1 = 64\n")
 
 
 @on_cpu
