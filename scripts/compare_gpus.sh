@@ -32,15 +32,18 @@ END
 
 # Files are named from where the caller is.
 here=$(dirname "${BASH_SOURCE[0]}")
+# shellcheck source=scripts/setup.sh
+source "$here/setup.sh"
 if [[ ${1-} == --table ]]; then
     shift
-    (($# > 0)) || { echo "compare_gpus.sh: --table needs files" >&2 && exit 2; }
+    (($# > 0)) || die 2 "--table needs files (--help shows the usage)"
+    [[ $1 != -h && $1 != --help ]] || { usage && exit; }
+    ensure_python
     exec python3 "$here/table.py" compare "$@"
 fi
 
 caller=$PWD
 CDPATH="" cd -- "$here/.."
-source scripts/setup.sh
 source scripts/demo_step.sh
 
 protocol=1 # of measuring: changes when figures are no longer comparable with earlier ones

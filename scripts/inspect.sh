@@ -5,5 +5,5 @@ set -euo pipefail
 CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
 
-command -v python3 >/dev/null || die 77 "python3 is missing: install Python 3.9 or later"
+ensure_python
 exec python3 scripts/machine_code.py "$@"

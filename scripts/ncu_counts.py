@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Prints ncu's counts in the form in which the CPU lane prints its own, for count.sh.
 
-usage: ncu_counts.py metrics KNOWN         what to ask ncu for, of what it knows of this GPU
-       ncu_counts.py table RAW.csv SASS.csv
+    ncu_counts.py metrics KNOWN         what to ask ncu for, of what it knows of this GPU
+    ncu_counts.py table RAW.csv SASS.csv
 """
 
 import csv
 import re
-import sys
+
+import command_line
+from command_line import OK, USAGE
 
 KINDS = ["global loads", "global stores", "global atomics", "shared loads", "shared stores",
          "shared atomics", "barriers"]
@@ -150,8 +152,9 @@ def main(arguments):
     elif arguments[:1] == ["table"] and len(arguments) == 3:
         print_table(read(arguments[1]).splitlines(), read(arguments[2]).splitlines())
     else:
-        sys.exit(__doc__.strip())
+        return command_line.say("ncu_counts.py", "metrics or table is expected, then files", USAGE)
+    return OK
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line.run(main, __doc__)

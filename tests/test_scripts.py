@@ -13,11 +13,11 @@ import sys
 
 import pytest
 
-from suite import COLUMNS, GATING, PROGRAMS, ROOT, USAGE, assert_one_line
+from suite import COLUMNS, FAILED, GATING, PROGRAMS, ROOT, USAGE, assert_one_line
 
 SCRIPTS = ["run.sh", "test.sh", "compare_gpus.sh", "table.py", "collect.py", "plot.py", "report.sh",
            "update_readme.py", "inspect.sh", "profile.sh", "profile_report.py", "step.sh",
-           "count.sh"]
+           "count.sh", "ncu_counts.py"]
 
 
 def script(name, *arguments, root=ROOT, cwd=None, env=None):
@@ -36,6 +36,17 @@ def test_help(name):
     assert name in done.stdout
 
 
+def test_compare_has_one_help():
+    done = script("compare_gpus.sh", "--table", "--help")
+    assert done.returncode == 0 and done.stdout == script("compare_gpus.sh", "--help").stdout
+
+
+def test_collect_names_a_missing_folder(tmp_path):
+    done = script("collect.py", tmp_path / "nowhere")
+    assert (done.returncode, done.stdout) == (FAILED, "")
+    assert_one_line(done.stderr, "collect.py")
+
+
 @pytest.mark.parametrize("name, arguments", [
     ("run.sh", ["--bogus"]), ("run.sh", ["64", "96"]), ("run.sh", ["33"]), ("run.sh", ["abc"]),
     ("run.sh", [""]),
@@ -52,7 +63,7 @@ def test_help(name):
     ("plot.py", []), ("plot.py", ["--bogus", "x.csv"]), ("plot.py", ["--size", "many", "x.csv"]),
     ("report.sh", []), ("report.sh", ["--bogus", "x.csv"]), ("report.sh", ["--out"]),
     ("table.py", []), ("table.py", ["bogus", "x.csv"]), ("table.py", ["run"]),
-    ("update_readme.py", ["--bogus"]),
+    ("update_readme.py", ["--bogus"]), ("collect.py", []), ("ncu_counts.py", ["table", "x.csv"]),
     ("inspect.sh", []), ("inspect.sh", ["--bogus"]), ("inspect.sh", ["bogus"]),
     ("inspect.sh", ["2", "a", "b"]), ("inspect.sh", ["2", "--ptx", "--sass"]),
     ("inspect.sh", ["2", "--diff", "a"]), ("inspect.sh", ["2", "a", "--diff", "b", "c"]),
@@ -587,6 +598,13 @@ def test_run_misses_a_program_that_is_not_built(machine):
     done = machine.run("run.sh")
     assert done.returncode == 3
     assert "not built" in done.stdout
+
+
+def test_count_misses_a_program_that_is_not_built(machine):
+    (machine.root / "10_fake").unlink()
+    done = machine.run("count.sh", "10")
+    assert done.returncode == FAILED
+    assert "10_fake is not built" in done.stderr
 
 
 def test_run_without_a_gpu_runs_the_same_programs_on_the_cpu(machine):
