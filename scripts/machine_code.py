@@ -843,7 +843,8 @@ def inspect(options):
     if not disassembly and not options.ptx:
         release = "-".join(toolkit.version.split(".")[:2])
         missing = ("nvdisasm, which reads machine code, is missing: install cuda-nvdisasm-"
-                   f"{release} (Debian, Ubuntu), or nvidia-cuda-nvdisasm with pip into .venv")
+                   f"{release} (NVIDIA's apt repository), or nvidia-cuda-nvdisasm with pip into "
+                   ".venv")
         if options.sass or options.both:
             raise Failure(missing, SKIPPED)
         command_line.say("inspect.sh", f"PTX alone: {missing}")

@@ -64,7 +64,8 @@ if [[ ! -e $library || $library -ot scripts/profile_injection.cpp ]]; then
     build profile >&2 || die 3 "building $library failed"
 fi
 if [[ $(ldd "$library") == *libcupti*"not found"* ]]; then
-    die 3 "CUPTI is missing: install the package cuda-cupti-13-0 (or pip's nvidia-cuda-cupti)"
+    die 3 "CUPTI is missing: install cuda-cupti-13-0 (NVIDIA's apt repository)," \
+        "or nvidia-cuda-cupti with pip"
 fi
 
 # --- The program, and the report ---

@@ -622,6 +622,21 @@ def test_run_without_a_gpu_runs_the_same_programs_on_the_cpu(machine):
     assert {"256", "--talk 16"} == set(re.findall(r"(?<= )(?:--talk )?\d+(?= )", calls))
 
 
+@pytest.mark.parametrize("driver, installs", [("580.1", True), ("570.86.15", False),
+                                              ("[N/A]", True)])
+def test_no_toolkit_is_installed_that_the_driver_cannot_run(machine, driver, installs):
+    machine.install(machine.root / "bin/nvidia-smi", FAKE_NVIDIA_SMI.replace("580.1", driver))
+    code = ("source scripts/setup.sh; ensure_compiler() { :; }; has_cuda() { false; }; "
+            "pip_install() { echo installed && exit; }; ensure_cuda")
+    env = {**os.environ, "PATH": f"{machine.root}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", code, "run.sh"], cwd=machine.root, env=env, text=True,
+                          capture_output=True)
+    assert (done.returncode, done.stdout) == ((0, "installed\n") if installs else (FAILED, ""))
+    if not installs:
+        assert_one_line(done.stderr, "run.sh")
+        assert "570" in done.stderr and "CUDA_HOME" in done.stderr
+
+
 def test_compare_measures_each_gpu_into_a_file_of_its_own(machine):
     done = machine.run("compare_gpus.sh", "--sizes", "64", "--talk", "32")
     assert done.returncode == 0, done.stderr
