@@ -109,14 +109,11 @@ fi
 
 mapfile -t programs < <(list_programs | grep -vx bonus_benchmark_fused)
 if ((${#chosen[@]} > 0)); then
-    known=("${programs[@]}") programs=()
+    programs=()
     for choice in "${chosen[@]}"; do
-        found=""
-        for program in "${known[@]}"; do
-            [[ $program == "$choice" || $program == "${choice}_"* ]] || continue
-            programs+=("$program") found=yes
-        done
-        [[ $found ]] || die 2 "no program '$choice'; there are ${known[*]}"
+        program=$(find_program "$choice")
+        [[ $program != bonus_benchmark_fused ]] || die 2 "$program is left out (see --help)"
+        programs+=("$program")
     done
 fi
 

@@ -3,6 +3,7 @@
 set -euo pipefail
 CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
+source scripts/demo_step.sh
 
 usage() {
     cat <<'END'
@@ -37,12 +38,8 @@ while [[ ${1-} == -* ]]; do
     shift
 done
 (($# > 0)) || die 2 "a program is expected: 1_matmul_basic (--help shows the usage)"
-program=$1
+program=$(find_program "$1")
 shift
-if [[ $program =~ ^[0-9]+$ ]] && compgen -G "src/${program}_*.cu" >/dev/null; then
-    program=$(basename src/"$program"_*.cu .cu)
-fi
-[[ $program != */* && -f src/$program.cu ]] || die 2 "there is no program '$program' in src/"
 
 [[ " $* " != *" --csv "* ]] || die 2 "--csv is not for counting, which prints tables"
 

@@ -10,6 +10,17 @@ list_programs() {
     done | sort -V
 }
 
+# find_program WORD: prints the program of that name or number.
+find_program() {
+    local name
+    for name in $(list_programs); do
+        [[ $name == "$1" || $1 =~ ^[0-9]+$ && $name == "$1"_* ]] || continue
+        echo "$name"
+        return
+    done
+    die 2 "no program '$1'; there are $(list_programs | paste -sd ' ')"
+}
+
 # check_size VALUE MULTIPLE: nine digits keep the arithmetic safe; the programs know their limits.
 check_size() {
     if [[ ! $1 =~ ^[1-9][0-9]{0,8}$ ]] || (($1 % $2 != 0)); then

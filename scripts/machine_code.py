@@ -796,7 +796,7 @@ def find_program(wanted):
     names = [path.stem for path in (PROJECT / "src").glob("*.cu")]
     names.sort(key=lambda name: [int(part) if part.isdigit() else 99 for part in name.split("_")])
     for name in names:
-        if wanted in (name, name.split("_")[0]):
+        if wanted == name or wanted.isdigit() and name.startswith(wanted + "_"):
             return name
     raise Failure(f"no program '{wanted}'; there are {' '.join(names)}", USAGE)
 

@@ -56,14 +56,7 @@ done
 [[ ! $batch || $batch == /* ]] || batch=$caller/$batch
 [[ ! $batch || -r $batch && ! -d $batch ]] || die 2 "$batch cannot be read"
 
-mapfile -t programs < <(list_programs)
-program=""
-for name in "${programs[@]}"; do
-    if [[ $name == "${words[0]}" || ${words[0]} =~ ^[0-9]+$ && $name == "${words[0]}_"* ]]; then
-        program=$name
-    fi
-done
-[[ $program ]] || die 2 "no program '${words[0]}'; there are ${programs[*]}"
+program=$(find_program "${words[0]}")
 n=${words[1]-64}
 
 unset DEMO_COUNT DEMO_SCHEDULE # another build, another order of threads

@@ -340,10 +340,13 @@ def test_the_cpu_lane_has_nothing_to_profile(tmp_path):
     assert "CPU" in done.stderr
 
 
-def test_without_a_gpu_it_says_what_it_needs():
+@pytest.mark.parametrize("program", ["true", "5", "5_gating_unfused"])
+def test_without_a_gpu_it_says_what_it_needs(program):
     if glob.glob("/dev/nvidia[0-9]*"):
         pytest.skip("there is a GPU here")
-    done = profile("true")
+    if program != "true" and not (ROOT / "5_gating_unfused").exists():
+        pytest.skip("5_gating_unfused is not built")
+    done = profile(program, cwd="/")
     assert done.returncode == SKIPPED and done.stdout == ""
     assert_one_line(done.stderr, "profile.sh")
     assert "GPU" in done.stderr and "driver" in done.stderr

@@ -65,6 +65,8 @@ def test_collect_names_a_missing_folder(tmp_path):
     ("table.py", []), ("table.py", ["bogus", "x.csv"]), ("table.py", ["run"]),
     ("update_readme.py", ["--bogus"]), ("collect.py", []), ("ncu_counts.py", ["table", "x.csv"]),
     ("inspect.sh", []), ("inspect.sh", ["--bogus"]), ("inspect.sh", ["bogus"]),
+    ("inspect.sh", ["bonus"]), ("compare_gpus.sh", ["--programs", "bonus"]),
+    ("compare_gpus.sh", ["--programs", "bonus_benchmark_fused"]), ("profile.sh", ["99"]),
     ("inspect.sh", ["2", "a", "b"]), ("inspect.sh", ["2", "--ptx", "--sass"]),
     ("inspect.sh", ["2", "--diff", "a"]), ("inspect.sh", ["2", "a", "--diff", "b", "c"]),
     ("inspect.sh", ["2", "--both", "--diff", "b", "c"]), ("inspect.sh", ["2", "--block", "0"]),
