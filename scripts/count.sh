@@ -90,7 +90,7 @@ metrics=$(python3 scripts/ncu_counts.py metrics "$work/known")
 if grep -q ERR_NVGPUCTRPERM "$work/log"; then
     die 77 "ncu may not read the counters (ERR_NVGPUCTRPERM): run this as root, or see --help"
 fi
-failed=$(sed -nE 's/.*application returned an error code \(([0-9]+)\).*/\1/p' "$work/log" | head -n 1)
+failed=$(sed -nE 's/.*application returned an error code \(([0-9]+)\).*/\1/p;T;q' "$work/log")
 ((${failed:-0} == 0)) || exit "$failed"
 [[ -f $work/report.ncu-rep ]] ||
     die 77 "ncu counted nothing: $(grep -m 1 ERROR "$work/log" || tail -n 1 "$work/log")"

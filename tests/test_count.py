@@ -4,11 +4,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 
-from suite import BACKENDS, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_line, run
+from suite import BACKENDS, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_line, run, scons
 
 CPU = next(backend for backend in BACKENDS if backend.name == "cpu").folder
 COUNT = {"DEMO_COUNT": "1"}
@@ -160,8 +159,7 @@ def test_stationary_matmul_in_any_order(schedule):
 @pytest.fixture(scope="module")
 def counts():
     """Builds tests/cpu_lane/counts.cu, both ways, and returns the program."""
-    scons = [shutil.which("scons")] if shutil.which("scons") else [sys.executable, "-m", "SCons"]
-    built = subprocess.run([*scons, "-Q", "cpu/tests"], cwd=ROOT, capture_output=True, text=True)
+    built = scons("cpu/tests")
     assert built.returncode == 0, built.stdout + built.stderr
     return ROOT / "build/cpu/release/tests/counts"
 
@@ -225,7 +223,7 @@ OTHERS = {
     # Six blocks of 8 x 5 threads: a whole warp and one of 8 each. All rows load the same.
     "blocks": {"global loads": numbers(240, 4, requests=12, sectors=12, distinct=12 * 8),
                "global stores": numbers(240, 4, requests=12, sectors=12, distinct=12 * 8)},
-    # No instruction has 12 bytes: three of 4, in steps of 12, so that every sector is touched thrice.
+    # No instruction has 12 bytes: three of 4, in steps of 12, so every sector is touched thrice.
     "float3": {"global loads": numbers(96, 4, sectors=36),
                "global stores": numbers(96, 4, sectors=36)},
     "read_modify_write": {"global loads": numbers(32, 4, sectors=4),
