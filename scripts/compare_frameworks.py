@@ -414,10 +414,7 @@ def markdown(path):
                            ("Square products, TFLOP/s", True)):
         rows = [row for row in results.rows if (row["shape"] == "square") == squares]
         if rows:
-            head, body = cells_of(rows)
-            lines += ["", f"{title}:", "", "| " + " | ".join(head) + " |",
-                      "|" + "---|" * TEXT_COLUMNS + "---:|" * (len(head) - TEXT_COLUMNS)]
-            lines += ["| " + " | ".join(cells) + " |" for cells in body]
+            lines += ["", f"{title}:", "", table.markdown(*cells_of(rows), left=TEXT_COLUMNS)]
     return "\n".join(lines)
 
 

@@ -30,8 +30,8 @@ apt_install() {
     fi
     say "installing $what (apt-get install $*)"
     apt-get update -qq >/dev/null 2>&1 || true # an old list may do
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null 2>&1 </dev/null ||
-        die 3 "apt-get install $* failed: is there a network?"
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" \
+        >/dev/null 2>&1 </dev/null || die 3 "apt-get install $* failed: is there a network?"
 }
 
 # pip_install WHAT PACKAGE...: Python packages, into .venv.
@@ -103,10 +103,7 @@ offer_apt() {
     local without=$1
     shift
     [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || return 0
-    say "installing $* (apt-get install)"
-    apt-get update -qq >/dev/null 2>&1 || true
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" \
-        >/dev/null 2>&1 </dev/null || say "that failed: $without"
+    (apt_install "what is of use" "$@") || say "$without"
 }
 
 # Makes the CPU lane faster where that is possible, as root on Debian; it works without them.

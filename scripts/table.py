@@ -48,7 +48,6 @@ class TableError(Exception):
 class Results(NamedTuple):
     path: Path
     about: Dict[str, str]  # the `# name: value` lines
-    columns: List[str]
     rows: List[dict]  # as text, but n is an int, and NUMBERS are floats or None
 
     @property
@@ -83,7 +82,7 @@ def read(path):
         raise TableError(f"{path}: no results in it")
     if about.get("rows", str(len(rows))) != str(len(rows)):
         raise TableError(f"{path}: truncated? {len(rows)} rows, and it says {about['rows']}")
-    return Results(path, about, list(reader.fieldnames), rows)
+    return Results(path, about, rows)
 
 
 def read_all(paths):
@@ -186,7 +185,7 @@ def _bars(cells):
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def as_csv(head, rows, left=1):
+def as_csv(head, rows):
     """The same as CSV, for spreadsheets."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([head] + rows)
