@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional, Tuple
 
 import command_line
+import kernel_names
 import table
 from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE
 
@@ -238,35 +239,10 @@ def read_ptx_body(body, files):
 
 
 def demangled(symbols):
-    """What the source calls the kernels: namespace::name<arguments>, by symbol."""
+    """The kernels' names with namespaces, arguments and parameters, by symbol."""
     tool = shutil.which("c++filt")
-    names = run([tool, *symbols]).stdout.splitlines() if tool and symbols else list(symbols)
-    return {symbol: without_parameters(name) for symbol, name in zip(symbols, names)}
-
-
-def without_parameters(name):
-    """`void a::f<(b)1>(float*)` becomes `a::f<(b)1>`; so does it without its return type."""
-    depth = 0
-    for i, letter in enumerate(name):
-        if letter == "(" and depth == 0 and not name.startswith("(anonymous namespace)", i):
-            return name[:i].split(" ", 1)[-1] if "<" in name[:i] else name[:i]
-        depth += {"<": 1, ">": -1}.get(letter, 0)
-    return name
-
-
-def short_names(full):
-    """The shortest names that tell the kernels apart: f, else f<2>, else a::f<2>; by symbol."""
-    def short(name, arguments, namespace):
-        name = name.replace("> >", ">>") if arguments else name.split("<")[0]
-        return name if namespace else re.sub(r"\b\w+::", "", name)
-
-    names = {}
-    for symbol, name in full.items():
-        for style in ((False, False), (True, False), (True, True)):
-            names[symbol] = short(name, *style)
-            if sum(short(other, *style) == names[symbol] for other in full.values()) == 1:
-                break
-    return names
+    names = run([tool, *symbols]).stdout.splitlines() if tool and symbols else symbols
+    return {symbol: name.replace("> >", ">>") for symbol, name in zip(symbols, names)}
 
 
 def read_kernels(compiled, disassembly):
@@ -276,7 +252,8 @@ def read_kernels(compiled, disassembly):
     dynamic = re.findall(r"^\.extern \.shared .*?([\w$]+)\[\];", text, re.MULTILINE)
     ptx = read_ptx(text)
     sass = read_sass(disassembly) if disassembly else {}
-    names = short_names(demangled(list(ptx)))
+    full_names = demangled(list(ptx))
+    names = kernel_names.short_names(full_names.values())
     kernels = []
     for symbol, (head, code) in ptx.items():
         bounds = re.search(r"\.(?:max|req)ntid\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?", head)
@@ -284,7 +261,7 @@ def read_kernels(compiled, disassembly):
         for extent in bounds.groups() if bounds else ():
             threads *= int(extent or 1)
         words = {word for one in code for word in re.findall(r"[\w$]+", one.operands)}
-        kernels.append(Kernel(symbol, names[symbol], resources[symbol], threads,
+        kernels.append(Kernel(symbol, names[full_names[symbol]], resources[symbol], threads,
                               not words.isdisjoint(dynamic), code, sass.get(symbol)))
     return kernels
 

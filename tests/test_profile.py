@@ -13,7 +13,7 @@ import pytest
 from suite import GPU, NO_GPU, ROOT, SKIPPED, USAGE, assert_one_line, run
 
 sys.path.insert(0, str(ROOT / "scripts"))
-import profile_report  # noqa: E402
+import kernel_names  # noqa: E402
 
 GATING = ROOT / "tests/data/profile_gating.txt"  # 5_gating_unfused 4096: verified, timed 5 times
 STREAMS = ROOT / "tests/data/profile_streams.txt"  # a program without ranges, with two streams
@@ -190,7 +190,7 @@ def test_no_line_is_wider_than_the_projector():
      "splitKreduce_kernel"),
 ])
 def test_a_kernel_is_called_what_the_source_calls_it(name, short):
-    assert profile_report.short_names([name]) == {name: short}
+    assert kernel_names.short_names([name]) == {name: short}
 
 
 @pytest.mark.parametrize("names, short", [
@@ -201,7 +201,7 @@ def test_a_kernel_is_called_what_the_source_calls_it(name, short):
     (["f(int)", "void f<int>(int)", "g(int)"], ["f", "f<int>", "g"]),
 ])
 def test_kernels_that_differ_have_different_names(names, short):
-    shown = profile_report.short_names(names)
+    shown = kernel_names.short_names(names)
     assert [shown[name] for name in names] == short
 
 
