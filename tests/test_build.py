@@ -107,7 +107,8 @@ def test_help_explains_targets_and_options():
         assert word in text
 
 
-@pytest.mark.parametrize("option", ["bogus=1", "debug=2", "arch=10", "arch=sm_90", "arch=90b"])
+@pytest.mark.parametrize("option", ["bogus=1", "debug=2", "sanitize=1", "arch=10", "arch=sm_90",
+                                    "arch=90b"])
 def test_a_bad_option_ends_with_one_line(nvcc, option):
     done = scons("-n", option)
     assert done.returncode != 0
