@@ -247,7 +247,7 @@ def test_report_in_a_browser(report, tmp_path):
                 return box.height > 0 && (innerWidth > 600 || box.right <= innerWidth); })""")
             captions = page.evaluate(
                 "[...document.querySelectorAll('caption')].map(caption => caption.innerText)")
-            assert captions[0] == "Rates" and len(captions) == 1 + 2 * 3 + 1
+            assert captions[0] == "Rates" and len(captions) == 1 + 2 * 4 + 1
             words = page.evaluate("document.body.innerText")
             assert "NVIDIA <H200>" in words and "0.40x" in words and "missing" in words
             shown = page.evaluate("document.images[0].currentSrc")
