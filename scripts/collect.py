@@ -12,8 +12,10 @@ from pathlib import Path
 from statistics import median
 from typing import List, NamedTuple, Optional
 
+import command_line
 import datasheet
 import table
+from command_line import OK, USAGE
 
 # Why clocks are lower than they could be: bits as in NVML's nvmlClocksEventReasons.
 REASONS = {
@@ -94,11 +96,7 @@ def rows_of(folder, step, gpu):
     return columns, rows, (float(about["start"]), float(about["end"]))
 
 
-def main(arguments):
-    if len(arguments) != 1 or arguments[0] in ("-h", "--help"):
-        print(__doc__.strip())
-        return 0 if arguments in (["-h"], ["--help"]) else 2
-    folder = Path(arguments[0])
+def collect(folder):
     about = read_about(folder / "about")
     sampled = samples(folder / "samples")
     columns, rows, during = [], [], []
@@ -120,8 +118,17 @@ def main(arguments):
     writer = csv.DictWriter(sys.stdout, columns + COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    return 0
+
+
+def main(arguments):
+    if len(arguments) != 1:
+        return command_line.say("collect.py", "one folder is expected", USAGE)
+    try:
+        collect(Path(arguments[0]))
+    except OSError as error:
+        return command_line.name_file("collect.py", error)
+    return OK
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    command_line.run(main, __doc__)

@@ -25,6 +25,7 @@ import contextlib
 import csv
 import datetime
 import fnmatch
+import functools
 import importlib.util
 import re
 import signal
@@ -35,10 +36,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple, Tuple
 
+import command_line
 import table
-
-PROJECT = Path(__file__).resolve().parent.parent
-OK, WRONG, USAGE, FAILED, SKIPPED = 0, 1, 2, 3, 77  # exit status
+from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE, WRONG
 
 STEP_LIMIT_S = 180  # of a program's run, and of compiling or timing one of theirs
 PROTOCOL = 1  # of measuring: changes when figures are no longer comparable with earlier ones
@@ -414,10 +414,7 @@ def markdown(path):
                            ("Square products, TFLOP/s", True)):
         rows = [row for row in results.rows if (row["shape"] == "square") == squares]
         if rows:
-            head, body = cells_of(rows)
-            lines += ["", f"{title}:", "", "| " + " | ".join(head) + " |",
-                      "|" + "---|" * TEXT_COLUMNS + "---:|" * (len(head) - TEXT_COLUMNS)]
-            lines += ["| " + " | ".join(cells) + " |" for cells in body]
+            lines += ["", f"{title}:", "", table.markdown(*cells_of(rows), left=TEXT_COLUMNS)]
     return "\n".join(lines)
 
 
@@ -471,28 +468,7 @@ def write_csv(path, comments, rows):
 # --- Command line ---
 
 
-def print_error(message):
-    print(f"compare_frameworks.py: {message}", file=sys.stderr, flush=True)
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        print_error(f"{message} (--help shows the usage)")
-        sys.exit(USAGE)
-
-
-def numbers(multiple):
-    """A parser of "64,128": multiples of `multiple`, from it up."""
-
-    def parse(text):
-        if not all(re.fullmatch("[1-9][0-9]{0,8}", part) for part in text.split(",")):
-            raise argparse.ArgumentTypeError(f"'{text}' is no list of sizes")
-        values = [int(part) for part in text.split(",")]
-        if any(value % multiple for value in values):
-            raise argparse.ArgumentTypeError(f"'{text}': multiples of {multiple} are expected")
-        return values
-
-    return parse
+say = functools.partial(command_line.say, "compare_frameworks.py")
 
 
 def shapes(text):
@@ -518,15 +494,17 @@ def count(text):
 
 
 def parse_arguments(arguments):
-    parser = Parser(prog="compare_frameworks.py", description=__doc__, allow_abbrev=False,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line.Parser(prog="compare_frameworks.py", description=__doc__,
+                                 allow_abbrev=False,
+                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     names = [operation.name for operation in OPERATIONS]
     add("--operations", metavar="NAME,...", type=chosen(names), default=names,
         help="what to compare; all without it: " + ", ".join(names))
     add("--shapes", metavar="RxC,...", type=shapes, help="for gelu to add_mul_relu")
-    add("--sizes", metavar="N,...", type=numbers(32), help="for square gating and the matmuls")
-    add("--talk", metavar="S,...", type=numbers(16), help="for gating_talk")
+    add("--sizes", metavar="N,...", type=command_line.sizes(32),
+        help="for square gating and the matmuls")
+    add("--talk", metavar="S,...", type=command_line.sizes(16), help="for gating_talk")
     add("--dtype", metavar="NAME,...", type=chosen(list(DTYPES)), default=list(DTYPES),
         help="leaves out the others: " + ", ".join(DTYPES))
     add("--rounds", metavar="COUNT", type=count, default=3, help="3 without it")
@@ -556,11 +534,9 @@ def main(arguments):
             return OK
         load_peers()
     except table.TableError as error:
-        print_error(error)
-        return USAGE
+        return say(error, USAGE)
     except Failure as failure:
-        print_error(failure)
-        return failure.status
+        return say(failure, failure.status)
 
     gpu = peers.torch.cuda.get_device_name(0)
     sm = "%d%d" % peers.torch.cuda.get_device_capability(0)
@@ -570,8 +546,7 @@ def main(arguments):
         try:
             write_csv(options.csv, comments, kept)
         except OSError as error:
-            print_error(f"{options.csv}: {error.strerror}")
-            return USAGE
+            return command_line.name_file("compare_frameworks.py", error)
     print(f"{gpu}: " + ", ".join(f"{name} {value}" for name, value in comments.items()
                                  if name in ("driver", "pytorch", "triton")))
     for i, case in enumerate(options.cases, 1):
@@ -585,7 +560,7 @@ def main(arguments):
         for name, entry in entries.items():
             statuses.add(entry.status)
             if entry.reason:
-                print_error(f"{case}: {name}: {entry.reason}")
+                say(f"{case}: {name}: {entry.reason}")
         if options.csv:
             write_csv(options.csv, comments, kept + rows)
     print()

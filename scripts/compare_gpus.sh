@@ -32,15 +32,18 @@ END
 
 # Files are named from where the caller is.
 here=$(dirname "${BASH_SOURCE[0]}")
+# shellcheck source=scripts/setup.sh
+source "$here/setup.sh"
 if [[ ${1-} == --table ]]; then
     shift
-    (($# > 0)) || { echo "compare_gpus.sh: --table needs files" >&2 && exit 2; }
+    (($# > 0)) || die 2 "--table needs files (--help shows the usage)"
+    [[ $1 != -h && $1 != --help ]] || { usage && exit; }
+    ensure_python
     exec python3 "$here/table.py" compare "$@"
 fi
 
 caller=$PWD
-cd "$here/.."
-source scripts/setup.sh
+CDPATH="" cd -- "$here/.."
 source scripts/demo_step.sh
 
 protocol=1 # of measuring: changes when figures are no longer comparable with earlier ones
@@ -70,13 +73,6 @@ shapes_of() {
 # --- The command line ---
 
 sizes=() talk_sizes=() chosen=() must_build=yes fresh="" quick="" out=""
-
-# check_size VALUE MULTIPLE: nine digits keep the arithmetic safe; the programs know their limits.
-check_size() {
-    if [[ ! $1 =~ ^[1-9][0-9]{0,8}$ ]] || (($1 % $2 != 0)); then
-        die 2 "'$1' is no size: a multiple of $2 is expected (--help shows the usage)"
-    fi
-}
 
 while (($# > 0)); do
     case $1 in
@@ -113,14 +109,11 @@ fi
 
 mapfile -t programs < <(list_programs | grep -vx bonus_benchmark_fused)
 if ((${#chosen[@]} > 0)); then
-    known=("${programs[@]}") programs=()
+    programs=()
     for choice in "${chosen[@]}"; do
-        found=""
-        for program in "${known[@]}"; do
-            [[ $program == "$choice" || $program == "${choice}_"* ]] || continue
-            programs+=("$program") found=yes
-        done
-        [[ $found ]] || die 2 "no program '$choice'; there are ${known[*]}"
+        program=$(find_program "$choice")
+        [[ $program != bonus_benchmark_fused ]] || die 2 "$program is left out (see --help)"
+        programs+=("$program")
     done
 fi
 
@@ -248,6 +241,8 @@ suite=$(git describe --always --dirty 2>/dev/null) || suite=unknown
 # --- Each GPU in turn ---
 
 mkdir -p "$out"
+# What was measured so far of this selection; it goes when the last GPU is done.
+measured=build/compare/$(printf '%s\n' "${steps[@]}" | cksum | tr ' ' -)
 names=$(printf '%s\n' "${gpus[@]}" | cut -f 3)
 files=() total=${#steps[@]}
 declare -A seen=()
@@ -267,7 +262,7 @@ for gpu in "${gpus[@]}"; do
         printf 'driver: %s\ntoolkit: %s\nseed: %s\n' "$driver" "$toolkit" "$seed"
         printf 'suite: %s\nprotocol: %s\n' "$suite" "$protocol"
     )
-    run=build/compare/$stem # what was measured so far; all of it goes when the last GPU is done
+    run=$measured/$stem
     if [[ $fresh || ! -f $run/about || $(<"$run/about") != "$about" ]]; then
         rm -rf "$run"
         mkdir -p "$run"
@@ -308,7 +303,8 @@ for gpu in "${gpus[@]}"; do
         files+=("$out/$stem.csv")
     fi
 done
-rm -rf build/compare
+rm -rf "$measured"
+rmdir --ignore-fail-on-non-empty build/compare
 
 if ((${#files[@]} > 0)); then
     echo

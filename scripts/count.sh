@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Counts what a program's kernels touch: with ncu on a GPU, else on the CPU lane.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
+source scripts/demo_step.sh
 
 usage() {
     cat <<'END'
@@ -10,7 +11,7 @@ Usage: scripts/count.sh [--no-build] PROGRAM [ARGUMENT ...]
 
 Runs PROGRAM (1_matmul_basic, or its number: 1) once and prints what one launch of each of its
 kernels touches: loads, stores and atomics of global and of shared memory, by threads and by warps,
-bytes, sectors of 32 bytes, bank conflicts, barriers. The arguments are PROGRAM's: 256 --kernel NAME.
+bytes, sectors of 32 bytes, bank conflicts, barriers. ARGUMENT is PROGRAM's: 256 --kernel NAME.
 
 Where there is a GPU and ncu (Nsight Compute, part of the CUDA Toolkit), its counters say it. Else
 the CPU lane does, and there also by source line: DEMO_COUNT=1 cpu/PROGRAM. The GPU's own compiler
@@ -37,12 +38,10 @@ while [[ ${1-} == -* ]]; do
     shift
 done
 (($# > 0)) || die 2 "a program is expected: 1_matmul_basic (--help shows the usage)"
-program=$1
+program=$(find_program "$1")
 shift
-if [[ $program =~ ^[0-9]+$ ]] && compgen -G "src/${program}_*.cu" >/dev/null; then
-    program=$(basename src/"$program"_*.cu .cu)
-fi
-[[ $program != */* && -f src/$program.cu ]] || die 2 "there is no program '$program' in src/"
+
+[[ " $* " != *" --csv "* ]] || die 2 "--csv is not for counting, which prints tables"
 
 # Prints where ncu is; it need not be on PATH.
 find_ncu() {
@@ -61,11 +60,13 @@ if ! has_gpu || ! ncu=$(find_ncu); then
     say "counting on the CPU lane"
     if [[ $must_build ]]; then
         ensure_compiler
+        [[ $("${CXX:-g++}" -dM -E -x c++ - </dev/null) != *__clang__* ]] ||
+            die 77 "counting on the CPU takes g++, not ${CXX:-g++}"
         ensure_scons
         ensure_lane_libraries
         build "cpu/$program" "cpu/count/$program" >&2 || die 3 "the build failed"
     fi
-    [[ -x cpu/$program ]] || die 77 "cpu/$program is not built: scons cpu"
+    [[ -x cpu/$program ]] || die 3 "cpu/$program is not built: scons cpu"
     DEMO_COUNT=1 exec "cpu/$program" "$@"
 fi
 
@@ -76,7 +77,7 @@ if [[ $must_build ]]; then
     ensure_cuda
     build "$program" >&2 || die 3 "the build failed"
 fi
-[[ -x ./$program ]] || die 77 "$program is not built: scons $program"
+[[ -x ./$program ]] || die 3 "$program is not built: scons $program"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -89,7 +90,7 @@ metrics=$(python3 scripts/ncu_counts.py metrics "$work/known")
 if grep -q ERR_NVGPUCTRPERM "$work/log"; then
     die 77 "ncu may not read the counters (ERR_NVGPUCTRPERM): run this as root, or see --help"
 fi
-failed=$(sed -nE 's/.*application returned an error code \(([0-9]+)\).*/\1/p' "$work/log" | head -n 1)
+failed=$(sed -nE 's/.*application returned an error code \(([0-9]+)\).*/\1/p;T;q' "$work/log")
 ((${failed:-0} == 0)) || exit "$failed"
 [[ -f $work/report.ncu-rep ]] ||
     die 77 "ncu counted nothing: $(grep -m 1 ERROR "$work/log" || tail -n 1 "$work/log")"

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# How run.sh and compare_gpus.sh run a program. Sourced after setup.sh; defines functions alone.
+# The programs, their sizes, and how run.sh and compare_gpus.sh run one. Sourced after setup.sh;
+# defines functions alone.
 
 # The programs' names in the order of the talk: the numbers, then the bonuses.
 list_programs() {
@@ -7,6 +8,24 @@ list_programs() {
     for source in src/*.cu; do
         basename "$source" .cu
     done | sort -V
+}
+
+# find_program WORD: prints the program of that name or number.
+find_program() {
+    local name
+    for name in $(list_programs); do
+        [[ $name == "$1" || $1 =~ ^[0-9]+$ && $name == "$1"_* ]] || continue
+        echo "$name"
+        return
+    done
+    die 2 "no program '$1'; there are $(list_programs | paste -sd ' ')"
+}
+
+# check_size VALUE MULTIPLE: nine digits keep the arithmetic safe; the programs know their limits.
+check_size() {
+    if [[ ! $1 =~ ^[1-9][0-9]{0,8}$ ]] || (($1 % $2 != 0)); then
+        die 2 "'$1' is no size: a multiple of $2 is expected (--help shows the usage)"
+    fi
 }
 
 # takes PROGRAM OPTION: whether a program's --help lists the option.

@@ -2,8 +2,8 @@
 # Shows what the compiler made of a program's kernels: PTX and machine code beside the source, loads
 # and stores counted, registers, spills, occupancy.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
 
-command -v python3 >/dev/null || die 77 "python3 is missing: install Python 3.9 or later"
+ensure_python
 exec python3 scripts/machine_code.py "$@"

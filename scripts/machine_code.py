@@ -18,20 +18,19 @@ import hashlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple, Optional, Tuple
 
+import command_line
+import kernel_names
 import table
+from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE
 
-PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT / "site_scons"))
 import cuda_toolkit  # noqa: E402
-
-OK, USAGE, FAILED, SKIPPED = 0, 2, 3, 77  # exit status
 
 CACHE = PROJECT / "build/inspect"
 LONGEST_LOOP_SHOWN = 120  # instructions, of two loops side by side
@@ -240,35 +239,10 @@ def read_ptx_body(body, files):
 
 
 def demangled(symbols):
-    """What the source calls the kernels: namespace::name<arguments>, by symbol."""
+    """The kernels' names with namespaces, arguments and parameters, by symbol."""
     tool = shutil.which("c++filt")
-    names = run([tool, *symbols]).stdout.splitlines() if tool and symbols else list(symbols)
-    return {symbol: without_parameters(name) for symbol, name in zip(symbols, names)}
-
-
-def without_parameters(name):
-    """`void a::f<(b)1>(float*)` becomes `a::f<(b)1>`; so does it without its return type."""
-    depth = 0
-    for i, letter in enumerate(name):
-        if letter == "(" and depth == 0 and not name.startswith("(anonymous namespace)", i):
-            return name[:i].split(" ", 1)[-1] if "<" in name[:i] else name[:i]
-        depth += {"<": 1, ">": -1}.get(letter, 0)
-    return name
-
-
-def short_names(full):
-    """The shortest names that tell the kernels apart: f, else f<2>, else a::f<2>; by symbol."""
-    def short(name, arguments, namespace):
-        name = name.replace("> >", ">>") if arguments else name.split("<")[0]
-        return name if namespace else re.sub(r"\b\w+::", "", name)
-
-    names = {}
-    for symbol, name in full.items():
-        for style in ((False, False), (True, False), (True, True)):
-            names[symbol] = short(name, *style)
-            if sum(short(other, *style) == names[symbol] for other in full.values()) == 1:
-                break
-    return names
+    names = run([tool, *symbols]).stdout.splitlines() if tool and symbols else symbols
+    return {symbol: name.replace("> >", ">>") for symbol, name in zip(symbols, names)}
 
 
 def read_kernels(compiled, disassembly):
@@ -278,7 +252,8 @@ def read_kernels(compiled, disassembly):
     dynamic = re.findall(r"^\.extern \.shared .*?([\w$]+)\[\];", text, re.MULTILINE)
     ptx = read_ptx(text)
     sass = read_sass(disassembly) if disassembly else {}
-    names = short_names(demangled(list(ptx)))
+    full_names = demangled(list(ptx))
+    names = kernel_names.short_names(full_names.values())
     kernels = []
     for symbol, (head, code) in ptx.items():
         bounds = re.search(r"\.(?:max|req)ntid\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?", head)
@@ -286,7 +261,7 @@ def read_kernels(compiled, disassembly):
         for extent in bounds.groups() if bounds else ():
             threads *= int(extent or 1)
         words = {word for one in code for word in re.findall(r"[\w$]+", one.operands)}
-        kernels.append(Kernel(symbol, names[symbol], resources[symbol], threads,
+        kernels.append(Kernel(symbol, names[full_names[symbol]], resources[symbol], threads,
                               not words.isdisjoint(dynamic), code, sass.get(symbol)))
     return kernels
 
@@ -756,13 +731,6 @@ def show_loops(show, kernels):
 # --- The command line -------------------------------------------------------------------------
 
 
-class Parser(argparse.ArgumentParser):
-    """Whose errors are one line."""
-
-    def error(self, message):
-        raise Failure(f"{message} (--help shows the usage)", USAGE)
-
-
 def number(text):
     if not re.fullmatch("[0-9]{1,6}", text):
         raise argparse.ArgumentTypeError(f"'{text}' is no number")
@@ -770,10 +738,10 @@ def number(text):
 
 
 def parse_arguments(arguments):
-    parser = Parser(prog="inspect.sh", description=__doc__, allow_abbrev=False,
-                    formatter_class=argparse.RawDescriptionHelpFormatter,
-                    epilog="Exit status: 0 shown; 2 usage; 3 it does not compile; 77 nvcc or "
-                           "nvdisasm is missing.")
+    parser = command_line.Parser(prog="inspect.sh", description=__doc__, allow_abbrev=False,
+                                 formatter_class=argparse.RawDescriptionHelpFormatter,
+                                 epilog="Exit status: 0 shown; 2 usage; 3 it does not compile; 77 "
+                                        "nvcc or nvdisasm is missing.")
     add = parser.add_argument
     add("program", metavar="PROGRAM", help="of src/, by name or number: 2_matmul_sharedmem, 2")
     add("kernel", metavar="KERNEL", nargs="?", help="of the program")
@@ -805,7 +773,7 @@ def find_program(wanted):
     names = [path.stem for path in (PROJECT / "src").glob("*.cu")]
     names.sort(key=lambda name: [int(part) if part.isdigit() else 99 for part in name.split("_")])
     for name in names:
-        if wanted in (name, name.split("_")[0]):
+        if wanted == name or wanted.isdigit() and name.startswith(wanted + "_"):
             return name
     raise Failure(f"no program '{wanted}'; there are {' '.join(names)}", USAGE)
 
@@ -852,10 +820,11 @@ def inspect(options):
     if not disassembly and not options.ptx:
         release = "-".join(toolkit.version.split(".")[:2])
         missing = ("nvdisasm, which reads machine code, is missing: install cuda-nvdisasm-"
-                   f"{release} (Debian, Ubuntu), or nvidia-cuda-nvdisasm with pip into .venv")
+                   f"{release} (NVIDIA's apt repository), or nvidia-cuda-nvdisasm with pip into "
+                   ".venv")
         if options.sass or options.both:
             raise Failure(missing, SKIPPED)
-        print(f"inspect.sh: PTX alone: {missing}", file=sys.stderr)
+        command_line.say("inspect.sh", f"PTX alone: {missing}")
     kernels = read_kernels(compiled, disassembly)
 
     show = Show(options, arch, sass=bool(disassembly))
@@ -879,15 +848,12 @@ def main(arguments):
         inspect(parse_arguments(arguments))
         return OK
     except Failure as failure:
-        print(f"inspect.sh: {failure}", file=sys.stderr)
-        return failure.status
+        return command_line.say("inspect.sh", failure, failure.status)
     except OSError as error:
-        print(f"inspect.sh: {error}", file=sys.stderr)
-        return FAILED
+        return command_line.say("inspect.sh", error, FAILED)
     except KeyboardInterrupt:
         return 130
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a pager may stop reading
-    sys.exit(main(sys.argv[1:]))
+    command_line.run(main)

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Prints ncu's counts in the form in which the CPU lane prints its own, for count.sh.
 
-usage: ncu_counts.py metrics KNOWN         what to ask ncu for, of what it knows of this GPU
-       ncu_counts.py table RAW.csv SASS.csv
+    ncu_counts.py metrics KNOWN         what to ask ncu for, of what it knows of this GPU
+    ncu_counts.py table RAW.csv SASS.csv
 """
 
 import csv
 import re
-import sys
+
+import command_line
+import kernel_names
+from command_line import OK, USAGE
 
 KINDS = ["global loads", "global stores", "global atomics", "shared loads", "shared stores",
          "shared atomics", "barriers"]
@@ -65,18 +68,6 @@ def full_name(name):
     return re.sub(r"\([a-z_ ]+\)(?=-?\d)", "", name)
 
 
-def plain_name(name):
-    """kernel<1>, of "void space::kernel<1>(float *)", as the CPU lane says it."""
-    name = re.sub(r"(\(anonymous namespace\)|<unnamed>|\w+)::", "", name)
-    name = re.sub(r"^void ", "", name)
-    depth = 0
-    for i in range(len(name) - 1, -1, -1):
-        depth += (name[i] == ")") - (name[i] == "(")
-        if name[i] == "(" and depth == 0:
-            return name[:i]
-    return name
-
-
 def instructions(lines):
     """What each kernel's first launch executed: {name: {kind: {column: number}}}."""
     kernels = {}
@@ -116,7 +107,8 @@ def print_table(raw, sass):
         # Those that make the data and verify results are in the namespace demo.
         if counts is None or re.match(r"(void )?demo::", name):
             continue
-        print(f"\n{plain_name(name)}: {shape(launch[column['Grid Size']])} blocks of "
+        _, called, *_ = kernel_names.shorten(name)  # kernel<1>, as the CPU lane says it
+        print(f"\n{called}: {shape(launch[column['Grid Size']])} blocks of "
               f"{shape(launch[column['Block Size']])} threads, one launch")
         print(f"{'':20}{'threads':>15}{'requests':>14}{'bytes':>17}{'sectors':>14}"
               f"{'/request':>9}{'conflicts':>11}")
@@ -150,8 +142,9 @@ def main(arguments):
     elif arguments[:1] == ["table"] and len(arguments) == 3:
         print_table(read(arguments[1]).splitlines(), read(arguments[2]).splitlines())
     else:
-        sys.exit(__doc__.strip())
+        return command_line.say("ncu_counts.py", "metrics or table is expected, then files", USAGE)
+    return OK
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    command_line.run(main, __doc__)

@@ -13,10 +13,9 @@
                  talk's shape is shown at S = N / 4, at most 1024
   --out FOLDER   write there (default: build/plots)
 
-matplotlib goes into .venv if it is missing. Bad input: one line, exit 2.
+matplotlib goes into .venv if it is missing. Bad input: one line, exit 2; cannot write: 3.
 """
 
-import argparse
 import importlib.util
 import math
 import os
@@ -26,9 +25,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import command_line
 import table
-
-PROJECT = Path(__file__).resolve().parent.parent
+from command_line import FAILED, PROJECT, USAGE
 
 
 class Theme:
@@ -74,7 +73,7 @@ def own_kernels(rows):
     """Rows without the yardsticks that a program measures beside its own kernels; all of them where
     a program is about the library."""
     own = [row for row in rows if not is_library(row["kernel"]) and row["kernel"] != table.COPY]
-    return own if any(row["launches"] == "1" for row in own) else rows
+    return own if any(row["launches"] == 1 for row in own) else rows
 
 
 def usual_size(tables):
@@ -379,7 +378,7 @@ def placed(rows):
         talk = ", talk" if shape == "talk" else ""
         own = own_kernels(rows)
         about_library = all(is_library(row["kernel"]) for row in own)
-        if about_library or not any(row["launches"] == "1" for row in own):
+        if about_library or not any(row["launches"] == 1 for row in own):
             for row in own:
                 kernel = row["kernel"].replace("_", " ")
                 name = f"{program.split('_')[0]} {kernel}{talk}"
@@ -387,8 +386,8 @@ def placed(rows):
                 seen[row["kernel"], shape] = row
         else:
             own = [row for row in own if row["dtype"] == own[0]["dtype"]]
-            unfused = max(own, key=lambda row: int(row["launches"]))
-            start = unfused if unfused["launches"] != "1" else None
+            unfused = max(own, key=lambda row: row["launches"] or 0)
+            start = unfused if len(own) > 1 and (unfused["launches"] or 1) > 1 else None
             best = max((row for row in own if row is not start), key=lambda row: row["tflops"])
             # What another program is about has its point already.
             start = start and seen.get((start["kernel"], shape), start)
@@ -610,18 +609,10 @@ def save(figure, target, form):
 
 
 def choose_size(tables, size):
-    n = size or usual_size(tables)
+    n = usual_size(tables) if size is None else size
     if not any(at_size(results.rows, n) for results in tables):
         raise table.TableError(f"no file has figures for N = {n}")
     return n
-
-
-class Arguments(argparse.ArgumentParser):
-    """Whose errors are one line."""
-
-    def error(self, message):
-        print(f"{self.prog}: {message} (--help shows the usage)", file=sys.stderr)
-        sys.exit(2)
 
 
 def run_with_matplotlib(who):
@@ -632,17 +623,14 @@ def run_with_matplotlib(who):
     done = subprocess.run(["bash", "-c", script, who], cwd=PROJECT, stdout=subprocess.PIPE,
                           universal_newlines=True)
     if done.returncode:
-        sys.exit(3)
+        sys.exit(FAILED)
     python = done.stdout.strip()
     python = str(PROJECT / python) if "/" in python else shutil.which(python)
     os.execv(python, [python] + sys.argv)
 
 
 def main(arguments):
-    if arguments in (["-h"], ["--help"]):
-        print(__doc__.strip())
-        return 0
-    parser = Arguments(prog="plot.py", add_help=False, allow_abbrev=False)
+    parser = command_line.Parser(prog="plot.py", add_help=False, allow_abbrev=False)
     parser.add_argument("--size", type=int)
     parser.add_argument("--out", type=Path, default=PROJECT / "build/plots")
     parser.add_argument("files", nargs="+")
@@ -651,19 +639,21 @@ def main(arguments):
         tables = table.read_all(options.files)
         n = choose_size(tables, options.size)
     except table.TableError as error:
-        print(f"plot.py: {error}", file=sys.stderr)
-        return 2
+        return command_line.say("plot.py", error, USAGE)
     run_with_matplotlib("plot.py")
-    options.out.mkdir(parents=True, exist_ok=True)
     names = []
-    for theme in THEMES:
-        for name, _, figure in figures(tables, n, theme):
-            names.append(name)
-            for form in ("svg", "png"):
-                save(figure, options.out / f"{name}-{theme.name}.{form}", form)
-    print(f"plot.py: wrote {', '.join(dict.fromkeys(names))} to {options.out}", file=sys.stderr)
-    return 0
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        for theme in THEMES:
+            for name, _, figure in figures(tables, n, theme):
+                names.append(name)
+                for form in ("svg", "png"):
+                    save(figure, options.out / f"{name}-{theme.name}.{form}", form)
+    except OSError as error:
+        return command_line.name_file("plot.py", error)
+    wrote = ", ".join(dict.fromkeys(names))
+    return command_line.say("plot.py", f"wrote {wrote} to {options.out}")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    command_line.run(main, __doc__)

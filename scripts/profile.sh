@@ -16,6 +16,7 @@ their own; of the demos' ranges those that are timed are shown, and the others i
   --trace FILE   write all of it in the Chrome trace format, too: https://ui.perfetto.dev opens it
 
     scripts/profile.sh ./5_gating_unfused 4096
+    scripts/profile.sh 5 4096                           a demo, by name or number
 
 Needs an NVIDIA GPU, and CUPTI, which comes with the CUDA Toolkit; neither nsys nor ncu. Recording
 makes launches slower: the GPU's times are the kernels' own, the host's are longer than they were.
@@ -25,9 +26,10 @@ END
 }
 
 caller=$PWD
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 source scripts/setup.sh
+source scripts/demo_step.sh
 
 options=() program=()
 while (($# > 0)); do
@@ -46,8 +48,12 @@ while (($# > 0)); do
 done
 ((${#program[@]} > 0)) || die 2 "a program to run is expected (--help shows the usage)"
 
-path=$(cd "$caller" && type -P -- "${program[0]}") ||
-    die 2 "there is no program '${program[0]}' (scons builds the demos)"
+if ! path=$(cd "$caller" && type -P -- "${program[0]}"); then
+    path=$root/$(find_program "${program[0]}" 2>/dev/null) || true
+    [[ -f $path && -x $path ]] ||
+        die 2 "there is no program '${program[0]}' (scons builds the demos)"
+    program[0]=$path
+fi
 path=$(cd "$caller" && realpath -- "$path")
 [[ $path != "$root"/cpu/* ]] ||
     die 77 "${program[0]} runs on the CPU: there is no GPU's time to show (perf or gdb may help)"
@@ -63,8 +69,9 @@ if [[ ! -e $library || $library -ot scripts/profile_injection.cpp ]]; then
     ensure_cupti
     build profile >&2 || die 3 "building $library failed"
 fi
-if ldd "$library" | grep -q 'libcupti.*not found'; then
-    die 3 "CUPTI is missing: install the package cuda-cupti-13-0 (or pip's nvidia-cuda-cupti)"
+if [[ $(ldd "$library") == *libcupti*"not found"* ]]; then
+    die 3 "CUPTI is missing: install cuda-cupti-13-0 (NVIDIA's apt repository)," \
+        "or nvidia-cuda-cupti with pip"
 fi
 
 # --- The program, and the report ---

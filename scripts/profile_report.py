@@ -7,16 +7,19 @@ The files are those that the library of profile_injection.cpp writes, which says
 profile.sh --help explains the options. Bad input: one line, exit 2.
 """
 
-import argparse
+import functools
 import json
 import math
 import re
 import statistics
 import string
-import sys
 from collections import defaultdict, deque
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Tuple
+
+import command_line
+import kernel_names
+from command_line import OK, USAGE
 
 WIDTH = 100  # columns
 TIMED = "timed"  # the range that the demos put around what they measure
@@ -188,88 +191,6 @@ def outermost(calls, ranges):
             outer.append(around)
         caused_by[call.number] = around
     return outer, caused_by
-
-
-# --- Names ------------------------------------------------------------------------------------
-
-
-def shorten(name):
-    """Ways to write a kernel's name, from the shortest to the full one: what the source calls it,
-    then with its template arguments, then with its namespaces."""
-    text = name.replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
-    text = without_parameters(re.sub(r" \[clone [^]]*\]", "", text))
-    scopes, arguments = split_name(text)
-    base = scopes[-1]
-    if re.match(r"(Kernel2?|device_kernel)$", base) and "cutlass" in arguments:
-        # CUTLASS's entry point: what it computes is its template argument.
-        inner = split_name(first_argument(arguments))[0][-1]
-        return [inner, f"{base}{arguments}", name]
-    short_arguments = re.sub(r"\b(\w+::)+", "", arguments)
-    return [base, base + short_arguments, "::".join(scopes) + arguments, name]
-
-
-def depths(text):
-    """For each character how many brackets it stands in; a bracket counts as being inside."""
-    depth, opened = [], []
-    for i, c in enumerate(text):
-        if c in "<([{":
-            opened.append(c)
-        depth.append(len(opened))
-        if c == ">" and opened[-1:] == ["<"]:
-            opened.pop()
-        elif c in ")]}":
-            while opened and opened.pop() != {")": "(", "]": "[", "}": "{"}[c]:
-                pass  # a less-than
-    return depth
-
-
-def without_parameters(text):
-    """Without parameter list and return type: both stand outside of all brackets."""
-    begin = 0
-    for i, (c, depth) in enumerate(zip(text, depths(text))):
-        if c == "(" and depth == 1 and i > begin:
-            return text[begin:i]
-        if c == " " and depth == 0:
-            begin = i + 1
-    return text[begin:]
-
-
-def split_name(text):
-    """"a::b<c::d>" -> (["a", "b"], "<c::d>"). Arguments of the scopes are left out."""
-    scopes, arguments = [""], ""
-    for i, (c, depth) in enumerate(zip(text, depths(text))):
-        if depth:
-            arguments += c
-        elif c != ":":
-            scopes[-1] += c
-        elif text[i - 1] == ":":
-            scopes.append("")
-            arguments = ""
-    return scopes, arguments
-
-
-def first_argument(arguments):
-    """"<a<b, c>, d>" -> "a<b, c>"."""
-    for i, (c, depth) in enumerate(zip(arguments, depths(arguments))):
-        if depth == 1 and c in ",>" and i:
-            return arguments[1:i].strip()
-    return arguments
-
-
-def short_names(names):
-    """For each kernel's full name the shortest way to write it that is no other's."""
-    ways = {name: shorten(name) for name in set(names)}
-    chosen = {name: 0 for name in ways}
-    while True:
-        shown = defaultdict(list)
-        for name, ways_of in ways.items():
-            shown[ways_of[chosen[name]]].append(name)
-        clashes = [name for same in shown.values() if len(same) > 1 for name in same
-                   if chosen[name] + 1 < len(ways[name])]
-        if not clashes:
-            return {name: ways[name][chosen[name]] for name in ways}
-        for name in clashes:
-            chosen[name] += 1
 
 
 # --- Sums -------------------------------------------------------------------------------------
@@ -508,7 +429,7 @@ def timeline(group, profile, names, work):
 
 def report(profile, show_all=False):
     """All that is printed, as lines."""
-    names = short_names(o.name for o in profile.operations if o.what == "kernel")
+    names = kernel_names.short_names(o.name for o in profile.operations if o.what == "kernel")
     names.update((o.name, o.name) for o in profile.operations if o.what != "kernel")
     work = host_work(profile)
     groups = groups_of(profile)
@@ -554,7 +475,7 @@ def remarks(profile):
 
 def trace(profile):
     """The profile in the Chrome trace format, which Perfetto opens. Times are in us."""
-    names = short_names(o.name for o in profile.operations if o.what == "kernel")
+    names = kernel_names.short_names(o.name for o in profile.operations if o.what == "kernel")
     threads = {thread: i + 1 for i, thread in enumerate(
         dict.fromkeys([r.thread for r in profile.ranges] + [c.thread for c in profile.calls]))}
 
@@ -594,46 +515,31 @@ def trace(profile):
 # --- The command line -------------------------------------------------------------------------
 
 
-def fail(message, status):
-    print(f"profile_report.py: {message}", file=sys.stderr)
-    return status
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        sys.exit(fail(message, 2))
-
-
 def main(arguments):
-    parser = Parser(prog="profile_report.py", usage=__doc__, add_help=False)
-    parser.add_argument("-h", "--help", action="store_true")
+    say = functools.partial(command_line.say, "profile_report.py")
+    parser = command_line.Parser(prog="profile_report.py", add_help=False)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--trace")
-    parser.add_argument("files", nargs="*")
+    parser.add_argument("files", nargs="+")
     options = parser.parse_args(arguments)
-    if options.help:
-        print(__doc__.strip())
-        return 0
-    if not options.files:
-        return fail("files of records are expected (--help shows the usage)", 2)
     try:
         profile = read(options.files)
     except RecordError as error:
-        return fail(str(error), 2)
+        return say(error, USAGE)
     for remark in remarks(profile):
-        fail(remark, 0)
+        say(remark)
     if not profile.operations:
-        return 0 if profile.errors else fail("CUPTI recorded nothing that ran on a GPU (a program "
-                                             "that is killed takes its records along)", 0)
+        return OK if profile.errors else say("CUPTI recorded nothing that ran on a GPU (a program "
+                                             "that is killed takes its records along)")
     if options.trace:
         try:
             with open(options.trace, "w", encoding="utf-8") as file:
                 json.dump(trace(profile), file)
         except OSError as error:
-            return fail(f"{options.trace}: {error.strerror}", 3)
+            return command_line.name_file("profile_report.py", error)
     print("\n".join(report(profile, options.all)))
-    return 0
+    return OK
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    command_line.run(main, __doc__)

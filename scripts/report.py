@@ -10,12 +10,13 @@ else: to open on stage, to mail, to print.
 
 import base64
 import io
-import sys
 from html import escape
 from pathlib import Path
 
+import command_line
 import plot
 import table
+from command_line import PROJECT, USAGE
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --muted: #5b636d; --line: #e2e5e9;
@@ -126,26 +127,25 @@ def document(tables, n):
 
 
 def main(arguments):
-    if arguments in (["-h"], ["--help"]):
-        print(__doc__.strip())
-        return 0
-    parser = plot.Arguments(prog="report.sh", add_help=False, allow_abbrev=False)
+    parser = command_line.Parser(prog="report.sh", add_help=False, allow_abbrev=False)
     parser.add_argument("--size", type=int)
-    parser.add_argument("--out", type=Path, default=plot.PROJECT / "build/report.html")
+    parser.add_argument("--out", type=Path, default=PROJECT / "build/report.html")
     parser.add_argument("files", nargs="+")
     options = parser.parse_args(arguments)
     try:
         tables = table.read_all(options.files)
         n = plot.choose_size(tables, options.size)
     except table.TableError as error:
-        print(f"report.sh: {error}", file=sys.stderr)
-        return 2
+        return command_line.say("report.sh", error, USAGE)
     plot.run_with_matplotlib("report.sh")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(document(tables, n), encoding="utf-8")
-    print(f"report.sh: wrote {options.out}", file=sys.stderr)
-    return 0
+    text = document(tables, n)
+    try:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        return command_line.name_file("report.sh", error)
+    return command_line.say("report.sh", f"wrote {options.out}")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    command_line.run(main, __doc__)

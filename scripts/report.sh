@@ -1,5 +1,9 @@
 #!/usr/bin/env bash
 # Writes measured results as one HTML file: report.sh --help says more.
 set -euo pipefail
-command -v python3 >/dev/null || { echo "report.sh: Python 3 is missing" >&2 && exit 3; }
-exec python3 "$(dirname "${BASH_SOURCE[0]}")/report.py" "$@"
+here=$(dirname "${BASH_SOURCE[0]}") # files are named from where the caller is
+# shellcheck source=scripts/setup.sh
+source "$here/setup.sh"
+
+ensure_python
+exec python3 "$here/report.py" "$@"

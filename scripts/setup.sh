@@ -30,8 +30,8 @@ apt_install() {
     fi
     say "installing $what (apt-get install $*)"
     apt-get update -qq >/dev/null 2>&1 || true # an old list may do
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null 2>&1 </dev/null ||
-        die 3 "apt-get install $* failed: is there a network?"
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" \
+        >/dev/null 2>&1 </dev/null || die 3 "apt-get install $* failed: is there a network?"
 }
 
 # pip_install WHAT PACKAGE...: Python packages, into .venv.
@@ -103,10 +103,7 @@ offer_apt() {
     local without=$1
     shift
     [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || return 0
-    say "installing $* (apt-get install)"
-    apt-get update -qq >/dev/null 2>&1 || true
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" \
-        >/dev/null 2>&1 </dev/null || say "that failed: $without"
+    (apt_install "what is of use" "$@") || say "$without"
 }
 
 # Makes the CPU lane faster where that is possible, as root on Debian; it works without them.
@@ -137,10 +134,20 @@ has_cuda() {
     python3 site_scons/cuda_toolkit.py >/dev/null 2>&1
 }
 
+# Ends the script where the GPU's driver is too old for the toolkit that pip would install.
+check_driver() {
+    local driver
+    driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null) || return 0
+    driver=${driver%%.*}
+    [[ ! $driver =~ ^[0-9]+$ ]] || ((driver >= 580)) ||
+        die 3 "CUDA 13.0 needs driver 580 or later, and this is $driver: update it, or install" \
+            "CUDA 12.x and set CUDA_HOME"
+}
+
 # Makes sure of nvcc, and exports CUDA_HOME, so that SCons, perhaps under another Python, agrees.
 ensure_cuda() {
     ensure_compiler # nvcc needs it
-    has_cuda || pip_install "the CUDA 13.0 toolkit, about 1 GB," "$CUDA_WHEELS"
+    has_cuda || { check_driver && pip_install "the CUDA 13.0 toolkit, about 1 GB," "$CUDA_WHEELS"; }
     CUDA_HOME=$(python3 site_scons/cuda_toolkit.py) || exit 3
     CUDA_HOME=$(dirname "$(dirname "$CUDA_HOME")")
     export CUDA_HOME

@@ -33,7 +33,7 @@ END
 }
 
 caller=$PWD
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
 source scripts/demo_step.sh
 
@@ -54,17 +54,12 @@ done
 ((${#words[@]} > 0)) || die 2 "a program is expected (--help shows the usage)"
 ((${#words[@]} <= 2)) || die 2 "a program and one size N are expected, not also '${words[2]}'"
 [[ ! $batch || $batch == /* ]] || batch=$caller/$batch
-[[ ! $batch || -r $batch ]] || die 2 "$batch cannot be read"
+[[ ! $batch || -r $batch && ! -d $batch ]] || die 2 "$batch cannot be read"
 
-mapfile -t programs < <(list_programs)
-program=""
-for name in "${programs[@]}"; do
-    if [[ $name == "${words[0]}" || ${words[0]} =~ ^[0-9]+$ && $name == "${words[0]}_"* ]]; then
-        program=$name
-    fi
-done
-[[ $program ]] || die 2 "no program '${words[0]}'; there are ${programs[*]}"
+program=$(find_program "${words[0]}")
 n=${words[1]-64}
+
+unset DEMO_COUNT DEMO_SCHEDULE # another build, another order of threads
 
 # --- The debugger, and a program for it ---
 

@@ -1,4 +1,4 @@
-"""The commands of scripts/step.sh, inside gdb and cuda-gdb: both run this file with their own Python.
+"""The commands of scripts/step.sh, inside gdb and cuda-gdb, which run this file in their Python.
 
 On a GPU they are short forms of cuda-gdb's. On the CPU lane a block's threads are fibers
 (include/cpu/blocks.cpp): the one that runs is the selected one. To select another, its address is
@@ -295,7 +295,6 @@ class Lane:
 
     def prepare(self):
         quietly("handle SIGUSR1 nostop noprint pass")
-        quietly("unset environment DEMO_SCHEDULE")
         # Calls of the lane's runtime, from __syncthreads() to launches, are the hardware's part.
         quietly("skip -gfi */include/cpu/*")
         quietly("skip -gfi include/cpu/*")
@@ -318,7 +317,8 @@ class Lane:
     def is_own(self, frame):
         place = frame.find_sal().symtab
         return (frame.type() == gdb.NORMAL_FRAME and place is not None
-                and "include/cpu/" not in place.filename and place.filename.endswith((".cu", ".cuh")))
+                and "include/cpu/" not in place.filename
+                and place.filename.endswith((".cu", ".cuh")))
 
     def own_frame(self):
         """The innermost frame that is not the runtime's."""
@@ -576,7 +576,8 @@ def show_tile(text):
     left_out = None in cut(rows) + cut(columns)
     size = f"{rows} x {columns}" if rows > 1 else str(columns)
     kind = re.sub(r"@\w+ ", "", str(kind.unqualified()))  # @shared, says cuda-gdb
-    say(f"{words[1]}: {size} of {kind}" + ", all but the first 8 and the last 3 left out" * left_out)
+    rest = ", all but the first 8 and the last 3 left out" * left_out
+    say(f"{words[1]}: {size} of {kind}{rest}")
     line("", str)
     for r in cut(rows):
         line(*(("...", lambda c: "...") if r is None else (r, lambda c: cells[r, c])))
@@ -703,7 +704,7 @@ def run_batch(path):
     gdb.events.stop.connect(moved.append)
     gdb.events.exited.connect(moved.append)
     show(shown_place())
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="replace") as file:
         lines = [line.strip() for line in file]
     for line in lines:
         if not line or line.startswith("#"):

@@ -10,15 +10,16 @@
 Columns are found by name; a file may begin with `# name: value` lines. Bad input: one line, exit 2.
 """
 
-import argparse
 import csv
+import functools
 import io
 import math
-import sys
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
+import command_line
 import datasheet
+from command_line import USAGE
 
 REQUIRED = (
     "program kernel gpu sm dtype shape n median_ms spread_pct tflops gb_per_s verified".split()
@@ -29,12 +30,15 @@ OPTIONAL = (
     "sm_mhz temperature_c power_w throttled note".split()
 )
 NUMBERS = (  # may be empty
-    "median_ms spread_pct tflops gb_per_s moved_bytes least_bytes sm_mhz temperature_c power_w"
+    "median_ms spread_pct tflops gb_per_s launches moved_bytes least_bytes sm_mhz temperature_c "
+    "power_w"
 ).split()
 VERDICTS = ("yes", "no", "failed", "skipped")  # of the column `verified`
 COPY = "copy"  # the kernel that memory-bound programs measure beside theirs, as a yardstick
 NOISY_PCT = 2.0  # a spread above it
 ALIKE_PCT = 3.0  # two runs of one GPU lie within it
+
+say = functools.partial(command_line.say, "table.py")
 
 
 class TableError(Exception):
@@ -44,7 +48,6 @@ class TableError(Exception):
 class Results(NamedTuple):
     path: Path
     about: Dict[str, str]  # the `# name: value` lines
-    columns: List[str]
     rows: List[dict]  # as text, but n is an int, and NUMBERS are floats or None
 
     @property
@@ -79,14 +82,14 @@ def read(path):
         raise TableError(f"{path}: no results in it")
     if about.get("rows", str(len(rows))) != str(len(rows)):
         raise TableError(f"{path}: truncated? {len(rows)} rows, and it says {about['rows']}")
-    return Results(path, about, list(reader.fieldnames), rows)
+    return Results(path, about, rows)
 
 
 def read_all(paths):
     """Several files to be shown side by side: says so where their figures are not comparable."""
     tables = [read(path) for path in paths]
     if mixed(tables):
-        warn(mixed(tables))
+        say(mixed(tables))
     return tables
 
 
@@ -182,7 +185,7 @@ def _bars(cells):
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def as_csv(head, rows, left=1):
+def as_csv(head, rows):
     """The same as CSV, for spreadsheets."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([head] + rows)
@@ -319,9 +322,9 @@ def differences(first, other, wanted=lambda row: True):
 
 
 def compare(arguments):
-    parser = _Parser(prog="table.py compare", add_help=False, allow_abbrev=False)
-    parser.add_argument("--sizes", type=_numbers)
-    parser.add_argument("--talk", type=_numbers)
+    parser = command_line.Parser(prog="table.py", add_help=False, allow_abbrev=False)
+    parser.add_argument("--sizes", type=command_line.sizes())
+    parser.add_argument("--talk", type=command_line.sizes())
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--csv", action="store_true")
     parser.add_argument("files", nargs="+")
@@ -340,22 +343,10 @@ def compare(arguments):
             notes += differences(tables[0], table, wanted)
     if options.csv:
         for note in notes:
-            warn(note)
+            say(note)
         return as_csv(head, lines)
     text = (markdown if options.markdown else layout)(head, lines, left=5)
     return "\n".join([text] + [""] * bool(notes) + notes)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise TableError(message)
-
-
-def _numbers(text):
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of sizes such as 4096,8192")
 
 
 # --- One GPU ----------------------------------------------------------------------------------
@@ -387,15 +378,15 @@ def fusion(rows):
     fastest of one."""
     counted = [row for row in rows
                if row["verified"] == "yes" and row["median_ms"] and row["moved_bytes"]
-               and row["kernel"] != COPY]
+               and row["launches"] and row["kernel"] != COPY]
     groups = {}
     for row in counted:
         groups.setdefault((row["program"], row["dtype"], row["shape"]), []).append(row)
     lines = []
     for (program, dtype, _), group in groups.items():
         group = [row for row in group if row["n"] == max(row["n"] for row in group)]
-        chain = max(group, key=lambda row: int(row["launches"]))
-        single = [row for row in group if row["launches"] == "1"]
+        chain = max(group, key=lambda row: row["launches"])
+        single = [row for row in group if row["launches"] == 1]
         if not single or chain in single:
             continue
         fused = min(single, key=lambda row: row["median_ms"])
@@ -405,7 +396,7 @@ def fusion(rows):
 
         lines.append([
             program, change(lambda row: row["kernel"]), dtype, size(fused),
-            change(lambda row: row["launches"]),
+            change(lambda row: f"{row['launches']:g}"),
             change(lambda row: number(row["moved_bytes"] / 1e9)),
             change(lambda row: number(row["median_ms"])),
             f"{chain['median_ms'] / fused['median_ms']:.2f}x"])
@@ -449,25 +440,16 @@ def circumstances(results):
 # --- The command ------------------------------------------------------------------------------
 
 
-def warn(message):
-    print("table.py: " + message, file=sys.stderr)
-
-
 def main(arguments):
     commands = {"summary": summary, "run": run, "compare": compare}
-    if arguments in (["-h"], ["--help"]):
-        print(__doc__.strip())
-        return 0
     if len(arguments) < 2 or arguments[0] not in commands:
-        warn("expected one of " + ", ".join(commands) + ", then files")
-        return 2
+        return say("expected one of " + ", ".join(commands) + ", then files", USAGE)
     try:
         print(commands[arguments[0]](arguments[1:]))
     except TableError as error:
-        warn(str(error))
-        return 2
+        return say(error, USAGE)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    command_line.run(main, __doc__)

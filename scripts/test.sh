@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds everything and runs every test.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
 
 case ${1-} in
@@ -27,7 +27,7 @@ ensure_gtest
 ensure_pytest
 ensure_matplotlib
 ensure_browser
-command -v gdb >/dev/null || offer_apt "stepping through kernels is not tested, then" gdb
+(ensure_gdb) || say "stepping through kernels is not tested, then"
 
 if has_gpu; then
     build programs tests mutants

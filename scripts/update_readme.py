@@ -6,13 +6,14 @@ those of results/frameworks/*.csv, where there are any, between its markers "fra
     update_readme.py --check     exits 1 where README.md and results/ disagree
 """
 
-import sys
-from pathlib import Path
+import functools
 
+import command_line
 import compare_frameworks
 import table
+from command_line import PROJECT, USAGE, WRONG
 
-PROJECT = Path(__file__).resolve().parent.parent
+say = functools.partial(command_line.say, "update_readme.py")
 
 
 def section(results):
@@ -25,32 +26,29 @@ def section(results):
 
 
 def main(arguments):
-    if arguments in (["-h"], ["--help"]):
-        print(__doc__.strip())
-        return 0
     if arguments not in ([], ["--check"]):
-        return fail("the only option is --check", 2)
+        return say("the only option is --check", USAGE)
 
     files = sorted((PROJECT / "results").glob("*.csv"))
     if not files:
-        return fail("results/ holds no measurements: scripts/compare_gpus.sh writes them", 2)
+        return say("results/ holds no measurements: scripts/compare_gpus.sh writes them", USAGE)
     frameworks = sorted((PROJECT / "results/frameworks").glob("*.csv"))
     try:
         parts = {"results": ["\n".join(section(table.read(file))) for file in files]}
         if frameworks:
             parts["frameworks"] = [compare_frameworks.markdown(file) for file in frameworks]
     except table.TableError as error:
-        return fail(str(error), 2)
+        return say(error, USAGE)
 
     readme = PROJECT / "README.md"
     old = new = readme.read_text(encoding="utf-8") if readme.exists() else ""
     for name, sections in parts.items():
         new = replaced(new, name, sections)
         if new is None:
-            return fail(f"README.md lacks <!-- {name}:begin --> and <!-- {name}:end -->", 2)
+            return say(f"README.md lacks <!-- {name}:begin --> and <!-- {name}:end -->", USAGE)
     if arguments == ["--check"]:
         if new != old:
-            return fail("README.md and results/ disagree: run scripts/update_readme.py", 1)
+            return say("README.md and results/ disagree: run scripts/update_readme.py", WRONG)
     elif new != old:
         readme.write_text(new, encoding="utf-8")
     return 0
@@ -66,10 +64,5 @@ def replaced(text, name, sections):
     return before + begin + "\n\n" + "\n\n".join(sections) + "\n\n" + end + after
 
 
-def fail(message, status):
-    print("update_readme.py: " + message, file=sys.stderr)
-    return status
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    command_line.run(main, __doc__)

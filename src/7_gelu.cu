@@ -12,9 +12,8 @@
 // fused             one kernel, one thread per element: 2 MN. Everything in between stays in
 //                   registers. This is most of what there is to win.
 // fused_vectorised  the same at the speed of a copy, by asking for 16 bytes at a time. Memory
-// answers
-//                   after some 800 cycles, so to keep the road full, each SM must have tens of KB
-//                   under way: 2048 threads with 16 bytes each have 32 KB, with 4 bytes each
+//                   answers after some 800 cycles, so to keep the road full, each SM must have tens
+//                   of KB under way: 2048 threads with 16 bytes each have 32 KB, with 4 bytes each
 //                   only 8.
 //
 // gelu(-infinity) is 0: the fused kernels say so. The chain computes -infinity times 0, a NaN, as

@@ -4,7 +4,9 @@ import csv
 import functools
 import os
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple, Tuple
 
@@ -87,6 +89,18 @@ def run(program, *arguments, timeout=120, env=None, cwd=None):
     command = [str(program)] + [str(argument) for argument in arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=cwd,
                           stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})
+
+
+def scons(*arguments, env=None):
+    """Runs SCons, from where the scripts find it; skips the test where there is none."""
+    pythons = [sys.executable, "python3", str(ROOT / ".venv/bin/python")]
+    for command in [["scons"], *([python, "-m", "SCons"] for python in pythons)]:
+        if shutil.which(command[0]) and subprocess.run(command + ["--version"],
+                                                       capture_output=True).returncode == 0:
+            return subprocess.run(command + ["-Q", *arguments], cwd=ROOT, capture_output=True,
+                                  text=True, stdin=subprocess.DEVNULL,
+                                  env={**os.environ, **(env or {})})
+    pytest.skip("SCons is not installed")
 
 
 # CUDA finds no GPU then. What a program says of its command line must not depend on one.

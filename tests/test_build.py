@@ -2,26 +2,14 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
 
-from suite import PROGRAMS, ROOT
+from suite import PROGRAMS, ROOT, scons
 
 FIND = [sys.executable, str(ROOT / "site_scons/cuda_toolkit.py")]
-
-
-def scons(*arguments, env=None):
-    """Runs SCons, from PATH or from .venv; skips the test where there is none."""
-    candidates = [[shutil.which("scons")], [str(ROOT / ".venv/bin/python"), "-m", "SCons"]]
-    for command in candidates:
-        if command[0] and os.path.exists(command[0]):
-            return subprocess.run(command + ["-Q", *arguments], cwd=ROOT, capture_output=True,
-                                  text=True, timeout=120, stdin=subprocess.DEVNULL,
-                                  env={**os.environ, **(env or {})})
-    pytest.skip("SCons is not installed")
 
 
 @pytest.fixture
@@ -119,7 +107,8 @@ def test_help_explains_targets_and_options():
         assert word in text
 
 
-@pytest.mark.parametrize("option", ["bogus=1", "debug=2", "arch=10", "arch=sm_90", "arch=90b"])
+@pytest.mark.parametrize("option", ["bogus=1", "debug=2", "sanitize=1", "arch=10", "arch=sm_90",
+                                    "arch=90b"])
 def test_a_bad_option_ends_with_one_line(nvcc, option):
     done = scons("-n", option)
     assert done.returncode != 0

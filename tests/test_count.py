@@ -4,11 +4,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 
-from suite import BACKENDS, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_line, run
+from suite import BACKENDS, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_line, run, scons
 
 CPU = next(backend for backend in BACKENDS if backend.name == "cpu").folder
 COUNT = {"DEMO_COUNT": "1"}
@@ -160,8 +159,7 @@ def test_stationary_matmul_in_any_order(schedule):
 @pytest.fixture(scope="module")
 def counts():
     """Builds tests/cpu_lane/counts.cu, both ways, and returns the program."""
-    scons = [shutil.which("scons")] if shutil.which("scons") else [sys.executable, "-m", "SCons"]
-    built = subprocess.run([*scons, "-Q", "cpu/tests"], cwd=ROOT, capture_output=True, text=True)
+    built = scons("cpu/tests")
     assert built.returncode == 0, built.stdout + built.stderr
     return ROOT / "build/cpu/release/tests/counts"
 
@@ -225,7 +223,7 @@ OTHERS = {
     # Six blocks of 8 x 5 threads: a whole warp and one of 8 each. All rows load the same.
     "blocks": {"global loads": numbers(240, 4, requests=12, sectors=12, distinct=12 * 8),
                "global stores": numbers(240, 4, requests=12, sectors=12, distinct=12 * 8)},
-    # No instruction has 12 bytes: three of 4, in steps of 12, so that every sector is touched thrice.
+    # No instruction has 12 bytes: three of 4, in steps of 12, so every sector is touched thrice.
     "float3": {"global loads": numbers(96, 4, sectors=36),
                "global stores": numbers(96, 4, sectors=36)},
     "read_modify_write": {"global loads": numbers(32, 4, sectors=4),
@@ -313,6 +311,14 @@ def test_bad_value(value):
     assert "DEMO_COUNT takes" in done.stderr
 
 
+@pytest.mark.parametrize("program, arguments", [("debug/2_matmul_sharedmem", []),
+                                                ("2_matmul_sharedmem", ["--csv"])])
+def test_builds_and_output_that_counting_is_not_for(program, arguments):
+    done = run(CPU / program, 32, *arguments, env=COUNT)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, "2_matmul_sharedmem")
+
+
 def test_the_command_line_is_still_checked():
     count("2_matmul_sharedmem", 32)  # skips where that cannot count
     done = run(CPU / "2_matmul_sharedmem", 33, env=COUNT)
@@ -368,7 +374,7 @@ def test_script_help():
 
 
 @pytest.mark.parametrize("arguments", [[], ["--bogus"], ["no_such_program"], ["../1_matmul_basic"],
-                                       ["99"]])
+                                       ["99"], ["2", "--csv"]])
 def test_script_bad_arguments(arguments):
     done = count_script(*arguments)
     assert (done.returncode, done.stdout) == (USAGE, "")
@@ -383,6 +389,16 @@ def test_script_without_gpu(name):
         pytest.skip("there is a GPU here")
     assert done.returncode == VERIFIED
     assert done.stdout == counted_run(CPU / "2_matmul_sharedmem", 32).stdout
+
+
+def test_script_with_another_compiler(tmp_path):
+    (tmp_path / "clang++").write_text("#!/bin/sh\necho '#define __clang__ 1'\n")
+    (tmp_path / "clang++").chmod(0o755)
+    done = count_script("2", 32, env={"CXX": str(tmp_path / "clang++")})
+    if "CPU lane" not in done.stderr:
+        pytest.skip("there is a GPU here")
+    assert (done.returncode, done.stdout) == (SKIPPED, "")
+    assert "takes g++" in done.stderr
 
 
 # A machine with a GPU, and an ncu that does what its user is shown here. $1 is its answer to a run.
@@ -451,8 +467,8 @@ def test_ncu_table(fake_ncu):
            '"smsp__sass_data_bytes_mem_global_op_ld.sum"\n'
            '"","","","","sector","byte"\n'
            '"0","void demo::fill<float>(T1 *)","(256, 1, 1)","(4, 1, 1)","7","7"\n'
-           '"1","void k<float, 2>(const T1 *)","(32, 32, 1)","(2, 2, 1)","1,536","4,096"\n'
-           '"2","void k<float, 2>(const T1 *)","(32, 32, 1)","(9, 9, 1)","9","9"\n').replace("void k", "void space::k")
+           '"1","void space::k<float, 2>(const T1 *)","(32, 32, 1)","(2, 2, 1)","1,536","4,096"\n'
+           '"2","void space::k<float, 2>(const T1 *)","(32, 32, 1)","(9, 9, 1)","9","9"\n')
     head = ('"Kernel Name","{}"\n"Address","Source","Instructions Executed",'
             '"Predicated-On Thread Instructions Executed","L1 Wavefronts Shared Excessive"\n')
     kernel = head.format("void space::k<float, (int)2>(const T1 *)")

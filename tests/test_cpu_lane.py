@@ -3,14 +3,12 @@
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from suite import ROOT, scons
+
 SCHEDULES = ["forward", "reverse", "random:1", "random:2"]
 
 spec = importlib.util.spec_from_file_location("translate", ROOT / "include/cpu/translate.py")
@@ -102,9 +100,7 @@ def test_text_that_is_wrong(text, line):
 
 def build(*options):
     """Builds tests/cpu_lane/ and returns the folder of the programs."""
-    scons = [shutil.which("scons")] if shutil.which("scons") else [sys.executable, "-m", "SCons"]
-    command = [*scons, "-Q", "cpu/tests", *options]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    built = scons("cpu/tests", *options)
     assert built.returncode == 0, built.stdout + built.stderr
     assert "warning" not in built.stdout + built.stderr
     kind = "release-sanitize" if "sanitize=1" in options else "release"

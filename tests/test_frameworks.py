@@ -336,7 +336,7 @@ def test_ours_missing_is_shown_with_the_reason(compare, program, status, shown, 
 def test_a_csv_that_cannot_be_written_is_said_before_anything_runs(compare, tmp_path):
     (tmp_path / "new").write_text("a file, not a folder")
     done = compare({"library": [2, 2, 2], "copy": [1, 1, 1]})
-    assert done.status == USAGE
+    assert done.status == FAILED
     assert_one_line(done.err, NAME)
     assert not (tmp_path / "calls").exists()
 

@@ -32,7 +32,8 @@ LOAD_16, STORE_16 = r"LDG\.E\S*\.128", r"STG\.E\S*\.128"
 COPY_16 = r"LDGSTS\S*\.128"  # asynchronous, from global memory to shared memory
 SHARED_16 = r"LDS\S*\.128"  # a load from shared memory
 
-# To watch another kernel, add a row: tensor cores show as HMMA, Hopper's as HGMMA, ldmatrix as LDSM.
+# To watch another kernel, add a row: tensor cores show as HMMA, Hopper's as HGMMA, ldmatrix as
+# LDSM.
 KERNELS = [
     Kernel("3_matmul_tensorcore", "mma_ptx", ("HMMA", "LDSM", COPY_16, STORE_16)),
     Kernel("6_gating_fused", "gating_tiled", ("HMMA", "LDSM", COPY_16, STORE_16)),

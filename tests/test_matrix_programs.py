@@ -1,4 +1,4 @@
-"""Programs 7 to 10: every shape from 1 x 1, both data types, their own options, and special values."""
+"""Programs 7 to 10: every shape from 1 x 1, both data types, own options, and special values."""
 
 import re
 
@@ -10,8 +10,8 @@ from suite import (MATRIX, NO_GPU, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_li
 each_program = pytest.mark.parametrize("program", MATRIX)
 each_dtype = pytest.mark.parametrize("dtype", ["fp32", "fp16"])
 
-SHAPES = [(1, 1), (7, 7), (33, 33), (128, 512), (1000, 7), (3, 1023), (5, 1000), (2, 1025), (300, 1),
-          (1, 4099), (37, 1028), (3, 257), (2, 511)]
+SHAPES = [(1, 1), (7, 7), (33, 33), (128, 512), (1000, 7), (3, 1023), (5, 1000), (2, 1025),
+          (300, 1), (1, 4099), (37, 1028), (3, 257), (2, 511)]
 LARGE = [(5, 16384), (24, 20000), (3, 131072), (2, 1048576), (3, 100003), (20000, 40), (2500, 1026)]
 
 
@@ -68,8 +68,9 @@ def test_people_see_what_fusion_saves(live, program):
 
 @each_program
 @pytest.mark.parametrize("arguments", [
-    ["--rows", "4"], ["--cols", "4"], ["--rows", "0", "--cols", "4"], ["--rows", "4", "--cols", "x"],
-    ["64", "--rows", "4", "--cols", "4"], ["--dtype", "fp64"], ["--dtype"], ["1.5"]], ids=" ".join)
+    ["--rows", "4"], ["--cols", "4"], ["--rows", "0", "--cols", "4"],
+    ["--rows", "4", "--cols", "x"], ["64", "--rows", "4", "--cols", "4"], ["--dtype", "fp64"],
+    ["--dtype"], ["1.5"]], ids=" ".join)
 def test_a_bad_shape_is_refused_before_cuda_is_touched(backend, program, arguments):
     done = backend.run(program, *arguments, env=NO_GPU)
     assert done.returncode == USAGE and done.stdout == ""
@@ -100,14 +101,14 @@ def test_bias_relu_in_place(live, dtype):
 @pytest.mark.parametrize("activation", ["relu", "sigmoid", "gelu", "none"])
 def test_every_activation(live, activation, dtype):
     for size in ([33], arguments_of(9, 1028)):
-        done = live.run("10_add_mul_activation", *size, "--activation", activation, "--dtype", dtype,
-                        "--once", "--csv")
+        done = live.run("10_add_mul_activation", *size, "--activation", activation, "--dtype",
+                        dtype, "--once", "--csv")
         chain = verified_rows(done, "10_add_mul_activation")[0]
         assert chain["launches"] == ("3" if activation == "none" else "4")
 
 
-@pytest.mark.parametrize("arguments", [["--activation", "tanh"], ["--activation"], ["--sweep", "64"],
-                                       ["--sweep", "--rows", "4", "--cols", "4"],
+@pytest.mark.parametrize("arguments", [["--activation", "tanh"], ["--activation"],
+                                       ["--sweep", "64"], ["--sweep", "--rows", "4", "--cols", "4"],
                                        ["--sweep", "--kernel", "fused"], ["--in-place"]],
                          ids=" ".join)
 def test_bad_options_of_program_10(backend, arguments):
@@ -119,8 +120,8 @@ def test_bad_options_of_program_10(backend, arguments):
 def test_the_sweep_prints_a_table(live):
     done = live.run("10_add_mul_activation", "--sweep", timeout=300)
     assert done.returncode == VERIFIED and done.stderr == ""
-    rows = re.findall(r"^ *(\d+) x (\d+) \| +([\d.]+) +([\d.]+) +([\d.]+) x \| +([\d.]+) +[\d.]+ % \| verified$",
-                      done.stdout, re.MULTILINE)
+    rows = re.findall(r"^ *(\d+) x (\d+) \| +([\d.]+) +([\d.]+) +([\d.]+) x "
+                      r"\| +([\d.]+) +[\d.]+ % \| verified$", done.stdout, re.MULTILINE)
     assert len(rows) >= 5
     for i, (m, n, chain, fused, ratio, _) in enumerate(rows):
         assert (int(m), int(n)) == (4 ** (i + 1), 4 * 2**i)

@@ -24,7 +24,7 @@ def test_a_mutant_is_rejected(live, mutant):
         done = run(program, *size, "--csv", *once, env={"DEMO_SCHEDULE": schedule})
         if mutant.program in HOPPER and done.returncode == SKIPPED:
             pytest.skip(done.stderr.strip())
-        if mutant.out_of_bounds and done.returncode == FAILED:  # the CPU lane sees the access itself
+        if mutant.out_of_bounds and done.returncode == FAILED:  # the CPU lane sees the access
             rejected[size, schedule] = "past the end of buffer" in done.stderr
             continue
         assert done.returncode in (0, WRONG), done.stderr

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import browser
-from suite import COLUMNS, ROOT, USAGE, assert_one_line
+from suite import COLUMNS, FAILED, ROOT, USAGE, assert_one_line
 
 PYTHONS = ["python3", str(ROOT / ".venv/bin/python")]
 WITH_MATPLOTLIB = [python for python in PYTHONS if os.path.exists(python) or "/" not in python]
@@ -75,7 +75,7 @@ def write(path, gpu="GPU A", speed=1.0, extra=(), protocol=1):
     return path
 
 
-FAILED = "8_softmax,,,,fp32,square,4096,,,,,failed,,,,,,,,,,out of <memory>"
+STOPPED = "8_softmax,,,,fp32,square,4096,,,,,failed,,,,,,,,,,out of <memory>"
 
 
 def script(python, name, *arguments):
@@ -88,7 +88,7 @@ def script(python, name, *arguments):
 
 
 def test_plot_draws_every_plot_for_light_and_dark(python, tmp_path):
-    file = write(tmp_path / "a.csv", extra=[FAILED])
+    file = write(tmp_path / "a.csv", extra=[STOPPED])
     done = script(python, "plot.py", "--out", tmp_path / "plots", file)
     assert done.returncode == 0, done.stderr
     names = ["roofline-a", "bars-compute", "bars-memory"] + [f"curves-{p}" for p in PROGRAMS]
@@ -165,7 +165,7 @@ def test_labels_are_spread_out_near_their_lines(wanted, expected):
 
 @pytest.mark.parametrize("name", ["plot.py", "report.sh"])
 @pytest.mark.parametrize("content", ["", "hello\n", ",".join(COLUMNS) + "\n",
-                                     "# rows: 9\n" + ",".join(COLUMNS) + "\n" + FAILED[:70]])
+                                     "# rows: 9\n" + ",".join(COLUMNS) + "\n" + STOPPED[:70]])
 def test_a_broken_file_is_named_in_one_line(tmp_path, name, content):
     (tmp_path / "b.csv").write_text(content)
     done = script(sys.executable, name, "--out", tmp_path / "x", write(tmp_path / "a.csv"),
@@ -176,10 +176,32 @@ def test_a_broken_file_is_named_in_one_line(tmp_path, name, content):
     assert not (tmp_path / "x").exists()
 
 
-def test_a_size_that_no_file_has_is_refused(tmp_path):
-    done = script(sys.executable, "plot.py", "--size", "96", write(tmp_path / "a.csv"))
+@pytest.mark.parametrize("size", ["96", "0"])
+def test_a_size_that_no_file_has_is_refused(tmp_path, size):
+    done = script(sys.executable, "plot.py", "--size", size, write(tmp_path / "a.csv"))
     assert done.returncode == USAGE
     assert_one_line(done.stderr, "plot.py")
+
+
+@pytest.mark.parametrize("name, out", [("plot.py", "file"), ("plot.py", "file/folder"),
+                                       ("report.sh", ""), ("report.sh", "file/report.html")])
+def test_what_cannot_be_written_is_named_in_one_line(python, tmp_path, name, out):
+    (tmp_path / "file").touch()
+    done = script(python, name, "--out", tmp_path / out, write(tmp_path / "a.csv"))
+    assert done.returncode == FAILED
+    assert_one_line(done.stderr, name)
+
+
+def test_a_file_that_does_not_count_launches_is_drawn(tmp_path):
+    rows = table.read(write(tmp_path / "a.csv", extra=[
+        row("8_softmax", "chain", "fp32", 4096, 2, 9e9, moved=100, launches=""),
+        row("8_softmax", "fused", "fp32", 4096, 1, 9e9, moved=50),
+        row("9_bias_relu", "chain", "fp32", 4096, 2, 9e9, launches=2),  # fused in fp16 alone
+        row("9_bias_relu", "fused", "fp16", 4096, 1, 9e9)])).rows
+    points = {name: (row["kernel"], start) for name, row, start in plot.placed(rows)}
+    assert points["8 softmax"] == ("fused", None) and points["9 bias relu"] == ("chain", None)
+    saved = {line[0] for line in table.fusion(rows)[1]}
+    assert "7_gelu" in saved and "8_softmax" not in saved
 
 
 # --- The report -------------------------------------------------------------------------------
@@ -189,7 +211,7 @@ def test_a_size_that_no_file_has_is_refused(tmp_path):
 def report(python, tmp_path_factory):
     """(the report of two GPUs, what its making said)"""
     folder = tmp_path_factory.mktemp("report")
-    a = write(folder / "a.csv", "NVIDIA <H200>", extra=[FAILED])
+    a = write(folder / "a.csv", "NVIDIA <H200>", extra=[STOPPED])
     b = write(folder / "b.csv", "NVIDIA A100-SXM4-80GB", 0.4, protocol=2)
     done = script(python, "report.sh", "--out", folder / "report.html", a, b)
     assert done.returncode == 0, done.stderr

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from suite import (BENCHMARK, FAILED, GATING, GPU, HOPPER_KERNELS, MATRIX, NO_GPU, PROGRAMS, SKIPPED,
-                   TIMES, USAGE, VERIFIED, assert_one_line, flops, kernels_of, verified_rows)
+from suite import (BENCHMARK, FAILED, GATING, GPU, HOPPER_KERNELS, MATRIX, NO_GPU, PROGRAMS,
+                   SKIPPED, TIMES, USAGE, VERIFIED, assert_one_line, flops, kernels_of,
+                   verified_rows)
 
 each_program = pytest.mark.parametrize("program", PROGRAMS)
 

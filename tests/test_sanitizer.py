@@ -35,7 +35,8 @@ def sanitizer():
 
 RUNS = [(program, ("160",)) for program in PROGRAMS]
 RUNS += [(program, ("--rows", "37", "--cols", "1003", "--dtype", "fp16")) for program in MATRIX]
-RUNS += [("8_softmax", ("--rows", "5", "--cols", cols)) for cols in ("8192", "33000", "33001", "300000")]
+RUNS += [("8_softmax", ("--rows", "5", "--cols", cols))
+         for cols in ("8192", "33000", "33001", "300000")]
 RUNS += [(program, ("--talk", "32")) for program in GATING if not program.startswith("bonus")]
 
 # racecheck is about shared memory, and instrumenting cuBLASLt's kernels for it ends some processes

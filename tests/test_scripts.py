@@ -6,17 +6,18 @@ import glob
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
 
 import pytest
 
-from suite import COLUMNS, GATING, PROGRAMS, ROOT, USAGE, assert_one_line
+from suite import COLUMNS, FAILED, GATING, PROGRAMS, ROOT, USAGE, assert_one_line
 
 SCRIPTS = ["run.sh", "test.sh", "compare_gpus.sh", "table.py", "collect.py", "plot.py", "report.sh",
            "update_readme.py", "inspect.sh", "profile.sh", "profile_report.py", "step.sh",
-           "count.sh"]
+           "count.sh", "ncu_counts.py"]
 
 
 def script(name, *arguments, root=ROOT, cwd=None, env=None):
@@ -35,8 +36,20 @@ def test_help(name):
     assert name in done.stdout
 
 
+def test_compare_has_one_help():
+    done = script("compare_gpus.sh", "--table", "--help")
+    assert done.returncode == 0 and done.stdout == script("compare_gpus.sh", "--help").stdout
+
+
+def test_collect_names_a_missing_folder(tmp_path):
+    done = script("collect.py", tmp_path / "nowhere")
+    assert (done.returncode, done.stdout) == (FAILED, "")
+    assert_one_line(done.stderr, "collect.py")
+
+
 @pytest.mark.parametrize("name, arguments", [
-    ("run.sh", ["--bogus"]), ("run.sh", ["64", "96"]),
+    ("run.sh", ["--bogus"]), ("run.sh", ["64", "96"]), ("run.sh", ["33"]), ("run.sh", ["abc"]),
+    ("run.sh", [""]),
     ("compare_gpus.sh", ["--bogus"]), ("compare_gpus.sh", ["64"]),
     ("compare_gpus.sh", ["--sizes", "33"]), ("compare_gpus.sh", ["--sizes", "64,abc"]),
     ("compare_gpus.sh", ["--sizes", "0"]), ("compare_gpus.sh", ["--sizes", ""]),
@@ -50,8 +63,10 @@ def test_help(name):
     ("plot.py", []), ("plot.py", ["--bogus", "x.csv"]), ("plot.py", ["--size", "many", "x.csv"]),
     ("report.sh", []), ("report.sh", ["--bogus", "x.csv"]), ("report.sh", ["--out"]),
     ("table.py", []), ("table.py", ["bogus", "x.csv"]), ("table.py", ["run"]),
-    ("update_readme.py", ["--bogus"]),
+    ("update_readme.py", ["--bogus"]), ("collect.py", []), ("ncu_counts.py", ["table", "x.csv"]),
     ("inspect.sh", []), ("inspect.sh", ["--bogus"]), ("inspect.sh", ["bogus"]),
+    ("inspect.sh", ["bonus"]), ("compare_gpus.sh", ["--programs", "bonus"]),
+    ("compare_gpus.sh", ["--programs", "bonus_benchmark_fused"]), ("profile.sh", ["99"]),
     ("inspect.sh", ["2", "a", "b"]), ("inspect.sh", ["2", "--ptx", "--sass"]),
     ("inspect.sh", ["2", "--diff", "a"]), ("inspect.sh", ["2", "a", "--diff", "b", "c"]),
     ("inspect.sh", ["2", "--both", "--diff", "b", "c"]), ("inspect.sh", ["2", "--block", "0"]),
@@ -292,6 +307,7 @@ def test_compare_finds_columns_by_name(tmp_path):
     (",".join(COLUMNS) + "\n" + row(tflops="nan")).encode(),
     (",".join(COLUMNS) + "\n" + row(tflops="-inf")).encode(),
     (",".join(COLUMNS) + "\n" + row(median_ms="fast")).encode(),
+    (",".join(COLUMNS) + "\n" + row(launches="six")).encode(),
     (",".join(COLUMNS) + "\n" + row(n="1e3")).encode(),
     (",".join(COLUMNS) + "\n" + row(verified="maybe")).encode(),
     (",".join(COLUMNS[:-6]) + "\n" + ",".join(row().split(",")[:-6])).encode(),
@@ -299,7 +315,8 @@ def test_compare_finds_columns_by_name(tmp_path):
     ("# rows: 3\n" + ",".join(COLUMNS) + "\n" + row() + "\n").encode(),
     ("# rows: 1\n" + ",".join(COLUMNS) + "\n" + row() + "\n" + row(n="2048")[:60]).encode(),
 ], ids=["empty", "blank", "comment", "text", "binary", "no-rows", "short-row", "long-row", "nan",
-        "inf", "word", "size", "verdict", "missing-column", "quote", "rows-lost", "row-cut"])
+        "inf", "word", "launches", "size", "verdict", "missing-column", "quote", "rows-lost",
+        "row-cut"])
 def test_a_broken_file_is_named_in_one_line(tmp_path, content):
     good = write_csv(tmp_path / "good.csv", row())
     broken = tmp_path / "broken.csv"
@@ -309,6 +326,17 @@ def test_a_broken_file_is_named_in_one_line(tmp_path, content):
     assert done.stdout == ""
     assert_one_line(done.stderr, "table.py")
     assert "broken.csv" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["table.py", "plot.py", "report.py", "profile_report.py",
+                                  "update_readme.py"])
+def test_a_pager_may_stop_reading(name):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, ROOT / "scripts" / name, "--help"], stdout=writing,
+                          stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
 
 
 def test_a_missing_file_is_named_in_one_line(tmp_path):
@@ -367,6 +395,7 @@ def test_update_readme_shows_what_fusion_saved(readme):
               gelu("fused", "2048", "4.0", "1", "4000000000"),
               gelu("fused_vectorised", "2048", "2.0", "1", "4000000000"),
               gelu("faster_but_wrong", "2048", "1.0", "1", "4000000000", verified="no"),
+              gelu("not_counted", "2048", "0.1", "", "4000000000"),
               gelu("copy", "2048", "1.0", "1", "4000000000"))
     assert script("update_readme.py", root=readme).returncode == 0
     _, _, saved = (readme / "README.md").read_text().partition("What fusion saved")
@@ -566,19 +595,18 @@ def test_run_goes_on_after_a_failure_and_reports_it(machine, failures, status, s
     assert {call.split()[0] for call in machine.calls()} == set(FAKES)
 
 
-def test_run_refuses_a_size_as_the_programs_do(machine):
-    machine.fail("1_matmul_basic", 2, "N takes a multiple of 32 from 32 up, not '33'")
-    done = machine.run("run.sh", "33")
-    assert done.returncode == USAGE
-    assert "multiple of 32" in done.stderr
-    assert len(machine.calls()) == 1
-
-
 def test_run_misses_a_program_that_is_not_built(machine):
     (machine.root / "10_fake").unlink()
     done = machine.run("run.sh")
     assert done.returncode == 3
     assert "not built" in done.stdout
+
+
+def test_count_misses_a_program_that_is_not_built(machine):
+    (machine.root / "10_fake").unlink()
+    done = machine.run("count.sh", "10")
+    assert done.returncode == FAILED
+    assert "10_fake is not built" in done.stderr
 
 
 def test_run_without_a_gpu_runs_the_same_programs_on_the_cpu(machine):
@@ -594,6 +622,21 @@ def test_run_without_a_gpu_runs_the_same_programs_on_the_cpu(machine):
     assert "no GPU here" in done.stderr
     calls = (machine.root / "cpu/calls").read_text()
     assert {"256", "--talk 16"} == set(re.findall(r"(?<= )(?:--talk )?\d+(?= )", calls))
+
+
+@pytest.mark.parametrize("driver, installs", [("580.1", True), ("570.86.15", False),
+                                              ("[N/A]", True)])
+def test_no_toolkit_is_installed_that_the_driver_cannot_run(machine, driver, installs):
+    machine.install(machine.root / "bin/nvidia-smi", FAKE_NVIDIA_SMI.replace("580.1", driver))
+    code = ("source scripts/setup.sh; ensure_compiler() { :; }; has_cuda() { false; }; "
+            "pip_install() { echo installed && exit; }; ensure_cuda")
+    env = {**os.environ, "PATH": f"{machine.root}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", code, "run.sh"], cwd=machine.root, env=env, text=True,
+                          capture_output=True)
+    assert (done.returncode, done.stdout) == ((0, "installed\n") if installs else (FAILED, ""))
+    if not installs:
+        assert_one_line(done.stderr, "run.sh")
+        assert "570" in done.stderr and "CUDA_HOME" in done.stderr
 
 
 def test_compare_measures_each_gpu_into_a_file_of_its_own(machine):
@@ -785,6 +828,24 @@ def test_compare_goes_on_where_it_was_interrupted(machine):
     about, rows = machine.results("fake-gpu-0.csv")
     assert about["rows"] == "3" == str(len(rows))
     assert not (machine.root / "build/compare").exists()  # the next run starts over
+
+
+def test_compare_keeps_what_another_selection_has_measured(machine):
+    machine.has(TWO_GPUS[0])
+    command = interrupted(machine)
+    assert machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1").returncode == 0
+    done = machine.run(*command)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 3 steps were measured before" in done.stderr
+
+
+def test_scripts_find_their_folder_whatever_cdpath_says(machine, tmp_path):
+    (tmp_path / "elsewhere/scripts").mkdir(parents=True)
+    env = {**os.environ, "CDPATH": str(tmp_path / "elsewhere"),
+           "PATH": f"{machine.root}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "scripts/run.sh", "--no-build", "64"], cwd=machine.root, env=env,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("change", ["driver", "program", "fresh"])

@@ -5,18 +5,16 @@ import random
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 
-from suite import ROOT, SKIPPED, USAGE, assert_one_line
+from suite import ROOT, SKIPPED, USAGE, assert_one_line, scons
 
 SCRIPT = ROOT / "scripts/step.sh"
 WALK = ROOT / "scripts/walks/2_matmul_sharedmem.txt"
 FAILED_COMMAND = 1
 STEPPED = ["1_matmul_basic", "2_matmul_sharedmem", "3_matmul_tensorcore", "7_gelu", "8_softmax",
-           "bonus_matmul_A_stationary", "bonus_matmul_register_tiled"]
-
+           "bonus_matmul_A_stationary", "bonus_matmul_register_tiled", "bonus_matmul_hopper"]
 
 
 def on_cpu(test):
@@ -28,9 +26,7 @@ def on_cpu(test):
 @pytest.fixture(scope="module")
 def built():
     """The programs that are stepped through here, built in one go."""
-    scons = ["scons"] if shutil.which("scons") else [sys.executable, "-m", "SCons"]
-    done = subprocess.run([*scons, "-Q", "debug=1"] + [f"cpu/{name}" for name in STEPPED],
-                          cwd=ROOT, capture_output=True, text=True)
+    done = scons("debug=1", *[f"cpu/{name}" for name in STEPPED])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -89,7 +85,7 @@ def test_the_walk_prints_what_the_readme_shows():
 
 
 def without_warps(text):
-    """A walk's output without what differs on a GPU: the program's first line and where warps are."""
+    """A walk's output without what differs on a GPU: the program's first line, where warps are."""
     return re.sub(r"^(=>|  ) .*\blanes? \d.*\n", "", text.partition("\n")[2], flags=re.MULTILINE)
 
 
@@ -140,7 +136,7 @@ def test_who_knows_every_thread(tmp_path):
 
 @on_cpu
 def test_stepping_stays_in_its_thread_at_barriers_too(tmp_path):
-    """`next` over a barrier: by a thread that runs up to it, and by one that waits there already."""
+    """`next` over a barrier: by a thread that runs up to it, and by one that waits there."""
     text = (ROOT / "src/2_matmul_sharedmem.cu").read_text().splitlines()
     first = text.index("    const int x = threadIdx.x, y = threadIdx.y;") + 1
     lines = [first + offset for offset in (1, 2, 4, 5, 6, 7, 8, 10, 11, 5)]
@@ -282,7 +278,7 @@ def test_a_walk_ends_at_the_first_command_that_fails(tmp_path, command, said):
 
 @pytest.mark.parametrize("arguments", [
     (), ("0_nothing",), ("2", "64", "64"), ("--nonsense", "2"), ("--batch",), ("2", "--kernel"),
-    ("--batch", "/no/such/file", "2"), ("bonus",),
+    ("--batch", "/no/such/file", "2"), ("--batch", "/", "2"), ("bonus",),
 ])
 def test_usage_errors(arguments):
     done = step(*arguments)
@@ -299,11 +295,20 @@ def test_the_program_refuses_its_own_command_line(arguments):
 
 
 @on_cpu
+def test_a_walk_in_another_encoding_and_environment(tmp_path):
+    (tmp_path / "walk.txt").write_bytes(b"# f\xfcr\nprint N\n")
+    done = step("--cpu", "--no-build", "--batch", tmp_path / "walk.txt", 2,
+                env={**os.environ, "DEMO_COUNT": "1", "DEMO_SCHEDULE": "reverse"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("(step) print N\n$1 = 64\n")
+
+
+@on_cpu
 def test_a_program_that_cannot_run_here():
     """Its reason is the one line, and its exit status step.sh's."""
-    done = step("--cpu", "--batch", WALK, "bonus_matmul_hopper")
+    done = step("--cpu", "--no-build", "--batch", WALK, "bonus_matmul_hopper")
     assert done.returncode == SKIPPED and done.stdout == ""
-    assert_one_line(done.stderr.splitlines(keepends=True)[-1], "bonus_matmul_hopper")
+    assert_one_line(done.stderr, "bonus_matmul_hopper")
 
 
 def test_without_gdb(tmp_path):

@@ -29,8 +29,7 @@ constinit thread_local dim3 blockDim, gridDim;
 namespace demo_cpu {
 namespace {
 
-// --- DEMO_SCHEDULE
-// --------------------------------------------------------------------------------
+// --- DEMO_SCHEDULE ------------------------------------------------------------------------------
 
 struct Schedule {
     enum { kForward, kReverse, kRandom } order = kForward;
@@ -64,8 +63,7 @@ struct Random {
     using result_type = uint64_t;
 };
 
-// --- Threads
-// --------------------------------------------------------------------------------------
+// --- Threads ------------------------------------------------------------------------------------
 
 struct Copy {
     void* to;
@@ -404,8 +402,7 @@ void Runner::fail_for_ever_waiting() {
     fail(3, "no thread can run");
 }
 
-// --- Workers
-// --------------------------------------------------------------------------------------
+// --- Workers ------------------------------------------------------------------------------------
 
 class Workers {
   public:
@@ -501,8 +498,7 @@ unsigned int lane() { return running("a warp-wide operation").lane(); }
 
 DynamicShared dynamic_shared() { return {running("extern __shared__").dynamic_shared()}; }
 
-// --- Asynchronous copies
-// --------------------------------------------------------------------------
+// --- Asynchronous copies ------------------------------------------------------------------------
 
 void async_copy(void* to, const void* from, size_t bytes, size_t zero_bytes, Site site) {
     Copies& copies = running(site.what).copies();
@@ -530,8 +526,7 @@ void async_wait(size_t groups_still_allowed) {
     });
 }
 
-// --- What errors say
-// ------------------------------------------------------------------------------
+// --- What errors say ----------------------------------------------------------------------------
 
 std::string running_thread() { return runner ? runner->where() : ""; }
 

@@ -13,10 +13,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime.hpp"
@@ -50,6 +53,11 @@ namespace {
 /// Before main(): becomes the build that counts. --once, since times would mean nothing.
 __attribute__((constructor)) void count_if_asked(int argc, char** argv, char**) {
     if (!asked_to_count()) return;
+#if defined DEMO_CPU_DEBUG || defined DEMO_CPU_SANITIZE
+    fail(2, "DEMO_COUNT=1 is for cpu/NAME alone, not for what debug=1 and sanitize=1 build");
+#endif
+    for (int i = 1; i < argc; ++i)
+        if (argv[i] == std::string("--csv")) fail(2, "DEMO_COUNT=1 prints tables: without --csv");
     const std::string own = own_path();
     const std::string name = own.substr(own.rfind('/') + 1);
     const std::string other = folder_of(own) + "/count/" + name;

@@ -109,8 +109,7 @@ inline int __all_sync(unsigned int mask, int predicate, DEMO_CPU_SITE) {
 /// CUDA promises no more than that the calling lane is among them.
 inline unsigned int __activemask() { return 1u << demo_cpu::lane(); }
 
-// --- Atomics: they return the old value
-// -----------------------------------------------------------
+// --- Atomics: they return the old value ---------------------------------------------------------
 
 namespace demo_cpu {
 

@@ -110,8 +110,7 @@ cudaError_t allocate(void** pointer, size_t bytes, bool pinned, const char* file
     return cudaSuccess;
 }
 
-// --- How misuse ends
-// ------------------------------------------------------------------------------
+// --- How misuse ends ----------------------------------------------------------------------------
 
 /// Where an address lies, for people.
 std::string describe(const void* address) {
@@ -245,8 +244,7 @@ extern "C" const char* __asan_default_options() {
 extern "C" const char* __ubsan_default_options() { return "exitcode=3:print_stacktrace=1"; }
 #endif
 
-// --- The runtime API's part
-// ------------------------------------------------------------------------
+// --- The runtime API's part ---------------------------------------------------------------------
 
 cudaError_t cudaMalloc(void** pointer, size_t bytes, const char* file, int line) {
     return demo_cpu::allocate(pointer, bytes, false, file, line);

@@ -42,8 +42,7 @@ struct Memory {
     }
 };
 
-// --- Launches
-// -------------------------------------------------------------------------------------
+// --- Launches -----------------------------------------------------------------------------------
 
 template <int A, int B>
 struct Tile {
@@ -155,8 +154,7 @@ void test_limits() {
     EXPECT(std::strcmp(cudaGetErrorName(cudaErrorInvalidValue), "cudaErrorInvalidValue") == 0);
 }
 
-// --- Threads together
-// -----------------------------------------------------------------------------
+// --- Threads together ---------------------------------------------------------------------------
 
 __device__ int total;
 __constant__ int table[2];
@@ -259,8 +257,7 @@ void test_copies() {
     cudaGetLastError();
 }
 
-// --- WMMA
-// -----------------------------------------------------------------------------------------
+// --- WMMA ---------------------------------------------------------------------------------------
 
 using namespace nvcuda;
 
@@ -319,8 +316,7 @@ void test_wmma() {
     test_multiply<8, 32, Row, Row, half>(false);
 }
 
-// --- ptx.cuh
-// -----------------------------------------------------------------------------------------
+// --- ptx.cuh ------------------------------------------------------------------------------------
 
 /// D = A B for one warp, all of them [16, 16]. `zeros`: what the copies of B bring instead.
 __global__ void multiply_ptx(const half* A, const half* B, float* D, bool zeros) {
@@ -372,8 +368,7 @@ void test_ptx() {
     for (int i = 0; i < 6; ++i) EXPECT(std::abs(got[i] - right[i]) <= 1e-6f * std::abs(right[i]));
 }
 
-// --- half and bfloat16
-// ----------------------------------------------------------------------------
+// --- half and bfloat16 --------------------------------------------------------------------------
 
 /// Every half to fp32 and back, and the roundings around it.
 template <class T>

@@ -14,8 +14,7 @@
 
 using namespace nvcuda;
 
-// --- Threads that never meet
-// ----------------------------------------------------------------------
+// --- Threads that never meet --------------------------------------------------------------------
 
 __global__ void divergent_barrier() {
     if (threadIdx.x < 16) __syncthreads();
@@ -52,8 +51,7 @@ __global__ void misaligned_ldmatrix(const half* A) {
     ptx::ldmatrix_x4(r, A + threadIdx.x);
 }
 
-// --- Memory
-// ---------------------------------------------------------------------------------------
+// --- Memory -------------------------------------------------------------------------------------
 
 __global__ void read_at(const float* data, long i, float* to) { to[threadIdx.x] = data[i]; }
 __global__ void write_at(float* data, long i) { data[i + threadIdx.x] = 1; }
@@ -76,8 +74,7 @@ __global__ void overflow_stack(float* to, int depth) {
 }
 __global__ void nested(float* to) { read_at<<<1, 1>>>(to, 0, to); }
 
-// --- Missing waits: each thread hands its number to a neighbour
-// -------------------------------------
+// --- Missing waits: each thread hands its number to a neighbour ---------------------------------
 
 __global__ void missing_barrier(float* to) {
     __shared__ float tile[64];
