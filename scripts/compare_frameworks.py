@@ -408,8 +408,9 @@ def markdown(path):
     results = read_results(path)
     versions = ", ".join(f"{name} {results.about.get(name.lower(), 'unknown')}"
                          for name in ("Driver", "Toolkit", "PyTorch", "Triton"))
-    lines = [f"### {results.gpu}", "",
-             f"{versions}, measured on {results.about.get('date', 'an unknown day')}."]
+    lines = [f"### {results.gpu}, PyTorch and Triton", "",
+             f"{versions}, measured on {results.about.get('date', 'an unknown day')} with version "
+             f"{results.about.get('suite', 'unknown')} of the suite."]
     for title, squares in (("What memory limits, GB/s of the least traffic, % of a copy", False),
                            ("Square products, TFLOP/s", True)):
         rows = [row for row in results.rows if (row["shape"] == "square") == squares]

@@ -110,9 +110,8 @@ def document(tables, n):
     parts += [html_plot(title, figures) for (_, title), figures in plots.items()]
     for i, (results, name) in enumerate(zip(tables, names)):
         parts += [f'<h2 id="gpu{i}">{escape(name)}</h2>',
-                  f"<p>{escape(table.circumstances(results))} Suite "
-                  f"{escape(results.about.get('suite', 'unknown'))}, protocol "
-                  f"{escape(results.protocol)}.</p>"]
+                  f"<p>{escape(table.circumstances(results))} "
+                  f"Protocol {escape(results.protocol)}.</p>"]
         parts += [html_table(caption, *grid, 3) for caption, grid in table.families(results.rows)]
         stopped = [[row["program"], table.size(row), row["verified"], row["note"]]
                    for row in results.rows if row["verified"] != "yes"]

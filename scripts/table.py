@@ -430,6 +430,7 @@ def circumstances(results):
     ]
     text = ", ".join(filter(None, hardware))
     text += f"; measured on {about.get('date', 'an unknown day')}"
+    text += f" with version {about.get('suite', 'unknown')} of the suite"
     if seen:
         text += ", median " + ", ".join(seen)
     if about.get("throttled"):
