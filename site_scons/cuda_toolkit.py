@@ -47,7 +47,7 @@ class Toolkit(NamedTuple):
         folders += [os.path.join(root, "bin") for root in _wheels()]
         return shutil.which(name, path=os.pathsep.join(folders))
 
-    def library(self, name):
+    def link_flag(self, name):
         """The linker's flag for lib<name>.so; wheels carry only versioned names."""
         return "-l:" + os.path.basename(_library_files(self.lib_dir, name)[0])
 

@@ -19,8 +19,8 @@
 // gelu(-infinity) is 0: the fused kernels say so. The chain computes -infinity times 0, a NaN, as
 // the formula stands (and as PyTorch does).
 //
-// Read the ratio to "copy": a kernel that reads and writes cannot be faster than one that does
-// nothing else. Where it is reached, the arithmetic is free.
+// Read the ratio to "copy", a kernel that reads and writes and does nothing else. Where its speed
+// is reached, the arithmetic is free.
 //
 // TFLOP/s counts the chain's operations, one each: 9 per element.
 #include "demo.cuh"

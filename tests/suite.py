@@ -13,6 +13,9 @@ from typing import NamedTuple, Tuple
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "site_scons"))
+import cuda_toolkit  # noqa: E402
+
 PROGRAMS = sorted(path.stem for path in (ROOT / "src").glob("*.cu"))
 GATING = [name for name in PROGRAMS if "gating" in name or "fused" in name]
 BENCHMARK = "bonus_benchmark_fused"  # runs many sizes, and prints tables
@@ -101,6 +104,15 @@ def scons(*arguments, env=None):
                                   text=True, stdin=subprocess.DEVNULL,
                                   env={**os.environ, **(env or {})})
     pytest.skip("SCons is not installed")
+
+
+@functools.lru_cache(maxsize=None)
+def toolkit():
+    """The CUDA toolkit; skips the test where there is none."""
+    try:
+        return cuda_toolkit.find()
+    except cuda_toolkit.ToolkitError as problem:
+        pytest.skip(str(problem))
 
 
 # CUDA finds no GPU then. What a program says of its command line must not depend on one.

@@ -134,6 +134,18 @@ def test_the_tiled_kernel_loads_a_32nd():
     assert naive["sectors"] == 20 * shared["sectors"]
 
 
+@pytest.mark.parametrize("program", ["1_matmul_basic", "2_matmul_sharedmem"])
+def test_the_readme_shows_what_is_printed(program):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.search(rf"^    \$ DEMO_COUNT=1 cpu/{program} 256\n((?:    (?!\$).*\n|\n)+)", text,
+                      re.MULTILINE)[1]
+    shown = [line[4:] for line in block.rstrip().split("\n")]
+    printed = counted_run(CPU / program, 256).stdout.rstrip().split("\n")
+    timed = re.compile("  copies: ")  # these two figures are the machine's
+    assert [line for line in shown if not timed.match(line)] == [
+        line for line in printed if not timed.match(line)]
+
+
 def test_kernels_are_named_without_namespaces():
     found = count("3_matmul_tensorcore", 64)
     assert found.keys() == {"wmma_global", "wmma_tiled<4>", "mma_ptx<Tiles<128, 128, 3> >"}

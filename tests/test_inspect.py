@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from suite import ROOT, SKIPPED, USAGE, assert_one_line
+from suite import ROOT, SKIPPED, USAGE, assert_one_line, toolkit
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import machine_code  # noqa: E402
@@ -20,14 +20,6 @@ from machine_code import cuda_toolkit  # noqa: E402
 
 SHARED, TILED, HOPPER = "2_matmul_sharedmem", "bonus_matmul_register_tiled", "bonus_matmul_hopper"
 SOURCE = (ROOT / f"src/{SHARED}.cu").read_text().splitlines()
-
-
-@functools.lru_cache(maxsize=None)
-def toolkit():
-    try:
-        return cuda_toolkit.find()
-    except cuda_toolkit.ToolkitError as problem:
-        pytest.skip(str(problem))
 
 
 @functools.lru_cache(maxsize=None)

@@ -12,11 +12,11 @@ from typing import NamedTuple, Tuple
 
 import pytest
 
-from suite import ROOT
+from suite import ROOT, toolkit
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import machine_code  # noqa: E402
-from machine_code import Resources, cuda_toolkit  # noqa: E402
+from machine_code import Resources  # noqa: E402
 
 
 class Kernel(NamedTuple):
@@ -76,14 +76,6 @@ def assert_instructions(kernel, functions):
 
 
 # --- The tools ---
-
-
-@functools.lru_cache(maxsize=None)
-def toolkit():
-    try:
-        return cuda_toolkit.find()
-    except cuda_toolkit.ToolkitError as problem:
-        pytest.skip(str(problem))
 
 
 def tool(name):
