@@ -147,18 +147,21 @@ __device__ inline void send(float2* to, float2 value, Barrier* barrier, uint32_t
 
 // --- Copies: "Data Movement and Conversion Instructions: Asynchronous copy, Bulk copy" ----------
 
-/// Starts to copy `bytes` to shared memory, where they arrive at `barrier`; the L2 cache is asked
-/// to keep them when it needs room. Addresses and size must be multiples of 16. Sections
-/// cp.async.bulk, createpolicy.
+/// Asks the L2 cache to keep what a copy brings when it needs room. Section createpolicy.
+__device__ inline uint64_t evict_last() {
+    uint64_t policy = 0;
+    SM90_ASM("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+/// Starts to copy `bytes` to shared memory, where they arrive at `barrier`; with evict_last().
+/// Addresses and size must be multiples of 16. Section cp.async.bulk.
 __device__ inline void load_bulk(void* to, const void* from, uint32_t bytes, Barrier* barrier) {
     SM90_ASM(
-        "{\n"
-        ".reg .b64 policy;\n"
-        "createpolicy.fractional.L2::evict_last.b64 policy, 1.0;\n"
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-        "[%0], [%1], %2, [%3], policy;\n"
-        "}" ::"r"(shared_address(to)),
-        "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier))
+        "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
+        "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier)),
+        "l"(evict_last())
         : "memory");
 }
 
@@ -176,12 +179,12 @@ __device__ inline void load_box(void* to, const CUtensorMap& map, int row, int c
 }
 
 /// load_box() of several panels of 64 columns, from the first on, one behind the other in shared
-/// memory. For maps of so many panels.
+/// memory; with evict_last(). For maps of so many panels.
 __device__ inline void load_panels(void* to, const CUtensorMap& map, int row, Barrier* barrier) {
     SM90_ASM(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        "[%0], [%1, {0, %2, 0}], [%3];" ::"r"(shared_address(to)),
-        "l"(&map), "r"(row), "r"(shared_address(barrier))
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0], [%1, {0, %2, 0}], [%3], %4;" ::"r"(shared_address(to)),
+        "l"(&map), "r"(row), "r"(shared_address(barrier)), "l"(evict_last())
         : "memory");
 }
 

@@ -110,17 +110,19 @@ __device__ __forceinline__ float rcp_approx(float x) {
 
 /// Loads 16 bytes from global memory, which the L2 cache is asked to keep when it needs room. On
 /// Turing an ordinary load. PTX ISA: createpolicy, ld with a cache hint.
-__device__ __forceinline__ uint4 load_evict_last(const uint4* from) {
+template <class T>
+__device__ __forceinline__ void load_evict_last(T& to, const T* from) {
+    static_assert(sizeof(T) == 16);
+    // In four registers as they come. A T returned would be taken apart, right behind the load.
+    uint4& bits = reinterpret_cast<uint4&>(to);
 #if __CUDA_ARCH__ >= 800
     uint64_t policy;
-    uint4 bits;
     asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
     asm volatile("ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
                  : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
                  : "l"(__cvta_generic_to_global(from)), "l"(policy));
-    return bits;
 #else
-    return *from;
+    bits = reinterpret_cast<const uint4&>(*from);
 #endif
 }
 

@@ -13,7 +13,8 @@
 // chain             as a framework runs it eagerly: t = m y, t = x + t, t = t + b, out = act(t).
 //                   2 + 3 + 2 + 2 = 9 MN, and four launches.
 // fused             one kernel, one thread per element.
-// fused_vectorised  16 bytes at a time, as in 9_bias_relu.
+// fused_vectorised  16 bytes at a time, as in 9_bias_relu, and loads that ask the L2 cache to evict
+//                   last, as in 7_gelu.
 //
 // One template serves all activations. Its parameter is a type with a function, so the compiler
 // sees the function and puts its instructions in place: no branch, no call. (A pointer to a
@@ -28,6 +29,7 @@
 
 #include "demo.cuh"
 #include "demo/elementwise.cuh"
+#include "ptx.cuh"
 
 namespace add_mul_activation {
 
@@ -114,9 +116,9 @@ __global__ void fused_vectorised(const T* x,  // [size / cols, cols] row-major, 
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
     const size_t vectors = size / kSize, rest = vectors * kSize + i;
     if (i < vectors) {
-        Vector<T> xs = reinterpret_cast<const Vector<T>*>(x)[i];
-        const Vector<T> ys = reinterpret_cast<const Vector<T>*>(y)[i];
-        Vector<T> bias;
+        Vector<T> xs, ys, bias;
+        ptx::load_evict_last(xs, reinterpret_cast<const Vector<T>*>(x) + i);
+        ptx::load_evict_last(ys, reinterpret_cast<const Vector<T>*>(y) + i);
         size_t col = i * kSize % cols;  // of the first element
         if (cols % kSize == 0)
             bias = *reinterpret_cast<const Vector<T>*>(&b[col]);

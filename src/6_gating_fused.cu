@@ -38,12 +38,13 @@
 //                 has started its last step, and then has the tensor cores while the first gates.
 //                 The talk's shape: a copy kernel with a tensor-core kernel hidden under it. wgmma
 //                 reads the weights from shared memory, TMA brings x and takes the answers away, so
-//                 nothing waits for memory but the copies. On an H200, from S = 512 up, it takes as
-//                 long as a copy of as many bytes, within 2%. That takes two things: blocks draw
-//                 their tiles as they go (dealt out beforehand, they take 10 to 18% longer from
-//                 S = 1024 up), and three warpgroups multiply (with two, 3 to 4%). At S = 256 it
-//                 takes 1.07 times as long as a copy, at S = 128 1.3: the first tile's way through
-//                 both products and the gate is longer than a load and a store.
+//                 nothing waits for memory but the copies. On an H200, from S = 256 up, it takes as
+//                 long as a copy of as many bytes, or up to 4% less. That takes three things:
+//                 blocks draw their tiles as they go (dealt out beforehand, they take 7% longer
+//                 from S = 512 up), three warpgroups multiply (with two, 3 to 4% longer), and the
+//                 loads ask the L2 cache to evict x last (2%; see 7_gelu). At S = 128 it takes 1.2
+//                 times as long as a copy: the first tile's way through both products and the gate
+//                 is longer than a load and a store.
 //
 // When it pays: the talk's shape does little arithmetic per byte, so its time is its traffic, and
 // fusion removes most of that. The square shape does N / 2 operations per byte, the talk's 85: its
@@ -410,8 +411,6 @@ constexpr int kTalkK = gating_fused::kTalkK, kTalkH = gating_fused::kTalkH;
 constexpr int kTalkRows = 64;       // of a tile of x and of out: what a warpgroup multiplies
 constexpr int kTalkWarpgroups = 3;  // that multiply
 constexpr int kTalkStages = 6;      // tiles of x that have arrived, or are on their way
-constexpr int kDealt = 2;           // tiles that a block begins with
-constexpr int kNumbers = 2;         // numbers of later tiles that a block draws ahead
 constexpr int kTalkThreads = kTalkWarpgroups * kWarpgroup + 32;
 // A stage always goes to the same warpgroup. Another could be a whole round ahead of it, and the
 // parity of a barrier would look the same.
@@ -426,7 +425,7 @@ struct alignas(1024) TalkMemory {
     int tile[kTalkStages];  // which one a stage holds; `tiles` where there are no more
 };
 
-__device__ int drawn = 0;  // numbers, by all blocks of a launch; launches must not overlap
+__device__ unsigned int drawn = 0;  // tiles, by all blocks of a launch; launches must not overlap
 
 /// W1 and W2 stay in shared memory for a block's whole life. One thread starts the copies of x into
 /// a ring of stages; the warpgroups take them in turn, and their answers leave through TMA.
@@ -466,28 +465,22 @@ __global__ void __launch_bounds__(kTalkThreads)
     __syncthreads();  // the barriers are ready
 
     if (producer) {
-        // The first tiles are dealt out. Later ones go to whoever is ready first, which draws the
-        // number of its next tile but one: so all blocks finish together, and what is read at a
-        // time lies together.
-        const int dealt = kDealt * gridDim.x;
-        int numbers[kNumbers];  // a draw takes as long as a tile: so ahead of their use
-        for (int& number : numbers) number = atomicAdd(&drawn, 1);
+        // The tiles that fill the ring are dealt out. Later ones go to whoever is ready first, and
+        // draws one: so all blocks finish together, and what is read at a time lies together.
+        const int dealt = kTalkStages * gridDim.x;
+        // The very last draw sets `drawn` back to 0, for the next launch: each block draws until it
+        // finds no tile. (Not atomicAdd: its results the compiler shares out within the warp, and
+        // that waits for them.)
+        const unsigned int last_draw = max(tiles - dealt, 0) + gridDim.x - 1;
+        auto draw = [&] { return dealt + int(atomicInc(&drawn, last_draw)); };
+        int next = draw();  // takes as long as a tile: so ahead of its use
         for (int tile = blockIdx.x + gridDim.x; tile < min(tiles, dealt); tile += gridDim.x)
             load(tile);
-        for (bool more = true; more;)
-#pragma unroll
-            for (int& number : numbers) {
-                const int tile = dealt + number;
-                more = more && tile < tiles;
-                if (!more) continue;
-                number = atomicAdd(&drawn, 1);
-                load(tile);
-            }
-        // Each block drew kNumbers that no tile has. Who drew the very last of all knows that
-        // nobody draws any more, and clears up for the next launch.
-        const int last = max(tiles - dealt, 0) + kNumbers * gridDim.x - 1;
-        for (int number : numbers)
-            if (number == last) drawn = 0;
+        while (next < tiles) {
+            const int tile = next;
+            next = draw();
+            load(tile);
+        }
         for (int w = 0; w < kTalkWarpgroups; ++w, at.advance()) {  // and each warpgroup is told
             hopper::wait(&memory.empty[at.stage], at.parity ^ 1);
             memory.tile[at.stage] = tiles;

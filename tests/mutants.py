@@ -308,18 +308,19 @@ MUTANTS = [
            "the first tiles are multiplied by what is there of the weights",
            [("hopper::wait(&memory.weights, 0);", "")], race=True, **_TALK),
     Mutant("fused_hopper_talk_freed_too_early", "6_gating_fused", _GATING_HOPPER,
-           "a stage is filled again while it is multiplied",
+           "a stage is filled again before it is multiplied",
            [("if (lane == 0) hopper::arrive(&memory.empty[at.stage]);", ""),
             ("if (tile == tiles) break;",
              "if (tile == tiles) break;\n"
-             "            if (lane == 0) hopper::arrive(&memory.empty[at.stage]);")],
+             "            if (lane == 0) hopper::arrive(&memory.empty[at.stage]);\n"
+             "            __nanosleep(2000);")],  # a copy takes about 1000
            race=True, sizes=(), talk_sizes=(512, 1024)),
     Mutant("fused_hopper_talk_last_tile_left_out", "6_gating_fused", _GATING_HOPPER,
            "the last tile is not computed",
            [("tiles = int(M / kTalkRows);", "tiles = int(M / kTalkRows) - 1;")], **_TALK),
     Mutant("fused_hopper_talk_numbers_not_cleared", "6_gating_fused", _GATING_HOPPER,
            "a launch goes on where the one before ended, and leaves tiles out",
-           [("if (number == last) drawn = 0;", "if (number < 0) drawn = 0;")],
+           [("atomicInc(&drawn, last_draw)", "atomicAdd(&drawn, 1)")],
            timed=True, sizes=(), talk_sizes=(256, 1024)),
     Mutant("fused_hopper_talk_stale", "6_gating_fused", _GATING_HOPPER,
            "only the first launch computes",
@@ -381,7 +382,8 @@ MUTANTS = [
            [("if (first + kGroup <= rows) return", "return")], sizes=(2080,)),
     Mutant("hopper_panel_overwritten", "bonus_matmul_hopper", _HOPPER[3:],
            "a panel is written again while TMA still reads it",
-           [("if (lane == 0) hopper::wait_stores_read<kInUse - 1>();", "")],
+           [("if (lane == 0) hopper::wait_stores_read<kInUse - 1>();", ""),
+            ("out[p % kOutPanels]", "out[0]")],  # of one tile; at the end nothing comes between
            sizes=(2048, 4096), race=True),
     Mutant("hopper_too_few_rounds", "bonus_matmul_hopper", _HOPPER[3:],
            "a cluster takes no second tile",

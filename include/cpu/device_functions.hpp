@@ -137,6 +137,10 @@ template <class T>
 __forceinline__ T atomicSub(T* address, demo_cpu::Same<T> value) {
     return demo_cpu::atomically(address, [=](T old) { return T(old - value); });
 }
+__forceinline__ unsigned int atomicInc(unsigned int* address, unsigned int last) {
+    return demo_cpu::atomically(address,
+                                [=](unsigned int old) { return old >= last ? 0 : old + 1; });
+}
 template <class T>
 __forceinline__ T atomicMin(T* address, demo_cpu::Same<T> value) {
     return demo_cpu::atomically(address, [=](T old) { return value < old ? value : old; });

@@ -112,6 +112,10 @@ inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
 
 inline float ex2_approx(float x) { return std::exp2(x); }
 inline float rcp_approx(float x) { return 1 / x; }
-inline uint4 load_evict_last(const uint4* from) { return *from; }
+template <class T>
+void load_evict_last(T& to, const T* from) {
+    static_assert(sizeof(T) == 16);
+    to = *from;
+}
 
 }  // namespace ptx
