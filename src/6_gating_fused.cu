@@ -22,11 +22,11 @@
 //                 so is what limits it.
 // fused_streamed  the talk's shape (--talk S: x[4 S^2, 128], W[128, 64]). The weights are so small
 //                 that every warp keeps its half of them in registers while x streams past: a copy
-//                 kernel with a little arithmetic, at 75 to 92% of a copy's speed on an H200. What
-//                 limits it: a thread takes 242 registers, 128 of them for weights, so an SM has
-//                 room for 8 warps, and they issue something in 45% of the cycles. The copies of
-//                 three tiles per block are on their way meanwhile. Blocks are small, two warps, so
-//                 that a barrier holds up few.
+//                 kernel with a little arithmetic, at 80 to 90% of a copy's speed on an H200 from
+//                 S = 256 up. What limits it: a thread takes 242 registers, 128 of them for
+//                 weights, so an SM has room for 8 warps, and they issue something in 45% of the
+//                 cycles. The copies of three tiles per block are on their way meanwhile. Blocks
+//                 are small, two warps, so that a barrier holds up few.
 //
 // fused_hopper    both shapes on compute capability 9.0. The square one: tiles, stages and main
 //                 loop are those of bonus_matmul_hopper, unchanged. But where a stage there holds
@@ -43,13 +43,13 @@
 //                 blocks draw their tiles as they go (dealt out beforehand, they take 7% longer
 //                 from S = 512 up), three warpgroups multiply (with two, 3 to 4% longer), and the
 //                 loads ask the L2 cache to evict x last (2%; see 7_gelu). At S = 128 it takes 1.2
-//                 times as long as a copy: the first tile's way through both products and the gate
-//                 is longer than a load and a store.
+//                 to 1.3 times as long as a copy: the first tile's way through both products and
+//                 the gate is longer than a load and a store.
 //
 // When it pays: the talk's shape does little arithmetic per byte, so its time is its traffic, and
 // fusion removes most of that. The square shape does N / 2 operations per byte, the talk's 85: its
 // time is the gemms', fusion can only win what the elementwise kernels took, and only with a main
-// loop as good as the library's. fused_tiled's runs at 0.55 to 0.7 x cuBLAS, fused_hopper's at
+// loop as good as the library's. fused_tiled's runs at 0.5 to 0.7 x cuBLAS, fused_hopper's at
 // about its speed.
 #define GATING_UNFUSED_NO_MAIN
 #include "5_gating_unfused.cu"
