@@ -147,7 +147,8 @@ __device__ inline void send(float2* to, float2 value, Barrier* barrier, uint32_t
 
 // --- Copies: "Data Movement and Conversion Instructions: Asynchronous copy, Bulk copy" ----------
 
-/// Asks the L2 cache to keep what a copy brings when it needs room. Section createpolicy.
+/// A policy for copies: the L2 cache is asked to keep what they bring when it needs room. Section
+/// createpolicy.
 __device__ inline uint64_t evict_last() {
     uint64_t policy = 0;
     SM90_ASM("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));

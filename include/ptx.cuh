@@ -113,7 +113,8 @@ __device__ __forceinline__ float rcp_approx(float x) {
 template <class T>
 __device__ __forceinline__ void load_evict_last(T& to, const T* from) {
     static_assert(sizeof(T) == 16);
-    // In four registers as they come. A T returned would be taken apart, right behind the load.
+    // By reference: a T that is returned the compiler takes apart right behind the load, and so
+    // waits for it there.
     uint4& bits = reinterpret_cast<uint4&>(to);
 #if __CUDA_ARCH__ >= 800
     uint64_t policy;

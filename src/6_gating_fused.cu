@@ -36,15 +36,16 @@
 //                 gate takes as long as two to four steps of the main loop, so a block's two
 //                 warpgroups take turns at the end of a tile: the second one waits until the first
 //                 has started its last step, and then has the tensor cores while the first gates.
+//
 //                 The talk's shape: a copy kernel with a tensor-core kernel hidden under it. wgmma
 //                 reads the weights from shared memory, TMA brings x and takes the answers away, so
 //                 nothing waits for memory but the copies. On an H200, from S = 256 up, it takes as
-//                 long as a copy of as many bytes, or up to 4% less. That takes three things:
-//                 blocks draw their tiles as they go (dealt out beforehand, they take 7% longer
-//                 from S = 512 up), three warpgroups multiply (with two, 3 to 4% longer), and the
-//                 loads ask the L2 cache to evict x last (2%; see 7_gelu). At S = 128 it takes 1.2
-//                 to 1.3 times as long as a copy: the first tile's way through both products and
-//                 the gate is longer than a load and a store.
+//                 long as a copy of as many bytes, within 4%. That takes three things: blocks draw
+//                 their tiles as they go (dealt out beforehand, they take 7% longer from S = 512
+//                 up), three warpgroups multiply (with two, 3 to 4% longer), and the loads ask the
+//                 L2 cache to evict x last (2%; see 7_gelu). At S = 128 it takes 1.1 to 1.3 times
+//                 as long as a copy: the first tile's way through both products and the gate is
+//                 longer than a load and a store.
 //
 // When it pays: the talk's shape does little arithmetic per byte, so its time is its traffic, and
 // fusion removes most of that. The square shape does N / 2 operations per byte, the talk's 85: its
@@ -468,9 +469,9 @@ __global__ void __launch_bounds__(kTalkThreads)
         // The tiles that fill the ring are dealt out. Later ones go to whoever is ready first, and
         // draws one: so all blocks finish together, and what is read at a time lies together.
         const int dealt = kTalkStages * gridDim.x;
-        // The very last draw sets `drawn` back to 0, for the next launch: each block draws until it
-        // finds no tile. (Not atomicAdd: its results the compiler shares out within the warp, and
-        // that waits for them.)
+        // Each block draws until it finds no tile, and the very last draw of all sets `drawn` back
+        // to 0, for the next launch. (Not atomicAdd: the compiler would add once for the warp, and
+        // hand out the result by a shuffle, which waits for it.)
         const unsigned int last_draw = max(tiles - dealt, 0) + gridDim.x - 1;
         auto draw = [&] { return dealt + int(atomicInc(&drawn, last_draw)); };
         int next = draw();  // takes as long as a tile: so ahead of its use

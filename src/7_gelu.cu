@@ -15,13 +15,16 @@
 //                   answers after some 800 cycles, so to keep the road full, each SM must have tens
 //                   of KB under way: 2048 threads with 16 bytes each have 32 KB, with 4 bytes each
 //                   only 8. The loads also ask the L2 cache to evict x last, although nobody reads
-//                   it again: on an H200 that moves the same bytes in 1% less time.
+//                   it again: on an H200 that moves the same bytes in 1 to 2% less time. (But
+//                   room that x takes in the cache the next kernel lacks: in a program of several,
+//                   measure them all.)
 //
 // gelu(-infinity) is 0: the fused kernels say so. The chain computes -infinity times 0, a NaN, as
 // the formula stands (and as PyTorch does).
 //
 // Read the ratio to "copy", a kernel that reads and writes and does nothing else. Where its speed
-// is reached, the arithmetic is free.
+// is reached, the arithmetic is free. It is no bound: the copy does not ask to evict last, and what
+// reads more than it writes is faster.
 //
 // TFLOP/s counts the chain's operations, one each: 9 per element.
 #include "demo.cuh"

@@ -27,14 +27,15 @@
 //
 // The choices were measured on an H200, in percent of a copy. When eight blocks load a row, meet,
 // and write it, memory idles while they wait for each other: 84. So in a cluster each warp has one
-// job, loading, reducing or writing, and a row is written while the next is loaded: 97. Eight
-// chunks on their way are best; with thirteen, fp16 is 6% slower. Shorter rows do not gain by it:
-// at 16384 columns such a block on its own gave 96, and registers 101. Rows that are read twice
-// come to 41 to 75 (PyTorch's and Triton's at 131072 columns, which do the same: 46 to 66).
+// job, loading, reducing or writing, and a row is written while the next is loaded: 97 (fp16: 95).
+// Eight chunks on their way are best; with thirteen, fp16 is 6% slower. Shorter rows do not gain by
+// it: at 16384 columns such a block on its own gave 96, and registers 101 (fp16: 99). Rows that are
+// read twice come to 41 to 75 (PyTorch's and Triton's at 131072 columns, which do the same: 45 to
+// 65).
 //
 // x is read once, yet the loads ask the L2 cache to evict it last. That moves the same bytes in
-// less time: 97 becomes 101 at 16384 columns, 98 becomes 101 at 1000, faster than a copy that does
-// not ask. To have it evicted first, which sounds more like it, gives 93.
+// less time: in fp32, 97 becomes 101 at 16384 columns, and 98 becomes 101 at 1000, faster than a
+// copy that does not ask. To have it evicted first, which sounds more like it, gives 93.
 //
 // A row that is -infinity throughout is NaN: there is no distribution over nothing. (It is in
 // PyTorch too.) A single -infinity is 0, and a NaN or +infinity makes its whole row NaN.

@@ -7,8 +7,8 @@
 // fused             one kernel, one thread per element. The element's column is i % cols, and that
 //                   remainder of two 64-bit numbers takes more instructions than all the rest.
 // fused_vectorised  16 bytes per thread, so one remainder for 4 or 8 elements. The elements of a
-//                   vector lie side by side, so all but the first just count on from there. (What
-//                   load_evict_last asks for, and what it gains, says 7_gelu.)
+//                   vector lie side by side, so all but the first just count on from there. (Its
+//                   loads ask the L2 cache to evict last, as in 7_gelu.)
 //
 // relu(v) is v < 0 ? 0 : v, not max(v, 0): of a NaN and 0, max chooses the 0, and hides the NaN.
 //

@@ -27,15 +27,15 @@
 //              of B. Tiles that do not come out even are divided among all blocks. 95%. Where N is
 //              small, so are the tiles: 64 x 128 at N = 1024, of which there are 128.
 //
-// (Percentages by ncu, N = 4096, on an H200.) What limits persistent is power: from N = 4096 up an
-// H200 turns its clock down, from 1.98 to 1.5 GHz, so that whatever saves energy saves time. That
-// is why the order of the tiles matters at all: "tma" at N = 8192 keeps the tensor cores at work in
-// 91% of the cycles, but reads 1.6 times as much from L2 and 3 times as much from memory; its clock
-// falls to 1.33 GHz, and it takes 1.2 times as long. (A cluster of four would read even less, but
-// only 30 of them fit, on 120 of the 132 SMs.) At N = 2048 there is one tile for each block, and
-// nothing to hide its beginning and end behind: of some 39,000 cycles 3,000 pass until the first
-// stage is there, 33,000 in the main loop, which is as long as the tensor cores take, and then
-// 3,000 while all blocks store at once.
+// (Percentages by ncu, N = 4096, on an H200.) What limits persistent is power: an H200 that runs
+// nothing else turns its clock down from N = 4096 up, from 1.98 to 1.5 GHz, so that whatever saves
+// energy saves time. That is why the order of the tiles matters at all: "tma" at N = 8192 keeps the
+// tensor cores at work in 91% of the cycles, but reads 1.6 times as much from L2 and 3 times as
+// much from memory; its clock falls to 1.33 GHz, and it takes 1.2 times as long. (A cluster of four
+// would read even less, but only 30 of them fit, on 120 of the 132 SMs.) At N = 2048 there is one
+// tile for each block, and nothing to hide its beginning and end behind: of some 39,000 cycles
+// 3,000 pass until the first stage is there, 33,000 in the main loop, which is as long as the
+// tensor cores take, and then 3,000 while all blocks store at once.
 #include <functional>
 #include <optional>
 

@@ -318,7 +318,7 @@ MUTANTS = [
     Mutant("fused_hopper_talk_last_tile_left_out", "6_gating_fused", _GATING_HOPPER,
            "the last tile is not computed",
            [("tiles = int(M / kTalkRows);", "tiles = int(M / kTalkRows) - 1;")], **_TALK),
-    Mutant("fused_hopper_talk_numbers_not_cleared", "6_gating_fused", _GATING_HOPPER,
+    Mutant("fused_hopper_talk_draws_not_cleared", "6_gating_fused", _GATING_HOPPER,
            "a launch goes on where the one before ended, and leaves tiles out",
            [("atomicInc(&drawn, last_draw)", "atomicAdd(&drawn, 1)")],
            timed=True, sizes=(), talk_sizes=(256, 1024)),

@@ -69,7 +69,7 @@ class Backend(NamedTuple):
 
 BACKENDS = [
     Backend("gpu", ROOT, ROOT / "build/mutants", sizes=(32, 64, 96, 160, 2080, 4096, 4128),
-            talk_sizes=(16, 32, 48, 1024), timed_size=1024, largest_mutant=8192),
+            talk_sizes=(16, 32, 48, 112, 128, 1024), timed_size=1024, largest_mutant=8192),
     Backend("cpu", ROOT / "cpu", ROOT / "cpu/mutants", sizes=(32, 96, 160), talk_sizes=(16,),
             timed_size=96, largest_mutant=160, schedules=("forward", "reverse", "random:7")),
 ]

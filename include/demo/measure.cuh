@@ -117,7 +117,7 @@ inline std::vector<Result> measure(const Options& options, const Gpu& gpu,
             contenders[i].prepare();
             if (flush) {
                 // What a launch asked the cache to keep would outlast the memset. (GPUs before 8.0
-                // keep nothing, and refuse: an error to be forgotten.)
+                // keep nothing, and may refuse: an error to be forgotten.)
                 cudaCtxResetPersistingL2Cache(), cudaGetLastError();
                 DEMO_CHECK(cudaMemsetAsync(flushed.data(), int(samples), flushed.bytes()));
             }
