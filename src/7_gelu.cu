@@ -15,9 +15,8 @@
 //                   answers after some 800 cycles, so to keep the road full, each SM must have tens
 //                   of KB under way: 2048 threads with 16 bytes each have 32 KB, with 4 bytes each
 //                   only 8. The loads also ask the L2 cache to evict x last, although nobody reads
-//                   it again: on an H200 that moves the same bytes in 1 to 2% less time. (But
-//                   room that x takes in the cache the next kernel lacks: in a program of several,
-//                   measure them all.)
+//                   it again: on an H200 that moves the same bytes in 1 to 2% less time. (In a
+//                   program of several kernels measure all of them: the next one finds less room.)
 //
 // gelu(-infinity) is 0: the fused kernels say so. The chain computes -infinity times 0, a NaN, as
 // the formula stands (and as PyTorch does).

@@ -167,6 +167,7 @@ TYPED_TEST(SpecialValues, SoftmaxOfHugeNumbers) {
                 }
         }
 }
+
 TYPED_TEST(SpecialValues, SoftmaxOfInfinities) {
     for (size_t cols : {7, 301, 1000, 1023, 4096, 131072}) {
         // Rows: some -infinity; nothing but -infinity; a NaN; a +infinity; ordinary.
