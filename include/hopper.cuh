@@ -19,6 +19,7 @@
 #include <type_traits>
 
 #include "demo/device.cuh"
+#include "ptx.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define HOPPER_ASM(...) asm volatile(__VA_ARGS__)
@@ -147,22 +148,14 @@ __device__ inline void send(float2* to, float2 value, Barrier* barrier, uint32_t
 
 // --- Copies: "Data Movement and Conversion Instructions: Asynchronous copy, Bulk copy" ----------
 
-/// A policy for copies: the L2 cache is asked to keep what they bring when it needs room. Section
-/// createpolicy.
-__device__ inline uint64_t evict_last() {
-    uint64_t policy = 0;
-    SM90_ASM("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
-
-/// Starts to copy `bytes` to shared memory, where they arrive at `barrier`; with evict_last().
+/// Starts to copy `bytes` to shared memory, where they arrive at `barrier`; with ptx::evict_last().
 /// Addresses and size must be multiples of 16. Section cp.async.bulk.
 __device__ inline void load_bulk(void* to, const void* from, uint32_t bytes, Barrier* barrier) {
     SM90_ASM(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
         "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
         "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier)),
-        "l"(evict_last())
+        "l"(ptx::evict_last())
         : "memory");
 }
 
@@ -180,12 +173,12 @@ __device__ inline void load_box(void* to, const CUtensorMap& map, int row, int c
 }
 
 /// load_box() of several panels of 64 columns, from the first on, one behind the other in shared
-/// memory; with evict_last(). For maps of so many panels.
+/// memory; with ptx::evict_last(). For maps of so many panels.
 __device__ inline void load_panels(void* to, const CUtensorMap& map, int row, Barrier* barrier) {
     SM90_ASM(
         "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
         ".L2::cache_hint [%0], [%1, {0, %2, 0}], [%3], %4;" ::"r"(shared_address(to)),
-        "l"(&map), "r"(row), "r"(shared_address(barrier)), "l"(evict_last())
+        "l"(&map), "r"(row), "r"(shared_address(barrier)), "l"(ptx::evict_last())
         : "memory");
 }
 

@@ -1,5 +1,5 @@
 // Instructions that CUDA C++ has no name for, one small function each: asynchronous copies, what
-// tensor cores work on and their products, fast 2^x and 1 / x, and a load with a wish to the cache.
+// tensor cores work on and their products, fast 2^x and 1 / x, and wishes to the L2 cache.
 // Where they are described: "PTX ISA" is NVIDIA's manual, Parallel Thread Execution ISA.
 //
 // All 32 threads of a warp must call ldmatrix and mma together. Pointers to shared memory are
@@ -108,8 +108,17 @@ __device__ __forceinline__ float rcp_approx(float x) {
     return y;
 }
 
-/// Loads 16 bytes from global memory, which the L2 cache is asked to keep when it needs room. On
-/// Turing an ordinary load. PTX ISA: createpolicy, ld with a cache hint.
+#if __CUDA_ARCH__ >= 800
+/// A policy for loads and copies: the L2 cache is asked to keep what they bring when it needs room.
+/// PTX ISA: createpolicy.
+__device__ __forceinline__ uint64_t evict_last() {
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+#endif
+
+/// Loads 16 bytes from global memory with evict_last(). On Turing an ordinary load. PTX ISA: ld.
 template <class T>
 __device__ __forceinline__ void load_evict_last(T& to, const T* from) {
     static_assert(sizeof(T) == 16);
@@ -117,13 +126,22 @@ __device__ __forceinline__ void load_evict_last(T& to, const T* from) {
     // waits for it there.
     uint4& bits = reinterpret_cast<uint4&>(to);
 #if __CUDA_ARCH__ >= 800
-    uint64_t policy;
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
     asm volatile("ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
                  : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
-                 : "l"(__cvta_generic_to_global(from)), "l"(policy));
+                 : "l"(__cvta_generic_to_global(from)), "l"(evict_last()));
 #else
     bits = reinterpret_cast<const uint4&>(*from);
+#endif
+}
+
+/// Asks the L2 cache to fetch `bytes` of global memory, with evict_last(), for loads to come.
+/// Address and size must be multiples of 16. Before 9.0 nothing. PTX ISA: cp.async.bulk.prefetch.
+__device__ __forceinline__ void prefetch_evict_last(const void* from, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;" ::"l"(
+                     __cvta_generic_to_global(from)),
+                 "r"(bytes), "l"(evict_last())
+                 : "memory");
 #endif
 }
 

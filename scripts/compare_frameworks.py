@@ -69,7 +69,7 @@ class Operation(NamedTuple):
 
 DTYPE, COPY = ("--dtype", "{dtype}"), ("chain*", "copy*", "*memcpy*")
 LARGE, MATMUL_SIZES = ((16384, 16384),), (4096, 8192)
-SOFTMAX = LARGE + ((4096, 131072), (262144, 1000))
+SOFTMAX = LARGE + ((4096, 131072), (262144, 1000), (8192, 50257))
 GATING = ("six_kernels", "library_best", "cublas*")
 
 DTYPES = ("fp32", "tf32", "fp16", "bf16")

@@ -12,26 +12,29 @@
 // fused_online     a team takes a row, no larger than the row asks for:
 //
 //                      columns: fp32    fp16    team                    keeps the row in
-//                        up to    1024    2048    a warp, no barrier      registers
+//                        up to    1024    1024    a warp, no barrier      registers
 //                        up to   16384   16384    a block                 registers
 //                        up to  131072  262144    2 .. 8 blocks that      shared memory
 //                                                 reach into each
 //                                                 other's: a cluster
 //                        beyond                   8 blocks                nothing: read twice
 //
-//                  Clusters need compute capability 9.0: before, a block reads long rows twice. So
-//                  are long rows read that do not begin at multiples of 16 bytes; of those, a warp
-//                  takes up to 256 columns.
+//                  Clusters need compute capability 9.0: before, a block reads long rows twice.
 //                  Maximum and sum are found in one go ("online"): each thread finds both of its
 //                  own part, and two such parts merge into one. So the team meets once, not twice.
+//                  Rows of any length move by 16 bytes. Where one does not begin or end at a
+//                  multiple of 16 bytes, threads take the few elements at its edges one by one:
+//                  with 50257 columns (GPT-2's vocabulary) XX% of a copy.
 //
 // The choices were measured on an H200, in percent of a copy. When eight blocks load a row, meet,
 // and write it, memory idles while they wait for each other: 84. So in a cluster each warp has one
-// job, loading, reducing or writing, and a row is written while the next is loaded: 97 (fp16: 95).
+// job, loading, reducing or writing, and a row is written while the next is loaded: 97 (fp16: 96).
 // Eight chunks on their way are best; with thirteen, fp16 is 6% slower. Shorter rows do not gain by
-// it: at 16384 columns such a block on its own gave 96, and registers 101 (fp16: 99). Rows that are
-// read twice come to 41 to 75 (PyTorch's and Triton's at 131072 columns, which do the same: 45 to
-// 65).
+// it: at 16384 columns such a block on its own gave 96, and registers 101 (fp16: 98). The two
+// blocks that fit an SM meet and write too, and keep too little on its way meanwhile: so each asks
+// the L2 cache to fetch a row some 3 MiB ahead, which gives 101.5 (fp16: 102). 8 MiB ahead is too
+// much for the cache: 88 (fp32). Rows that are read twice come to XX (PyTorch's and Triton's at
+// 131072 columns, which do the same: 45 to 65).
 //
 // x is read once, yet the loads ask the L2 cache to evict it last. That moves the same bytes in
 // less time: in fp32, 97 becomes 101 at 16384 columns, and 98 becomes 101 at 1000, faster than a
@@ -234,33 +237,73 @@ __device__ void store(const Piece<T, kElements> (&pieces)[kPieces], Part whole, 
     }
 }
 
+/// How threads divide a row: into pieces of 16 bytes. Where it does not begin or end at a multiple
+/// of 16 bytes, single elements are left at its edges.
+template <class T>
+struct Division {
+    static constexpr unsigned int kElements = 16 / sizeof(T);  // of a piece
+    size_t head, count;  // how many elements come before the pieces, and how many pieces
+
+    __device__ Division(size_t row, size_t cols)
+        : head(min((kElements - row * cols % kElements) % kElements, cols)),
+          count((cols - head) / kElements) {}
+
+    /// The element at the edges that is a thread's to take, or a number beyond the row.
+    __device__ size_t at_edge(size_t thread) const {
+        return thread < head ? thread : count * kElements + thread;
+    }
+};
+
+constexpr int kPerThread = 32;  // numbers that a thread keeps: more, and fewer threads fit an SM
+template <class T>
+constexpr int kMostPieces = kPerThread * sizeof(T) / 16;
+
+/// The softmax of one row by `threads` threads, which keep it: up to kPieces pieces each.
+/// merge_team(part) returns the part of all of them. kAligned: rows begin at multiples of 16 bytes.
+template <int kPieces, bool kAligned, class T, class MergeTeam>
+__device__ void softmax_row(const T* x,  // [rows, cols] row-major, like out
+                            T* out, size_t row, size_t cols, unsigned int thread,
+                            unsigned int threads, MergeTeam merge_team) {
+    const Division<T> division(kAligned ? 0 : row, cols);
+    const unsigned int count = division.count, at_edge = division.at_edge(thread);
+    const size_t first = row * cols, first_piece = first + division.head;
+
+    Piece<T, division.kElements> pieces[kPieces];
+    Piece<T, 1> edge[1];
+    load(pieces, x + first_piece, thread, threads, count);
+    if (!kAligned) load(edge, x + first, at_edge, 1u, unsigned(cols));
+    Part part = part_of(pieces);
+    if (!kAligned) part = merge(part, part_of(edge));
+    const Part whole = merge_team(part);
+    store(pieces, whole, out + first_piece, thread, threads, count);
+    if (!kAligned) store(edge, whole, out + first, at_edge, 1u, unsigned(cols));
+}
+
 /// A warp per row, for rows of up to 32 * kPieces pieces.
-template <class T, int kElements, int kPieces>
+template <class T, bool kAligned, int kPieces>
 __global__ void by_warp(const T* x,  // [rows, cols] row-major, like out
                         T* out, size_t rows, size_t cols) {
     const size_t row = size_t(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
     if (row >= rows) return;
-    const unsigned int lane = threadIdx.x % 32, count = cols / kElements;
-    Piece<T, kElements> pieces[kPieces];
-    load(pieces, x + row * cols, lane, 32u, count);
-    const Part whole = merge_warp(part_of(pieces));
-    store(pieces, whole, out + row * cols, lane, 32u, count);
+    softmax_row<kPieces, kAligned>(x, out, row, cols, threadIdx.x % 32, 32, merge_warp);
 }
 
-constexpr int kPerThread = 32;  // numbers that a thread keeps: more, and fewer threads fit an SM
 constexpr int kMostThreads = 512, kMostPerBlock = kMostThreads * kPerThread;
+constexpr size_t kBytesAhead = 3 << 20;  // that the L2 cache fetches before a block asks
 
-/// A block per row, for rows of up to blockDim * kPerThread elements.
-template <class T, int kElements>
-__global__ void __launch_bounds__(kMostThreads, kElements > 1 ? 2 : 1)
+/// A block per row, for rows of up to blockDim * kPerThread elements. It also has the L2 cache
+/// fetch the row that comes `ahead` rows later, if its block does not start at once, as the first
+/// `at_once` do.
+template <class T, bool kAligned>
+__global__ void __launch_bounds__(kMostThreads, 2)
     by_block(const T* x,  // [rows, cols] row-major, like out
-             T* out, size_t cols) {
-    const size_t row = blockIdx.x;
-    const unsigned int count = cols / kElements;
-    Piece<T, kElements> pieces[kPerThread / kElements];
-    load(pieces, x + row * cols, threadIdx.x, blockDim.x, count);
-    const Part whole = merge_block(part_of(pieces));
-    store(pieces, whole, out + row * cols, threadIdx.x, blockDim.x, count);
+             T* out, size_t cols, size_t ahead, size_t at_once) {
+    const size_t later = blockIdx.x + ahead, bytes = cols * sizeof(T);
+    if (threadIdx.x == 0 && later >= at_once && later < gridDim.x)  // by whole 16 bytes
+        ptx::prefetch_evict_last(reinterpret_cast<const char*>(x) + later * bytes / 16 * 16,
+                                 bytes / 16 * 16);
+    softmax_row<kMostPieces<T>, kAligned>(x, out, blockIdx.x, cols, threadIdx.x, blockDim.x,
+                                          [](Part part) { return merge_block(part); });
 }
 
 /// Blocks that share a row, and reach into each other's shared memory. A single block before 9.0.
@@ -292,21 +335,19 @@ struct Cluster {
 constexpr int kTwiceThreads = 512;
 
 /// A cluster per row, of any length: nothing is kept, and the second reading is the L2 cache's if
-/// the row is still there. Where a row does not begin or end at a multiple of 16 bytes, each of the
-/// few elements at its edges is one thread's.
+/// the row is still there.
 template <class T>
 __global__ void __launch_bounds__(kTwiceThreads)
     by_cluster_twice(const T* x,  // [rows, cols] row-major, like out
                      T* out, size_t cols) {
-    constexpr size_t kElements = 16 / sizeof(T), kPieces = 16 / kElements;  // at a time
+    constexpr size_t kElements = Division<T>::kElements, kPieces = 16 / kElements;  // at a time
     const Cluster cluster;
     const size_t row = blockIdx.x / cluster.size();
     x += row * cols, out += row * cols;
     const size_t first = cluster.rank() * blockDim.x + threadIdx.x;
     const size_t stride = cluster.size() * blockDim.x;
-    const size_t head = (kElements - row * cols % kElements) % kElements;  // before the pieces
-    const size_t count = (cols - head) / kElements;
-    const size_t at_edge = first < head ? first : count * kElements + first;  // or beyond the row
+    const Division<T> division(row, cols);
+    const size_t head = division.head, count = division.count, at_edge = division.at_edge(first);
 
     Piece<T, 1> edge[1];
     load(edge, x, at_edge, size_t(1), cols);
@@ -332,6 +373,24 @@ constexpr unsigned int kReducers = 8, kWriters = 8;  // warps, and there is one 
 constexpr unsigned int kRingThreads = 32 * (kReducers + kWriters + 1);  // threads
 constexpr unsigned int kMostBlocks = 8;                                 // of a cluster
 constexpr size_t kMostShareBytes = 64 << 10;  // of a row: half of the ring, the next row has room
+
+/// The share of a row that a block of the cluster has: an equal part of the pieces, and the first
+/// block the edges too.
+template <class T, bool kAligned>
+struct Share {
+    size_t first;         // element of the matrix where the pieces begin
+    unsigned int pieces;  // of 16 bytes
+    size_t at_edge;       // element of the row that is this thread's, or beyond the row
+
+    __device__ Share(size_t row, size_t cols, unsigned int rank, unsigned int blocks,
+                     unsigned int thread) {
+        const Division<T> division(kAligned ? 0 : row, cols);
+        const unsigned int all = division.count, most = (all + blocks - 1) / blocks;
+        first = row * cols + division.head + size_t(rank * most) * division.kElements;
+        pieces = min(most, all - rank * most);
+        at_edge = rank == 0 ? division.at_edge(thread) : cols;
+    }
+};
 
 /// What a block keeps: see by_cluster.
 struct Ring {
@@ -377,7 +436,7 @@ struct Ring {
 ///
 /// Nobody waits for the reducers before a slot is used again: writers begin a row only when each
 /// reducer has sent its part of it. Rows take turns with two sets of parts.
-template <class T>
+template <class T, bool kAligned>
 __global__ void __launch_bounds__(kRingThreads, 1)
     by_cluster(const T* x,  // [rows, cols] row-major, like out
                T* out, size_t rows, size_t cols) {
@@ -386,9 +445,6 @@ __global__ void __launch_bounds__(kRingThreads, 1)
     Ring& ring = *reinterpret_cast<Ring*>(shared);
     const unsigned int blocks = Cluster().size(), rank = Cluster().rank();
     const size_t own_row = blockIdx.x / blocks, clusters = gridDim.x / blocks;
-    const unsigned int all = cols / kElements, share = (all + blocks - 1) / blocks;
-    const unsigned int first = rank * share, pieces = min(share, all - first);
-    x += first * kElements, out += first * kElements;
 
     if (threadIdx.x == 0) ring.init(blocks);
     hopper::sync_cluster();  // all blocks' barriers are ready
@@ -398,14 +454,18 @@ __global__ void __launch_bounds__(kRingThreads, 1)
     unsigned int i = 0, turn = 0;  // the next chunk's number, and the next row's
     if (warp < kReducers) {
         for (size_t row = own_row; row < rows; row += clusters, ++turn) {
+            const Share<T, kAligned> share(row, cols, rank, blocks, threadIdx.x);
+            Piece<T, 1> edge[1];
+            if (!kAligned) load(edge, x + row * cols, share.at_edge, size_t(1), cols);
             Part part{kNothing, 0};
-            for (unsigned int p = 0; p < pieces; p += kChunkPieces, ++i) {
+            for (unsigned int p = 0; p < share.pieces; p += kChunkPieces, ++i) {
                 hopper::wait(&ring.full[i % kSlots], i / kSlots % 2);
                 const T* const chunk = reinterpret_cast<T*>(ring.chunks[i % kSlots]);
                 Piece<T, kElements> own[kChunkPieces / (32 * kReducers)];
-                load<From::kShared>(own, chunk, threadIdx.x, 32 * kReducers, pieces - p);
+                load<From::kShared>(own, chunk, threadIdx.x, 32 * kReducers, share.pieces - p);
                 part = merge(part, part_of(own));
             }
+            if (!kAligned) part = merge(part, part_of(edge));
             part = merge_warp(part);
             const int set = turn % 2;
             hopper::wait(&ring.taken[set], turn / 2 % 2 ^ 1);  // the first two find all taken
@@ -416,6 +476,9 @@ __global__ void __launch_bounds__(kRingThreads, 1)
     } else if (warp < kReducers + kWriters) {
         const unsigned int thread = threadIdx.x - 32 * kReducers;
         for (size_t row = own_row; row < rows; row += clusters, ++turn) {
+            const Share<T, kAligned> share(row, cols, rank, blocks, thread);
+            Piece<T, 1> edge[1];
+            if (!kAligned) load(edge, x + row * cols, share.at_edge, size_t(1), cols);
             const int set = turn % 2;
             hopper::wait(&ring.known[set], turn / 2 % 2);
             Part whole{kNothing, 0};
@@ -425,26 +488,29 @@ __global__ void __launch_bounds__(kRingThreads, 1)
             if (thread == 0) ring.expect_parts(set, blocks);  // the next but one row's
             __syncwarp();  // the parts have been read: their values went into the shuffles above
             if (lane < blocks) hopper::arrive_at(&ring.taken[set], lane);
-            for (unsigned int p = 0; p < pieces; p += kChunkPieces, ++i) {
+            for (unsigned int p = 0; p < share.pieces; p += kChunkPieces, ++i) {
                 hopper::wait(&ring.full[i % kSlots], i / kSlots % 2);
                 const T* const chunk = reinterpret_cast<T*>(ring.chunks[i % kSlots]);
                 Piece<T, kElements> own[kChunkPieces / (32 * kWriters)];
-                load<From::kShared>(own, chunk, thread, 32 * kWriters, pieces - p);
+                load<From::kShared>(own, chunk, thread, 32 * kWriters, share.pieces - p);
                 __syncwarp();  // the warp has what it needs of the chunk
                 if (lane == 0) hopper::arrive(&ring.empty[i % kSlots]);
-                store(own, whole, out + row * cols + p * kElements, thread, 32 * kWriters,
-                      pieces - p);
+                store(own, whole, out + share.first + p * kElements, thread, 32 * kWriters,
+                      share.pieces - p);
             }
+            if (!kAligned) store(edge, whole, out + row * cols, share.at_edge, size_t(1), cols);
         }
     } else if (lane == 0) {
-        for (size_t row = own_row; row < rows; row += clusters)
-            for (unsigned int p = 0; p < pieces; p += kChunkPieces, ++i) {
+        for (size_t row = own_row; row < rows; row += clusters) {
+            const Share<T, kAligned> share(row, cols, rank, blocks, 0);
+            for (unsigned int p = 0; p < share.pieces; p += kChunkPieces, ++i) {
                 hopper::wait(&ring.empty[i % kSlots], i / kSlots % 2 ^ 1);  // at first all are
-                const unsigned int bytes = min(kChunkPieces, pieces - p) * 16;
+                const unsigned int bytes = min(kChunkPieces, share.pieces - p) * 16;
                 hopper::arrive_expecting(&ring.full[i % kSlots], bytes);
-                hopper::load_bulk(ring.chunks[i % kSlots], x + row * cols + p * kElements, bytes,
+                hopper::load_bulk(ring.chunks[i % kSlots], x + share.first + p * kElements, bytes,
                                   &ring.full[i % kSlots]);
             }
+        }
     }
     hopper::sync_cluster();  // no block may leave while others still reach into it
 }
@@ -505,56 +571,61 @@ std::function<void()> prepare_clusters(void (*kernel)(Parameters...), size_t tea
 
 /// What teams can be made of on this GPU.
 struct Teams {
+    int multiprocessors;
     bool clusters, rings;  // whether there are any
 
     explicit Teams(const demo::Gpu& gpu)
-        : clusters(hopper::has_bulk_copies()),
+        : multiprocessors(gpu.multiprocessors),
+          clusters(hopper::has_bulk_copies()),
           rings(clusters && sizeof(Ring) <= gpu.shared_per_block) {}
 
     /// Whether a team keeps its row.
     bool read_once(size_t cols, size_t element_bytes) const {
-        const size_t row = cols * element_bytes;
         return cols <= kMostPerBlock ||
-               (rings && row % 16 == 0 && row <= kMostBlocks * kMostShareBytes);
+               (rings && cols * element_bytes <= kMostBlocks * kMostShareBytes);
     }
 };
 
 /// Chooses the team: no larger than the row asks for.
-template <class T, int kElements>
+template <bool kAligned, class T>
 std::function<void()> prepare_by_team(const T* x, T* out, size_t rows, size_t cols,
                                       const Teams& gpu) {
-    const size_t pieces = cols / kElements;
-    if (pieces <= 32 * 8) {  // a warp; eight of them make a block
-        const auto kernel = pieces <= 32       ? by_warp<T, kElements, 1>
-                            : pieces <= 32 * 4 ? by_warp<T, kElements, 4>
-                                               : by_warp<T, kElements, 8>;
+    const size_t row = cols * sizeof(T);
+    if (cols <= 32 * kPerThread) {  // a warp; eight of them make a block
+        const auto kernel = row <= 32 * 16       ? by_warp<T, kAligned, 1>
+                            : row <= 4 * 32 * 16 ? by_warp<T, kAligned, 4>
+                                                 : by_warp<T, kAligned, kMostPieces<T>>;
         return [=] { kernel<<<(rows + 7) / 8, 256>>>(x, out, rows, cols); };
     }
     if (cols <= kMostPerBlock) {
-        const size_t wanted = (cols + kPerThread - 1) / kPerThread;
-        const size_t threads = std::max<size_t>(32, std::bit_ceil(wanted));  // whole warps
-        return [=] { by_block<T, kElements><<<rows, threads>>>(x, out, cols); };
+        const auto kernel = by_block<T, kAligned>;
+        const int threads = 32 * ((int(cols) + 32 * kPerThread - 1) / (32 * kPerThread));
+        size_t at_once = rows;           // nothing is fetched ahead,
+        if (cols > kMostPerBlock / 2) {  // which would cost shorter rows up to 3%
+            int blocks_per_sm = 0;
+            DEMO_CHECK(
+                cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, kernel, threads, 0));
+            at_once = size_t(blocks_per_sm * gpu.multiprocessors);
+        }
+        return [=] { kernel<<<rows, threads>>>(x, out, cols, kBytesAhead / row, at_once); };
     }
     if (!gpu.read_once(cols, sizeof(T)))
         return prepare_clusters(by_cluster_twice<T>, rows, gpu.clusters ? kMostBlocks : 1,
                                 kTwiceThreads, 0, x, out, cols);
-    const size_t row = cols * sizeof(T);
     const unsigned int cluster =
         std::max(size_t(2), std::bit_ceil((row + kMostShareBytes - 1) / kMostShareBytes));
-    allow_shared_bytes(by_cluster<T>, sizeof(Ring));
+    allow_shared_bytes(by_cluster<T, kAligned>, sizeof(Ring));
     const size_t at_once =
-        hopper::clusters_at_once(by_cluster<T>, cluster, kRingThreads, sizeof(Ring));
-    return prepare_clusters(by_cluster<T>, std::min(rows, at_once), cluster, kRingThreads,
+        hopper::clusters_at_once(by_cluster<T, kAligned>, cluster, kRingThreads, sizeof(Ring));
+    return prepare_clusters(by_cluster<T, kAligned>, std::min(rows, at_once), cluster, kRingThreads,
                             sizeof(Ring), x, out, rows, cols);
 }
 
-/// By 16 bytes where every row begins at a multiple of them, else element by element.
 template <class T>
 std::function<void()> prepare_online(const T* x, T* out, size_t rows, size_t cols,
                                      const Teams& gpu) {
-    constexpr int kVector = 16 / sizeof(T);
-    return cols % kVector == 0 ? prepare_by_team<T, kVector>(x, out, rows, cols, gpu)
-                               : prepare_by_team<T, 1>(x, out, rows, cols, gpu);
+    return cols * sizeof(T) % 16 == 0 ? prepare_by_team<true>(x, out, rows, cols, gpu)
+                                      : prepare_by_team<false>(x, out, rows, cols, gpu);
 }
 
 // --- What must come out, in double --------------------------------------------------------------

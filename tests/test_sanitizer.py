@@ -36,8 +36,9 @@ def sanitizer():
 
 RUNS = [(program, ("160",)) for program in PROGRAMS]
 RUNS += [(program, ("--rows", "37", "--cols", "1003", "--dtype", "fp16")) for program in MATRIX]
-RUNS += [("8_softmax", ("--rows", "5", "--cols", cols))
-         for cols in ("8192", "33000", "33001", "300000")]
+RUNS += [("8_softmax", ("--rows", rows, "--cols", cols))
+         for rows, cols in (("5", "8192"), ("5", "33000"), ("5", "33001"), ("5", "300001"),
+                            ("700", "9001"))]
 RUNS += [(program, ("--talk", "32")) for program in GATING if not program.startswith("bonus")]
 
 # racecheck is about shared memory, and instrumenting cuBLASLt's kernels for it ends some processes

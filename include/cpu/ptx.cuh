@@ -117,5 +117,10 @@ void load_evict_last(T& to, const T* from) {
     static_assert(sizeof(T) == 16);
     to = *from;
 }
+/// Touches the ends: what lies outside the buffer would be found.
+inline void prefetch_evict_last(const void* from, uint32_t bytes) {
+    const volatile char* const first = static_cast<const char*>(from);
+    first[0], first[bytes - 1];
+}
 
 }  // namespace ptx
