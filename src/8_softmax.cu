@@ -23,18 +23,18 @@
 //                  Maximum and sum are found in one go ("online"): each thread finds both of its
 //                  own part, and two such parts merge into one. So the team meets once, not twice.
 //                  Rows of any length move by 16 bytes. Where one does not begin or end at a
-//                  multiple of 16 bytes, threads take the few elements at its edges one by one:
-//                  with 50257 columns (GPT-2's vocabulary) XX% of a copy.
+//                  multiple of 16 bytes, threads take the few elements at its edges one by one.
 //
 // The choices were measured on an H200, in percent of a copy. When eight blocks load a row, meet,
 // and write it, memory idles while they wait for each other: 84. So in a cluster each warp has one
-// job, loading, reducing or writing, and a row is written while the next is loaded: 97 (fp16: 96).
+// job, loading, reducing or writing, and a row is written while the next is loaded: 97 (fp16: 95).
 // Eight chunks on their way are best; with thirteen, fp16 is 6% slower. Shorter rows do not gain by
-// it: at 16384 columns such a block on its own gave 96, and registers 101 (fp16: 98). The two
-// blocks that fit an SM meet and write too, and keep too little on its way meanwhile: so each asks
-// the L2 cache to fetch a row some 3 MiB ahead, which gives 101.5 (fp16: 102). 8 MiB ahead is too
-// much for the cache: 88 (fp32). Rows that are read twice come to XX (PyTorch's and Triton's at
-// 131072 columns, which do the same: 45 to 65).
+// it: at 16384 columns such a block on its own gave 96, and registers 101 (fp16: 99). There too
+// blocks meet, and memory has less to do meanwhile: so each first has the L2 cache fetch a row some
+// 3 MiB ahead, which gives 101.3 (fp16: 101.7). 8 MiB ahead is too much for the cache: 88. Rows
+// that are read twice come to 61 to 64 (PyTorch's and Triton's at 131072 columns, which do the
+// same: 46 to 65). Rows with edges: 93 at 50257 columns, GPT-2's vocabulary (fp16: 82), and 85 to
+// 101 from 1023 to 16383; with all elements one by one these gave 29 to 73.
 //
 // x is read once, yet the loads ask the L2 cache to evict it last. That moves the same bytes in
 // less time: in fp32, 97 becomes 101 at 16384 columns, and 98 becomes 101 at 1000, faster than a
