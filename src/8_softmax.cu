@@ -19,22 +19,24 @@
 //                                                 other's: a cluster
 //                        beyond                   8 blocks                nothing: read twice
 //
-//                  Clusters need compute capability 9.0: before, a block reads long rows twice.
+//                  Keeping long rows takes compute capability 9.0 and 130 KiB of shared memory in
+//                  a block. Elsewhere they are read twice, before 9.0 by a single block.
 //                  Maximum and sum are found in one go ("online"): each thread finds both of its
 //                  own part, and two such parts merge into one. So the team meets once, not twice.
 //                  Rows of any length move by 16 bytes. Where one does not begin or end at a
-//                  multiple of 16 bytes, threads take the few elements at its edges one by one.
+//                  multiple of 16 bytes, one thread each takes the few elements at its edges.
 //
 // The choices were measured on an H200, in percent of a copy. When eight blocks load a row, meet,
 // and write it, memory idles while they wait for each other: 84. So in a cluster each warp has one
 // job, loading, reducing or writing, and a row is written while the next is loaded: 97 (fp16: 95).
 // Eight chunks on their way are best; with thirteen, fp16 is 6% slower. Shorter rows do not gain by
 // it: at 16384 columns such a block on its own gave 96, and registers 101 (fp16: 99). There too
-// blocks meet, and memory has less to do meanwhile: so each first has the L2 cache fetch a row some
-// 3 MiB ahead, which gives 101.3 (fp16: 101.7). 8 MiB ahead is too much for the cache: 88. Rows
-// that are read twice come to 61 to 64 (PyTorch's and Triton's at 131072 columns, which do the
-// same: 46 to 65). Rows with edges: 93 at 50257 columns, GPT-2's vocabulary (fp16: 82), and 85 to
-// 101 from 1023 to 16383; with all elements one by one these gave 29 to 73.
+// blocks meet, and memory has less to do meanwhile: so on rows of more than 8192, from 9.0 on, each
+// first has the L2 cache fetch a row some 3 MiB ahead, which gives 101.3 (fp16: 101.7). 8 MiB
+// ahead, fp32 falls to 88; on shorter rows up to 3 are lost. Rows that are read twice come to 61 to
+// 64 (PyTorch's and Triton's at 131072 columns, which do the same: 46 to 65). Rows with edges: 93
+// at 50257 columns, GPT-2's vocabulary (fp16: 82), and 85 to 101 from 1023 to 16383; with a load
+// for every single element these gave 29 to 73.
 //
 // x is read once, yet the loads ask the L2 cache to evict it last. That moves the same bytes in
 // less time: in fp32, 97 becomes 101 at 16384 columns, and 98 becomes 101 at 1000, faster than a
@@ -180,8 +182,7 @@ __global__ void fused(const T* x,  // [rows, cols] row-major, like out
 
 // --- A team per row -----------------------------------------------------------------------------
 
-/// Elements that a thread moves at a time: 16 bytes, or one element where rows do not begin at
-/// multiples of 16 bytes.
+/// Elements that a thread moves at a time: 16 bytes, or a single one at the edges of a row.
 template <class T, int kElements>
 struct alignas(kElements * sizeof(T)) Piece {
     T at[kElements];
@@ -238,18 +239,19 @@ __device__ void store(const Piece<T, kElements> (&pieces)[kPieces], Part whole, 
 }
 
 /// How threads divide a row: into pieces of 16 bytes. Where it does not begin or end at a multiple
-/// of 16 bytes, single elements are left at its edges.
+/// of 16 bytes, single elements are left at its edges: up to 14, fewer than a warp has threads.
+/// (The matrix itself begins at such a multiple.)
 template <class T>
-struct Division {
+struct RowLayout {
     static constexpr unsigned int kElements = 16 / sizeof(T);  // of a piece
     size_t head, count;  // how many elements come before the pieces, and how many pieces
 
-    __device__ Division(size_t row, size_t cols)
+    __device__ RowLayout(size_t row, size_t cols)
         : head(min((kElements - row * cols % kElements) % kElements, cols)),
           count((cols - head) / kElements) {}
 
     /// The element at the edges that is a thread's to take, or a number beyond the row.
-    __device__ size_t at_edge(size_t thread) const {
+    __device__ size_t edge_of(size_t thread) const {
         return thread < head ? thread : count * kElements + thread;
     }
 };
@@ -259,24 +261,25 @@ template <class T>
 constexpr int kMostPieces = kPerThread * sizeof(T) / 16;
 
 /// The softmax of one row by `threads` threads, which keep it: up to kPieces pieces each.
-/// merge_team(part) returns the part of all of them. kAligned: rows begin at multiples of 16 bytes.
+/// merge_team(part) returns the part of all of them. kAligned: all rows begin at multiples of 16
+/// bytes, and so end there too (which saves registers).
 template <int kPieces, bool kAligned, class T, class MergeTeam>
 __device__ void softmax_row(const T* x,  // [rows, cols] row-major, like out
                             T* out, size_t row, size_t cols, unsigned int thread,
                             unsigned int threads, MergeTeam merge_team) {
-    const Division<T> division(kAligned ? 0 : row, cols);
-    const unsigned int count = division.count, at_edge = division.at_edge(thread);
-    const size_t first = row * cols, first_piece = first + division.head;
+    const RowLayout<T> layout(kAligned ? 0 : row, cols);
+    const unsigned int count = layout.count, at_edge = layout.edge_of(thread);
+    const size_t begin = row * cols, pieces_begin = begin + layout.head;
 
-    Piece<T, division.kElements> pieces[kPieces];
+    Piece<T, RowLayout<T>::kElements> pieces[kPieces];
     Piece<T, 1> edge[1];
-    load(pieces, x + first_piece, thread, threads, count);
-    if (!kAligned) load(edge, x + first, at_edge, 1u, unsigned(cols));
+    load(pieces, x + pieces_begin, thread, threads, count);
+    if (!kAligned) load(edge, x + begin, at_edge, 1u, unsigned(cols));
     Part part = part_of(pieces);
     if (!kAligned) part = merge(part, part_of(edge));
     const Part whole = merge_team(part);
-    store(pieces, whole, out + first_piece, thread, threads, count);
-    if (!kAligned) store(edge, whole, out + first, at_edge, 1u, unsigned(cols));
+    store(pieces, whole, out + pieces_begin, thread, threads, count);
+    if (!kAligned) store(edge, whole, out + begin, at_edge, 1u, unsigned(cols));
 }
 
 /// A warp per row, for rows of up to 32 * kPieces pieces.
@@ -289,19 +292,20 @@ __global__ void by_warp(const T* x,  // [rows, cols] row-major, like out
 }
 
 constexpr int kMostThreads = 512, kMostPerBlock = kMostThreads * kPerThread;
-constexpr size_t kBytesAhead = 3 << 20;  // that the L2 cache fetches before a block asks
+constexpr size_t kBytesAhead = 3 << 20;  // from a block's row to the one that it has fetched
 
 /// A block per row, for rows of up to blockDim * kPerThread elements. It also has the L2 cache
-/// fetch the row that comes `ahead` rows later, if its block does not start at once, as the first
-/// `at_once` do.
+/// fetch the row that comes `ahead` rows later, from row `first_fetched` on: the blocks of those
+/// before start at once.
 template <class T, bool kAligned>
 __global__ void __launch_bounds__(kMostThreads, 2)
     by_block(const T* x,  // [rows, cols] row-major, like out
-             T* out, size_t cols, size_t ahead, size_t at_once) {
+             T* out, size_t cols, size_t ahead, size_t first_fetched) {
     const size_t later = blockIdx.x + ahead, bytes = cols * sizeof(T);
-    if (threadIdx.x == 0 && later >= at_once && later < gridDim.x)  // by whole 16 bytes
-        ptx::prefetch_evict_last(reinterpret_cast<const char*>(x) + later * bytes / 16 * 16,
-                                 bytes / 16 * 16);
+    if (threadIdx.x == 0 && later >= first_fetched && later < gridDim.x) {
+        const char* const from = reinterpret_cast<const char*>(x) + later * bytes / 16 * 16;
+        ptx::prefetch_evict_last(from, bytes / 16 * 16);  // it takes multiples of 16
+    }
     softmax_row<kMostPieces<T>, kAligned>(x, out, blockIdx.x, cols, threadIdx.x, blockDim.x,
                                           [](Part part) { return merge_block(part); });
 }
@@ -340,14 +344,14 @@ template <class T>
 __global__ void __launch_bounds__(kTwiceThreads)
     by_cluster_twice(const T* x,  // [rows, cols] row-major, like out
                      T* out, size_t cols) {
-    constexpr size_t kElements = Division<T>::kElements, kPieces = 16 / kElements;  // at a time
+    constexpr size_t kElements = RowLayout<T>::kElements, kPieces = 16 / kElements;  // at a time
     const Cluster cluster;
     const size_t row = blockIdx.x / cluster.size();
     x += row * cols, out += row * cols;
     const size_t first = cluster.rank() * blockDim.x + threadIdx.x;
     const size_t stride = cluster.size() * blockDim.x;
-    const Division<T> division(row, cols);
-    const size_t head = division.head, count = division.count, at_edge = division.at_edge(first);
+    const RowLayout<T> layout(row, cols);
+    const size_t head = layout.head, count = layout.count, at_edge = layout.edge_of(first);
 
     Piece<T, 1> edge[1];
     load(edge, x, at_edge, size_t(1), cols);
@@ -375,20 +379,20 @@ constexpr unsigned int kMostBlocks = 8;                                 // of a 
 constexpr size_t kMostShareBytes = 64 << 10;  // of a row: half of the ring, the next row has room
 
 /// The share of a row that a block of the cluster has: an equal part of the pieces, and the first
-/// block the edges too.
+/// block the edges too. (Rows are long: every block gets some.)
 template <class T, bool kAligned>
 struct Share {
-    size_t first;         // element of the matrix where the pieces begin
+    size_t begin;         // element of the matrix where the pieces begin
     unsigned int pieces;  // of 16 bytes
     size_t at_edge;       // element of the row that is this thread's, or beyond the row
 
     __device__ Share(size_t row, size_t cols, unsigned int rank, unsigned int blocks,
                      unsigned int thread) {
-        const Division<T> division(kAligned ? 0 : row, cols);
-        const unsigned int all = division.count, most = (all + blocks - 1) / blocks;
-        first = row * cols + division.head + size_t(rank * most) * division.kElements;
+        const RowLayout<T> layout(kAligned ? 0 : row, cols);
+        const unsigned int all = layout.count, most = (all + blocks - 1) / blocks;
+        begin = row * cols + layout.head + size_t(rank * most) * RowLayout<T>::kElements;
         pieces = min(most, all - rank * most);
-        at_edge = rank == 0 ? division.at_edge(thread) : cols;
+        at_edge = rank == 0 ? layout.edge_of(thread) : cols;
     }
 };
 
@@ -417,7 +421,7 @@ struct Ring {
     }
 };
 
-/// A cluster takes row after row, and each of its blocks the same share of all. Chunks go around a
+/// A cluster takes row after row, and each of its blocks an equal share of each. Chunks go around a
 /// ring (i: their number, so i % kSlots is the slot, and i / kSlots % 2 its barriers' parity):
 ///
 ///     loader    a thread that starts the copy of the next chunk, of this row or the next, as soon
@@ -440,7 +444,7 @@ template <class T, bool kAligned>
 __global__ void __launch_bounds__(kRingThreads, 1)
     by_cluster(const T* x,  // [rows, cols] row-major, like out
                T* out, size_t rows, size_t cols) {
-    constexpr unsigned int kElements = 16 / sizeof(T);
+    constexpr unsigned int kElements = RowLayout<T>::kElements;
     extern __shared__ __align__(16) unsigned char shared[];
     Ring& ring = *reinterpret_cast<Ring*>(shared);
     const unsigned int blocks = Cluster().size(), rank = Cluster().rank();
@@ -495,7 +499,7 @@ __global__ void __launch_bounds__(kRingThreads, 1)
                 load<From::kShared>(own, chunk, thread, 32 * kWriters, share.pieces - p);
                 __syncwarp();  // the warp has what it needs of the chunk
                 if (lane == 0) hopper::arrive(&ring.empty[i % kSlots]);
-                store(own, whole, out + share.first + p * kElements, thread, 32 * kWriters,
+                store(own, whole, out + share.begin + p * kElements, thread, 32 * kWriters,
                       share.pieces - p);
             }
             if (!kAligned) store(edge, whole, out + row * cols, share.at_edge, size_t(1), cols);
@@ -507,7 +511,7 @@ __global__ void __launch_bounds__(kRingThreads, 1)
                 hopper::wait(&ring.empty[i % kSlots], i / kSlots % 2 ^ 1);  // at first all are
                 const unsigned int bytes = min(kChunkPieces, share.pieces - p) * 16;
                 hopper::arrive_expecting(&ring.full[i % kSlots], bytes);
-                hopper::load_bulk(ring.chunks[i % kSlots], x + share.first + p * kElements, bytes,
+                hopper::load_bulk(ring.chunks[i % kSlots], x + share.begin + p * kElements, bytes,
                                   &ring.full[i % kSlots]);
             }
         }
@@ -589,31 +593,32 @@ struct Teams {
 /// Chooses the team: no larger than the row asks for.
 template <bool kAligned, class T>
 std::function<void()> prepare_by_team(const T* x, T* out, size_t rows, size_t cols,
-                                      const Teams& gpu) {
-    const size_t row = cols * sizeof(T);
+                                      const Teams& teams) {
+    const size_t row_bytes = cols * sizeof(T);
     if (cols <= 32 * kPerThread) {  // a warp; eight of them make a block
-        const auto kernel = row <= 32 * 16       ? by_warp<T, kAligned, 1>
-                            : row <= 4 * 32 * 16 ? by_warp<T, kAligned, 4>
-                                                 : by_warp<T, kAligned, kMostPieces<T>>;
+        const auto kernel = row_bytes <= 32 * 16       ? by_warp<T, kAligned, 1>
+                            : row_bytes <= 4 * 32 * 16 ? by_warp<T, kAligned, 4>
+                                                       : by_warp<T, kAligned, kMostPieces<T>>;
         return [=] { kernel<<<(rows + 7) / 8, 256>>>(x, out, rows, cols); };
     }
     if (cols <= kMostPerBlock) {
         const auto kernel = by_block<T, kAligned>;
         const int threads = 32 * ((int(cols) + 32 * kPerThread - 1) / (32 * kPerThread));
-        size_t at_once = rows;           // nothing is fetched ahead,
-        if (cols > kMostPerBlock / 2) {  // which would cost shorter rows up to 3%
+        size_t first_fetched = rows;  // none
+        if (cols > kMostPerBlock / 2) {
             int blocks_per_sm = 0;
             DEMO_CHECK(
                 cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, kernel, threads, 0));
-            at_once = size_t(blocks_per_sm * gpu.multiprocessors);
+            first_fetched = size_t(blocks_per_sm * teams.multiprocessors);
         }
-        return [=] { kernel<<<rows, threads>>>(x, out, cols, kBytesAhead / row, at_once); };
+        const size_t ahead = kBytesAhead / row_bytes;
+        return [=] { kernel<<<rows, threads>>>(x, out, cols, ahead, first_fetched); };
     }
-    if (!gpu.read_once(cols, sizeof(T)))
-        return prepare_clusters(by_cluster_twice<T>, rows, gpu.clusters ? kMostBlocks : 1,
+    if (!teams.read_once(cols, sizeof(T)))
+        return prepare_clusters(by_cluster_twice<T>, rows, teams.clusters ? kMostBlocks : 1,
                                 kTwiceThreads, 0, x, out, cols);
     const unsigned int cluster =
-        std::max(size_t(2), std::bit_ceil((row + kMostShareBytes - 1) / kMostShareBytes));
+        std::max(size_t(2), std::bit_ceil((row_bytes + kMostShareBytes - 1) / kMostShareBytes));
     allow_shared_bytes(by_cluster<T, kAligned>, sizeof(Ring));
     const size_t at_once =
         hopper::clusters_at_once(by_cluster<T, kAligned>, cluster, kRingThreads, sizeof(Ring));
@@ -623,9 +628,9 @@ std::function<void()> prepare_by_team(const T* x, T* out, size_t rows, size_t co
 
 template <class T>
 std::function<void()> prepare_online(const T* x, T* out, size_t rows, size_t cols,
-                                     const Teams& gpu) {
-    return cols * sizeof(T) % 16 == 0 ? prepare_by_team<true>(x, out, rows, cols, gpu)
-                                      : prepare_by_team<false>(x, out, rows, cols, gpu);
+                                     const Teams& teams) {
+    return cols * sizeof(T) % 16 == 0 ? prepare_by_team<true>(x, out, rows, cols, teams)
+                                      : prepare_by_team<false>(x, out, rows, cols, teams);
 }
 
 // --- What must come out, in double --------------------------------------------------------------
