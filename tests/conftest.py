@@ -1,8 +1,14 @@
 """Fixtures: each test of a program runs once for every backend (see suite.py)."""
 
+import signal
+
 import pytest
 
 from suite import BACKENDS
+
+# In the background shells ignore Ctrl-C, and so would all that the tests start, also where they mean
+# to interrupt it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _pairs(sizes):
