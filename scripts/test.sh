@@ -33,7 +33,7 @@ if has_gpu; then
     build programs tests mutants
 else
     say "no GPU here: compiling for four architectures, and running on the CPU lane"
-    build programs arch=75,80,90,90a # the others take the same paths through the sources as 80 or 90
+    build programs arch=75,80,90,90a # the others take the same paths through the sources
     build tests arch=90a # they cannot run here: that they compile is enough
 fi
 build cpu cpu/tests cpu/mutants

@@ -6,8 +6,8 @@ import pytest
 
 from suite import BACKENDS
 
-# In the background shells ignore Ctrl-C, and so would all that the tests start, also where they mean
-# to interrupt it.
+# In the background shells ignore Ctrl-C, and so would all that the tests start, also where they
+# mean to interrupt it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
