@@ -26,17 +26,21 @@
 //                  Rows of any length move by 16 bytes. Where one does not begin or end at a
 //                  multiple of 16 bytes, one thread each takes the few elements at its edges.
 //
-// The choices were measured on an H200, in percent of a copy. When eight blocks load a row, meet,
-// and write it, memory idles while they wait for each other: 84. So in a cluster each warp has one
-// job, loading, reducing or writing, and a row is written while the next is loaded: 97 (fp16: 95).
-// Eight chunks on their way are best; with thirteen, fp16 is 6% slower. Shorter rows do not gain by
-// it: at 16384 columns such a block on its own gave 96, and registers 101 (fp16: 99). There too
-// blocks meet, and memory has less to do meanwhile: so on rows of more than 8192, from 9.0 on, each
-// first has the L2 cache fetch a row some 3 MiB ahead, which gives 101.3 (fp16: 101.7). 8 MiB
-// ahead, fp32 falls to 88; on shorter rows up to 3 are lost. Rows that are read twice come to 61 to
-// 64 (PyTorch's and Triton's at 131072 columns, which do the same: 46 to 65). Rows with edges: 93
-// at 50257 columns, GPT-2's vocabulary (fp16: 82), and 85 to 101 from 1023 to 16383; with a load
-// for every single element these gave 29 to 73.
+// The choices were measured on an H200, in percent of a copy.
+//
+// Clusters: when eight blocks load a row, meet, and write it, memory idles while they wait for each
+// other: 84. So each warp has one job, loading, reducing or writing, and a row is written while the
+// next is loaded: 97 (fp16: 95). Eight chunks on their way are best; with thirteen, fp16 is 6%
+// slower. Shorter rows do not gain by it: at 16384 columns such a block on its own gave 96, and
+// registers 101 (fp16: 99).
+//
+// Blocks meet too, and memory has less to do meanwhile: so on rows of more than 8192, from 9.0 on,
+// each first has the L2 cache fetch a row some 3 MiB ahead: 101.3 (fp16: 101.7). 8 MiB ahead, fp32
+// falls to 88; on shorter rows up to 3 are lost.
+//
+// Rows with edges come to 93 at 50257 columns, GPT-2's vocabulary (fp16: 82), and to 85 to 101 from
+// 1023 to 16383; with a load for every single element these gave 29 to 73. Rows that are read twice
+// come to 61 to 64 (PyTorch's and Triton's at 131072 columns, which do the same: 46 to 65).
 //
 // x is read once, yet the loads ask the L2 cache to evict it last. That moves the same bytes in
 // less time: in fp32, 97 becomes 101 at 16384 columns, and 98 becomes 101 at 1000, faster than a
@@ -604,7 +608,7 @@ std::function<void()> prepare_by_team(const T* x, T* out, size_t rows, size_t co
     if (cols <= kMostPerBlock) {
         const auto kernel = by_block<T, kAligned>;
         const int threads = 32 * ((int(cols) + 32 * kPerThread - 1) / (32 * kPerThread));
-        size_t first_fetched = rows;  // none
+        size_t first_fetched = rows;  // none: shorter rows only lose by it
         if (cols > kMostPerBlock / 2) {
             int blocks_per_sm = 0;
             DEMO_CHECK(

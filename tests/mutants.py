@@ -532,6 +532,10 @@ MUTANTS = [
            [("return thread < head ? thread : count * kElements + thread;",
              "return thread < head ? thread : count * kElements + thread + 1;")],
            sizes=(33, 1025)),
+    Mutant("softmax_fetched_past_the_end", "8_softmax", ("fused_online",),
+           "the last blocks have rows fetched that there are not (a GPU does not mind)",
+           [(" && later < gridDim.x", "")], sizes=(), cpu_runs=("--rows 120 --cols 16384",),
+           out_of_bounds=True),
     # --- 9_bias_relu ---
     Mutant("bias_wrong_broadcast", "9_bias_relu", ("fused",),
            "b is broadcast along columns",

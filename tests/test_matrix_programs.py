@@ -13,7 +13,7 @@ each_dtype = pytest.mark.parametrize("dtype", ["fp32", "fp16"])
 SHAPES = [(1, 1), (7, 7), (33, 33), (128, 512), (1000, 7), (3, 1023), (5, 1000), (2, 1025),
           (300, 1), (1, 4099), (37, 1028), (3, 257), (2, 511)]
 LARGE = [(5, 16384), (24, 20000), (3, 131072), (2, 1048576), (3, 100003), (20000, 40), (2500, 1026),
-         (700, 9001), (300, 20001), (2, 300001)]
+         (120, 16384), (700, 9001), (300, 20001), (2, 300001)]
 
 
 def arguments_of(rows, cols):
@@ -24,7 +24,7 @@ def arguments_of(rows, cols):
 @each_dtype
 @pytest.mark.parametrize("rows, cols", SHAPES + LARGE)
 def test_every_shape_is_verified(live, program, dtype, rows, cols):
-    if live.name == "cpu" and rows * cols > 600000:
+    if live.name == "cpu" and (rows > 10000 or rows * cols > 2000000):
         pytest.skip("takes too long here")
     done = live.run(program, *arguments_of(rows, cols), "--dtype", dtype, "--once", "--csv")
     for row in verified_rows(done, program):
