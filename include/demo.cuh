@@ -1,12 +1,29 @@
 // What the programs share, so that each of them can be about its kernel.
 //
-//   demo/command_line.hpp  [N] and the options, --help, what is wrong with an argument
+//   demo/command_line.hpp  what a program declares: types, sizes, options; the command line, --help
+//   demo/plan.hpp          the dry run: what there will be in memory, and which kernels
+//   demo/describe.hpp      --describe: all of that as JSON, for scripts
 //   demo/errors.hpp        exit codes; the one line that a program ends with
-//   demo/device.cuh        the GPU, its memory (Buffer), random data (fill_uniform), DEMO_CHECK
+//   demo/device.cuh        the GPU, its memory (Buffer), launching, DEMO_CHECK
+//   demo/peak.hpp          what a GPU can do at most
 //   demo/bounds.hpp        what a right result is: the fp64 value and how far rounding may go
 //   demo/verify.cuh        comparing an output with an fp64 reference, on the GPU
-//   demo/measure.cuh       timing kernels in turn (measure) and printing figures (Report)
+//   demo/measure.cuh       timing kernels in turns (Contender, Measurement)
+//   demo/report.cuh        printing results
+//   demo/session.cuh       one run: Session::run(), main_of()
+//   demo/data.cuh          a program's inputs and outputs
 //   demo/numbers.hpp       medians, spreads, byte counts that do not wrap
+//
+// and what only some of them need, included where it is needed:
+//
+//   demo/matmul.cuh        C = A B: data, reference, operations; likewise the next three
+//   demo/gating.cuh        out = sigmoid(x W1 + b1) * (x W2 + b2)
+//   demo/rows.cuh          operations on the elements or the rows of a matrix
+//   demo/softmax.cuh       softmax of a matrix's rows
+//   demo/copy.cuh          a device copy, the yardstick where memory is the limit
+//   demo/cublas.cuh        cuBLAS: its handle, and a gemm as a yardstick
+//   demo/cublaslt.cuh      cuBLASLt: the fastest of the algorithms that it proposes
+//   demo/choose.cuh        choosing the faster of several ways before anything is measured
 //
 // Everything in here that runs on the GPU serves to check and to measure. The kernels that a
 // program teaches, and their launches, are in the program.
@@ -14,8 +31,14 @@
 
 #include "demo/bounds.hpp"
 #include "demo/command_line.hpp"
+#include "demo/data.cuh"
+#include "demo/describe.hpp"
 #include "demo/device.cuh"
 #include "demo/errors.hpp"
 #include "demo/measure.cuh"
 #include "demo/numbers.hpp"
+#include "demo/peak.hpp"
+#include "demo/plan.hpp"
+#include "demo/report.cuh"
+#include "demo/session.cuh"
 #include "demo/verify.cuh"

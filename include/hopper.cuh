@@ -362,26 +362,6 @@ CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t bo
     return map;
 }
 
-/// How many clusters of `cluster` blocks this GPU runs at once. (A cluster lies within one group of
-/// multiprocessors, and their number need not be a multiple of its size.)
-template <class Kernel>
-int clusters_at_once(Kernel kernel, int cluster, int threads, size_t shared_bytes) {
-    cudaLaunchAttribute size;
-    size.id = cudaLaunchAttributeClusterDimension;
-    size.val.clusterDim = {unsigned(cluster), 1, 1};
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(cluster);
-    config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = shared_bytes;
-    config.attrs = &size, config.numAttrs = 1;
-    int clusters = 0;
-    DEMO_CHECK(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
-    if (clusters == 0)
-        demo::fail(demo::kSkipped, "no room for a cluster of " + std::to_string(cluster) +
-                                       " blocks on this part of a GPU");
-    return clusters;
-}
-
 /// What the code that runs here was compiled for.
 enum class Target { kOlder, kSm90, kSm90a };
 
@@ -408,9 +388,9 @@ inline bool has_bulk_copies() { return target() != Target::kOlder; }
 
 /// Why kernels that use this header cannot run on `gpu`; empty where they can.
 inline std::string why_not(const demo::Gpu& gpu) {
-    const std::string needs = "TMA and wgmma need a GPU of compute capability 9.0 (Hopper)";
-    if (gpu.compute_capability != 90) return needs + ", and this is " + gpu.arch;
-    return target() == Target::kSm90a ? "" : needs + " and code built for it: scons arch=90a";
+    const std::string needs = "needs Hopper (compute capability 9.0)";
+    if (gpu.compute_capability != 90) return needs;
+    return demo::dry_run || target() == Target::kSm90a ? "" : needs + " and scons arch=90a";
 }
 
 }  // namespace hopper

@@ -10,15 +10,16 @@ Usage: scripts/compare_gpus.sh [OPTION ...]
 Builds the programs, runs each on every GPU of this machine (MIG instances too), and writes one file
 per GPU: results/<gpu>.csv. Then prints programs x GPUs. A program that fails gets a row that says
 so. What an interrupted run has measured is kept: the same command goes on from there.
-bonus_benchmark_fused is left out: it measures the same kernels as the two gating demos.
 
-Without a selection everything is measured, which takes some minutes. A selection is written to
-build/results/, so that results/ holds whole runs.
+Without a selection every program is measured at the sizes and in the data types that it declares
+(PROGRAM --describe), which takes some minutes; a program that declares no sizes is left out. A
+selection is written to build/results/, so that results/ holds whole runs.
 
   --programs P,...   these alone, by name or number: 6, bonus_matmul_hopper
   --sizes N,...      these sizes N alone (multiples of 32)
   --talk S,...       these sizes S of the talk's shape alone (multiples of 16); with --sizes: both
   --quick            N = 4096 and S = 1024, in each program's first data type
+  --rounds COUNT     let the kernels of a program take turns so many times (default 1)
   --out FOLDER       write there
   --fresh            forget what an interrupted run has measured
   --no-build         measure the programs that lie here; they were built elsewhere
@@ -46,38 +47,16 @@ caller=$PWD
 CDPATH="" cd -- "$here/.."
 source scripts/demo_step.sh
 
-protocol=1 # of measuring: changes when figures are no longer comparable with earlier ones
+protocol=2 # of measuring: changes when figures are no longer comparable with earlier ones
 seed=1
-
-# --- What programs are measured with, unless the command line says so ---
-
-default_sizes=(1024 2048 4096 8192 16384) default_talk_sizes=(128 256 512 1024 2048)
-
-# leaves_out PROGRAM N: whether a run of everything leaves a size out, for its time.
-leaves_out() {
-    case $1 in
-        # At 16384 one launch takes a second and more.
-        1_matmul_basic | 2_matmul_sharedmem | bonus_matmul_A_stationary) (($2 > 8192)) ;;
-        # What is bound by memory is all launch below that (10_add_mul_activation --sweep).
-        *) (($2 < 4096)) && takes "./$1" --rows ;;
-    esac
-}
-
-# shapes_of PROGRAM: rows and columns that a run of everything measures besides N x N.
-shapes_of() {
-    case $1 in
-        # Long rows, short rows, and rows that do not begin at multiples of 16 bytes.
-        8_softmax) printf "%s\n" "4096 131072" "262144 1000" "8192 50257" ;;
-    esac
-}
 
 # --- The command line ---
 
-sizes=() talk_sizes=() chosen=() must_build=yes fresh="" quick="" out=""
+sizes=() talk_sizes=() chosen=() rounds=1 must_build=yes fresh="" quick="" out=""
 
 while (($# > 0)); do
     case $1 in
-        --programs | --sizes | --talk | --out)
+        --programs | --sizes | --talk | --rounds | --out)
             [[ ${2-} ]] || die 2 "$1 needs a value (--help shows the usage)"
             ;;&
         -h | --help) usage && exit ;;
@@ -87,6 +66,7 @@ while (($# > 0)); do
         --programs) IFS=, read -ra chosen <<<"$2" && shift ;;
         --sizes) IFS=, read -ra sizes <<<"$2" && shift ;;
         --talk) IFS=, read -ra talk_sizes <<<"$2" && shift ;;
+        --rounds) rounds=$2 && shift ;;
         --out) out=$(cd "$caller" && realpath -m -- "$2") && shift ;;
         --table) die 2 "--table comes first, and only files and its options after it" ;;
         *) die 2 "unknown argument '$1' (--help shows the usage)" ;;
@@ -95,25 +75,26 @@ while (($# > 0)); do
 done
 for n in "${sizes[@]}"; do check_size "$n" 32; done
 for s in "${talk_sizes[@]}"; do check_size "$s" 16; done
+[[ $rounds =~ ^[1-9][0-9]?$ ]] ||
+    die 2 "--rounds: a count from 1 to 99 is expected, not '$rounds' (--help shows the usage)"
 
-sizes_chosen=yes
+selection=() # of sizes; without one, each program's own
+((${#sizes[@]} == 0)) || selection+=(--sizes "$(IFS=, && echo "${sizes[*]}")")
+((${#talk_sizes[@]} == 0)) || selection+=(--talk "$(IFS=, && echo "${talk_sizes[*]}")")
 if [[ $quick ]]; then
-    ((${#sizes[@]} + ${#talk_sizes[@]} == 0)) || die 2 "--quick excludes --sizes and --talk"
-    sizes=(4096) talk_sizes=(1024)
-elif ((${#sizes[@]} + ${#talk_sizes[@]} == 0)); then
-    sizes=("${default_sizes[@]}") talk_sizes=("${default_talk_sizes[@]}") sizes_chosen=""
+    ((${#selection[@]} == 0)) || die 2 "--quick excludes --sizes and --talk"
+    selection=(--quick)
 fi
 if [[ ! $out ]]; then
     out=results
-    [[ ! $sizes_chosen ]] && ((${#chosen[@]} == 0)) || out=build/results
+    ((${#selection[@]} + ${#chosen[@]} == 0)) || out=build/results
 fi
 
-mapfile -t programs < <(list_programs | grep -vx bonus_benchmark_fused)
+mapfile -t programs < <(list_programs)
 if ((${#chosen[@]} > 0)); then
     programs=()
     for choice in "${chosen[@]}"; do
         program=$(find_program "$choice")
-        [[ $program != bonus_benchmark_fused ]] || die 2 "$program is left out (see --help)"
         programs+=("$program")
     done
 fi
@@ -178,30 +159,18 @@ ensure_python
 
 steps=()
 for program in "${programs[@]}"; do
-    read -ra dtypes <<<"$(dtypes_of "./$program")"
-    ((${#dtypes[@]} > 0)) || dtypes=("")
-    [[ ! $quick ]] || dtypes=("${dtypes[0]}")
-    has_talk=""
-    ! takes "./$program" --talk || has_talk=yes
-    for dtype in "${dtypes[@]}"; do
-        dtype=${dtype:+ --dtype $dtype}
-        for n in "${sizes[@]}"; do
-            [[ $sizes_chosen ]] || ! leaves_out "$program" "$n" || continue
-            steps+=("$program $n$dtype")
-        done
-        for s in "${talk_sizes[@]}"; do
-            [[ ! $has_talk ]] || steps+=("$program --talk $s$dtype")
-        done
-        [[ ! $sizes_chosen ]] || continue
-        while read -r rows cols; do
-            steps+=("$program --rows $rows --cols $cols$dtype")
-        done < <(shapes_of "$program")
-    done
+    status=0
+    runs=$(python3 scripts/programs.py measure "${selection[@]}" "./$program") || status=$?
+    case $status in
+        0) [[ ! $runs ]] || mapfile -t -O ${#steps[@]} steps <<<"$runs" ;;
+        77) ((${#chosen[@]} == 0)) || die 2 "$program declares no sizes to measure" ;;
+        *) exit "$status" ;; # it said why
+    esac
 done
 ((${#steps[@]} > 0)) || die 2 "no program takes these sizes"
 
-# describe STEP: what its rows would say, for the case that it prints none.
-describe() {
+# about_step STEP: what its rows would say, for the case that it prints none.
+about_step() {
     local shape=square n="" dtype=""
     read -ra words <<<"$1"
     echo "program: ${words[0]}"
@@ -260,7 +229,8 @@ for gpu in "${gpus[@]}"; do
     about=$(
         echo "GPU: $name"
         CUDA_VISIBLE_DEVICES=$uuid python3 scripts/device_facts.py || true
-        printf 'driver: %s\ntoolkit: %s\nseed: %s\n' "$driver" "$toolkit" "$seed"
+        printf 'driver: %s\ntoolkit: %s\n' "$driver" "$toolkit"
+        printf 'seed: %s\nrounds: %s\n' "$seed" "$rounds"
         printf 'suite: %s\nprotocol: %s\n' "$suite" "$protocol"
     )
     run=$measured/$stem
@@ -284,10 +254,10 @@ for gpu in "${gpus[@]}"; do
         rm -f "$part".*
         status=0 start=$(date +%s.%N)
         CUDA_VISIBLE_DEVICES=$uuid run_step "[$i/$total$(time_left)] $name: $step" "$part.csv" \
-            "./${words[0]}" "${words[@]:1}" --seed $seed || status=$?
+            "./${words[0]}" "${words[@]:1}" --seed $seed --rounds "$rounds" || status=$?
         steps_run=$((steps_run + 1)) steps_left=$((steps_left - 1))
         {
-            describe "$step"
+            about_step "$step"
             printf 'status: %s\nreason: %s\n' "$status" "$STEP_REASON"
             printf 'start: %s\nend: %s\n' "$start" "$(date +%s.%N)"
         } >"$part.about"

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# The programs, their sizes, and how run.sh and compare_gpus.sh run one. Sourced after setup.sh;
-# defines functions alone.
+# The programs, and how run.sh and compare_gpus.sh run one. Sourced after setup.sh; defines
+# functions alone.
 
 # The programs' names in the order of the talk: the numbers, then the bonuses.
 list_programs() {
@@ -26,16 +26,6 @@ check_size() {
     if [[ ! $1 =~ ^[1-9][0-9]{0,8}$ ]] || (($1 % $2 != 0)); then
         die 2 "'$1' is no size: a multiple of $2 is expected (--help shows the usage)"
     fi
-}
-
-# takes PROGRAM OPTION: whether a program's --help lists the option.
-takes() {
-    grep -q "^ *$2 " <<<"$("$1" --help 2>/dev/null)"
-}
-
-# dtypes_of PROGRAM: what its --dtype takes, the default first; nothing where it has no such option.
-dtypes_of() {
-    "$1" --help 2>/dev/null | sed -nE 's/^ *--dtype .*one of: ([^(]*).*/\1/p' | tr ',' ' '
 }
 
 # run_step LABEL ROWS PROGRAM ARGUMENT...

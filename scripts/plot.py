@@ -3,8 +3,9 @@
 
     plot.py [--size N] [--out FOLDER] FILE ...
 
-      curves-<program>   TFLOP/s over N, with the spread as a band: a curve per kernel, or with
-                         several files one per GPU, of the program's best kernel at each N
+      curves-<program>   TFLOP/s, or GB/s where memory is the limit, over N, with the spread as a
+                         band: a curve per kernel, or with several files one per GPU, of the
+                         program's best kernel at each N
       bars-compute, bars-memory
                          all programs at one N, in TFLOP/s and in GB/s
       roofline-<file>    operations per byte against TFLOP/s, under the roofs that were measured
@@ -57,7 +58,7 @@ SIZES = {"title": 26, "subtitle": 17, "label": 18, "tick": 16}  # in points, on 
 
 def shown(rows):
     """Rows with a figure."""
-    return [row for row in rows if row["verified"] == "yes" and row["tflops"]]
+    return [row for row in rows if row["verified"] == "yes" and rate(row)]
 
 
 def short(name):
@@ -65,15 +66,18 @@ def short(name):
     return re.sub(r"^(bonus_|NVIDIA )", "", name).replace("_", " ")
 
 
-def is_library(kernel):
-    return kernel.startswith("cublas") or kernel == "library_best"
-
-
 def own_kernels(rows):
-    """Rows without the yardsticks that a program measures beside its own kernels; all of them where
-    a program is about the library."""
-    own = [row for row in rows if not is_library(row["kernel"]) and row["kernel"] != table.COPY]
-    return own if any(row["launches"] == 1 for row in own) else rows
+    """Rows without what a program is compared with. A program that has no kernel of its own is
+    about the library, or about the many launches."""
+    for roles in (table.OWN, ("library",), ("chain",)):
+        own = [row for row in rows if row["role"] in roles]
+        if own:
+            return own
+    return rows
+
+
+def rate(row):
+    return table.rate(row)[0]
 
 
 def usual_size(tables):
@@ -204,10 +208,10 @@ def _end(block, gap):
 
 
 def curves(tables, program, theme):
-    """TFLOP/s of one program over N."""
+    """The rates of one program over N."""
     names = [short(title) for title in table.titles(tables)]
     several = len(tables) > 1
-    panels = {}  # {(what x is, data type): {(colour, name) of a curve: rows}}
+    panels = {}  # {(what x is, data type, unit): {(colour, name) of a curve: rows}}
     for i, results in enumerate(tables):
         rows = [row for row in shown(results.rows) if row["program"] == program]
         kernels = list(dict.fromkeys(row["kernel"] for row in rows))
@@ -215,11 +219,11 @@ def curves(tables, program, theme):
             if shape not in ("square", "talk"):
                 continue
             size = "S of the talk's shape" if shape == "talk" else "N"
-            panel = panels.setdefault((size, dtype), {})
             if several:
-                rows = [max(own_kernels(rows), key=lambda row: row["tflops"])]
+                rows = [max(own_kernels(rows), key=rate)]
             for row in rows:
-                kernel = row["kernel"]
+                kernel, unit = row["kernel"], table.rate(row)[1]
+                panel = panels.setdefault((size, dtype, unit), {})
                 curve = (i, names[i]) if several else (kernels.index(kernel), kernel)
                 panel.setdefault(curve, []).append(row)
     if not panels:
@@ -228,21 +232,22 @@ def curves(tables, program, theme):
     columns = min(len(panels), 2)
     lines = -(-len(panels) // columns)
     width, height = (10, 5.4) if columns == 1 else (5.8, 4.8)
-    subtitle = "TFLOP/s by size; the band is the middle half of the samples"
-    subtitle = ("Its best kernel, " if several else f"{names[0]}, ") + subtitle
+    units = " and ".join(dict.fromkeys(unit for _, _, unit in panels))
+    subtitle = "Its best kernel, " if several else f"{names[0]}, "
+    subtitle += f"{units} by size; the band is the middle half of the samples"
     probe = Figure(theme, 1, 1, "", "")
     margin = 0.25 + max(probe.inches("  " + name, "label") for panel in panels.values()
                         for _, name in panel)
     left = 1.15
     figure = Figure(theme, columns * (left + width + margin),
                     Figure.TOP + lines * (height + 1.6), short(program), subtitle)
-    for at, ((size, caption), panel) in enumerate(panels.items()):
+    for at, ((size, dtype, unit), panel) in enumerate(panels.items()):
         line, column = divmod(at, columns)
         ax = figure.axes(left + column * (left + width + margin),
                          0.85 + (lines - 1 - line) * (height + 1.6), width, height)
         _draw_curves(figure, ax, panel)
         ax.set_xlabel(size, fontsize=SIZES["label"], color=theme.muted)
-        figure.caption(ax, caption)
+        figure.caption(ax, f"{dtype}, {unit}")
     return figure
 
 
@@ -251,8 +256,8 @@ def _draw_curves(figure, ax, panel):
     top = 0
     for (colour, name), found in panel.items():
         found = sorted(found, key=lambda row: row["n"])
-        x, y = [row["n"] for row in found], [row["tflops"] for row in found]
-        half = [rate * (row["spread_pct"] or 0) / 200 for rate, row in zip(y, found)]
+        x, y = [row["n"] for row in found], [rate(row) for row in found]
+        half = [value * (row["spread_pct"] or 0) / 200 for value, row in zip(y, found)]
         style = dict(color=figure.theme.colour(colour), zorder=3)
         ax.fill_between(x, [a - b for a, b in zip(y, half)], [a + b for a, b in zip(y, half)],
                         alpha=0.3, linewidth=0, **style)
@@ -267,7 +272,7 @@ def _draw_curves(figure, ax, panel):
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.grid(axis="x", visible=False)
     figure.labels_at_right(ax, [
-        (max(found, key=lambda row: row["n"])["tflops"], name, figure.theme.colour(colour))
+        (rate(max(found, key=lambda row: row["n"])), name, figure.theme.colour(colour))
         for (colour, name), found in panel.items()])
 
 
@@ -328,14 +333,14 @@ def _draw_bars(figure, ax, found, column, files):
             rows = rows_of[i]
             best = max(own_kernels(rows), key=lambda row: row[column])
             ax.barh(y, best[column], height=0.8, color=theme.colour(i), zorder=3)
-            rival = max((row[column] for row in rows if row is not best and (
-                row["kernel"] == table.COPY or is_library(row["kernel"]))), default=None)
+            rival = max((row[column] for row in rows if row is not best
+                         and row["role"] in ("library", table.YARDSTICK)), default=None)
             figures = [(1.0, f"{table.number(best[column])}", dict(weight="bold", color=theme.ink))]
             if rival:
                 for width, colour in ((8, theme.background), (4, theme.ink)):
                     ax.plot([rival, rival], [y - 0.46, y + 0.46], linewidth=width, zorder=4,
                             solid_capstyle="butt", color=colour)
-                figures.append((2.05, f"{best[column] / rival:.2f}x", dict(color=theme.ink)))
+                figures.append((2.05, table.ratio(best[column], rival), dict(color=theme.ink)))
             for right, text, style in figures:
                 ax.annotate(text, (1, y), (72 * right, 0), xycoords=("axes fraction", "data"),
                             textcoords="offset points", ha="right", va="center",
@@ -361,37 +366,40 @@ def intensity(row):
 
 def roofs(rows):
     """(GB/s of a copy, {data type: TFLOP/s of the library}), the best that the file has."""
-    copies = [row["gb_per_s"] for row in rows if row["kernel"] == table.COPY and row["gb_per_s"]]
+    copies = [row["gb_per_s"] for row in rows if row["role"] == table.YARDSTICK
+              and row["tflops"] is None and row["gb_per_s"]]
     peaks = {}
     for row in rows:
-        if row["kernel"].startswith("cublas"):
+        if row["role"] in ("library", table.YARDSTICK) and row["gb_per_s"] is None:
             peaks[row["dtype"]] = max(peaks.get(row["dtype"], 0), row["tflops"])
     return max(copies, default=None), peaks
 
 
 def placed(rows):
-    """[(name, row, row of the unfused version or None)]: the best kernel of every program in its
-    first data type. A program that has no kernel of its own shows all that it runs; what the roofs
-    name already goes without a name."""
+    """[(name, row, row of the many launches or None)]: the best kernel of every program in its
+    first data type. A program that has no kernel of its own shows all that it runs, without a name
+    where it runs the library alone: the roofs name that already."""
     points, seen = [], {}
+    rows = [row for row in rows if row["tflops"]]
     for (program, shape), rows in groups(rows, "program", "shape").items():
         talk = ", talk" if shape == "talk" else ""
         own = own_kernels(rows)
-        about_library = all(is_library(row["kernel"]) for row in own)
-        if about_library or not any(row["launches"] == 1 for row in own):
-            for row in own:
-                kernel = row["kernel"].replace("_", " ")
-                name = f"{program.split('_')[0]} {kernel}{talk}"
-                points.append(("" if kernel.startswith("cublas") else name, row, None))
-                seen[row["kernel"], shape] = row
-        else:
+        if own[0]["role"] in table.OWN:
             own = [row for row in own if row["dtype"] == own[0]["dtype"]]
-            unfused = max(own, key=lambda row: row["launches"] or 0)
-            start = unfused if len(own) > 1 and (unfused["launches"] or 1) > 1 else None
-            best = max((row for row in own if row is not start), key=lambda row: row["tflops"])
+            best = max(own, key=lambda row: row["tflops"])
+            chains = [row for row in rows if row["role"] == "chain" and row["moved_bytes"]
+                      and row["dtype"] == best["dtype"]]
+            start = max(chains, key=lambda row: row["tflops"], default=None)
             # What another program is about has its point already.
             start = start and seen.get((start["kernel"], shape), start)
             points.append((short(program) + talk, best, start))
+            continue
+        about_library = all(row["role"] in ("library", table.YARDSTICK) for row in rows)
+        for row in rows:
+            kernel = row["kernel"].replace("_", " ")
+            name = "" if about_library else f"{program.split('_')[0]} {kernel}{talk}"
+            points.append((name, row, None))
+            seen[row["kernel"], shape] = row
     return points
 
 
@@ -401,7 +409,7 @@ def roofline(results, n, theme):
     points = [point for point in placed(at_size(results.rows, n)) if intensity(point[1])]
     if not points:
         return None
-    names = {dtype: f"cuBLAS {dtype}  {table.number(peak)}" for dtype, peak in peaks.items()}
+    names = {dtype: f"library {dtype}  {table.number(peak)}" for dtype, peak in peaks.items()}
     probe = Figure(theme, 1, 1, "", "")
     margin = 0.3 + max([probe.inches("  " + text, "label") for text in names.values()] or [0])
     subtitle = (f"N = {n}, S = {talk_size(n)}. Arrows: from unfused to fused. Hollow: placed by "
@@ -440,16 +448,17 @@ def roofline(results, n, theme):
 
     marks, labels, bends = [], [], 0
     for name, row, start in points:
-        colour = theme.colour(_kind(row))
+        kind = _kind(row, start)
+        colour = theme.colour(kind)
         place = intensity(row), row["tflops"]
-        _mark(ax, row, colour, theme)
+        _mark(ax, row, kind, theme)
         marks.append(place)
         if name:
             labels.append((name, place, colour))
         if start:
             began = intensity(start), start["tflops"]
             if not any(start is other for _, other, _ in points):
-                _mark(ax, start, colour, theme)
+                _mark(ax, start, kind, theme)
                 marks.append(began)
             # Along the roof they would lie on each other.
             bend = 0.12 + 0.1 * (bends % 4) if row["gb_per_s"] else 0.2
@@ -472,17 +481,19 @@ def _along(ax, start, end, bend=0.0):
              (1 - t) ** 2 * y0 + 2 * t * (1 - t) * cy + t * t * y1) for t in parts]
 
 
-def _kind(row):
-    """Which colour: plain arithmetic, tensor cores, gating, or work that is all memory traffic."""
-    if "gating" in row["program"]:
-        return 2
+def _kind(row, start):
+    """Which colour and mark: fp32, tensor cores, fusion or its many launches, or work that is all
+    memory traffic."""
     if row["gb_per_s"]:
         return 3
+    if start or row["role"] == "chain":
+        return 2
     return 0 if row["dtype"] == "fp32" else 1
 
 
-def _mark(ax, row, colour, theme):
-    ax.plot([intensity(row)], [row["tflops"]], marker=MARKERS[_kind(row)], markersize=13, zorder=5,
+def _mark(ax, row, kind, theme):
+    colour = theme.colour(kind)
+    ax.plot([intensity(row)], [row["tflops"]], marker=MARKERS[kind], markersize=13, zorder=5,
             markeredgewidth=3, markeredgecolor=colour,
             markerfacecolor=colour if row["moved_bytes"] else theme.background)
 

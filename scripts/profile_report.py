@@ -427,6 +427,10 @@ def timeline(group, profile, names, work):
 # --- The report -------------------------------------------------------------------------------
 
 
+def encloses(group, other):
+    return group is not other and other.path[:len(group.path)] == group.path
+
+
 def report(profile, show_all=False):
     """All that is printed, as lines."""
     names = kernel_names.short_names(o.name for o in profile.operations if o.what == "kernel")
@@ -436,7 +440,7 @@ def report(profile, show_all=False):
     # What the program times, else what it names, else all of it.
     chosen = ([group for group in groups if TIMED in group.path]
               or [group for group in groups if group.path] or groups)
-    # What is around others comes behind them.
+    # Inner ranges first, enclosing ranges last.
     shown = sorted(groups if show_all else chosen, key=lambda group: -len(group.path))
     longest = sorted(shown, key=lambda group: -sum(o.end - o.start for o in group.operations))
     tables = [group for group in shown if group in longest[:MOST_GROUPS]]
@@ -449,8 +453,10 @@ def report(profile, show_all=False):
         lines.append(line("also ran" + ("" if show_all else " (--all shows more)"),
                           ["launches", "total ms"]))
         lines += [summary(group) for group in rest] + [""]
-    # Where a range is gone through often, one time is drawn: of the group with the most operations.
-    often = [group for group in tables if len(group.times) > 1] or tables
+    # Draws one pass through the range with the most operations, of those that enclose no other and
+    # are passed often, where there are any.
+    inner = [group for group in tables if not any(encloses(group, other) for other in tables)]
+    often = [group for group in inner if len(group.times) > 1] or inner
     group = max(often, key=lambda group: statistics.median(map(len, group.times)))
     which = (", the time with the median" if len(group.times) > 1 else
              ", its beginning" if group.path else ", its end")

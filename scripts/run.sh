@@ -74,13 +74,16 @@ demo() {
 
 for program in "${programs[@]}"; do
     position=$((position + 1))
-    case $program in
-        bonus_benchmark_fused) demo "up to N=$n" "$n" ;; # its table has the talk's shape as well
-        *)
-            demo "N=$n" "$n"
-            ! takes "$folder/$program" --talk || demo "talk S=$s" --talk "$s"
-            ;;
-    esac
+    if [[ ! -x $folder/$program ]]; then
+        demo "N=$n" # which says that it is not built
+    elif runs=$(python3 scripts/programs.py show "$folder/$program" "$n" "$s"); then
+        while IFS=$'\t' read -r -u 3 shown arguments; do
+            read -ra words <<<"$arguments"
+            [[ ! $shown ]] || demo "$shown" "${words[@]}" # it may not take this size
+        done 3<<<"$runs"
+    else # it said why
+        ((STEPS_STATUS == 1)) || STEPS_STATUS=3
+    fi
 done
 
 if compgen -G "$parts/*.csv" >/dev/null; then

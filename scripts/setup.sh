@@ -79,6 +79,16 @@ ensure_pytest() {
     "${PYTEST[@]}" --version >/dev/null 2>&1 || pip_install pytest pytest
 }
 
+# jsonschema for PYTEST, which without it skips the tests of what --describe prints.
+ensure_jsonschema() {
+    "${PYTEST[0]}" -c 'import jsonschema' 2>/dev/null && return
+    if (pip_install jsonschema pytest jsonschema); then
+        PYTEST=(.venv/bin/python -m pytest)
+    else
+        say "what --describe prints is not held against its schema, then"
+    fi
+}
+
 # Sets PLOT_PYTHON, a Python that has matplotlib.
 ensure_matplotlib() {
     ensure_python

@@ -103,7 +103,7 @@ fi
 # What the program says of its command line comes before a debugger could hide it.
 arguments=("$n" --once "${options[@]}")
 status=0
-"$folder/$program" "${arguments[@]}" --help >/dev/null || status=$?
+"$folder/$program" "${arguments[@]}" --describe >/dev/null || status=$?
 ((status == 0)) || exit "$status"
 
 export STEP_PROGRAM=$program STEP_ARGUMENTS="${arguments[*]}" STEP_BATCH=$batch STEP_GPU=1

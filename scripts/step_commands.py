@@ -39,8 +39,6 @@ NOT_RUNNING = "no kernel is running"
 # --- The program's text ---------------------------------------------------------------------------
 
 BARRIER = re.compile(r"__syncthreads(_\w+)?\(")
-# They prepare or verify data, and are not what their program is about.
-NOT_SHOWN = re.compile(r"\b(reference_rows|offset_rows)\(")
 
 
 def read_lines(path):
@@ -73,8 +71,7 @@ def kernels_of(path):
         if re.match(r"(static )?__global__ ", line):
             end = next(j for j in range(i, len(lines)) if lines[j].startswith("}"))
             brace = next(j for j in range(i, end) if lines[j].split("//")[0].rstrip().endswith("{"))
-            if not NOT_SHOWN.search("\n".join(lines[i:brace + 1])):
-                yield brace + 1, end + 1
+            yield brace + 1, end + 1
 
 
 SOURCES = sources_of(f"src/{PROGRAM}.cu")

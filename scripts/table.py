@@ -22,7 +22,7 @@ import datasheet
 from command_line import USAGE
 
 REQUIRED = (
-    "program kernel gpu sm dtype shape n median_ms spread_pct tflops gb_per_s verified".split()
+    "program kernel gpu sm dtype shape n median_ms spread_pct tflops gb_per_s verified role".split()
 )
 # What else a file may have; empty where nobody measured or counted it.
 OPTIONAL = (
@@ -34,7 +34,10 @@ NUMBERS = (  # may be empty
     "power_w"
 ).split()
 VERDICTS = ("yes", "no", "failed", "skipped")  # of the column `verified`
-COPY = "copy"  # the kernel that memory-bound programs measure beside theirs, as a yardstick
+# What a kernel is to its program, in the column `role`. A program that stopped has none.
+ROLES = ("ours", "chain", "library", "yardstick", "record")
+OWN = ("ours", "record")  # the suite's own kernels
+YARDSTICK = "yardstick"  # a library's kernel, or a copy: that computes nothing, so no TFLOP/s
 NOISY_PCT = 2.0  # a spread above it
 ALIKE_PCT = 3.0  # two runs of one GPU lie within it
 
@@ -119,6 +122,8 @@ def _check(row, where):
         raise TableError(f"{where}: n is no size: {row['n']!r}")
     if row["verified"] not in VERDICTS:
         raise TableError(f"{where}: verified is none of {', '.join(VERDICTS)}: {row['verified']!r}")
+    if row["role"] not in ROLES and (row["role"] or row["kernel"]):
+        raise TableError(f"{where}: role is none of {', '.join(ROLES)}: {row['role']!r}")
     for name in NUMBERS:
         try:
             value = float(row[name]) if row[name] else None
@@ -135,12 +140,15 @@ def _check(row, where):
 
 
 def number(value):
-    """Three digits that count: 716, 50.6, 3.06, 0.0041."""
+    """Three significant digits, and every digit before the point: 4800, 716, 50.6, 0.200."""
     if value is None:
         return "-"
-    if value >= 100:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+    exponent = int(f"{value:.2e}".partition("e")[2])  # after rounding: 9.999 is 10.0
+    return f"{value:.{max(0, 2 - exponent)}f}" if value else "0"
+
+
+def ratio(value, to):
+    return number(value / to) + "x"
 
 
 def size(row):
@@ -150,8 +158,9 @@ def size(row):
 
 
 def rate(row):
-    """(value, unit) by which rows are compared: TFLOP/s, or GB/s where only that is counted."""
-    return (row["tflops"], "TFLOP/s") if row["tflops"] is not None else (row["gb_per_s"], "GB/s")
+    """(value, unit) by which rows are compared: GB/s where memory is the limit, else TFLOP/s."""
+    memory_bound = row["gb_per_s"] is not None
+    return (row["gb_per_s"], "GB/s") if memory_bound else (row["tflops"], "TFLOP/s")
 
 
 def figure(row, value):
@@ -198,25 +207,40 @@ def as_csv(head, rows):
 def summary(files):
     (file,) = files
     rows = read(file).rows
-    rows = [row for row in rows if row["kernel"] != COPY] or rows
-    best = max(rows, key=lambda row: rate(row)[0] or 0)
+    if not any(row["sm"] for row in rows):  # the simulator's time says nothing about a GPU
+        return f"{len(rows)} kernel{'s' * (len(rows) != 1)} verified"
+    own = [row for row in rows if row["role"] in OWN]
+    rows = own or [row for row in rows if row["role"] != YARDSTICK] or rows
+    # The rows of a run may differ in their unit, but each has TFLOP/s, except a copy.
+    best = max(rows, key=lambda row: (row["tflops"] or 0, row["gb_per_s"] or 0))
     value, unit = rate(best)
     text = f"{number(value)} {unit} ({best['kernel']}"
     return text + (f", the best of {len(rows)})" if len(rows) > 1 else ")")
 
 
 def run(files):
+    """A line for each kernel, below the name of its program: at most 79 columns."""
     rows = [row for file in files for row in read(file).rows]
-    head = "program kernel size time/ms TFLOP/s GB/s spread verified".split()
+    head = ["  kernel", "data", "size", "time/ms", "rate", "verified"]
     cells = []
     for row in rows:
-        spread = "-" if row["spread_pct"] is None else f"{row['spread_pct']:.1f}%"
-        cells.append(
-            [row["program"], row["kernel"], size(row)]
-            + [number(row[name]) for name in ("median_ms", "tflops", "gb_per_s")]
-            + ["noisy " + spread if noisy(row) else spread, row["verified"]]
-        )
-    return layout(head, cells, left=3)
+        value, unit = rate(row)
+        unit = unit if value is not None else ""
+        verdict = {"no": "wrong"}.get(row["verified"], row["verified"])
+        figures = [number(row["median_ms"]), f"{number(value)} {unit:7}"]
+        if row["gpu"] and not row["sm"]:  # the simulator's, which say nothing about a GPU
+            figures = ["(CPU) " + figures[0], ""]
+        else:
+            verdict += ", noisy" * noisy(row)
+        cells.append(["  " + row["kernel"], row["dtype"], size(row), *figures, verdict])
+    lines = layout(head, cells, left=3).splitlines()
+    text, program = lines[:2], None
+    for row, line in zip(rows, lines[2:]):
+        if row["program"] != program:
+            program = row["program"]
+            text.append(program)
+        text.append(line)
+    return "\n".join(text)
 
 
 # --- Side by side -----------------------------------------------------------------------------
@@ -272,7 +296,8 @@ def comparison(tables, wanted=lambda row: True):
         some = next(filter(None, cells))
         if not wanted(some):
             continue
-        unit = rate(next((cell for cell in cells if cell and rate(cell)[0]), some))[1]
+        memory_bound = any(cell and cell["gb_per_s"] is not None for cell in cells)
+        unit = "GB/s" if memory_bound else "TFLOP/s"
         line, first = [program, kernel or "-", dtype or "-", size(some), unit], None
         for i, (cell, table) in enumerate(zip(cells, tables)):
             good = cell is not None and cell["verified"] == "yes" and rate(cell)[1] == unit
@@ -285,7 +310,7 @@ def comparison(tables, wanted=lambda row: True):
             first = value if i == 0 else first
             line.append(shown)
             if i > 0:
-                line.append(f"{value / first:.2f}x" if value and first else "-")
+                line.append(ratio(value, first) if value and first else "-")
         lines.append(line)
     if not lines:
         raise TableError("no file has results of the sizes asked for")
@@ -374,32 +399,35 @@ def families(rows):
 
 
 def fusion(rows):
-    """(head, lines): of each program that has both, the version of many launches against the
-    fastest of one."""
-    counted = [row for row in rows
-               if row["verified"] == "yes" and row["median_ms"] and row["moved_bytes"]
-               and row["launches"] and row["kernel"] != COPY]
+    """(head, lines): what each program starts from, the many launches and the library's calls, each
+    against the program's fastest kernel."""
     groups = {}
-    for row in counted:
-        groups.setdefault((row["program"], row["dtype"], row["shape"]), []).append(row)
+    for row in rows:
+        if (row["verified"] == "yes" and row["median_ms"] and row["moved_bytes"]
+                and row["launches"]):
+            groups.setdefault((row["program"], row["dtype"], row["shape"]), []).append(row)
     lines = []
     for (program, dtype, _), group in groups.items():
-        group = [row for row in group if row["n"] == max(row["n"] for row in group)]
-        chain = max(group, key=lambda row: row["launches"])
-        single = [row for row in group if row["launches"] == 1]
-        if not single or chain in single:
-            continue
-        fused = min(single, key=lambda row: row["median_ms"])
+        largest = max(row["n"] for row in group)
 
-        def change(show):
-            return f"{show(chain)} -> {show(fused)}"
+        def fastest(*roles):
+            found = [row for row in group if row["n"] == largest and row["role"] in roles]
+            return min(found, key=lambda row: row["median_ms"], default=None)
 
-        lines.append([
-            program, change(lambda row: row["kernel"]), dtype, size(fused),
-            change(lambda row: f"{row['launches']:g}"),
-            change(lambda row: number(row["moved_bytes"] / 1e9)),
-            change(lambda row: number(row["median_ms"])),
-            f"{chain['median_ms'] / fused['median_ms']:.2f}x"])
+        fused = fastest(*OWN)
+        for start in (fastest("chain"), fastest("library")):
+            if not fused or not start or start["launches"] <= fused["launches"]:
+                continue
+
+            def change(show):
+                return f"{show(start)} -> {show(fused)}"
+
+            lines.append([
+                program, change(lambda row: row["kernel"]), dtype, size(fused),
+                change(lambda row: f"{row['launches']:g}"),
+                change(lambda row: number(row["moved_bytes"] / 1e9)),
+                change(lambda row: number(row["median_ms"])),
+                ratio(start["median_ms"], fused["median_ms"])])
     return "program kernel data size launches moved/GB time/ms speed-up".split(), lines
 
 

@@ -25,6 +25,7 @@ ensure_cuda
 ensure_nvdisasm
 ensure_gtest
 ensure_pytest
+ensure_jsonschema
 ensure_matplotlib
 ensure_browser
 (ensure_gdb) || say "stepping through kernels is not tested, then"

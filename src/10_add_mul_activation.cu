@@ -25,10 +25,9 @@
 // shows where that stops to matter.
 //
 // TFLOP/s counts four operations per element, three without an activation.
-#include <algorithm>
-
 #include "demo.cuh"
-#include "demo/elementwise.cuh"
+#include "demo/copy.cuh"
+#include "demo/rows.cuh"
 #include "ptx.cuh"
 
 namespace add_mul_activation {
@@ -100,12 +99,7 @@ __global__ void fused(const T* x,  // [size / cols, cols] row-major, like y and 
     if (i < size) out[i] = T(Activation::of(float(x[i]) + m * float(y[i]) + float(b[i % cols])));
 }
 
-/// 16 bytes, the most that one thread can load or store at a time.
-template <class T>
-struct alignas(16) Vector {
-    static constexpr int kSize = 16 / sizeof(T);
-    T at[kSize];
-};
+using demo::Vector;  // 16 bytes, the most that one thread can load or store at a time
 
 template <class Activation, class T>
 __global__ void fused_vectorised(const T* x,  // [size / cols, cols] row-major, like y and out
@@ -170,165 +164,58 @@ struct ExpectActivation {
 
 constexpr float kScale = 0.5f;  // m
 
-/// The matrices of one shape, and the four ways to compute `out`.
 template <class Activation, class T>
-class Problem {
-  public:
-    Problem(const demo::Options& options, const demo::MatrixShape& shape)
-        : shape(shape),
-          x_(shape.size()),
-          y_(shape.size()),
-          b_(shape.cols),
-          even_(shape.size()),
-          odd_(shape.size()),
-          out_(shape, options.seed),
-          copy_(options, least_bytes(), options.seed) {
-        demo::fill_uniform(x_, options.seed);
-        demo::fill_uniform(y_, options.seed + 1);
-        demo::fill_uniform(b_, options.seed + 2);
-    }
+void run_with(demo::Session& session) {
+    const auto shape = demo::MatrixShape::of(session.options);
+    const size_t size = shape.size(), cols = shape.cols, blocks = blocks_for(size);
+    const demo::Input<T> x(session, "x", shape), y(session, "y", shape),
+        b(session, "b", {cols});  // random
+    const demo::Output<T> out(session, "out", shape);
+    const demo::Buffer<T> t1(size), t2(size);
+    const demo::SampledRows rows(shape.rows, session.options.seed);
+    auto expect = [&](bool chained) {
+        return out.check(rows, ExpectActivation<Activation, T>{x, y, b, kScale, cols, chained});
+    };
 
-    size_t matrix() const { return shape.size() * sizeof(T); }
-    size_t row() const { return shape.cols * sizeof(T); }
-    size_t least_bytes() const { return 3 * matrix() + row(); }
+    const bool none = std::is_same_v<Activation, None>;  // then the chain ends at the bias
+    auto chain = [&] {
+        multiply<T><<<blocks, kThreads>>>(kScale, y, t1.data(), size);
+        add<T><<<blocks, kThreads>>>(x, t1.data(), t2.data(), size);
+        add_bias<T><<<blocks, kThreads>>>(t2.data(), b, none ? out : t1.data(), size, cols);
+        if (!none) activate<Activation, T><<<blocks, kThreads>>>(t1.data(), out, size);
+    };
+    auto launch_fused = [&] {
+        fused<Activation, T><<<blocks, kThreads>>>(x, kScale, y, b, out, size, cols);
+    };
+    auto launch_vectorised = [&] {
+        launch_fused_vectorised<Activation, T>(x, kScale, y, b, out, size, cols);
+    };
 
-    demo::Workload workload(const std::string& dtype) const {
-        const bool none = std::is_same_v<Activation, None>;
-        return shape.workload(dtype, none ? 3 : 4, least_bytes());
-    }
-
-    std::vector<demo::Contender> contenders() const {
-        auto expect = [&](bool chained) {
-            return out_.check(ExpectActivation<Activation, T>{x_.data(), y_.data(), b_.data(),
-                                                              kScale, shape.cols, chained});
-        };
-        const bool none = std::is_same_v<Activation, None>;  // then the chain ends at the bias
-        return {{.kernel = "chain",
-                 .check = expect(true),
-                 .launch = [this] { chain(); },
-                 .launches = none ? 3u : 4u,
-                 .temporary_bytes = 2 * matrix(),
-                 .moved_bytes = (none ? 7 : 9) * matrix() + row()},
-                {.kernel = "fused",
-                 .check = expect(false),
-                 .launch = [this] { launch_fused(); },
-                 .moved_bytes = least_bytes()},
-                {.kernel = "fused_vectorised",
-                 .check = expect(false),
-                 .launch =
-                     [this] {
-                         launch_fused_vectorised<Activation>(x_.data(), kScale, y_.data(),
-                                                             b_.data(), out_.data(), shape.size(),
-                                                             shape.cols);
-                     },
-                 .moved_bytes = least_bytes()},
-                copy_.contender()};
-    }
-
-    /// Device memory that it takes, in bytes; saturates.
-    static size_t bytes(const demo::MatrixShape& shape) {
-        const size_t matrix = demo::saturating_product(shape.size(), sizeof(T));
-        const size_t row = demo::saturating_product(shape.cols, sizeof(T));
-        return demo::saturating_sum(
-            demo::saturating_product(4, matrix), row, demo::GuardedOutput<T>::bytes(shape),
-            demo::Copy::bytes(demo::saturating_sum(demo::saturating_product(3, matrix), row)));
-    }
-
-    const demo::MatrixShape shape;
-
-  private:
-    void chain() const {
-        const size_t size = shape.size(), blocks = blocks_for(size);
-        multiply<<<blocks, kThreads>>>(kScale, y_.data(), even_.data(), size);
-        add<<<blocks, kThreads>>>(x_.data(), even_.data(), odd_.data(), size);
-        if (std::is_same_v<Activation, None>) {
-            add_bias<<<blocks, kThreads>>>(odd_.data(), b_.data(), out_.data(), size, shape.cols);
-        } else {
-            add_bias<<<blocks, kThreads>>>(odd_.data(), b_.data(), even_.data(), size, shape.cols);
-            activate<Activation><<<blocks, kThreads>>>(even_.data(), out_.data(), size);
-        }
-    }
-
-    void launch_fused() const {
-        fused<Activation><<<blocks_for(shape.size()), kThreads>>>(
-            x_.data(), kScale, y_.data(), b_.data(), out_.data(), shape.size(), shape.cols);
-    }
-
-    demo::Buffer<T> x_, y_, b_;
-    demo::Buffer<T> even_, odd_;  // the chain's temporaries, by turns
-    demo::GuardedOutput<T> out_;
-    demo::Copy copy_;
-};
-
-/// The table of --sweep: from a launch's cost alone to the road's.
-template <class Activation, class T>
-int sweep(const demo::Options& options, const demo::Gpu& gpu) {
-    demo::Report report(options, gpu, "from 4 x 4 up, " + options.dtype);
-    if (!options.csv)
-        std::printf("\n%15s | %10s %10s %9s | %10s %9s |\n", "rows x cols", "chain ms", "fused ms",
-                    "speed-up", "GB/s", "of copy");
-    double launch_ms = 0;  // of the smallest: hardly anything but the launch
-    std::string enough;    // the first shape at which the launch is a tenth of the time
-    const size_t last = demo::kCpuLane ? 1024 : 262144;
-    for (size_t rows = 4, cols = 4; rows <= last; rows *= 4, cols *= 2) {
-        const demo::MatrixShape shape{rows, cols, false};
-        const size_t bytes = demo::saturating_sum(Problem<Activation, T>::bytes(shape),
-                                                  options.hot ? 0 : gpu.flush_bytes());
-        if (bytes > demo::free_device_memory()) break;
-        const Problem<Activation, T> problem(options, shape);
-        const std::vector<demo::Contender> contenders = problem.contenders();
-        const std::vector<demo::Result> results = demo::measure(options, gpu, contenders);
-        const demo::Workload work = problem.workload(options.dtype);
-        for (size_t i = 0; i < results.size(); ++i) report.record(work, contenders[i], results[i]);
-        if (options.csv) continue;
-        const double chain = results[0].median_ms(), fused = results[2].median_ms();
-        const bool timed = chain > 0 && fused > 0 && results[3].median_ms() > 0;
-        auto figure = [&](double value) { return timed ? demo::four_digits(value) : "-"; };
-        const std::string name = std::to_string(rows) + " x " + std::to_string(cols);
-        const bool right = std::all_of(results.begin(), results.end(),
-                                       [](const demo::Result& r) { return r.verdict.ok(); });
-        std::printf("%15s | %10s %10s %7s x | %10s %7s %% | %s\n", name.c_str(),
-                    figure(chain).c_str(), figure(fused).c_str(), figure(chain / fused).c_str(),
-                    figure(results[2].gb_per_s(work)).c_str(),
-                    figure(100 * results[3].median_ms() / fused).c_str(),
-                    right ? "verified" : "WRONG");
-        if (!timed) continue;
-        std::fflush(stdout);
-        if (launch_ms == 0) launch_ms = fused;
-        if (enough.empty() && fused > 10 * launch_ms) enough = name;
-    }
-    if (launch_ms > 0)
-        report.note("4 x 4 is all launch: " + demo::four_digits(1000 * launch_ms) + " us. " +
-                    (enough.empty() ? "It matters at every size here"
-                                    : "From " + enough + " on it is under a tenth of the time"));
-    return report.exit_code();
+    const size_t matrix = x.bytes();
+    const demo::Workload work = shape.workload(session, none ? 3 : 4);
+    session.run(work, expect(false),
+                {{.kernel = "chain",
+                  .role = demo::Role::kChain,
+                  .launch = chain,
+                  .check = expect(true),
+                  .launches = none ? 3u : 4u,
+                  .temporary_bytes = 2 * matrix,
+                  .moved_bytes = (none ? 7 : 9) * matrix + b.bytes()},
+                 {.kernel = "fused", .launch = launch_fused, .moved_bytes = work.least_bytes},
+                 {.kernel = "fused_vectorised",
+                  .launch = launch_vectorised,
+                  .moved_bytes = work.least_bytes},
+                 demo::copy_contender(session, work)});
 }
 
-template <class Activation, class T>
-int run(const demo::Options& options, const demo::Gpu& gpu) {
-    if (options.has("--sweep")) return sweep<Activation, T>(options, gpu);
-    demo::require_memory(options, [&](size_t size) {
-        return demo::saturating_sum(
-            Problem<Activation, T>::bytes(demo::MatrixShape::of(options, size)),
-            options.hot ? 0 : gpu.flush_bytes());
-    });
-    const auto shape = demo::MatrixShape::of(options);
-    demo::Report report(options, gpu, shape.text() + ", " + options.dtype);
-    const Problem<Activation, T> problem(options, shape);
-    report.run(problem.workload(options.dtype), problem.contenders());
-    report.note("least possible traffic: " + demo::human_bytes(double(problem.least_bytes())));
-    report.ratio("fused_vectorised", "chain");
-    return report.exit_code();
-}
-
-/// From the names on the command line to the types that the templates take.
+/// From the name on the command line to the type that the templates take.
 template <class T>
-int run(const demo::Options& options, const demo::Gpu& gpu) {
-    const std::string& activation = options.extras.at("--activation");
-    if (activation == "sigmoid") return run<Sigmoid, T>(options, gpu);
-    if (activation == "gelu") return run<Gelu, T>(options, gpu);
-    if (activation == "none") return run<None, T>(options, gpu);
-    return run<Relu, T>(options, gpu);
+void run(demo::Session& session) {
+    const std::string& activation = session.options.choice("--activation");
+    if (activation == "sigmoid") return run_with<Sigmoid, T>(session);
+    if (activation == "gelu") return run_with<Gelu, T>(session);
+    if (activation == "none") return run_with<None, T>(session);
+    return run_with<Relu, T>(session);
 }
 
 }  // namespace add_mul_activation
@@ -336,20 +223,27 @@ int run(const demo::Options& options, const demo::Gpu& gpu) {
 #ifndef ADD_MUL_ACTIVATION_NO_MAIN
 
 int main(int argc, char** argv) {
-    const demo::Options options = demo::parse_command_line(
-        argc, argv,
-        {.name = "10_add_mul_activation",
-         .summary = "act(x + m y + b): a chain of kernels, one, and one at the speed of a copy",
-         .kernels = {"chain", "fused", "fused_vectorised", "copy"},
-         .any_shape = true,
-         .dtypes = {"fp32", "fp16"},
-         .extras = {{"--activation", "act", {"relu", "sigmoid", "gelu", "none"}},
-                    {"--sweep", "a table from 4 x 4 to 262144 x 1024", {}}}});
-    if (options.has("--sweep") && (options.sized || !options.kernel.empty()))
-        demo::fail(demo::kUsage, "--sweep has sizes and kernels of its own: give no others");
-    const demo::Gpu gpu(options);
-    return options.dtype == "fp16" ? add_mul_activation::run<half>(options, gpu)
-                                   : add_mul_activation::run<float>(options, gpu);
+    const demo::Program program{
+        .name = "10_add_mul_activation",
+        .summary = "act(x + m y + b): a chain of kernels, one, and one at the speed of a copy",
+        .types = {{"fp32", add_mul_activation::run<float>},
+                  {"fp16", add_mul_activation::run<half>}},
+        .any_shape = true,
+        .options = {{.name = "--activation",
+                     .help = "the function act",
+                     .choices = {"relu", "sigmoid", "gelu", "none"}}},
+        .sizes = {4096, 8192, 16384},
+        .shapes = {{4, 4},
+                   {16, 8},
+                   {64, 16},
+                   {256, 32},
+                   {1024, 64},
+                   {4096, 128},
+                   {16384, 256},
+                   {65536, 512},
+                   {262144, 1024}},
+        .sweep = demo::Sweep::kOnRequest};
+    return demo::main_of(program, argc, argv);
 }
 
 #endif

@@ -20,9 +20,6 @@
 // What limits it: for each multiply-add, a thread loads two numbers. The 32 threads of a warp share
 // A's element and read 32 neighbours of B, so the caches help, but every thread still asks for all
 // 2 N numbers by itself. 2_matmul_sharedmem loads each of them once per block instead.
-#include <chrono>
-#include <vector>
-
 #include "demo.cuh"
 #include "demo/matmul.cuh"
 
@@ -40,38 +37,26 @@ __global__ void matmul_basic(const float* A,  // [N, N] row-major
     C[row * N + col] = sum;
 }
 
-int main(int argc, char** argv) {
-    const demo::Options options = demo::parse_command_line(
-        argc, argv,
-        {"1_matmul_basic", "C = A B in fp32, one thread per element", {"matmul_basic"}});
-    const demo::Gpu gpu(options);
-    const size_t N = options.n;
-    demo::require_memory(
-        options, [&](size_t n) { return demo::matmul_bytes<float>(options, gpu, n); },
-        [](size_t n) { return demo::saturating_product(3, n, n, sizeof(float)); });
-    demo::Report report(options, gpu, "N = " + std::to_string(N) + ", fp32");
+static void run(demo::Session& session) {
+    const size_t N = session.n(), bytes = N * N * sizeof(float);
 
-    // The matrices in host memory.
-    const size_t bytes = N * N * sizeof(float);
-    std::vector<float> host_A(N * N), host_B(N * N), host_C(N * N);
-    for (size_t i = 0; i < N * N; ++i) host_A[i] = demo::random_uniform(options.seed, i);
-    for (size_t i = 0; i < N * N; ++i) host_B[i] = demo::random_uniform(options.seed + 1, i);
+    // The matrices in host memory: A and B random, C still empty.
+    demo::HostBuffer<float> host_A(N, N), host_B(N, N), host_C(N, N);
+    demo::fill_uniform(host_A, session.options.seed);
+    demo::fill_uniform(host_B, session.options.seed + 1);
 
     // The matrices in device memory: the host holds their addresses, but cannot read through them.
-    float *A, *B, *C;
+    // (DEMO_CHECK makes a CUDA call and ends the program with one line if it fails.)
+    float *A = nullptr, *B = nullptr, *C = nullptr;
     DEMO_CHECK(cudaMalloc(&A, bytes));
     DEMO_CHECK(cudaMalloc(&B, bytes));
     DEMO_CHECK(cudaMalloc(&C, bytes));
 
     // Host to device. This takes longer than many kernels do, so data should stay on the device.
-    using Clock = std::chrono::steady_clock;
-    auto ms_since = [](Clock::time_point start) {
-        return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-    };
-    const auto to_device = Clock::now();
+    const demo::Stopwatch to_device;
     DEMO_CHECK(cudaMemcpy(A, host_A.data(), bytes, cudaMemcpyHostToDevice));
     DEMO_CHECK(cudaMemcpy(B, host_B.data(), bytes, cudaMemcpyHostToDevice));
-    const double to_device_ms = ms_since(to_device);
+    const double to_device_ms = to_device.ms();
 
     // The launch: how many blocks, of how many threads. It returns at once; the GPU works
     // meanwhile.
@@ -79,25 +64,33 @@ int main(int argc, char** argv) {
     const dim3 grid(N / kBlock, N / kBlock);
     auto launch = [&] { matmul_basic<<<grid, block>>>(A, B, C, N); };
 
-    // Verify C against an fp64 reference, and time the kernel.
+    // Launches it once and compares C with an fp64 reference, then some dozen times more to time
+    // it.
     {
-        const demo::MatmulReference reference(A, B, N, N, N, options.seed);
-        report.run(demo::matmul_workload<float>(N, "fp32"),
-                   {{"matmul_basic", reference.check(C), launch}});
+        const demo::PlainMatmul matmul(session, A, B, C, N);
+        session.run(demo::matmul_workload<float>(N), matmul.check(),
+                    {{"matmul_basic", demo::Role::kOurs, launch}});
     }
 
     // Device to host.
-    const auto to_host = Clock::now();
+    const demo::Stopwatch to_host;
     DEMO_CHECK(cudaMemcpy(host_C.data(), C, bytes, cudaMemcpyDeviceToHost));
-    const double to_host_ms = ms_since(to_host);
+    const double to_host_ms = to_host.ms();
 
     const std::string blocks = std::to_string(N / kBlock);
-    report.note("grid: (" + blocks + " x " + blocks + ") blocks of (32 x 32) threads");
-    report.note("copies: A and B to the device " + demo::four_digits(to_device_ms) +
-                " ms, C back " + demo::four_digits(to_host_ms) + " ms");
+    session.note("grid: (" + blocks + " x " + blocks + ") blocks of (32 x 32) threads");
+    session.note("copies: A and B to the device " + demo::significant(to_device_ms, 4) +
+                 " ms, C back " + demo::significant(to_host_ms, 4) + " ms");
 
     DEMO_CHECK(cudaFree(A));
     DEMO_CHECK(cudaFree(B));
     DEMO_CHECK(cudaFree(C));
-    return report.exit_code();
+}
+
+int main(int argc, char** argv) {
+    const demo::Program program{.name = "1_matmul_basic",
+                                .summary = "C = A B in fp32, one thread per element",
+                                .types = {{"fp32", run}},
+                                .sizes = {1024, 2048, 4096, 8192}};
+    return demo::main_of(program, argc, argv);
 }

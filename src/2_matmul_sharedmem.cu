@@ -50,26 +50,24 @@ __global__ void matmul_sharedmem(const float* A,  // [N, N] row-major
     C[row * N + col] = sum;
 }
 
-int main(int argc, char** argv) {
-    const demo::Options options = demo::parse_command_line(
-        argc, argv,
-        {"2_matmul_sharedmem", "C = A B in fp32, tiles in shared memory", {"matmul_sharedmem"}});
-    const demo::Gpu gpu(options);
-    const size_t N = options.n;
-    demo::require_memory(options,
-                         [&](size_t n) { return demo::matmul_bytes<float>(options, gpu, n); });
-    demo::Report report(options, gpu, "N = " + std::to_string(N) + ", fp32");
-
-    demo::Buffer<float> A(N * N), B(N * N), C(N * N);
-    demo::fill_uniform(A, options.seed);
-    demo::fill_uniform(B, options.seed + 1);
-    const demo::MatmulReference reference(A.data(), B.data(), N, N, N, options.seed);
+static void run(demo::Session& session) {
+    const size_t N = session.n();
+    const demo::Input<float> A(session, "A", {N, N}), B(session, "B", {N, N});  // random
+    const demo::Output<float> C(session, "C", {N, N});
+    const demo::MatmulReference reference(session, A, B);
 
     const dim3 block(kTile, kTile);
     const dim3 grid(N / kTile, N / kTile);
-    auto launch = [&] { matmul_sharedmem<<<grid, block>>>(A.data(), B.data(), C.data(), N); };
+    auto launch = [&] { matmul_sharedmem<<<grid, block>>>(A, B, C, N); };
 
-    report.run(demo::matmul_workload<float>(N, "fp32"),
-               {{"matmul_sharedmem", reference.check(C.data()), launch}});
-    return report.exit_code();
+    session.run(demo::matmul_workload<float>(N), reference.check(C),
+                {{"matmul_sharedmem", demo::Role::kOurs, launch}});
+}
+
+int main(int argc, char** argv) {
+    const demo::Program program{.name = "2_matmul_sharedmem",
+                                .summary = "C = A B in fp32, tiles in shared memory",
+                                .types = {{"fp32", run}},
+                                .sizes = {1024, 2048, 4096, 8192}};
+    return demo::main_of(program, argc, argv);
 }

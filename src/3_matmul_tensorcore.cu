@@ -58,9 +58,8 @@
 #include <cuda_pipeline.h>
 #include <mma.h>
 
-#define MATMUL_CUBLAS_NO_MAIN
-#include "4_matmul_cublas.cu"
 #include "demo.cuh"
+#include "demo/cublas.cuh"
 #include "demo/matmul.cuh"
 #include "ptx.cuh"
 
@@ -397,68 +396,48 @@ auto with_tiles(const demo::Gpu& gpu, size_t M, size_t N, F f) {
     return f(Tiles<128, 128, 2>());
 }
 
-/// A kernel's blocks may take more than 48 KiB of shared memory only if that is asked for.
-template <class Kernel>
-void allow_shared_bytes(Kernel kernel, size_t bytes) {
-    DEMO_CHECK(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
-}
-
 }  // namespace matmul_tensorcore
 
 #ifndef MATMUL_TENSORCORE_NO_MAIN
 
-int main(int argc, char** argv) {
+static void run(demo::Session& session) {
     using namespace matmul_tensorcore;
-    const demo::Options options =
-        demo::parse_command_line(argc, argv,
-                                 {"3_matmul_tensorcore",
-                                  "C = A B on the tensor cores, fp16 with fp32 sums",
-                                  {"wmma_global", "wmma_tiled", "mma_ptx", "cublas_fp16"}});
-    const demo::Gpu gpu(options);
-    const size_t N = options.n;
-    demo::require_memory(options, [&](size_t n) {
-        return demo::matmul_bytes<half>(options, gpu, n, demo::kCublasWorkspace);
-    });
-    demo::Report report(options, gpu, "N = " + std::to_string(N) + ", fp16, fp32 sums");
-
-    demo::Buffer<half> A(N * N), B(N * N), C(N * N);
-    demo::fill_uniform(A, options.seed);
-    demo::fill_uniform(B, options.seed + 1);
-    const demo::MatmulReference reference(A.data(), B.data(), N, N, N, options.seed);
+    const size_t N = session.n();
+    const demo::Input<half> A(session, "A", {N, N}), B(session, "B", {N, N});  // random
+    const demo::Output<half> C(session, "C", {N, N});
+    const demo::MatmulReference reference(session, A, B);
 
     auto launch_global = [&] {
         const dim3 grid(N / 32, N / 32);
-        wmma_global<<<grid, 128>>>(A.data(), B.data(), C.data(), N);
+        wmma_global<<<grid, 128>>>(A, B, C, N);
     };
     // Four stages where shared memory has room for them, three on Turing.
-    const bool four = gpu.shared_per_block >= 4 * sizeof(Stage);
+    const bool four = session.gpu.shared_per_block >= 4 * sizeof(Stage);
     const auto kernel = four ? wmma_tiled<4> : wmma_tiled<3>;
     const size_t shared_bytes = (four ? 4 : 3) * sizeof(Stage);
-    allow_shared_bytes(kernel, shared_bytes);
+    demo::allow_shared_bytes(kernel, shared_bytes);
     auto launch_tiled = [&] {
         const dim3 grid((N + kBlockN - 1) / kBlockN, (N + kBlockM - 1) / kBlockM);
-        kernel<<<grid, kThreads, shared_bytes>>>(A.data(), B.data(), C.data(), N);
+        kernel<<<grid, kThreads, shared_bytes>>>(A, B, C, N);
     };
-    auto launch_ptx = with_tiles(gpu, N, N, [&]<class T>(T) {
-        allow_shared_bytes(mma_ptx<T>, T::kSharedBytes);
-        return std::function<void()>([&] {
-            mma_ptx<T><<<T::blocks(N, N), T::kThreads, T::kSharedBytes>>>(A.data(), B.data(),
-                                                                          C.data(), N);
-        });
+    auto launch_ptx = with_tiles(session.gpu, N, N, [&]<class T>(T) {
+        demo::allow_shared_bytes(mma_ptx<T>, T::kSharedBytes);
+        return std::function<void()>(
+            [&] { mma_ptx<T><<<T::blocks(N, N), T::kThreads, T::kSharedBytes>>>(A, B, C, N); });
     });
-    const demo::Cublas cublas;
-    auto launch_cublas = [&] {
-        matmul_cublas::gemm(cublas, CUBLAS_COMPUTE_32F, A.data(), B.data(), C.data(), N);
-    };
 
-    const demo::Check check = reference.check(C.data());
-    report.run(demo::matmul_workload<half>(N, "fp16"), {{"wmma_global", check, launch_global},
-                                                        {"wmma_tiled", check, launch_tiled},
-                                                        {"mma_ptx", check, launch_ptx},
-                                                        {"cublas_fp16", check, launch_cublas}});
-    report.ratio("mma_ptx", "cublas_fp16");
-    return report.exit_code();
+    session.run(demo::matmul_workload<half>(N), reference.check(C),
+                {{"wmma_global", demo::Role::kOurs, launch_global},
+                 {"wmma_tiled", demo::Role::kOurs, launch_tiled},
+                 {"mma_ptx", demo::Role::kOurs, launch_ptx},
+                 demo::cublas_contender<half>("cublas_fp16", A, B, C, N)});
+}
+
+int main(int argc, char** argv) {
+    const demo::Program program{.name = "3_matmul_tensorcore",
+                                .summary = "C = A B on the tensor cores, fp16 with fp32 sums",
+                                .types = {{"fp16", run}}};
+    return demo::main_of(program, argc, argv);
 }
 
 #endif

@@ -1,11 +1,12 @@
 // 4: Matrix multiplication, C = A B, by the library: cuBLAS.
 //
 // One call, near the GPU's peak: cuBLAS holds many kernels for every GPU and picks one for this
-// size and type. Three types, side by side:
+// size and type. Four types, side by side:
 //
 //   fp32   the same numbers as in 1 and 2, on the ordinary arithmetic units
 //   TF32   fp32 in memory, but the tensor cores read only 10 of the 23 bits behind the point
 //   fp16   16-bit numbers in memory, as in 3; the sums are still fp32
+//   bf16   the same with fp32's range, and 7 bits behind the point
 //
 // cuBLAS takes column-major matrices, ours are row-major. Read column by column, a row-major A is
 // its transpose; and since C^T = B^T A^T, handing over B first and A second gives our C.
@@ -17,71 +18,47 @@
 #include "demo/cublas.cuh"
 #include "demo/matmul.cuh"
 
-namespace matmul_cublas {
-
 template <class T>
 void gemm(cublasHandle_t handle, cublasComputeType_t compute,
           const T* A,  // [N, N] row-major
           const T* B,  // [N, N] row-major
           T* C,        // [N, N] row-major
           size_t N) {
-    const cudaDataType type = std::is_same_v<T, float>  ? CUDA_R_32F
-                              : std::is_same_v<T, half> ? CUDA_R_16F
-                                                        : CUDA_R_16BF;
+    const cudaDataType type = demo::kCudaType<T>;
     const int n = int(N);
-    const float alpha = 1, beta = 0;  // C = alpha * A B + beta * C
-    DEMO_CHECK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &alpha, B, type, n, A, type,
-                            n, &beta, C, type, n, compute, CUBLAS_GEMM_DEFAULT));
-}
-
-}  // namespace matmul_cublas
-
-#ifndef MATMUL_CUBLAS_NO_MAIN
-
-/// Rounds to the nearest number with 10 bits behind the point, which TF32 represents exactly: so
-/// all that is left to verify is the arithmetic.
-__global__ void round_to_tf32(float* data, size_t size) {
-    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (i < size) data[i] = __uint_as_float((__float_as_uint(data[i]) + 0x1000) & ~0x1FFFu);
+    const float alpha = 1, beta = 0;                           // C = alpha * A B + beta * C
+    DEMO_CHECK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N,  // neither is transposed
+                            n, n, n,                           // rows and columns of C, and k
+                            &alpha, B, type, n,                // n: elements from row to row
+                            A, type, n,                        //
+                            &beta, C, type, n, compute, CUBLAS_GEMM_DEFAULT));
 }
 
 template <class T>
-void run(const demo::Options& options, demo::Report& report, const std::string& kernel,
-         const std::string& dtype, cublasComputeType_t compute) {
-    if (!options.wants(kernel)) return;
-    const size_t N = options.n;
+void compare(demo::Session& session, const std::string& kernel, const std::string& dtype,
+             cublasComputeType_t compute, demo::Fill fill = {}) {
+    const size_t N = session.n();
     const demo::Cublas cublas;
-    demo::Buffer<T> A(N * N), B(N * N), C(N * N);
-    demo::fill_uniform(A, options.seed);
-    demo::fill_uniform(B, options.seed + 1);
-    if constexpr (sizeof(T) == 4) {
-        if (dtype == "tf32") {
-            for (float* matrix : {A.data(), B.data()})
-                round_to_tf32<<<N * N / 256, 256>>>(matrix, N * N);
-            DEMO_CHECK(cudaGetLastError());
-        }
-    }
-    const demo::MatmulReference reference(A.data(), B.data(), N, N, N, options.seed);
-    auto launch = [&] { matmul_cublas::gemm(cublas, compute, A.data(), B.data(), C.data(), N); };
-    report.run(demo::matmul_workload<T>(N, dtype), {{kernel, reference.check(C.data()), launch}});
+    const demo::Input<T> A(session, "A", {N, N}, fill), B(session, "B", {N, N}, fill);  // random
+    const demo::Output<T> C(session, "C", {N, N});
+    const demo::MatmulReference reference(session, A, B);
+    auto launch = [&] { gemm<T>(cublas, compute, A, B, C, N); };
+    session.run(demo::matmul_workload<T>(N, dtype), reference.check(C),
+                {{kernel, demo::Role::kLibrary, launch}});
+}
+
+static void run(demo::Session& session) {
+    compare<float>(session, "cublas_fp32", "fp32", CUBLAS_COMPUTE_32F);
+    // Inputs that TF32 holds exactly: so all that is left to verify is the arithmetic.
+    compare<float>(session, "cublas_tf32", "tf32", CUBLAS_COMPUTE_32F_FAST_TF32,
+                   {.then = demo::Then::kRoundToTf32});
+    compare<half>(session, "cublas_fp16", "fp16", CUBLAS_COMPUTE_32F);
+    compare<__nv_bfloat16>(session, "cublas_bf16", "bf16", CUBLAS_COMPUTE_32F);
 }
 
 int main(int argc, char** argv) {
-    const demo::Options options =
-        demo::parse_command_line(argc, argv,
-                                 {"4_matmul_cublas",
-                                  "C = A B by cuBLAS, in fp32, TF32 and fp16",
-                                  {"cublas_fp32", "cublas_tf32", "cublas_fp16"}});
-    const demo::Gpu gpu(options);
-    demo::require_memory(options, [&](size_t n) {
-        return demo::matmul_bytes<float>(options, gpu, n, demo::kCublasWorkspace);
-    });
-    demo::Report report(options, gpu, "N = " + std::to_string(options.n) + ", fp32, TF32, fp16");
-
-    run<float>(options, report, "cublas_fp32", "fp32", CUBLAS_COMPUTE_32F);
-    run<float>(options, report, "cublas_tf32", "tf32", CUBLAS_COMPUTE_32F_FAST_TF32);
-    run<half>(options, report, "cublas_fp16", "fp16", CUBLAS_COMPUTE_32F);
-    return report.exit_code();
+    const demo::Program program{.name = "4_matmul_cublas",
+                                .summary = "C = A B by cuBLAS, in fp32, TF32, fp16 and bf16",
+                                .types = {{"all", run}}};
+    return demo::main_of(program, argc, argv);
 }
-
-#endif

@@ -16,11 +16,11 @@
 //               two gemms with bias against one packed gemm with bias and keep the faster. The
 //               sigmoid and the product need a kernel of their own in any case: no library call
 //               takes two products and multiplies them. 6_gating_fused does.
-#include <cublasLt.h>
+#include <memory>
 
 #include "demo.cuh"
 #include "demo/choose.cuh"
-#include "demo/cublas.cuh"
+#include "demo/cublaslt.cuh"
 #include "demo/gating.cuh"
 
 namespace gating_unfused {
@@ -92,113 +92,27 @@ __global__ void sigmoid_multiply(const half* v1,  // [M, H], rows `pitch` elemen
     });
 }
 
-/// A cuBLASLt handle with its workspace. cuBLASLt is cuBLAS with more to say: it can add a bias
-/// before it stores, and it lists several algorithms for one problem.
-struct Library {
-    cublasLtHandle_t handle;
-    demo::Buffer<char> workspace{demo::kCublasWorkspace};
-    Library() { DEMO_CHECK(cublasLtCreate(&handle)); }
-    ~Library() { cublasLtDestroy(handle); }
-};
-
-/// out[M, N] = x[M, K] W[K, N] (+ bias[N]) by cuBLASLt, all row-major fp16 (or bfloat16), summed in
-/// fp32. As in 4_matmul_cublas, the library sees column-major matrices: out^T = W^T x^T. Of the
-/// algorithms that it proposes the constructor keeps the one that proves fastest.
-template <class T>
-class GemmOf {
-  public:
-    GemmOf(const Library& library, const T* x, const T* W, const T* bias, T* out, size_t M,
-           size_t K, size_t N)
-        : library_(library), x_(x), W_(W), out_(out) {
-        DEMO_CHECK(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-        const cudaDataType type = std::is_same_v<T, half> ? CUDA_R_16F : CUDA_R_16BF;
-        DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_W_, type, N, K, N));
-        DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_x_, type, K, M, K));
-        DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_out_, type, N, M, N));
-        if (bias) {
-            const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-            DEMO_CHECK(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE,
-                                                      &epilogue, sizeof epilogue));
-            DEMO_CHECK(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                      &bias, sizeof bias));
-        }
-        const size_t workspace = library.workspace.bytes();
-        cublasLtMatmulPreference_t preference;
-        DEMO_CHECK(cublasLtMatmulPreferenceCreate(&preference));
-        DEMO_CHECK(cublasLtMatmulPreferenceSetAttribute(
-            preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
-        cublasLtMatmulHeuristicResult_t proposals[8];
-        int count = 0;
-        DEMO_CHECK(cublasLtMatmulAlgoGetHeuristic(library.handle, operation_, layout_W_, layout_x_,
-                                                  layout_out_, layout_out_, preference, 8,
-                                                  proposals, &count));
-        DEMO_CHECK(cublasLtMatmulPreferenceDestroy(preference));
-
-        double best = 0;
-        for (int i = 0; i < count; ++i) {
-            if (multiply(proposals[i].algo) != CUBLAS_STATUS_SUCCESS) continue;
-            const double ms = demo::quick_time([&] { multiply(proposals[i].algo); });
-            if (best == 0 || ms < best) best = ms, algorithm_ = proposals[i].algo;
-        }
-        if (best == 0) DEMO_CHECK(CUBLAS_STATUS_NOT_SUPPORTED);
-    }
-    ~GemmOf() {
-        cublasLtMatrixLayoutDestroy(layout_W_);
-        cublasLtMatrixLayoutDestroy(layout_x_);
-        cublasLtMatrixLayoutDestroy(layout_out_);
-        cublasLtMatmulDescDestroy(operation_);
-    }
-    GemmOf(const GemmOf&) = delete;
-
-    void operator()() const { DEMO_CHECK(multiply(algorithm_)); }
-
-  private:
-    cublasStatus_t multiply(const cublasLtMatmulAlgo_t& algorithm) const {
-        const float alpha = 1, beta = 0;
-        return cublasLtMatmul(library_.handle, operation_, &alpha, W_, layout_W_, x_, layout_x_,
-                              &beta, out_, layout_out_, out_, layout_out_, &algorithm,
-                              library_.workspace.data(), library_.workspace.bytes(), nullptr);
-    }
-
-    const Library& library_;
-    const T *x_, *W_;
-    T* out_;
-    cublasLtMatmulDesc_t operation_;
-    cublasLtMatrixLayout_t layout_W_, layout_x_, layout_out_;
-    cublasLtMatmulAlgo_t algorithm_;
-};
-using Gemm = GemmOf<half>;
+using Gemm = demo::LtGemm<half>;
 
 /// Gating as six kernels. `t`: temporary memory, 2 M H elements.
 class SixKernels {
   public:
-    SixKernels(const demo::Gating& g, const Library& library, half* t)
+    SixKernels(const demo::Gating& g, const demo::CublasLt& library, half* t)
         : g_(g),
           t1_(t),
-          t2_(t + g.out.size()),
-          gemm1_(library, g.x.data(), g.W1.data(), nullptr, t1_, g.shape.M, g.shape.K, g.shape.H),
-          gemm2_(library, g.x.data(), g.W2.data(), nullptr, t2_, g.shape.M, g.shape.K, g.shape.H) {}
+          t2_(t + g.shape.M * g.shape.H),
+          gemm1_(library, g.x, g.W1, nullptr, t1_, g.shape.M, g.shape.K, g.shape.H),
+          gemm2_(library, g.x, g.W2, nullptr, t2_, g.shape.M, g.shape.K, g.shape.H) {}
 
     void operator()() const {
-        const auto [M, K, H, name, size] = g_.shape;
-        half* const out = g_.out.data();
-        gemm1_();                                                         // t1 = x W1
-        add_bias<<<grid(M, H), block()>>>(t1_, g_.b1.data(), t2_, M, H);  // t2 = t1 + b1
-        sigmoid<<<grid(M, H), block()>>>(t2_, t1_, M, H);                 // t1 = sigmoid(t2)
-        gemm2_();                                                         // t2 = x W2
-        add_bias<<<grid(M, H), block()>>>(t2_, g_.b2.data(), out, M, H);  // out = t2 + b2
-        multiply<<<grid(M, H), block()>>>(t1_, out, out, M, H);           // out = t1 * out
-    }
-
-    demo::Contender contender() const {
-        const auto [M, K, H, name, size] = g_.shape;
-        const size_t gemm = M * K + K * H + M * H, add = 2 * M * H + H;
-        return {.kernel = "six_kernels",
-                .check = g_.check({.product = true, .sum = true, .gate = true}),
-                .launch = [this] { (*this)(); },
-                .launches = 6,
-                .temporary_bytes = 2 * (2 * M * H),
-                .moved_bytes = 2 * (2 * gemm + 2 * add + 2 * M * H + 3 * M * H)};
+        const size_t M = g_.shape.M, H = g_.shape.H;
+        half* const out = g_.out;
+        gemm1_();                                                  // t1 = x W1
+        add_bias<<<grid(M, H), block()>>>(t1_, g_.b1, t2_, M, H);  // t2 = t1 + b1
+        sigmoid<<<grid(M, H), block()>>>(t2_, t1_, M, H);          // t1 = sigmoid(t2)
+        gemm2_();                                                  // t2 = x W2
+        add_bias<<<grid(M, H), block()>>>(t2_, g_.b2, out, M, H);  // out = t2 + b2
+        multiply<<<grid(M, H), block()>>>(t1_, out, out, M, H);    // out = t1 * out
     }
 
   private:
@@ -207,119 +121,127 @@ class SixKernels {
     Gemm gemm1_, gemm2_;
 };
 
-/// Two row-major matrices of `columns` columns as one of twice as many: [first | second].
-struct SideBySide : demo::Buffer<half> {
-    SideBySide(const Buffer<half>& first, const Buffer<half>& second, size_t columns)
-        : Buffer<half>(first.size() + second.size()) {
-        const size_t row = columns * sizeof(half);  // bytes
-        half* to = data();
-        for (const half* from : {first.data(), second.data()}) {
-            DEMO_CHECK(cudaMemcpy2D(to, 2 * row, from, row, row, first.size() / columns,
-                                    cudaMemcpyDeviceToDevice));
-            to += columns;
-        }
+/// Copies two row-major matrices of `columns` columns into one of twice as many: [first | second].
+void pack(half* to, const half* first, const half* second, size_t rows, size_t columns) {
+    const size_t row = columns * sizeof(half);  // bytes
+    for (const half* from : {first, second}) {
+        DEMO_CHECK(cudaMemcpy2D(to, 2 * row, from, row, row, rows, cudaMemcpyDeviceToDevice));
+        to += columns;
     }
-};
+}
 
-/// Gating as the library does it best. `t`: temporary memory, 2 M H elements.
+/// Gating as the library does it best. `t`: temporary memory, 2 M H elements; W[K, 2 H] and b[2 H]:
+/// room for both weights and biases.
 class LibraryBest {
   public:
-    LibraryBest(const demo::Gating& g, const Library& library, half* t)
+    LibraryBest(const demo::Gating& g, const demo::CublasLt& library, half* t, half* W, half* b)
         : g_(g),
           t_(t),
-          W_(g.W1, g.W2, g.shape.H),
-          b_(g.b1, g.b2, g.shape.H),
-          gemm1_(library, g.x.data(), g.W1.data(), g.b1.data(), t, g.shape.M, g.shape.K, g.shape.H),
-          gemm2_(library, g.x.data(), g.W2.data(), g.b2.data(), t + g.out.size(), g.shape.M,
-                 g.shape.K, g.shape.H),
-          packed_gemm_(library, g.x.data(), W_.data(), b_.data(), t, g.shape.M, g.shape.K,
-                       2 * g.shape.H) {
+          gemm1_(library, g.x, g.W1, g.b1, t, g.shape.M, g.shape.K, g.shape.H),
+          gemm2_(library, g.x, g.W2, g.b2, t + g.shape.M * g.shape.H, g.shape.M, g.shape.K,
+                 g.shape.H),
+          packed_gemm_(library, g.x, W, b, t, g.shape.M, g.shape.K, 2 * g.shape.H) {
+        pack(W, g.W1, g.W2, g.shape.K, g.shape.H);
+        pack(b, g.b1, g.b2, 1, g.shape.H);
         packed_ =
             demo::quick_time([&] { one_packed_gemm(); }) < demo::quick_time([&] { two_gemms(); });
     }
 
+    void operator()() const { packed_ ? one_packed_gemm() : two_gemms(); }
+    bool packed() const { return packed_; }
+
+  private:
     void two_gemms() const {
-        const auto [M, K, H, name, size] = g_.shape;
+        const size_t M = g_.shape.M, H = g_.shape.H;
         gemm1_();  // t[0] = x W1 + b1: [M, H]
         gemm2_();  // t[1] = x W2 + b2: [M, H]
-        sigmoid_multiply<<<grid(M, H), block()>>>(t_, t_ + M * H, H, g_.out.data(), M, H);
+        sigmoid_multiply<<<grid(M, H), block()>>>(t_, t_ + M * H, H, g_.out, M, H);
     }
 
     void one_packed_gemm() const {
-        const auto [M, K, H, name, size] = g_.shape;
+        const size_t M = g_.shape.M, H = g_.shape.H;
         packed_gemm_();  // t = x [W1 | W2] + [b1 | b2]: [M, 2 H]
-        sigmoid_multiply<<<grid(M, H), block()>>>(t_, t_ + H, 2 * H, g_.out.data(), M, H);
+        sigmoid_multiply<<<grid(M, H), block()>>>(t_, t_ + H, 2 * H, g_.out, M, H);
     }
 
-    demo::Contender contender() const {
-        const auto [M, K, H, name, size] = g_.shape;
-        const size_t gemms =
-            packed_ ? M * K + 2 * K * H + 2 * M * H + 2 * H : 2 * (M * K + K * H + M * H + H);
-        return {.kernel = "library_best",
-                .check = g_.check({.sum = true}),
-                .launch = [this] { packed_ ? one_packed_gemm() : two_gemms(); },
-                .launches = packed_ ? 2u : 3u,
-                .temporary_bytes = 2 * (2 * M * H),
-                .moved_bytes = 2 * (gemms + 3 * M * H),
-                .note = packed_ ? "one packed gemm" : "two gemms"};
-    }
-
-  private:
     const demo::Gating& g_;
     half* t_;
-    SideBySide W_, b_;  // [W1 | W2]: [K, 2 H] row-major; [b1 | b2]: [2 H]
     Gemm gemm1_, gemm2_, packed_gemm_;
     bool packed_;
 };
 
 /// Both ways, with the memory they share.
-struct Unfused {
-    Library library;
-    demo::Buffer<half> temporary;
-    SixKernels six_kernels;
-    LibraryBest library_best;
-
+class Unfused {
+  public:
     explicit Unfused(const demo::Gating& g)
-        : temporary(2 * g.out.size()),
-          six_kernels(g, library, temporary.data()),
-          library_best(g, library, temporary.data()) {}
+        : g_(g),
+          temporary_(2 * g.shape.M, g.shape.H),
+          W_(2 * g.shape.K, g.shape.H),
+          b_(2 * g.shape.H) {}
 
-    /// Device memory beside Gating's, in bytes; saturates.
-    static size_t bytes(const demo::GatingShape& shape) {
-        return demo::saturating_sum(demo::saturating_product(4, shape.M, shape.H),
-                                    demo::saturating_product(4, shape.K, shape.H), 4 * shape.H,
-                                    demo::kCublasWorkspace);
+    demo::Contender six_kernels() const {
+        const auto [M, K, H] = sizes();
+        const size_t gemm = M * K + K * H + M * H, add = 2 * M * H + H;
+        return {.kernel = "six_kernels",
+                .role = demo::Role::kChain,
+                .setup =
+                    [this](demo::Contender& self) {
+                        self.launch = [six = std::make_shared<SixKernels>(
+                                           g_, library_, temporary_.data())] { (*six)(); };
+                    },
+                .check = g_.check({.product = true, .sum = true, .gate = true}),
+                .launches = 6,
+                .temporary_bytes = 2 * (2 * M * H),
+                .moved_bytes = 2 * (2 * gemm + 2 * add + 2 * M * H + 3 * M * H)};
     }
-};
 
-/// Device memory to measure both ways, and a fused kernel beside them, in bytes; saturates.
-inline size_t bytes_needed(const demo::GatingShape& shape, const demo::Gpu& gpu) {
-    return demo::saturating_sum(shape.bytes(), Unfused::bytes(shape), gpu.flush_bytes());
-}
+    demo::Contender library_best() const {
+        const auto [M, K, H] = sizes();
+        return {.kernel = "library_best",
+                .role = demo::Role::kLibrary,
+                .setup =
+                    [this, M, K, H](demo::Contender& self) {
+                        const auto best = std::make_shared<LibraryBest>(
+                            g_, library_, temporary_.data(), W_.data(), b_.data());
+                        const bool packed = best->packed();
+                        const size_t gemms = packed ? M * K + 2 * K * H + 2 * M * H + 2 * H
+                                                    : 2 * (M * K + K * H + M * H + H);
+                        self.launch = [best] { (*best)(); };
+                        self.launches = packed ? 2 : 3;
+                        self.moved_bytes = 2 * (gemms + 3 * M * H);
+                        self.note = packed ? "one packed gemm" : "two gemms";
+                    },
+                .check = g_.check({.sum = true}),
+                .temporary_bytes = 2 * (2 * M * H)};
+    }
+
+  private:
+    struct Sizes {
+        size_t M, K, H;
+    };
+    Sizes sizes() const { return {g_.shape.M, g_.shape.K, g_.shape.H}; }
+
+    const demo::Gating& g_;
+    demo::CublasLt library_;
+    demo::Buffer<half> temporary_, W_, b_;
+};
 
 }  // namespace gating_unfused
 
 #ifndef GATING_UNFUSED_NO_MAIN
 
-int main(int argc, char** argv) {
-    const demo::Options options =
-        demo::parse_command_line(argc, argv,
-                                 {.name = "5_gating_unfused",
-                                  .summary = "sigmoid(x W1 + b1) * (x W2 + b2) as library calls",
-                                  .kernels = {"six_kernels", "library_best"},
-                                  .talk = true});
-    const demo::Gpu gpu(options);
-    demo::require_memory(options, [&](size_t size) {
-        return gating_unfused::bytes_needed(demo::GatingShape::of(options, size), gpu);
-    });
-    const auto shape = demo::GatingShape::of(options);
-    demo::Report report(options, gpu, shape.text());
-
-    const demo::Gating gating(shape, options.seed);
+static void run(demo::Session& session) {
+    const demo::Gating gating(session);
     const gating_unfused::Unfused unfused(gating);
-    report.run(shape.workload(),
-               {unfused.six_kernels.contender(), unfused.library_best.contender()});
-    return report.exit_code();
+    session.run(gating.shape.workload(), {}, {unfused.six_kernels(), unfused.library_best()});
+}
+
+int main(int argc, char** argv) {
+    const demo::Program program{.name = "5_gating_unfused",
+                                .summary = "sigmoid(x W1 + b1) * (x W2 + b2) as library calls",
+                                .types = {{"fp16", run}},
+                                .talk = true};
+    return demo::main_of(program, argc, argv);
 }
 
 #endif

@@ -59,7 +59,7 @@
 #define MATMUL_HOPPER_NO_MAIN
 #include "bonus_matmul_hopper.cu"
 #include "demo.cuh"
-#include "demo/elementwise.cuh"
+#include "demo/copy.cuh"
 #include "demo/gating.cuh"
 #include "hopper.cuh"
 #include "ptx.cuh"
@@ -379,11 +379,11 @@ template <int kTileN, int kStages, int kCluster>
 std::function<void()> persistent(const demo::Gating& g) {
     const auto kernel = gating_persistent<kTileN, kStages, kCluster>;
     const size_t bytes = sizeof(GatingMemory<kTileN, kStages>), N = g.shape.M;
-    allow_shared_bytes(kernel, bytes);
+    demo::allow_shared_bytes(kernel, bytes);
     const int rows = int(N + kCluster * kBlockM - 1) / (kCluster * kBlockM);
     const int tiles = rows * (int(N + kTileN / 2 - 1) / (kTileN / 2));
     // As few clusters as need no more rounds: they stay in step, and share what the cache holds.
-    const int room = hopper::clusters_at_once(kernel, kCluster, kThreads, bytes);
+    const int room = demo::ClusterLaunch(1, kCluster, kThreads, bytes).at_once(kernel);
     const int rounds = (tiles + room - 1) / room, clusters = (tiles + rounds - 1) / rounds;
     const CUtensorMap x = hopper::tensor_map(g.x.data(), N, N, kBlockM),
                       W1 = hopper::tensor_map(g.W1.data(), N, N, kBlockK),
@@ -541,7 +541,7 @@ __global__ void __launch_bounds__(kTalkThreads)
 
 /// The talk's shape.
 inline std::function<void()> talk(const demo::Gating& g, const demo::Gpu& gpu) {
-    allow_shared_bytes(gating_talk, sizeof(TalkMemory));
+    demo::allow_shared_bytes(gating_talk, sizeof(TalkMemory));
     const size_t M = g.shape.M;
     const int tiles = int(M / kTalkRows);  // 4 S^2 is a multiple of 1024
     const CUtensorMap x = hopper::tensor_map(g.x.data(), M, kTalkK, kTalkRows, kTalkK / kPanel),
@@ -561,103 +561,78 @@ inline std::function<void()> talk(const demo::Gating& g, const demo::Gpu& gpu) {
 namespace gating_fused {
 
 inline demo::Contender tiled(const demo::Gating& g, const demo::Gpu& gpu) {
-    auto launch = with_tiles(gpu, g.shape.M, 2 * g.shape.H, [&]<class T>(T) {
-        allow_shared_bytes(gating_tiled<T>, T::kSharedBytes);
-        return std::function<void()>([&g] {
-            const auto [M, K, H, name, size] = g.shape;
-            gating_tiled<T><<<T::blocks(M, 2 * H), T::kThreads, T::kSharedBytes>>>(
-                g.x.data(), g.W1.data(), g.b1.data(), g.W2.data(), g.b2.data(), g.out.data(), M, K,
-                H);
-        });
-    });
     return {.kernel = "fused_tiled",
-            .check = g.check({}),
-            .launch = launch,
+            .setup =
+                [&](demo::Contender& self) {
+                    self.launch = with_tiles(gpu, g.shape.M, 2 * g.shape.H, [&]<class T>(T) {
+                        demo::allow_shared_bytes(gating_tiled<T>, T::kSharedBytes);
+                        return std::function<void()>([&g] {
+                            const size_t M = g.shape.M, K = g.shape.K, H = g.shape.H;
+                            gating_tiled<T><<<T::blocks(M, 2 * H), T::kThreads, T::kSharedBytes>>>(
+                                g.x, g.W1, g.b1, g.W2, g.b2, g.out, M, K, H);
+                        });
+                    });
+                },
             .moved_bytes = g.shape.workload().least_bytes};
 }
 
 inline demo::Contender streamed(const demo::Gating& g, const demo::Gpu& gpu) {
-    allow_shared_bytes(gating_streamed, sizeof(Stream));
-    int blocks_per_sm = 0;
-    DEMO_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, gating_streamed,
-                                                             kTalkThreads, sizeof(Stream)));
-    const size_t blocks = std::min(size_t(blocks_per_sm * gpu.multiprocessors), g.shape.M / kRows);
-    auto launch = [&g, blocks] {
-        gating_streamed<<<blocks, kTalkThreads, sizeof(Stream)>>>(
-            g.x.data(), g.W1.data(), g.b1.data(), g.W2.data(), g.b2.data(), g.out.data(),
-            g.shape.M);
-    };
     return {.kernel = "fused_streamed",
-            .check = g.check({}),
-            .launch = launch,
-            .moved_bytes = g.shape.workload().least_bytes};
+            .setup =
+                [&](demo::Contender& self) {
+                    demo::allow_shared_bytes(gating_streamed, sizeof(Stream));
+                    const int blocks_per_sm = demo::blocks_per_multiprocessor(
+                        gating_streamed, kTalkThreads, sizeof(Stream));
+                    const size_t blocks =
+                        std::min(size_t(blocks_per_sm * gpu.multiprocessors), g.shape.M / kRows);
+                    self.launch = [&g, blocks] {
+                        gating_streamed<<<blocks, kTalkThreads, sizeof(Stream)>>>(
+                            g.x, g.W1, g.b1, g.W2, g.b2, g.out, g.shape.M);
+                    };
+                },
+            .moved_bytes = g.shape.workload().least_bytes,
+            .only = "talk"};
 }
 
 inline demo::Contender on_hopper(const demo::Gating& g, const demo::Gpu& gpu) {
     return {.kernel = "fused_hopper",
-            .check = g.check({}),
-            .launch = g.shape.K == kTalkK && g.shape.H == kTalkH
-                          ? gating_hopper::talk(g, gpu)
-                          : gating_hopper::persistent(g, gpu),
-            .moved_bytes = g.shape.workload().least_bytes};
+            .setup =
+                [&](demo::Contender& self) {
+                    self.launch = g.shape.K == kTalkK && g.shape.H == kTalkH
+                                      ? gating_hopper::talk(g, gpu)
+                                      : gating_hopper::persistent(g, gpu);
+                },
+            .moved_bytes = g.shape.workload().least_bytes,
+            .why_not = hopper::why_not(gpu)};
 }
 
-/// The fused kernels for a shape that run here, the best one last.
-inline std::vector<demo::Contender> contenders(const demo::Gating& g, const demo::Gpu& gpu) {
-    std::vector<demo::Contender> kernels{tiled(g, gpu)};
-    if (g.shape.K == kTalkK && g.shape.H == kTalkH) kernels.push_back(streamed(g, gpu));
-    if (hopper::why_not(gpu).empty()) kernels.push_back(on_hopper(g, gpu));
-    return kernels;
+/// The one of them that wins for this shape on this GPU.
+inline demo::Contender best(const demo::Gating& g, const demo::Gpu& gpu) {
+    if (hopper::why_not(gpu).empty()) return on_hopper(g, gpu);
+    return g.shape.K == kTalkK && g.shape.H == kTalkH ? streamed(g, gpu) : tiled(g, gpu);
 }
 
 }  // namespace gating_fused
 
 #ifndef GATING_FUSED_NO_MAIN
 
-int main(int argc, char** argv) {
-    const demo::Options options =
-        demo::parse_command_line(argc, argv,
-                                 {.name = "6_gating_fused",
-                                  .summary = "sigmoid(x W1 + b1) * (x W2 + b2) in one kernel",
-                                  .kernels = {"fused_tiled", "fused_streamed", "fused_hopper",
-                                              "six_kernels", "library_best", "copy"},
-                                  .talk = true});
-    if ((options.kernel == "fused_streamed" || options.kernel == "copy") && !options.talk)
-        demo::fail(demo::kUsage, options.kernel + " is for the talk's shape alone; add --talk S");
-    const demo::Gpu gpu(options);
-    if (options.kernel == "fused_hopper") {
-        const std::string why_not = hopper::why_not(gpu);
-        if (!why_not.empty()) demo::fail(demo::kSkipped, why_not);
-    }
-    auto copied_bytes = [&](const demo::GatingShape& shape) {  // where memory is the limit
-        return options.talk ? shape.workload().least_bytes : 0;
-    };
-    demo::require_memory(options, [&](size_t size) {
-        const auto shape = demo::GatingShape::of(options, size);
-        return demo::saturating_sum(gating_unfused::bytes_needed(shape, gpu),
-                                    demo::Copy::bytes(copied_bytes(shape)));
-    });
-    const auto shape = demo::GatingShape::of(options);
-    demo::Report report(options, gpu, shape.text());
+static void run(demo::Session& session) {
+    const demo::Gating gating(session);
+    const gating_unfused::Unfused unfused(gating);
+    const demo::Workload work = gating.shape.workload();
+    session.run(
+        work, gating.check({}),
+        {unfused.six_kernels(), unfused.library_best(), gating_fused::tiled(gating, session.gpu),
+         gating_fused::streamed(gating, session.gpu), gating_fused::on_hopper(gating, session.gpu),
+         demo::copy_contender(session, work, "talk")});
+}
 
-    const demo::Gating gating(shape, options.seed);
-    std::vector<demo::Contender> contenders = gating_fused::contenders(gating, gpu);
-    const std::string best = contenders.back().kernel;
-    std::optional<gating_unfused::Unfused> unfused;
-    if (options.wants("six_kernels") || options.wants("library_best")) {
-        unfused.emplace(gating);
-        contenders.push_back(unfused->six_kernels.contender());
-        contenders.push_back(unfused->library_best.contender());
-    }
-    std::optional<demo::Copy> copy;
-    if (options.talk && options.wants("copy")) {
-        copy.emplace(options, copied_bytes(shape), options.seed);
-        contenders.push_back(copy->contender());
-    }
-    report.run(shape.workload(), contenders);
-    report.ratio(best, "six_kernels");
-    report.ratio(best, "library_best");
-    return report.exit_code();
+int main(int argc, char** argv) {
+    const demo::Program program{.name = "6_gating_fused",
+                                .summary = "sigmoid(x W1 + b1) * (x W2 + b2) in one kernel",
+                                .types = {{"fp16", run}},
+                                .talk = true};
+    return demo::main_of(program, argc, argv);
 }
 
 #endif

@@ -27,7 +27,8 @@
 //
 // TFLOP/s counts the chain's operations, one each: 9 per element.
 #include "demo.cuh"
-#include "demo/elementwise.cuh"
+#include "demo/copy.cuh"
+#include "demo/rows.cuh"
 #include "ptx.cuh"
 
 namespace gelu {
@@ -105,12 +106,7 @@ __global__ void fused(const T* x, T* out, size_t size) {  // x, out: [size]
     if (i < size) out[i] = T(gelu_of(float(x[i])));
 }
 
-/// 16 bytes, the most that one thread can load or store at a time.
-template <class T>
-struct alignas(16) Vector {
-    static constexpr int kSize = 16 / sizeof(T);
-    T at[kSize];
-};
+using demo::Vector;  // 16 bytes, the most that one thread can load or store at a time
 
 template <class T>
 __global__ void fused_vectorised(const T* x, T* out, size_t size) {  // x, out: [size]
@@ -161,46 +157,34 @@ struct ExpectGelu {
 // --- Running ------------------------------------------------------------------------------------
 
 template <class T>
-int run(const demo::Options& options, const demo::Gpu& gpu) {
-    demo::require_memory(options, [&](size_t size) {
-        const auto shape = demo::MatrixShape::of(options, size);
-        const size_t matrix = demo::saturating_product(shape.size(), sizeof(T));
-        return demo::saturating_sum(demo::saturating_product(2, matrix),  // x, temporary
-                                    demo::GuardedOutput<T>::bytes(shape),
-                                    demo::Copy::bytes(demo::saturating_product(2, matrix)),
-                                    options.hot ? 0 : gpu.flush_bytes());
-    });
-    const auto shape = demo::MatrixShape::of(options);
-    const size_t size = shape.size(), matrix = size * sizeof(T);
-    demo::Report report(options, gpu, shape.text() + ", " + options.dtype);
-
-    const demo::Buffer<T> x(size), temporary(size);
-    const demo::GuardedOutput<T> out(shape, options.seed);
-    demo::fill_uniform(x, options.seed, 6);  // where GELU bends, and a little beyond
-    const demo::Copy copy(options, 2 * matrix, options.seed);
+void run(demo::Session& session) {
+    const auto shape = demo::MatrixShape::of(session.options);
+    const size_t size = shape.size();
+    const demo::Input<T> x(session, "x", shape, {.scale = 6});  // where GELU bends
+    const demo::Output<T> out(session, "out", shape);
+    const demo::Buffer<T> temporary(size);
+    const demo::SampledRows rows(shape.rows, session.options.seed);
     auto expect = [&](bool chained) {
-        return out.check(ExpectGelu<T>{x.data(), shape.cols, chained});
+        return out.check(rows, ExpectGelu<T>{x, shape.cols, chained});
     };
 
-    report.run(shape.workload(options.dtype, kOperations, 2 * matrix),
-               {{.kernel = "chain",
-                 .check = expect(true),
-                 .launch = [&] { chain(x.data(), temporary.data(), out.data(), size); },
-                 .launches = kOperations,
-                 .temporary_bytes = matrix,
-                 .moved_bytes = kChainTraffic * matrix},
-                {.kernel = "fused",
-                 .check = expect(false),
-                 .launch = [&] { launch_fused(x.data(), out.data(), size); },
-                 .moved_bytes = 2 * matrix},
-                {.kernel = "fused_vectorised",
-                 .check = expect(false),
-                 .launch = [&] { launch_fused_vectorised(x.data(), out.data(), size); },
-                 .moved_bytes = 2 * matrix},
-                copy.contender()});
-    report.note("least possible traffic: " + demo::human_bytes(2.0 * double(matrix)));
-    report.ratio("fused_vectorised", "chain");
-    return report.exit_code();
+    const size_t matrix = x.bytes();
+    const demo::Workload work = shape.workload(session, kOperations);
+    session.run(work, expect(false),
+                {{.kernel = "chain",
+                  .role = demo::Role::kChain,
+                  .launch = [&] { chain<T>(x, temporary.data(), out, size); },
+                  .check = expect(true),
+                  .launches = kOperations,
+                  .temporary_bytes = matrix,
+                  .moved_bytes = kChainTraffic * matrix},
+                 {.kernel = "fused",
+                  .launch = [&] { launch_fused<T>(x, out, size); },
+                  .moved_bytes = 2 * matrix},
+                 {.kernel = "fused_vectorised",
+                  .launch = [&] { launch_fused_vectorised<T>(x, out, size); },
+                  .moved_bytes = 2 * matrix},
+                 demo::copy_contender(session, work)});
 }
 
 }  // namespace gelu
@@ -208,15 +192,13 @@ int run(const demo::Options& options, const demo::Gpu& gpu) {
 #ifndef GELU_NO_MAIN
 
 int main(int argc, char** argv) {
-    const demo::Options options = demo::parse_command_line(
-        argc, argv,
-        {.name = "7_gelu",
-         .summary = "GELU of a matrix: nine kernels, one, and one at the speed of a copy",
-         .kernels = {"chain", "fused", "fused_vectorised", "copy"},
-         .any_shape = true,
-         .dtypes = {"fp32", "fp16"}});
-    const demo::Gpu gpu(options);
-    return options.dtype == "fp16" ? gelu::run<half>(options, gpu) : gelu::run<float>(options, gpu);
+    const demo::Program program{
+        .name = "7_gelu",
+        .summary = "GELU of a matrix: nine kernels, one, and one at the speed of a copy",
+        .types = {{"fp32", gelu::run<float>}, {"fp16", gelu::run<half>}},
+        .any_shape = true,
+        .sizes = {4096, 8192, 16384}};
+    return demo::main_of(program, argc, argv);
 }
 
 #endif

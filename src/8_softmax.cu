@@ -57,7 +57,8 @@
 #include <functional>
 
 #include "demo.cuh"
-#include "demo/elementwise.cuh"
+#include "demo/copy.cuh"
+#include "demo/softmax.cuh"
 #include "hopper.cuh"
 #include "ptx.cuh"
 
@@ -538,13 +539,6 @@ void launch_chain(const T* x, T* temporary, float* max, float* sum, T* out, size
     divide<<<blocks, kThreads>>>(temporary, sum, out, size, cols);
 }
 
-/// More than 48 KiB of shared memory must be asked for.
-template <class Kernel>
-void allow_shared_bytes(Kernel kernel, size_t bytes) {
-    DEMO_CHECK(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
-}
-
 // What follows prepares a launch, once, and returns what enqueues it: asking the runtime for shared
 // memory and for occupancy takes microseconds that are not the kernel's.
 
@@ -554,27 +548,8 @@ std::function<void()> prepare_fused(const T* x, T* out, size_t rows, size_t cols
                                     size_t most_shared) {
     const size_t bytes = cols <= most_shared / sizeof(T) ? cols * sizeof(T) : 0;
     const size_t blocks = std::min<size_t>(rows, 1 << 24);
-    allow_shared_bytes(fused<T>, bytes);
+    demo::allow_shared_bytes(fused<T>, bytes);
     return [=] { fused<T><<<blocks, kThreads, bytes>>>(x, out, rows, cols, bytes > 0); };
-}
-
-/// kernel<<<teams * cluster, threads, shared_bytes>>>(arguments...) in clusters of blocks.
-template <class... Parameters, class... Arguments>
-std::function<void()> prepare_clusters(void (*kernel)(Parameters...), size_t teams,
-                                       unsigned int cluster, unsigned int threads,
-                                       size_t shared_bytes, Arguments... arguments) {
-    cudaLaunchAttribute attribute;
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim = {cluster, 1, 1};
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(teams * cluster);
-    config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = shared_bytes;
-    config.numAttrs = cluster > 1 ? 1 : 0;
-    return [=]() mutable {
-        config.attrs = &attribute;  // this copy's own
-        DEMO_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
-    };
 }
 
 /// What teams can be made of on this GPU.
@@ -610,24 +585,24 @@ std::function<void()> prepare_by_team(const T* x, T* out, size_t rows, size_t co
         const int threads = 32 * ((int(cols) + 32 * kPerThread - 1) / (32 * kPerThread));
         size_t first_fetched = rows;  // none: shorter rows only lose by it
         if (cols > kMostPerBlock / 2) {
-            int blocks_per_sm = 0;
-            DEMO_CHECK(
-                cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, kernel, threads, 0));
+            const int blocks_per_sm = demo::blocks_per_multiprocessor(kernel, threads, 0);
             first_fetched = size_t(blocks_per_sm * teams.multiprocessors);
         }
         const size_t ahead = kBytesAhead / row_bytes;
         return [=] { kernel<<<rows, threads>>>(x, out, cols, ahead, first_fetched); };
     }
     if (!teams.read_once(cols, sizeof(T)))
-        return prepare_clusters(by_cluster_twice<T>, rows, teams.clusters ? kMostBlocks : 1,
-                                kTwiceThreads, 0, x, out, cols);
+        return
+            [=, launch = demo::ClusterLaunch(rows, teams.clusters ? kMostBlocks : 1, kTwiceThreads,
+                                             0)] { launch(by_cluster_twice<T>, x, out, cols); };
     const unsigned int cluster =
         std::max(size_t(2), std::bit_ceil((row_bytes + kMostShareBytes - 1) / kMostShareBytes));
-    allow_shared_bytes(by_cluster<T, kAligned>, sizeof(Ring));
-    const size_t at_once =
-        hopper::clusters_at_once(by_cluster<T, kAligned>, cluster, kRingThreads, sizeof(Ring));
-    return prepare_clusters(by_cluster<T, kAligned>, std::min(rows, at_once), cluster, kRingThreads,
-                            sizeof(Ring), x, out, rows, cols);
+    demo::allow_shared_bytes(by_cluster<T, kAligned>, sizeof(Ring));
+    const demo::ClusterLaunch one(1, cluster, kRingThreads, sizeof(Ring));
+    const size_t clusters = std::min(rows, size_t(one.at_once(by_cluster<T, kAligned>)));
+    return [=, launch = demo::ClusterLaunch(clusters, cluster, kRingThreads, sizeof(Ring))] {
+        launch(by_cluster<T, kAligned>, x, out, rows, cols);
+    };
 }
 
 template <class T>
@@ -637,121 +612,48 @@ std::function<void()> prepare_online(const T* x, T* out, size_t rows, size_t col
                                       : prepare_by_team<false>(x, out, rows, cols, teams);
 }
 
-// --- What must come out, in double --------------------------------------------------------------
-
-struct Statistics {
-    double max, sum;  // of a row, and of e^(x - max)
-};
-
-/// A block of 256 threads per sampled row.
-template <class T>
-__global__ void reference_rows(const T* x, const size_t* rows, Statistics* statistics,
-                               size_t cols) {
-    __shared__ double shared[256];
-    const T* const row = x + rows[blockIdx.x] * cols;
-    const unsigned int t = threadIdx.x;
-    auto reduce = [&](double own, auto combine) {
-        shared[t] = own;
-        for (unsigned int half = 128; half > 0; half /= 2) {
-            __syncthreads();
-            if (t < half) shared[t] = combine(shared[t], shared[t + half]);
-        }
-        __syncthreads();
-        const double whole = shared[0];
-        __syncthreads();
-        return whole;
-    };
-    double max = -INFINITY, sum = 0;
-    for (size_t col = t; col < cols; col += 256) max = fmax(max, double(float(row[col])));
-    max = reduce(max, [](double a, double b) { return fmax(a, b); });
-    for (size_t col = t; col < cols; col += 256) sum += exp(double(float(row[col])) - max);
-    sum = reduce(sum, [](double a, double b) { return a + b; });
-    if (t == 0) statistics[blockIdx.x] = {max, sum};
-}
-
-template <class T>
-struct ExpectSoftmax {
-    const T* x;                    // [rows, cols] row-major
-    const Statistics* statistics;  // [sampled rows]
-    size_t cols;
-    bool chained;  // x - max, e^t and the quotient are rounded to T
-    DEMO_HOST_DEVICE demo::Expected operator()(size_t i, size_t row, size_t col) const {
-        const double t = double(float(x[row * cols + col])) - statistics[i].max;
-        const double value = exp(t) / statistics[i].sum;
-        demo::Expected expected = demo::expect_elementwise(value, value, demo::kFormat<T>);
-        if (chained)  // in each e, and as much in their sum
-            expected.tolerance += 2 * demo::kFormat<T>.roundoff * (fabs(t) + 1) * value;
-        return expected;
-    }
-};
-
-/// Even rows lie around 100, odd ones around -100: e^x itself would overflow or vanish.
-template <class T>
-__global__ void offset_rows(T* x, size_t size, size_t cols) {
-    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (i < size) x[i] = T(float(x[i]) + (i / cols % 2 == 0 ? 100.0f : -100.0f));
-}
-
 // --- Running ------------------------------------------------------------------------------------
 
 template <class T>
-int run(const demo::Options& options, const demo::Gpu& gpu) {
-    demo::require_memory(options, [&](size_t size) {
-        const auto shape = demo::MatrixShape::of(options, size);
-        const size_t matrix = demo::saturating_product(shape.size(), sizeof(T));
-        return demo::saturating_sum(
-            demo::saturating_product(2, matrix), demo::saturating_product(2, shape.rows, 4),
-            demo::saturating_product(demo::SampledRows::count(shape.rows), sizeof(Statistics)),
-            demo::GuardedOutput<T>::bytes(shape),
-            demo::Copy::bytes(demo::saturating_product(2, matrix)),
-            options.hot ? 0 : gpu.flush_bytes());
-    });
-    const auto shape = demo::MatrixShape::of(options);
-    const size_t size = shape.size(), rows = shape.rows, cols = shape.cols;
-    const size_t matrix = size * sizeof(T), column = rows * sizeof(float);
-    demo::Report report(options, gpu, shape.text() + ", " + options.dtype);
-
-    const demo::Buffer<T> x(size), temporary(size);
+void run(demo::Session& session) {
+    const auto shape = demo::MatrixShape::of(session.options);
+    const size_t rows = shape.rows, cols = shape.cols;
+    // Even rows lie around 100, odd ones around -100: e^x itself would overflow or vanish.
+    const demo::Input<T> x(session, "x", shape, {.then = demo::Then::kOffsetRows});
+    const demo::Output<T> out(session, "out", shape);
+    const demo::Buffer<T> temporary(shape.size());
     const demo::Buffer<float> max(rows), sum(rows);
-    const demo::GuardedOutput<T> out(shape, options.seed);
-    demo::fill_uniform(x, options.seed);
-    offset_rows<<<(size + kThreads - 1) / kThreads, kThreads>>>(x.data(), size, cols);
-    const demo::Buffer<Statistics> statistics(out.rows().size());
-    reference_rows<<<statistics.size(), 256>>>(x.data(), out.rows().data(), statistics.data(),
-                                               cols);
-    DEMO_CHECK(cudaGetLastError());
-    const demo::Copy copy(options, 2 * matrix, options.seed);
-    auto expect = [&](bool chained) {
-        return out.check(ExpectSoftmax<T>{x.data(), statistics.data(), cols, chained});
-    };
+    const demo::SoftmaxReference<T> reference(session, x);
 
-    // Beside the row lie the warps' parts.
-    const size_t most_shared = gpu.shared_per_block - 1024;
-    const Teams teams(gpu);
-
-    report.run(shape.workload(options.dtype, 5, 2 * matrix),
-               {{.kernel = "chain",
-                 .check = expect(true),
-                 .launch =
-                     [&] {
-                         launch_chain(x.data(), temporary.data(), max.data(), sum.data(),
-                                      out.data(), rows, cols);
-                     },
-                 .launches = 5,
-                 .temporary_bytes = matrix + 2 * column,
-                 .moved_bytes = 8 * matrix + 4 * column},
-                {.kernel = "fused",
-                 .check = expect(false),
-                 .launch = prepare_fused(x.data(), out.data(), rows, cols, most_shared),
-                 .moved_bytes = (cols <= most_shared / sizeof(T) ? 2 : 4) * matrix},
-                {.kernel = "fused_online",
-                 .check = expect(false),
-                 .launch = prepare_online(x.data(), out.data(), rows, cols, teams),
-                 .moved_bytes = (teams.read_once(cols, sizeof(T)) ? 2 : 3) * matrix},
-                copy.contender()});
-    report.note("least possible traffic: " + demo::human_bytes(2.0 * double(matrix)));
-    report.ratio("fused_online", "chain");
-    return report.exit_code();
+    const size_t most_shared = session.gpu.shared_per_block - 1024;  // the warps' parts need some
+    const size_t matrix = x.bytes(), column = max.bytes();
+    const demo::Workload work = shape.workload(session, 5);
+    session.run(work, reference.check(out, false),
+                {{.kernel = "chain",
+                  .role = demo::Role::kChain,
+                  .launch =
+                      [&] {
+                          launch_chain<T>(x, temporary.data(), max.data(), sum.data(), out, rows,
+                                          cols);
+                      },
+                  .check = reference.check(out, true),
+                  .launches = 5,
+                  .temporary_bytes = matrix + 2 * column,
+                  .moved_bytes = 8 * matrix + 4 * column},
+                 {.kernel = "fused",
+                  .setup =
+                      [&](demo::Contender& self) {
+                          self.launch = prepare_fused<T>(x, out, rows, cols, most_shared);
+                      },
+                  .moved_bytes = (cols <= most_shared / sizeof(T) ? 2 : 4) * matrix},
+                 {.kernel = "fused_online",
+                  .setup =
+                      [&](demo::Contender& self) {
+                          const Teams teams(session.gpu);
+                          self.launch = prepare_online<T>(x, out, rows, cols, teams);
+                          self.moved_bytes = (teams.read_once(cols, sizeof(T)) ? 2 : 3) * matrix;
+                      }},
+                 demo::copy_contender(session, work)});
 }
 
 }  // namespace softmax
@@ -759,16 +661,15 @@ int run(const demo::Options& options, const demo::Gpu& gpu) {
 #ifndef SOFTMAX_NO_MAIN
 
 int main(int argc, char** argv) {
-    const demo::Options options = demo::parse_command_line(
-        argc, argv,
-        {.name = "8_softmax",
-         .summary = "softmax of a matrix's rows: five kernels, one, and one at a copy's speed",
-         .kernels = {"chain", "fused", "fused_online", "copy"},
-         .any_shape = true,
-         .dtypes = {"fp32", "fp16"}});
-    const demo::Gpu gpu(options);
-    return options.dtype == "fp16" ? softmax::run<half>(options, gpu)
-                                   : softmax::run<float>(options, gpu);
+    const demo::Program program{
+        .name = "8_softmax",
+        .summary = "softmax of a matrix's rows: five kernels, one, and one at a copy's speed",
+        .types = {{"fp32", softmax::run<float>}, {"fp16", softmax::run<half>}},
+        .any_shape = true,
+        .sizes = {4096, 8192, 16384},
+        // Long rows, short rows, and rows that do not begin at multiples of 16 bytes.
+        .shapes = {{4096, 131072}, {262144, 1000}, {8192, 50257}}};
+    return demo::main_of(program, argc, argv);
 }
 
 #endif

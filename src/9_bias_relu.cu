@@ -17,7 +17,8 @@
 //
 // TFLOP/s counts two operations per element.
 #include "demo.cuh"
-#include "demo/elementwise.cuh"
+#include "demo/copy.cuh"
+#include "demo/rows.cuh"
 #include "ptx.cuh"
 
 namespace bias_relu {
@@ -55,12 +56,7 @@ __global__ void fused(const T* x,  // [size / cols, cols] row-major, like out
     if (i < size) out[i] = T(relu(float(x[i]) + float(b[i % cols])));
 }
 
-/// 16 bytes, the most that one thread can load or store at a time.
-template <class T>
-struct alignas(16) Vector {
-    static constexpr int kSize = 16 / sizeof(T);
-    T at[kSize];
-};
+using demo::Vector;  // 16 bytes, the most that one thread can load or store at a time
 
 template <class T>
 __global__ void fused_vectorised(const T* x,  // [size / cols, cols] row-major, like out
@@ -114,72 +110,52 @@ struct ExpectBiasRelu {
 // --- Running ------------------------------------------------------------------------------------
 
 template <class T>
-int run(const demo::Options& options, const demo::Gpu& gpu) {
-    demo::require_memory(options, [&](size_t size) {
-        const auto shape = demo::MatrixShape::of(options, size);
-        const size_t matrix = demo::saturating_product(shape.size(), sizeof(T));
-        return demo::saturating_sum(demo::saturating_product(2, matrix),  // x, temporary
-                                    demo::saturating_product(2, shape.cols, sizeof(T)),
-                                    demo::GuardedOutput<T>::bytes(shape),
-                                    demo::Copy::bytes(demo::saturating_sum(
-                                        demo::saturating_product(2, matrix),
-                                        demo::saturating_product(shape.cols, sizeof(T)))),
-                                    options.hot ? 0 : gpu.flush_bytes());
-    });
-    const auto shape = demo::MatrixShape::of(options);
-    const size_t size = shape.size(), cols = shape.cols, matrix = size * sizeof(T);
-    const size_t least_bytes = 2 * matrix + cols * sizeof(T);
-    const bool in_place = options.has("--in-place");
-    demo::Report report(options, gpu,
-                        shape.text() + ", " + options.dtype + (in_place ? ", in place" : ""));
-
-    const demo::Buffer<T> x(size), temporary(size), b(cols);
-    const demo::GuardedOutput<T> out(shape, options.seed);
-    demo::fill_uniform(x, options.seed);
-    demo::fill_uniform(b, options.seed + 1);
-    const demo::Copy copy(options, least_bytes, options.seed);
+void run(demo::Session& session) {
+    const auto shape = demo::MatrixShape::of(session.options);
+    const size_t size = shape.size(), cols = shape.cols;
+    const bool in_place = session.options.flag("--in-place");
+    const demo::Input<T> x(session, "x", shape), b(session, "b", {cols});  // random
+    const demo::Output<T> out(session, "out", shape);
+    const demo::Buffer<T> temporary(size);
+    const demo::SampledRows rows(shape.rows, session.options.seed);
+    auto expect = [&](bool chained) {
+        return out.check(rows, ExpectBiasRelu<T>{x, b, cols, chained});
+    };
 
     // In place, `out` holds the input when a kernel starts.
     const T* const input = in_place ? out.data() : x.data();
     T* const between = in_place ? out.data() : temporary.data();
     auto restore = [&] {
-        if (in_place)
-            DEMO_CHECK(cudaMemcpyAsync(out.data(), x.data(), matrix, cudaMemcpyDeviceToDevice));
-    };
-    auto expect = [&](bool chained) {
-        return out.check(ExpectBiasRelu<T>{x.data(), b.data(), cols, chained});
+        if (in_place) DEMO_CHECK(cudaMemcpyAsync(out, x, x.bytes(), cudaMemcpyDeviceToDevice));
     };
     auto launch_chain = [&] {
-        add_bias<<<blocks_for(size), kThreads>>>(input, b.data(), between, size, cols);
-        apply_relu<<<blocks_for(size), kThreads>>>(between, out.data(), size);
+        add_bias<T><<<blocks_for(size), kThreads>>>(input, b, between, size, cols);
+        apply_relu<T><<<blocks_for(size), kThreads>>>(between, out, size);
     };
     auto launch_fused = [&] {
-        fused<<<blocks_for(size), kThreads>>>(input, b.data(), out.data(), size, cols);
+        fused<T><<<blocks_for(size), kThreads>>>(input, b, out, size, cols);
     };
 
-    report.run(
-        shape.workload(options.dtype, 2, least_bytes),
-        {{.kernel = "chain",
-          .check = expect(true),
-          .launch = launch_chain,
-          .launches = 2,
-          .temporary_bytes = in_place ? 0 : matrix,
-          .moved_bytes = 4 * matrix + cols * sizeof(T),
-          .prepare = restore},
-         {.kernel = "fused",
-          .check = expect(false),
-          .launch = launch_fused,
-          .moved_bytes = least_bytes,
-          .prepare = restore},
-         {.kernel = "fused_vectorised",
-          .check = expect(false),
-          .launch = [&] { launch_fused_vectorised(input, b.data(), out.data(), size, cols); },
-          .moved_bytes = least_bytes,
-          .prepare = restore},
-         copy.contender()});
-    report.note("least possible traffic: " + demo::human_bytes(double(least_bytes)));
-    report.ratio("fused_vectorised", "chain");
-    return report.exit_code();
+    const size_t matrix = x.bytes();
+    const demo::Workload work = shape.workload(session, 2);
+    session.run(work, expect(false),
+                {{.kernel = "chain",
+                  .role = demo::Role::kChain,
+                  .launch = launch_chain,
+                  .check = expect(true),
+                  .launches = 2,
+                  .temporary_bytes = in_place ? 0 : matrix,
+                  .moved_bytes = 4 * matrix + b.bytes(),
+                  .prepare = restore},
+                 {.kernel = "fused",
+                  .launch = launch_fused,
+                  .moved_bytes = work.least_bytes,
+                  .prepare = restore},
+                 {.kernel = "fused_vectorised",
+                  .launch = [&] { launch_fused_vectorised<T>(input, b, out, size, cols); },
+                  .moved_bytes = work.least_bytes,
+                  .prepare = restore},
+                 demo::copy_contender(session, work)});
 }
 
 }  // namespace bias_relu
@@ -187,17 +163,14 @@ int run(const demo::Options& options, const demo::Gpu& gpu) {
 #ifndef BIAS_RELU_NO_MAIN
 
 int main(int argc, char** argv) {
-    const demo::Options options = demo::parse_command_line(
-        argc, argv,
-        {.name = "9_bias_relu",
-         .summary = "relu(x + b): two kernels, one, and one at the speed of a copy",
-         .kernels = {"chain", "fused", "fused_vectorised", "copy"},
-         .any_shape = true,
-         .dtypes = {"fp32", "fp16"},
-         .extras = {{"--in-place", "the result replaces x", {}}}});
-    const demo::Gpu gpu(options);
-    return options.dtype == "fp16" ? bias_relu::run<half>(options, gpu)
-                                   : bias_relu::run<float>(options, gpu);
+    const demo::Program program{
+        .name = "9_bias_relu",
+        .summary = "relu(x + b): two kernels, one, and one at the speed of a copy",
+        .types = {{"fp32", bias_relu::run<float>}, {"fp16", bias_relu::run<half>}},
+        .any_shape = true,
+        .options = {{.name = "--in-place", .help = "the result replaces x"}},
+        .sizes = {4096, 8192, 16384}};
+    return demo::main_of(program, argc, argv);
 }
 
 #endif

@@ -54,30 +54,26 @@ __global__ void matmul_A_stationary(const float* A,  // [N, N] row-major
     }
 }
 
-int main(int argc, char** argv) {
-    const demo::Options options =
-        demo::parse_command_line(argc, argv,
-                                 {"bonus_matmul_A_stationary",
-                                  "C = A B in fp32, tiles of A stay, sums meet in C",
-                                  {"matmul_A_stationary"}});
-    const demo::Gpu gpu(options);
-    const size_t N = options.n;
-    demo::require_memory(options,
-                         [&](size_t n) { return demo::matmul_bytes<float>(options, gpu, n); });
-    demo::Report report(options, gpu, "N = " + std::to_string(N) + ", fp32");
-
-    demo::Buffer<float> A(N * N), B(N * N), C(N * N);
-    demo::fill_uniform(A, options.seed);
-    demo::fill_uniform(B, options.seed + 1);
-    const demo::MatmulReference reference(A.data(), B.data(), N, N, N, options.seed);
+static void run(demo::Session& session) {
+    const size_t N = session.n();
+    const demo::Input<float> A(session, "A", {N, N}), B(session, "B", {N, N});  // random
+    const demo::Output<float> C(session, "C", {N, N});
+    const demo::MatmulReference reference(session, A, B);
 
     const dim3 block(kTile, kTile);
     const dim3 grid(N / kTile, N / kTile);  // over A
     auto launch = [&] {
-        DEMO_CHECK(cudaMemsetAsync(C.data(), 0, C.bytes()));
-        matmul_A_stationary<<<grid, block>>>(A.data(), B.data(), C.data(), N);
+        DEMO_CHECK(cudaMemsetAsync(C, 0, N * N * sizeof(float)));
+        matmul_A_stationary<<<grid, block>>>(A, B, C, N);
     };
-    report.run(demo::matmul_workload<float>(N, "fp32"),
-               {{"matmul_A_stationary", reference.check(C.data()), launch}});
-    return report.exit_code();
+    session.run(demo::matmul_workload<float>(N), reference.check(C),
+                {{"matmul_A_stationary", demo::Role::kOurs, launch}});
+}
+
+int main(int argc, char** argv) {
+    const demo::Program program{.name = "bonus_matmul_A_stationary",
+                                .summary = "C = A B in fp32, tiles of A stay, sums meet in C",
+                                .types = {{"fp32", run}},
+                                .sizes = {1024, 2048, 4096, 8192}};
+    return demo::main_of(program, argc, argv);
 }

@@ -40,6 +40,7 @@
 #include <optional>
 
 #include "demo.cuh"
+#include "demo/cublaslt.cuh"
 #include "demo/matmul.cuh"
 #include "hopper.cuh"
 
@@ -528,11 +529,9 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM), 1)
 class ExchangeMemory {
   public:
     explicit ExchangeMemory(int blocks)
-        : sums_(bytes(blocks) / sizeof(float4)), ready_(size_t(blocks) * Exchange::kWarps) {
+        : sums_(size_t(blocks) * kBlockM * kBlockN / 4), ready_(size_t(blocks), Exchange::kWarps) {
         DEMO_CHECK(cudaMemset(ready_.data(), 0, ready_.bytes()));
     }
-    /// Device memory for the sums of `blocks` blocks; their flags are next to nothing.
-    static size_t bytes(int blocks) { return size_t(blocks) * kBlockM * kBlockN * sizeof(float); }
 
     operator Exchange() const { return {sums_.data(), ready_.data()}; }
 
@@ -556,17 +555,10 @@ struct Operands {
     dim3 grid() const { return dim3((N + kBlockN - 1) / kBlockN, (N + kBlockM - 1) / kBlockM); }
 };
 
-/// A kernel's blocks may take more than 48 KiB of shared memory only if that is asked for.
-template <class Kernel>
-void allow_shared_bytes(Kernel kernel, size_t bytes) {
-    DEMO_CHECK(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
-}
-
 template <class T>
 std::function<void()> wgmma(const Operands<T>& o) {
     const size_t bytes = sizeof(Stage<T, kBlockN>);
-    allow_shared_bytes(matmul_wgmma<T>, bytes);
+    demo::allow_shared_bytes(matmul_wgmma<T>, bytes);
     return [=] { matmul_wgmma<<<o.grid(), kConsumers * kWarpgroup, bytes>>>(o.A, o.B, o.C, o.N); };
 }
 
@@ -574,7 +566,7 @@ template <class T>
 std::function<void()> tma(const Operands<T>& o) {
     const auto kernel = matmul_tma<T, kStages>;
     const size_t bytes = sizeof(Ring<T, kBlockN, kStages>);
-    allow_shared_bytes(kernel, bytes);
+    demo::allow_shared_bytes(kernel, bytes);
     return [=] {
         kernel<<<o.grid(), kConsumers * kWarpgroup, bytes>>>(o.map_A, o.map_B, o.C, int(o.N));
     };
@@ -584,7 +576,7 @@ template <class T>
 std::function<void()> specialised(const Operands<T>& o) {
     const auto kernel = matmul_specialised<T, kStages>;
     const size_t bytes = sizeof(Ring<T, kBlockN, kStages>);
-    allow_shared_bytes(kernel, bytes);
+    demo::allow_shared_bytes(kernel, bytes);
     return [=] { kernel<<<o.grid(), kThreads, bytes>>>(o.map_A, o.map_B, o.C, int(o.N)); };
 }
 
@@ -592,10 +584,10 @@ template <class T, int kTileM, int kTileN, int kStages, int kCluster>
 std::function<void()> persistent(const Operands<T>& o) {
     const auto kernel = matmul_persistent<T, kTileM, kTileN, kStages, kCluster>;
     const size_t bytes = sizeof(Memory<T, kTileN, kStages, kOutPanels, kTileM>);
-    allow_shared_bytes(kernel, bytes);
+    demo::allow_shared_bytes(kernel, bytes);
     const int rows = int(o.N + kCluster * kTileM - 1) / (kCluster * kTileM);
     const int tiles = rows * (int(o.N + kTileN - 1) / kTileN), steps = int(o.N / kBlockK);
-    const int room = hopper::clusters_at_once(kernel, kCluster, threads(kTileM), bytes);
+    const int room = demo::ClusterLaunch(1, kCluster, threads(kTileM), bytes).at_once(kernel);
     int clusters = std::min(tiles, room), divided = tiles % clusters;
     // Dividing tiles keeps all clusters busy to the end, and passing sums on costs what 20 steps
     // do.
@@ -626,73 +618,51 @@ std::function<void()> persistent(const Operands<T>& o, int multiprocessors) {
     return persistent<T, 64, 128, 8, 1>(o);
 }
 
-/// All rungs.
+/// All rungs: each is `launch` of these operands, which it prepares. `why_not`: why none of them
+/// can run here.
 template <class T>
-std::vector<demo::Contender> contenders(const Operands<T>& o, const demo::Check& check,
-                                        int multiprocessors) {
-    return {{"wgmma", check, wgmma(o)},
-            {"tma", check, tma(o)},
-            {"specialised", check, specialised(o)},
-            {"persistent", check, persistent(o, multiprocessors)}};
+std::vector<demo::Contender> contenders(std::function<Operands<T>()> operands, int multiprocessors,
+                                        const std::string& why_not) {
+    using Launch = std::function<void()>;
+    auto rung = [&](const std::string& name, std::function<Launch(const Operands<T>&)> prepare) {
+        return demo::Contender{
+            .kernel = name,
+            .setup = [=](demo::Contender& self) { self.launch = prepare(operands()); },
+            .why_not = why_not};
+    };
+    return {
+        rung("wgmma", wgmma<T>), rung("tma", tma<T>), rung("specialised", specialised<T>),
+        rung("persistent", [=](const Operands<T>& o) { return persistent(o, multiprocessors); })};
 }
 
 }  // namespace matmul_hopper
 
 #ifndef MATMUL_HOPPER_NO_MAIN
 
-#define MATMUL_CUBLAS_NO_MAIN
-#include "4_matmul_cublas.cu"
-#define GATING_UNFUSED_NO_MAIN
-#include "5_gating_unfused.cu"
-
 template <class T>
-int run(const demo::Options& options, const demo::Gpu& gpu) {
-    const size_t N = options.n;
-    demo::require_memory(options, [&](size_t n) {
-        return demo::matmul_bytes<T>(
-            options, gpu, n,
-            2 * demo::kCublasWorkspace + matmul_hopper::ExchangeMemory::bytes(gpu.multiprocessors));
-    });
-    demo::Report report(options, gpu,
-                        "N = " + std::to_string(N) + ", " + options.dtype + ", fp32 sums");
+void run(demo::Session& session) {
+    const size_t N = session.n();
+    const demo::Input<T> A(session, "A", {N, N}), B(session, "B", {N, N});  // random
+    const demo::Output<T> C(session, "C", {N, N});
+    const demo::MatmulReference reference(session, A, B);
+    const matmul_hopper::ExchangeMemory exchange(session.gpu.multiprocessors);
 
-    demo::Buffer<T> A(N * N), B(N * N), C(N * N);
-    demo::fill_uniform(A, options.seed);
-    demo::fill_uniform(B, options.seed + 1);
-    const demo::MatmulReference reference(A.data(), B.data(), N, N, N, options.seed);
-    const demo::Check check = reference.check(C.data());
-    const matmul_hopper::ExchangeMemory exchange(gpu.multiprocessors);
-    const matmul_hopper::Operands<T> operands{A.data(), B.data(), C.data(), N, exchange};
-
+    auto contenders = matmul_hopper::contenders<T>(
+        [&] {
+            return matmul_hopper::Operands<T>{A, B, C, N, exchange};
+        },
+        session.gpu.multiprocessors, hopper::why_not(session.gpu));
     // The library's own choice, and the fastest of what cuBLASLt proposes.
-    const demo::Cublas cublas;
-    const gating_unfused::Library library;
-    std::optional<gating_unfused::GemmOf<T>> lt;
-    if (options.wants("cublaslt_best"))
-        lt.emplace(library, A.data(), B.data(), nullptr, C.data(), N, N, N);
-    auto launch_cublas = [&] {
-        matmul_cublas::gemm(cublas, CUBLAS_COMPUTE_32F, A.data(), B.data(), C.data(), N);
-    };
-    auto contenders = matmul_hopper::contenders(operands, check, gpu.multiprocessors);
-    contenders.push_back({"cublas", check, launch_cublas});
-    contenders.push_back({"cublaslt_best", check, [&] { (*lt)(); }});
-    report.run(demo::matmul_workload<T>(N, options.dtype), contenders);
-    report.ratio("persistent", "cublas");
-    report.ratio("persistent", "cublaslt_best");
-    return report.exit_code();
+    contenders.push_back(demo::cublas_contender<T>("cublas", A, B, C, N));
+    contenders.push_back(demo::cublaslt_contender<T>("cublaslt_best", A, B, C, N));
+    session.run(demo::matmul_workload<T>(N), reference.check(C), contenders);
 }
 
 int main(int argc, char** argv) {
-    const demo::Options options = demo::parse_command_line(
-        argc, argv,
-        {.name = "bonus_matmul_hopper",
-         .summary = "C = A B by Hopper's TMA and wgmma, with fp32 sums",
-         .kernels = {"wgmma", "tma", "specialised", "persistent", "cublas", "cublaslt_best"},
-         .dtypes = {"fp16", "bf16"}});
-    const demo::Gpu gpu(options);
-    const std::string why_not = hopper::why_not(gpu);
-    if (!why_not.empty()) demo::fail(demo::kSkipped, why_not);
-    return options.dtype == "fp16" ? run<half>(options, gpu) : run<__nv_bfloat16>(options, gpu);
+    const demo::Program program{.name = "bonus_matmul_hopper",
+                                .summary = "C = A B by Hopper's TMA and wgmma, with fp32 sums",
+                                .types = {{"fp16", run<half>}, {"bf16", run<__nv_bfloat16>}}};
+    return demo::main_of(program, argc, argv);
 }
 
 #endif

@@ -40,9 +40,8 @@
 // which has other kernels for that, is far ahead.
 #include <cuda_pipeline.h>
 
-#define MATMUL_CUBLAS_NO_MAIN
-#include "4_matmul_cublas.cu"
 #include "demo.cuh"
+#include "demo/cublas.cuh"
 #include "demo/matmul.cuh"
 
 namespace matmul_register_tiled {
@@ -313,59 +312,40 @@ __global__ void __launch_bounds__(kThreads) warp_tiled(const float* A,  // [N, N
 
 }  // namespace matmul_register_tiled
 
-int main(int argc, char** argv) {
+static void run(demo::Session& session) {
     using namespace matmul_register_tiled;
-    const demo::Options options = demo::parse_command_line(
-        argc, argv,
-        {"bonus_matmul_register_tiled",
-         "C = A B in fp32 without tensor cores, up to the library's speed",
-         {"block_tiled", "register_tiled", "vectorized", "warp_tiled", "cublas_fp32"}});
-    const demo::Gpu gpu(options);
-    const size_t N = options.n;
-    demo::require_memory(options, [&](size_t n) {
-        return demo::matmul_bytes<float>(options, gpu, n, demo::kCublasWorkspace);
-    });
-    demo::Report report(options, gpu, "N = " + std::to_string(N) + ", fp32");
-
-    demo::Buffer<float> A(N * N), B(N * N), C(N * N);
-    demo::fill_uniform(A, options.seed);
-    demo::fill_uniform(B, options.seed + 1);
-    const demo::MatmulReference reference(A.data(), B.data(), N, N, N, options.seed);
+    const size_t N = session.n();
+    const demo::Input<float> A(session, "A", {N, N}), B(session, "B", {N, N});  // random
+    const demo::Output<float> C(session, "C", {N, N});
+    const demo::MatmulReference reference(session, A, B);
 
     auto grid = [&](size_t M_tile, size_t N_tile) {
         return dim3((N + N_tile - 1) / N_tile, (N + M_tile - 1) / M_tile);
     };
-    auto launch_block_tiled = [&] {
-        block_tiled<<<grid(64, 64), 512>>>(A.data(), B.data(), C.data(), N);
-    };
-    auto launch_register_tiled = [&] {
-        register_tiled<<<grid(128, 128), 256>>>(A.data(), B.data(), C.data(), N);
-    };
-    auto launch_vectorized = [&] {
-        vectorized<<<grid(128, 128), 256>>>(A.data(), B.data(), C.data(), N);
-    };
+    auto launch_block_tiled = [&] { block_tiled<<<grid(64, 64), 512>>>(A, B, C, N); };
+    auto launch_register_tiled = [&] { register_tiled<<<grid(128, 128), 256>>>(A, B, C, N); };
+    auto launch_vectorized = [&] { vectorized<<<grid(128, 128), 256>>>(A, B, C, N); };
     // Three stages where shared memory has room for them, two on Turing.
-    const bool three = gpu.shared_per_block >= 3 * sizeof(WarpStage);
+    const bool three = session.gpu.shared_per_block >= 3 * sizeof(WarpStage);
     const auto kernel = three ? warp_tiled<3> : warp_tiled<2>;
     const int shared_bytes = (three ? 3 : 2) * sizeof(WarpStage);
-    DEMO_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    shared_bytes));  // more than 48 KiB must be asked for
+    demo::allow_shared_bytes(kernel, shared_bytes);
     auto launch_warp_tiled = [&] {
-        kernel<<<grid(kBlockM, kBlockN), kThreads, shared_bytes>>>(A.data(), B.data(), C.data(), N,
-                                                                   1.0f);
-    };
-    const demo::Cublas cublas;
-    auto launch_cublas = [&] {
-        matmul_cublas::gemm(cublas, CUBLAS_COMPUTE_32F, A.data(), B.data(), C.data(), N);
+        kernel<<<grid(kBlockM, kBlockN), kThreads, shared_bytes>>>(A, B, C, N, 1.0f);
     };
 
-    const demo::Check check = reference.check(C.data());
-    report.run(demo::matmul_workload<float>(N, "fp32"),
-               {{"block_tiled", check, launch_block_tiled},
-                {"register_tiled", check, launch_register_tiled},
-                {"vectorized", check, launch_vectorized},
-                {"warp_tiled", check, launch_warp_tiled},
-                {"cublas_fp32", check, launch_cublas}});
-    report.ratio("warp_tiled", "cublas_fp32");
-    return report.exit_code();
+    session.run(demo::matmul_workload<float>(N), reference.check(C),
+                {{"block_tiled", demo::Role::kOurs, launch_block_tiled},
+                 {"register_tiled", demo::Role::kOurs, launch_register_tiled},
+                 {"vectorized", demo::Role::kOurs, launch_vectorized},
+                 {"warp_tiled", demo::Role::kOurs, launch_warp_tiled},
+                 demo::cublas_contender<float>("cublas_fp32", A, B, C, N)});
+}
+
+int main(int argc, char** argv) {
+    const demo::Program program{
+        .name = "bonus_matmul_register_tiled",
+        .summary = "C = A B in fp32 without tensor cores, up to the library's speed",
+        .types = {{"fp32", run}}};
+    return demo::main_of(program, argc, argv);
 }

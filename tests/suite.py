@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import json
 import os
 import re
 import shutil
@@ -17,15 +18,10 @@ sys.path.insert(0, str(ROOT / "site_scons"))
 import cuda_toolkit  # noqa: E402
 
 PROGRAMS = sorted(path.stem for path in (ROOT / "src").glob("*.cu"))
-GATING = [name for name in PROGRAMS if "gating" in name or "fused" in name]
-BENCHMARK = "bonus_benchmark_fused"  # runs many sizes, and prints tables
-MATRIX = ["7_gelu", "8_softmax", "9_bias_relu", "10_add_mul_activation"]  # any shape, two dtypes
-HOPPER = {"bonus_matmul_hopper"}  # nothing but a GPU of compute capability 9.0 can run these
-HOPPER_KERNELS = {"fused_hopper"}  # nor these, of programs that have others
 
 COLUMNS = (
     "program kernel gpu sm dtype shape n median_ms spread_pct tflops gb_per_s verified "
-    "error_of_bound launches temp_bytes moved_bytes least_bytes"
+    "error_of_bound launches temp_bytes moved_bytes least_bytes role"
 ).split()
 TIMES = ("median_ms", "spread_pct", "tflops", "gb_per_s")  # empty with --once
 
@@ -42,11 +38,11 @@ class Backend(NamedTuple):
     talk_sizes: Tuple[int, ...]  # S
     timed_size: int  # N of the runs that measure
     largest_mutant: int  # N; S is up to an eighth of it
-    schedules: Tuple[str, ...] = ("",)  # orders in which the CPU lane can run threads
+    schedules: Tuple[str, ...] = ("",)  # orders in which the simulator can run threads
 
     def run(self, program, *arguments, timeout=120, env=None):
         done = run(self.folder / program, *arguments, timeout=timeout, env=env)
-        if program in HOPPER and done.returncode == SKIPPED and env is not NO_GPU:
+        if done.returncode == SKIPPED and env is not NO_GPU and not runs_anywhere(program):
             pytest.skip(done.stderr.strip())
         return done
 
@@ -124,11 +120,80 @@ def assert_one_line(text, who):
     assert re.fullmatch(re.escape(who) + r": [^\n]+\n", text), f"not one line of {who}: {text!r}"
 
 
-def kernels_of(backend, program):
-    """The kernels that a program's --kernel takes, by its help; none where it has no --kernel."""
-    text = backend.run(program, "--help").stdout
-    names = re.search(r"--kernel NAME .*: (.*)", text)
-    return names[1].split() if names else []
+# --- What programs are, by their --describe -----------------------------------------------------
+
+
+@functools.lru_cache(maxsize=None)
+def declared(program, *arguments):
+    """What a program declares of itself, and of its problem with these arguments; None where it is
+    not built. The build that was made last says it."""
+    built = [path for path in (backend.folder / program for backend in BACKENDS) if path.exists()]
+    if not built:
+        return None
+    newest = max(built, key=lambda path: path.stat().st_mtime)
+    done = run(newest, *arguments, "--describe", env=NO_GPU)
+    assert done.returncode == 0 and done.stderr == "", (
+        f"{newest.relative_to(ROOT)} does not describe itself: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def describe(program, *arguments):
+    """The same, for a test, which is skipped where the program is not built."""
+    return declared(program, *arguments) or pytest.skip(f"{program} is not built")
+
+
+def programs(*conditions):
+    """The programs of which all conditions hold, for pytest.mark.parametrize. What is not built is
+    among them, so that its tests are skipped for that reason."""
+    return [name for name in PROGRAMS
+            if declared(name) is None or all(holds(name) for holds in conditions)]
+
+
+def takes(program, option):
+    return any(known["name"] == option for known in describe(program)["options"])
+
+
+def takes_talk(program):
+    return describe(program)["talk"] is not None
+
+
+def any_shape(program):
+    """Whether it takes every N from 1, and --rows and --cols."""
+    return describe(program)["shapes"] is not None
+
+
+def one_size(program):
+    """Whether a run has one size; else it goes over all of them up to N."""
+    return describe(program)["sweep"] != "always"
+
+
+def kernels(program):
+    return [contender["kernel"] for contender in describe(program)["contenders"]]
+
+
+def needs(program):
+    """The kernels that not every GPU can run, with what they need."""
+    return {contender["kernel"]: contender["needs"]
+            for contender in describe(program)["contenders"] if contender["needs"]}
+
+
+def runs_anywhere(program):
+    """Whether some kernel that is no yardstick runs on every GPU, and on the simulator."""
+    return any(contender["role"] != "yardstick" and not contender["needs"]
+               for contender in describe(program)["contenders"])
+
+
+def problem_of(row):
+    """What --describe says of the problem that a row measured."""
+    n = row["n"]
+    size = [n] if row["shape"] == "square" else ["--talk", n] if row["shape"] == "talk" else [
+        "--rows", row["shape"].split("x")[0], "--cols", row["shape"].split("x")[1]]
+    dtype = ["--dtype", row["dtype"]] if takes(row["program"], "--dtype") else []
+    return next(problem for problem in describe(row["program"], *size, *dtype)["problems"]
+                if problem["dtype"] == row["dtype"])
+
+
+# --- What programs print ------------------------------------------------------------------------
 
 
 def read_rows(text):
@@ -154,24 +219,9 @@ def verified_rows(done, program):
     for row in rows:
         assert row["program"] == program
         assert row["verified"] == "yes", row
-        # A copy is exact, and so may be what the matrix programs compute of few numbers.
-        exact = row["kernel"] == "copy" or program in MATRIX
+        # A copy is exact, and so may be what is computed of a few elements.
+        exact = row["role"] == "yardstick" or any_shape(program)
         assert 0 <= float(row["error_of_bound"]) < 1, row
         assert float(row["error_of_bound"]) > 0 or exact, row
         assert int(row["launches"]) >= 1, row
     return rows
-
-
-# Operations per element, as the programs count them.
-OPERATIONS = {"7_gelu": 9, "8_softmax": 5, "9_bias_relu": 2, "10_add_mul_activation": 4}
-
-
-def flops(row):
-    """Operations of what a row measured, by the formula that its program computes."""
-    n = int(row["n"])
-    if row["program"] in OPERATIONS:
-        cols = n if row["shape"] == "square" else int(row["shape"].split("x")[1])
-        return OPERATIONS[row["program"]] * n * cols
-    if row["shape"] == "talk":  # x[4 n^2, 128], W[128, 64]
-        return 4 * (4 * n * n) * 128 * 64
-    return (4 if row["program"] in GATING else 2) * n**3

@@ -120,7 +120,7 @@ def test_editing_any_header_rebuilds_what_includes_it(nvcc):
     """SCons does not look into .cu files by itself."""
     tree = scons("-n", "--tree=all", "2_matmul_sharedmem", "6_gating_fused").stdout
     parts = re.findall(r'#include "(.*)"', (ROOT / "include/demo.cuh").read_text())
-    headers = [f"include/{name}" for name in ["demo.cuh"] + parts]
+    headers = [f"include/{name}" for name in ["demo.cuh", "demo/data_sheets.inc"] + parts]
     assert len(headers) > 3
     one, _, other = tree.partition("+-6_gating_fused")
     for header in headers:

@@ -151,6 +151,11 @@ def test_kernels_are_named_without_namespaces():
     assert found.keys() == {"wmma_global", "wmma_tiled<4>", "mma_ptx<Tiles<128, 128, 3> >"}
 
 
+def test_what_checks_a_kernel_is_not_counted():
+    """The reference, the comparison and the data are the harness's, not the program's."""
+    assert count("8_softmax", 64, "--kernel", "fused").keys() == {"fused"}
+
+
 @pytest.mark.parametrize("schedule", ["forward", "reverse", "random:7"])
 def test_stationary_matmul_in_any_order(schedule):
     n = 64

@@ -2,55 +2,61 @@
 
 import csv
 import importlib.machinery
+import json
 import re
 import shutil
 import subprocess
 import sys
 import time
 import types
+from pathlib import Path
 
 import pytest
 
 from suite import FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line
 
 sys.path.insert(0, str(ROOT / "scripts"))
-import compare_frameworks as frameworks  # noqa: E402
+import compare_frameworks  # noqa: E402
 import table  # noqa: E402
+from frameworks import splitmix64  # noqa: E402
 
 NAME = "compare_frameworks.py"
-GELU = ["--operations", "gelu", "--dtype", "fp32"]
-
-
-def case_of(name, size, dtype):
-    operation = next(o for o in frameworks.OPERATIONS if o.name == name)
-    return frameworks.Case(operation, size, dtype)
+SCRIPT = ROOT / "scripts" / NAME
 
 
 # --- Command line -----------------------------------------------------------------------------
 
 
-def test_help_names_every_option_and_operation():
-    done = subprocess.run([sys.executable, str(ROOT / "scripts" / NAME), "--help"],
-                          capture_output=True, text=True)
+def test_help_needs_no_pytorch_and_names_every_option_and_program():
+    done = subprocess.run([sys.executable, "-S", str(SCRIPT), "--help"], capture_output=True,
+                          text=True)  # -S: no installed packages
     assert done.returncode == VERIFIED and done.stderr == ""
+    names = compare_frameworks.compared_programs()
+    assert "6_gating_fused" in names
+    assert names.index("7_gelu") < names.index("10_add_mul_activation")
     for word in ["--operations", "--shapes", "--sizes", "--talk", "--dtype", "--rounds", "--csv",
-                 "--table", "--programs"] + [o.name for o in frameworks.OPERATIONS]:
+                 "--fresh", "--table", "--programs", *names]:
         assert word in done.stdout
 
 
 @pytest.mark.parametrize("arguments", [
     ["--bogus"], ["4096"], ["--operations", "bogus"], ["--operations", ""], ["--operations"],
-    ["--sizes", "33"], ["--sizes", "0"], ["--sizes", "64,"], ["--sizes", "1e3"], ["--talk", "17"],
-    ["--shapes", "4096"], ["--shapes", "0x8"], ["--shapes", "8x8x8"], ["--dtype", "fp64"],
-    ["--rounds", "0"], ["--rounds", "x"], ["--operations", "gelu", "--dtype", "bf16"],
-    ["--table", "nowhere.csv"], ["--table", str(ROOT / "results/nvidia-h200.csv")],
+    ["--operations", "99"], ["--operations", "timing"], ["--sizes", "33"], ["--sizes", "0"],
+    ["--sizes", "64,"], ["--sizes", "1e3"], ["--talk", "17"], ["--shapes", "4096"],
+    ["--shapes", "0x8"], ["--shapes", "8x8x8"], ["--dtype", "fp64"], ["--rounds", "0"],
+    ["--rounds", "x"], ["--table", "nowhere.csv"],
+    ["--table", str(ROOT / "results/nvidia-h200.csv")],
 ], ids=" ".join)
 def test_bad_arguments_end_with_one_line(arguments):
-    done = subprocess.run([sys.executable, str(ROOT / "scripts" / NAME)] + arguments,
-                          capture_output=True, text=True)
+    done = subprocess.run([sys.executable, str(SCRIPT)] + arguments, capture_output=True, text=True)
     assert done.returncode == USAGE
     assert done.stdout == ""
     assert_one_line(done.stderr, NAME)
+
+
+def test_operations_are_programs_names_or_numbers():
+    options = compare_frameworks.parse_arguments(["--operations", "7,6_gating_fused,10"])
+    assert options.operations == ["7_gelu", "6_gating_fused", "10_add_mul_activation"]
 
 
 def pretend(monkeypatch, *modules):
@@ -67,8 +73,9 @@ def pretend(monkeypatch, *modules):
                          ids=["no-torch", "no-triton", "broken"])
 def test_without_the_frameworks_it_says_so_in_one_line(monkeypatch, capsys, there, named):
     pretend(monkeypatch, *there)
-    monkeypatch.delitem(sys.modules, "framework_peers", raising=False)
-    assert frameworks.main([]) == SKIPPED
+    for name in [name for name in sys.modules if name.startswith("frameworks.")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert compare_frameworks.main([]) == SKIPPED
     said = capsys.readouterr()
     assert said.out == ""
     assert_one_line(said.err, NAME)
@@ -76,129 +83,156 @@ def test_without_the_frameworks_it_says_so_in_one_line(monkeypatch, capsys, ther
 
 
 def test_without_a_gpu_it_says_so_in_one_line(monkeypatch, capsys):
-    install(monkeypatch, FakePeers({}, gpu=False))
-    assert frameworks.main([]) == SKIPPED
+    install(monkeypatch, FakeFrameworks({}, gpu=None))
+    assert compare_frameworks.main([]) == SKIPPED
     said = capsys.readouterr()
     assert said.out == ""
     assert_one_line(said.err, NAME)
     assert "no NVIDIA GPU" in said.err
 
 
-# --- What is compared -------------------------------------------------------------------------
+# --- One place for what is specific to a program -----------------------------------------------
 
 
-@pytest.mark.parametrize("name, size, dtype, arguments", [
-    ("gelu", (8, 16), "fp16", "--rows 8 --cols 16 --dtype fp16"),
-    ("add_mul_relu", (8, 16), "fp32", "--rows 8 --cols 16 --dtype fp32 --activation relu"),
-    ("gating", 1024, "fp16", "1024"),
-    ("gating_talk", 128, "fp16", "--talk 128"),
-    ("matmul_hopper", 8192, "bf16", "8192 --dtype bf16"),
-    ("matmul_cublas", 4096, "tf32", "4096"),
-])
-def test_our_programs_command_lines(name, size, dtype, arguments):
-    assert case_of(name, size, dtype).arguments() == arguments.split()
+def test_the_script_names_no_program_and_no_kernel():
+    code = SCRIPT.read_text(encoding="utf-8").split('"""', 2)[2]  # after --help's text
+    words = set(re.findall(r"\w+", code.lower()))
+    programs = {path.stem.lower() for path in (ROOT / "src").glob("*.cu")}
+    lines = (ROOT / "results/nvidia-h200.csv").read_text(encoding="utf-8").splitlines()
+    rows = csv.DictReader(line for line in lines if not line.startswith("#"))
+    # The script measures a copy, too; that column is its own.
+    kernels = {row["kernel"] for row in rows} - {"copy"}
+    operations = set("matmul gating gelu softmax relu bias tensorcore cublas hopper".split())
+    assert programs and kernels and not words & (programs | kernels | operations)
 
 
-def test_operations_and_bytes_are_counted_as_our_programs_count_them():
-    talk = case_of("gating_talk", 1024, "fp16")
-    assert talk.flops() == 4 * (4 * 1024**2) * 128 * 64
-    assert talk.least_bytes() == 2 * (4 * 1024**2 * (128 + 64) + 2 * 128 * 64 + 2 * 64)
-    assert case_of("gating", 4096, "fp16").flops() == 4 * 4096**3
-    assert case_of("matmul_hopper", 4096, "fp16").flops() == 2 * 4096**3
-    assert case_of("softmax", (3, 5), "fp32").least_bytes() == 2 * 3 * 5 * 4
-    assert case_of("bias_relu", (3, 5), "fp16").least_bytes() == (2 * 3 * 5 + 5) * 2
-    assert case_of("add_mul_relu", (3, 5), "fp16").least_bytes() == (3 * 3 * 5 + 5) * 2
-
-
-def result(kernel, ms, dtype="fp16", verified="yes"):
-    return {"kernel": kernel, "median_ms": ms, "dtype": dtype, "verified": verified}
-
-
-def test_ours_is_the_fastest_verified_kernel_of_our_own():
-    case = case_of("gating", 4096, "fp16")
-    rows = [result("fused_tiled", "3.0"), result("six_kernels", "2.0"), result("fused", "2.5"),
-            result("library_best", "1.0"), result("cublas_gemms", "0.5"),
-            result("fused_wrong", "0.1", verified="no"), result("fused_once", ""),
-            result("fused_other", "0.2", dtype="bf16")]
-    assert frameworks.best_of_ours(case, rows) == ("fused", 2.5)
-
-
-@pytest.mark.parametrize("name, size, rows", [
-    ("gelu", (8, 8), [result("chain", "1.0"), result("copy", "0.5")]),
-    ("matmul_hopper", 4096, [result("cublas_fp16", "1.0"), result("cublasLt_best", "1.0")]),
-    ("matmul_hopper", 4096, [result("pipeline", "1.0", dtype="bf16")]),
-    ("matmul_hopper", 4096, []),
-])
-def test_the_librarys_and_the_unfused_kernels_are_never_ours(name, size, rows):
-    with pytest.raises(frameworks.Failure):
-        frameworks.best_of_ours(case_of(name, size, "fp16"), rows)
+def test_every_page_is_a_program_or_shared_by_several():
+    pages = {path.stem for path in (ROOT / "scripts/frameworks").glob("*.py")}
+    programs = set(compare_frameworks.compared_programs())
+    assert len(programs) >= 9 and programs <= pages
+    for shared in pages - programs - {"__init__"}:
+        texts = [(ROOT / f"scripts/frameworks/{page}.py").read_text() for page in pages - {shared}]
+        assert shared == "case" or any(f"frameworks.{shared} import" in text or
+                                       re.search(rf"frameworks import .*{shared}", text)
+                                       for text in texts), shared
 
 
 # --- A whole run, with canned times -----------------------------------------------------------
 
+# A fake program answers --describe with a file, in which it sets n to the size that it was given,
+# and otherwise prints the rows of its --kernel.
 FAKE_PROGRAM = """#!/bin/sh
-echo "$0 $*" >>"$(dirname "$0")/calls"
+here=$(dirname "$0")
+size=$(echo "$*" | grep -o '[0-9][0-9]*' | head -n 1)
+for argument; do
+    if [ "$argument" = --describe ]; then
+        sed "s/\\"n\\": [0-9]*/\\"n\\": ${size:-0}/" "$here/about.json"
+        exit
+    fi
+    kernel=$argument
+done
+echo "ours $kernel" >>"$here/calls"
+echo "$*" >>"$here/commands"
 %s
 """
-ROWS = """cat <<'END'
-program,kernel,gpu,sm,dtype,shape,n,median_ms,spread_pct,tflops,gb_per_s,verified
-7_gelu,chain,Fake,90,fp32,square,8,0.1,0.1,,1,yes
-7_gelu,fused,Fake,90,fp32,square,8,2.0,0.1,,1,yes
-7_gelu,fused_fast,Fake,90,fp32,square,8,1.0,0.1,,1,yes
-END"""
+ROWS = """echo %s
+grep "7_gelu,$kernel," "$here/rows.csv"
+""" % ",".join(table.REQUIRED)
 
 
-class FakePeers(types.ModuleType):
-    """framework_peers: `times` holds for each peer the ms of each round, or what it raises."""
+def contender(kernel, role, dtypes=("fp32",)):
+    return {"kernel": kernel, "role": role, "dtypes": list(dtypes), "only": None, "needs": None}
+
+
+CONTENDERS = [contender("chain", "chain"), contender("fused", "ours"),
+              contender("fused_fast", "ours"), contender("rival", "library"),
+              contender("a_copy", "yardstick"), contender("other", "ours", ["fp16"])]
+TIMES = {"chain": 0.1, "fused": 2.0, "fused_fast": 1.0, "rival": 0.2, "a_copy": 0.3, "other": 0.1}
+LEAST_BYTES = 2 * 16384 * 16384 * 4
+
+
+def description(n=16384, shape="16384x16384", contenders=CONTENDERS, **problem):
+    return {"program": "7_gelu", "sweep": "never", "sizes": {"multiple": 1, "measured": []},
+            "talk": None, "shapes": [[16384, 16384]], "dtypes": ["fp32"],
+            "options": [{"name": "--dtype"}], "contenders": contenders,
+            "problems": [{"shape": shape, "n": n, "dtype": "fp32", "flops": 9 * n * n,
+                          "least_bytes": LEAST_BYTES, "memory_bound": True,
+                          "contenders": [c["kernel"] for c in contenders], **problem}]}
+
+
+class FakeFrameworks(types.ModuleType):
+    """frameworks.case: `times` has for each peer the ms of each round, or what verifying raises."""
 
     class Wrong(Exception):
         pass
 
-    def __init__(self, times, gpu=True):
-        super().__init__("framework_peers")
-        self.times = {name: iter(ms) if isinstance(ms, list) else ms for name, ms in times.items()}
-        self.torch = types.SimpleNamespace(__version__="2.x", cuda=types.SimpleNamespace(
-            is_available=lambda: gpu, get_device_name=lambda _: "Fake, GPU",
-            get_device_capability=lambda _: (9, 0)))
-        self.triton = types.SimpleNamespace(__version__="3.x")
+    def __init__(self, times, gpu=("Fake, GPU", "90"), calls=None, alive=True):
+        super().__init__("frameworks.case")
+        times = {name: iter(ms) if isinstance(ms, list) else ms for name, ms in times.items()}
 
-    def peers_of(self, case, max_autotune):
-        return {name: name for name in self.times if name != "copy"}
+        class PeersOfCase:
+            def __init__(self, page, problem, max_autotune):
+                self.peers = times
 
-    def verify(self, case, peer):
-        if callable(self.times[peer]):
-            self.times[peer]()
+            def is_rival(self, name):
+                return name != "copy"
 
-    def measure_peer(self, case, peer):
-        return next(self.times[peer])
+            def verify(self, name):
+                if callable(times[name]):
+                    times[name]()
 
-    def measure_copy(self, case):
-        return next(self.times["copy"])
+            def measure(self, name):
+                if calls:
+                    with calls.open("a") as file:
+                        print(name, file=file)
+                return next(times[name])
 
-    def free(self):
-        pass
+        self.PeersOfCase = PeersOfCase
+        self.gpu = lambda: gpu
+        self.versions = lambda: {"pytorch": "2.x", "triton": "3.x"}
+        self.free = lambda: None
+        self.is_alive = lambda: alive
 
 
 def install(monkeypatch, fake):
     pretend(monkeypatch, "torch", "triton")
-    monkeypatch.setitem(sys.modules, "framework_peers", fake)
+    monkeypatch.setitem(sys.modules, "frameworks.case", fake)
 
 
 @pytest.fixture
 def compare(monkeypatch, capsys, tmp_path):
-    """Runs the script with a fake 7_gelu and canned times of theirs."""
+    """Runs the script with one page, a fake program of its own and canned times of theirs."""
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages/shared.py").write_text("no page, so never loaded")
+    monkeypatch.setattr(compare_frameworks, "PAGES", tmp_path / "pages")
 
-    def run(times, program=ROWS, arguments=GELU):
-        install(monkeypatch, FakePeers(times))
+    def run(times, program=ROWS, arguments=(), about=None, ours=TIMES,
+            page="SHAPES = ((16384, 16384),)\nOPTIONS = ('--option', 'this')", alive=True):
+        for name in ("calls", "commands"):
+            (tmp_path / name).write_text("")
+        (tmp_path / "pages/7_gelu.py").write_text(page)
+        about = about or description()
+        (tmp_path / "about.json").write_text(json.dumps(about))
+        roles = {c["kernel"]: c["role"] for c in about["contenders"]}
+        (tmp_path / "rows.csv").write_text("".join(
+            f"7_gelu,{kernel},Fake,90,fp32,square,8,{ms},0.1,,1,yes,{roles.get(kernel, 'ours')}\n"
+            for kernel, ms in ours.items()))
+        install(monkeypatch, FakeFrameworks(times, calls=tmp_path / "calls", alive=alive))
         if program is not None:
             path = tmp_path / "7_gelu"
             path.write_text(FAKE_PROGRAM % program)
             path.chmod(0o755)
-        status = frameworks.main(arguments + ["--programs", str(tmp_path),
-                                              "--csv", str(tmp_path / "new/results.csv")])
+        status = compare_frameworks.main([*arguments, "--programs", str(tmp_path),
+                                          "--csv", str(tmp_path / "new/results.csv")])
         said = capsys.readouterr()
-        return types.SimpleNamespace(status=status, out=said.out, err=said.err)
+        return types.SimpleNamespace(
+            status=status, out=said.out, err=said.err,
+            calls=(tmp_path / "calls").read_text().splitlines(),
+            commands=(tmp_path / "commands").read_text().splitlines())
 
+    run.file = tmp_path / "new/results.csv"
+    run.measured = lambda: [(row["shape"], row["contender"], row["median_ms"])
+                            for row in table.read(run.file).rows]
     return run
 
 
@@ -208,66 +242,218 @@ def cells(text):
     return dict(zip(head, lines[-1]))
 
 
-def test_medians_ratios_and_their_range_over_the_rounds(compare, tmp_path):
-    done = compare({"eager": [9, 9, 9], "library": [1.5, 1.2, 1.1], "compile": [3, 1, 1.6],
+def test_medians_ratios_and_their_range_over_the_rounds(compare):
+    done = compare({"eager": [9], "library": [1.2, 1.2, 1.1], "compile": [1.19, 1.3, 1.6],
                     "copy": [0.9, 0.9, 0.9]})
     assert (done.status, done.err) == (VERIFIED, "")
-    least = 2 * 16384 * 16384 * 4 / 1e6  # GB/s of 1 ms
+    least = LEAST_BYTES / 1e6  # GB/s of 1 ms
     line = cells(done.out)
-    assert line["our kernel"] == "fused_fast"
+    assert line["operation"] == "7_gelu" and line["our kernel"] == "fused_fast"
     assert line["ours"] == f"{least:.0f} 90%"
     assert line["library"] == f"{least / 1.2:.0f} 75%"
     assert line["copy"] == f"{least / 0.9:.0f} 100%"
-    # The best of theirs is the one with the best median, not the one with the best round.
+    # The best of theirs has the best median: the best first round does not count.
     assert line["best of theirs"] == "library"
     assert line["ours / theirs"] == "1.20x"
-    assert line["rounds"] == "1.10-1.50"
-
-    calls = (tmp_path / "calls").read_text().splitlines()
-    assert len(calls) == 1 + 3  # one to choose, then one in each round
-    assert "--kernel" not in calls[0]
-    assert all(call.endswith("--csv --kernel fused_fast") for call in calls[1:])
+    assert line["rounds"] == "1.10-1.20"
 
 
-def test_the_csv_holds_every_contender_and_prints_the_same_table(compare, tmp_path, capsys):
-    done = compare({"library": [1.5, 1.2, 1.1], "copy": [0.9, 0.9, 0.9]})
-    file = tmp_path / "new/results.csv"
-    lines = file.read_text().splitlines()
+def test_our_program_gets_size_type_and_options_and_each_kernel_alone(compare):
+    done = compare({"library": [1, 1, 1], "copy": [1, 1, 1]})
+    common = "--rows 16384 --cols 16384 --option this --dtype fp32 --csv --kernel "
+    assert done.commands == [common + kernel for kernel in
+                             ["fused", "fused_fast", "fused_fast", "fused_fast"]]
+
+
+def test_ours_is_the_fastest_of_our_role_and_nothing_else_runs(compare):
+    done = compare({"library": [1, 1, 1], "copy": [1, 1, 1]})
+    assert cells(done.out)["our kernel"] == "fused_fast"
+    assert {call for call in done.calls if call.startswith("ours")} == {
+        "ours fused", "ours fused_fast"}  # no chain, no library, no copy, no kernel of fp16
+
+    recorded = description(contenders=CONTENDERS + [contender("of_another", "record")])
+    done = compare({"library": [1, 1, 1], "copy": [1, 1, 1]}, about=recorded,
+                   ours={**TIMES, "of_another": 0.5}, arguments=["--fresh"])
+    assert cells(done.out)["our kernel"] == "of_another"
+
+
+def test_a_program_of_library_calls_alone_is_compared_by_them(compare):
+    control = description(contenders=[contender("rival", "library"),
+                                      contender("a_copy", "yardstick")])
+    done = compare({"library": [1, 1, 1], "copy": [1, 1, 1]}, about=control)
+    assert cells(done.out)["our kernel"] == "rival"
+
+
+def test_a_kernel_that_this_gpu_cannot_run_leaves_the_others(compare):
+    refuse = "if [ $kernel = fused_fast ]; then echo '7_gelu: no such GPU' >&2; exit 77; fi\n"
+    done = compare({"library": [1, 1, 1], "copy": [1, 1, 1]}, refuse + ROWS)
+    assert (done.status, done.err) == (VERIFIED, "")
+    assert cells(done.out)["our kernel"] == "fused"
+
+
+def test_contenders_take_turns_and_every_second_round_is_reversed(compare):
+    done = compare({"library": [1, 1, 1], "triton": [1, 1, 1], "copy": [1, 1, 1]})
+    forward = ["ours fused_fast", "library", "triton", "copy"]
+    assert done.calls == ["ours fused"] + forward + forward[::-1] + forward
+
+
+def test_what_is_much_slower_than_the_best_of_theirs_has_one_round(compare):
+    done = compare({"eager": [1.2], "library": [1, 1, 1], "compile": [1.05, 1.05, 1.05],
+                    "copy": [0.1, 0.1, 0.1]})  # a copy is no rival of theirs
+    assert (done.status, done.err) == (VERIFIED, "")
+    rows = {row["contender"]: row["rounds"] for row in table.read(compare.file).rows}
+    assert rows == {"ours": "3", "eager": "1", "library": "3", "compile": "3", "copy": "3"}
+
+
+@pytest.mark.parametrize("winners, tried", [
+    (("fused_fast", "fused_fast"), ["ours fused_fast"]),
+    (("fused_fast", "fused"), ["ours fused", "ours fused_fast"]),
+])
+def test_between_two_sizes_only_their_best_kernels_are_tried(monkeypatch, winners, tried):
+    """Through main() with canned cases: what compare() is told to try at each size."""
+    def case(n, between):
+        return compare_frameworks.Case(
+            None, Path("7_gelu"), (), {"shape": "square", "n": n, "dtype": "fp32", "flops": 1,
+                                       "memory_bound": False}, ("ours",),
+            ("fused", "fused_fast"), ("7_gelu", "SIZES", "fp32", None), between)
+
+    order, results = [], iter(winners + ("fused",))
+
+    def compared(case, kernels, *_):
+        order.append((case.problem["n"], list(kernels)))
+        entry = compare_frameworks.Entry(next(results))
+        entry.ms = [1.0]
+        return {"ours": entry}
+
+    install(monkeypatch, FakeFrameworks({}))
+    monkeypatch.setattr(compare_frameworks, "cases_of",
+                        lambda *_: [case(64, False), case(96, True), case(128, False)])
+    monkeypatch.setattr(compare_frameworks, "compare", compared)
+    assert compare_frameworks.main(["--operations", "7"]) == VERIFIED
+    assert order == [(64, ["fused", "fused_fast"]), (128, ["fused", "fused_fast"]),
+                     (96, [call.split()[1] for call in tried])]
+
+
+def test_sizes_that_are_given_replace_all_that_the_pages_say(compare):
+    page = "SIZES = (64, 96, 128)\nTALK = (16,)"
+    about = description(shape="square", n=64)
+    done = compare({"library": [1] * 99, "copy": [1] * 99}, page=page, about=about,
+                   arguments=["--rounds", "1"])
+    sizes = ["64", "128", "--talk 16", "96"]  # what lies between comes last
+    assert list(dict.fromkeys(line.split(" --dtype")[0] for line in done.commands)) == sizes
+    done = compare({"library": [1] * 99, "copy": [1] * 99}, page=page, about=about,
+                   arguments=["--rounds", "1", "--fresh", "--talk", "32,48"])
+    assert {line.split(" --dtype")[0] for line in done.commands} == {"--talk 32", "--talk 48"}
+
+
+def test_nothing_to_compare_is_a_usage_error(compare):
+    for arguments in (["--sizes", "4096"], ["--dtype", "bf16"]):
+        done = compare({}, arguments=["--operations", "7", *arguments])
+        assert done.status == USAGE and done.out == ""
+        assert_one_line(done.err, NAME)
+
+
+# --- The CSV ----------------------------------------------------------------------------------
+
+
+def test_the_csv_holds_every_contender_and_prints_the_same_table(compare, capsys):
+    done = compare({"library": [1.05, 1.2, 1.1], "copy": [0.9, 0.9, 0.9]})
+    lines = compare.file.read_text().splitlines()
     about = [line for line in lines if line.startswith("#")]
     for name in ("GPU: Fake, GPU", "driver: ", "toolkit: ", "pytorch: 2.x", "triton: 3.x",
-                 "date: ", "suite: ", "protocol: "):
+                 "date: ", "suite: ", "protocol: 2"):
         assert any(line.startswith("# " + name) for line in about), name
     rows = {row["contender"]: row for row in csv.DictReader(lines[len(about):])}
     assert list(rows) == ["ours", "library", "copy"]
+    assert [row["role"] for row in rows.values()] == ["ours", "yardstick", "yardstick"]
     assert rows["ours"]["kernel"] == "fused_fast" and rows["ours"]["against"] == "library"
-    assert float(rows["ours"]["ratio"]) == pytest.approx(1.2)
+    assert float(rows["ours"]["ratio"]) == pytest.approx(1.1)
     assert [float(rows["library"][c]) for c in ("median_ms", "low_ms", "high_ms", "rounds")] == [
-        1.2, 1.1, 1.5, 3]
-    assert table.read(file).gpu == "Fake, GPU"  # the other scripts read it too
+        1.1, 1.05, 1.2, 3]
+    # Flops and bytes are the program's. A copy computes nothing.
+    assert float(rows["library"]["tflops"]) == pytest.approx(9 * 16384**2 / 1.1e9, rel=1e-4)
+    assert rows["copy"]["tflops"] == "" and float(rows["copy"]["gb_per_s"]) > 0
+    assert table.read(compare.file).gpu == "Fake, GPU"  # the other scripts read it too
 
-    assert frameworks.main(["--table", str(file)]) == VERIFIED
+    assert compare_frameworks.main(["--table", str(compare.file)]) == VERIFIED
     assert capsys.readouterr().out == done.out.split("\n\n")[-1]
 
 
-def test_the_csv_keeps_what_was_measured_before_and_not_again(compare, tmp_path):
-    def measured():
-        rows = table.read(tmp_path / "new/results.csv").rows
-        return [(row["shape"], row["contender"], row["median_ms"]) for row in rows]
+def test_where_arithmetic_is_the_limit_the_unit_is_tflops(compare):
+    about = description(shape="square", memory_bound=False)
+    done = compare({"library": [2, 2, 2]}, about=about)
+    line = cells(done.out)
+    assert line["unit"] == "TFLOP/s" and line["shape"] == "N=16384" and "copy" not in line
+    assert line["library"] == table.number(9 * 16384**2 / 2e9)
+    assert {row["gb_per_s"] for row in table.read(compare.file).rows} == {None}
 
-    for shape, ms in (("8x8", 2), ("16x16", 3), ("8x8", 4)):
-        times = {"library": [ms] * 3, "copy": [1] * 3}
-        assert compare(times, arguments=GELU + ["--shapes", shape]).status == VERIFIED
-    assert measured() == [("16x16", "ours", 1), ("16x16", "library", 3), ("16x16", "copy", 1),
-                          ("8x8", "ours", 1), ("8x8", "library", 4), ("8x8", "copy", 1)]
 
-    file = tmp_path / "new/results.csv"
-    file.write_text(file.read_text().replace("# pytorch: 2.x", "# pytorch: 1.x"))
-    compare({"library": [5] * 3, "copy": [1] * 3}, arguments=GELU + ["--shapes", "32x32"])
-    assert {shape for shape, _, _ in measured()} == {"32x32"}  # others are not comparable
+def at(shape, ms, compare, *arguments, **more):
+    about = description(shape=shape, n=int(shape.split("x")[0]))
+    return compare({"library": [ms] * 3, "copy": [1] * 3}, about=about,
+                   arguments=["--shapes", shape, *arguments], **more)
+
+
+def test_an_interrupted_run_goes_on_where_it_was(compare):
+    assert at("8x8", 2, compare).status == VERIFIED
+    assert at("16x16", 3, compare).calls  # a new case is measured, and the old one kept
+    again = at("8x8", 4, compare)
+    assert again.calls == [] and "measured before" in again.out
+    assert cells(again.out)["ours / theirs"] == "2.00x"  # the table shows it all the same
+    assert compare.measured() == [
+        ("16x16", "ours", 1), ("16x16", "library", 3), ("16x16", "copy", 1),
+        ("8x8", "ours", 1), ("8x8", "library", 2), ("8x8", "copy", 1)]
+
+
+def test_a_case_is_measured_again_on_demand(compare):
+    at("8x8", 2, compare)
+    assert at("8x8", 3, compare, "--fresh").calls
+    assert ("8x8", "library", 3) in compare.measured()
+    about = description(shape="8x8", n=8)
+    assert compare({"library": [5] * 5, "copy": [1] * 5}, about=about,
+                   arguments=["--shapes", "8x8", "--rounds", "5"]).calls  # more rounds than it has
+    assert ("8x8", "library", 5) in compare.measured()
+
+
+def test_a_case_of_another_version_of_the_suite_is_kept_until_measured_again(compare):
+    at("8x8", 2, compare)
+    text = compare.file.read_text()
+    suite = re.search("# suite: (.*)", text)[1]
+    compare.file.write_text(text.replace(suite, "older"))
+    at("16x16", 3, compare)
+    assert {shape for shape, _, _ in compare.measured()} == {"8x8", "16x16"}
+    assert "older, " + suite in compare_frameworks.markdown(compare.file)
+    assert at("8x8", 4, compare).calls
+    assert ("8x8", "library", 4) in compare.measured()
+    assert "older" not in compare.file.read_text()
+
+
+@pytest.mark.parametrize("line", ["GPU: Fake, GPU", "pytorch: 2.x", "triton: 3.x", "protocol: 2"])
+def test_figures_that_are_not_comparable_are_dropped(compare, line):
+    at("8x8", 2, compare)
+    compare.file.write_text(compare.file.read_text().replace(f"# {line}", f"# {line}1"))
+    at("16x16", 3, compare)
+    assert {shape for shape, _, _ in compare.measured()} == {"16x16"}
+
+
+def test_a_case_without_a_figure_of_ours_is_measured_again(compare):
+    at("8x8", 2, compare, program="exit 3")
+    assert at("8x8", 2, compare).calls
+
+
+def test_a_csv_that_cannot_be_written_is_said_before_anything_runs(compare, tmp_path):
+    (tmp_path / "new").write_text("a file, not a folder")
+    done = compare({"library": [2, 2, 2], "copy": [1, 1, 1]})
+    assert done.status == FAILED
+    assert_one_line(done.err, NAME)
+    assert done.calls == []
+
+
+# --- What goes wrong --------------------------------------------------------------------------
 
 
 def raise_wrong():
-    raise FakePeers.Wrong("7 elements\nare off")
+    raise FakeFrameworks.Wrong("7 elements\nare off")
 
 
 def raise_error():
@@ -281,6 +467,7 @@ def test_a_wrong_peer_is_shown_and_not_timed(compare):
     assert "library: 7 elements are off" in done.err
     line = cells(done.out)
     assert line["library"] == "wrong" and line["best of theirs"] == "compile"
+    assert "library" not in done.calls
 
 
 def test_a_peer_that_fails_does_not_stop_the_others(compare):
@@ -292,14 +479,23 @@ def test_a_peer_that_fails_does_not_stop_the_others(compare):
 
 
 def test_a_peer_that_fails_in_a_later_round_has_no_figure(compare):
-    done = compare({"library": [1], "compile": [2, 2, 2], "copy": [1, 1, 1]})
+    done = compare({"library": [1.9], "compile": [2, 2, 2], "copy": [1, 1, 1]})
     assert done.status == FAILED
     assert cells(done.out)["library"] == "failed"
     assert cells(done.out)["best of theirs"] == "compile"
 
 
+def test_after_an_error_that_ends_the_gpu_for_pytorch_the_rest_is_left(compare):
+    about = description(shape="8x8", n=8)
+    done = compare({"library": raise_error, "copy": [1] * 9}, about=about, alive=False,
+                   arguments=["--shapes", "8x8,16x16"])
+    assert done.status == FAILED and "start again" in done.err
+    assert "[1/2]" in done.out and "[2/2]" not in done.out
+    assert compare.file.exists()
+
+
 def test_a_step_that_takes_too_long_is_given_up(monkeypatch):
-    monkeypatch.setattr(frameworks, "peers", FakePeers({}))
+    monkeypatch.setattr(compare_frameworks, "theirs", FakeFrameworks({}))
 
     def stubborn():
         try:
@@ -308,21 +504,21 @@ def test_a_step_that_takes_too_long_is_given_up(monkeypatch):
             pass
 
     start = time.monotonic()
-    with pytest.raises(frameworks.Failure, match="not done after"):
-        with frameworks.step(0.1):
+    with pytest.raises(compare_frameworks.Failure, match="not done after"):
+        with compare_frameworks.step(0.1):
             stubborn()
     assert time.monotonic() - start < 10
 
 
 @pytest.mark.parametrize("program, status, shown, reason", [
-    (None, FAILED, "missing", "7_gelu is not built"),
     ("echo '7_gelu: too little memory' >&2; exit 3", FAILED, "missing", "too little memory"),
     (ROWS + "\necho '7_gelu: fused: wrong' >&2; exit 1", WRONG, "wrong", "fused: wrong"),
     ("echo '7_gelu: no code for this GPU' >&2; exit 77", VERIFIED, "missing", "no code"),
     ("exit 2", FAILED, "missing", "exit status 2"),
     ("kill -9 $$", FAILED, "missing", "exit status -9"),
     ("echo nonsense; echo nonsense", FAILED, "missing", "something else"),
-], ids=["not-built", "error", "wrong", "skipped", "usage", "killed", "nonsense"])
+    ("true", FAILED, "missing", "no fp32 kernel"),
+], ids=["error", "wrong", "skipped", "usage", "killed", "nonsense", "nothing"])
 def test_ours_missing_is_shown_with_the_reason(compare, program, status, shown, reason):
     done = compare({"library": [2, 2, 2], "copy": [1, 1, 1]}, program)
     assert done.status == status
@@ -333,52 +529,136 @@ def test_ours_missing_is_shown_with_the_reason(compare, program, status, shown, 
     assert line["library"].endswith("50%")  # theirs are there all the same
 
 
-def test_a_csv_that_cannot_be_written_is_said_before_anything_runs(compare, tmp_path):
-    (tmp_path / "new").write_text("a file, not a folder")
-    done = compare({"library": [2, 2, 2], "copy": [1, 1, 1]})
+def test_a_program_that_is_not_built_is_said_in_one_line(compare):
+    done = compare({"library": [2, 2, 2], "copy": [1, 1, 1]}, program=None)
     assert done.status == FAILED
     assert_one_line(done.err, NAME)
-    assert not (tmp_path / "calls").exists()
+    assert "7_gelu" in done.err and "not built" in done.err
+
+
+@pytest.mark.parametrize("page, reason", [("SHAPES = (", "SyntaxError"),
+                                          ("import nowhere", "nowhere")])
+def test_a_page_that_cannot_be_loaded_is_said_in_one_line(compare, page, reason):
+    done = compare({"library": [2, 2, 2]}, page=page)
+    assert done.status == FAILED
+    assert_one_line(done.err, NAME)
+    assert reason in done.err
+
+
+# --- The data: bit for bit as our programs make it ---------------------------------------------
+
+
+def bits_in_python(seed, i):
+    """demo::random_bits, in Python's integers."""
+    mask = (1 << 64) - 1
+    z = ((seed + 1) * 0xD1342543DE82EF95 + (i + 1) * 0x9E3779B97F4A7C15) & mask
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+    return z ^ (z >> 31)
+
+
+INDICES = [0, 1, 2, 3, 1000, 2**24 - 1, 2**24, 16384 * 16384 - 1, 2**33 + 7, 2**62]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 7, 2**32 + 5, 2**63 - 1])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_the_random_bits_are_our_programs(library, seed):
+    arrays = pytest.importorskip(library)
+    index = (arrays.tensor if library == "torch" else arrays.array)(INDICES, dtype=arrays.int64)
+    bits = splitmix64.random_bits(seed, index).tolist()
+    assert [value % 2**64 for value in bits] == [bits_in_python(seed, i) for i in INDICES]
+    steps = splitmix64.random_steps(seed, index).tolist()
+    assert steps == [(bits_in_python(seed, i) >> 40) - 2**23 for i in INDICES]
+
+
+def described(dtype, shape, then=None, scale=1.0, seed=3):
+    return {"name": "x", "dtype": dtype, "shape": shape,
+            "fill": {"kind": "uniform", "seed": seed, "low": -scale, "high": scale, "then": then}}
+
+
+def test_inputs_are_scaled_and_rounded_as_our_programs_do(monkeypatch):
+    torch = pytest.importorskip("torch")
+    numpy = pytest.importorskip("numpy")
+    from frameworks import data
+
+    monkeypatch.setattr(data, "CHUNK", 100)  # so that there are several
+    uniform = numpy.array([(bits_in_python(3, i) >> 40) * 2.0**-23 - 1 for i in range(35 * 9)],
+                          dtype=numpy.float32)
+    scaled = numpy.float32((3 / 128) ** 0.5) * uniform
+    made = data.make_input(described("fp32", [35, 9], scale=float((3 / 128) ** 0.5)), "cpu")
+    assert made.shape == (35, 9) and made.flatten().numpy().tobytes() == scaled.tobytes()
+    made = data.make_input(described("fp16", [35, 9], scale=float((3 / 128) ** 0.5)), "cpu")
+    assert made.flatten().numpy().tobytes() == scaled.astype(numpy.float16).tobytes()
+    made = data.make_input(described("bf16", [35, 9]), "cpu")
+    assert torch.equal(made.flatten(), torch.from_numpy(uniform).bfloat16())
+
+    bits = uniform.view(numpy.uint32)
+    made = data.make_input(described("tf32", [315], "rounded to TF32"), "cpu")
+    rounded = (bits + numpy.uint32(0x1000)) & numpy.uint32(0xFFFFE000)
+    assert made.numpy().tobytes() == rounded.tobytes()
+
+    half = uniform.astype(numpy.float16).reshape(35, 9).astype(numpy.float32)
+    half[0::2] += numpy.float32(100)
+    half[1::2] -= numpy.float32(100)
+    made = data.make_input(described("fp16", [35, 9], "offset by rows"), "cpu")
+    assert made.numpy().tobytes() == half.astype(numpy.float16).tobytes()
+
+    with pytest.raises(ValueError):
+        data.make_input({**described("fp16", [4]), "fill": {"kind": "zeros", "low": 0, "high": 0,
+                                                            "then": None}}, "cpu")
 
 
 # --- Theirs, where PyTorch and Triton are ------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", frameworks.DTYPES)
-def test_the_reference_takes_their_results_and_no_wrong_ones(monkeypatch, dtype):
+def problem_of(program, dtype):
+    """A small problem of a program, as its --describe would give it."""
+    shapes = [[96, 96], [96, 96]] if "matmul" in program else [[40, 200]]
+    shapes += {"6": [[200, 50], [200, 50], [50], [50]], "9": [[200]],
+               "10": [[40, 200], [200]]}.get(program.split("_")[0], [])
+    inputs = [described(dtype, shape, seed=i) for i, shape in enumerate(shapes)]
+    out = [shapes[0][0], shapes[1][1]] if program[0] == "6" else shapes[0]
+    return {"shape": "square", "n": 96, "dtype": dtype, "memory_bound": False, "inputs": inputs,
+            "outputs": [{"name": "out", "dtype": dtype, "shape": out}]}
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("program", compare_frameworks.compared_programs())
+def test_the_reference_takes_their_results_and_no_wrong_ones(program, dtype):
     torch = pytest.importorskip("torch")
     pytest.importorskip("triton")
-    import framework_peers
+    from frameworks import data, verification
+    from frameworks.case import PeersOfCase
 
-    monkeypatch.setattr(framework_peers, "DEVICE", "cpu")
-    size = {"rows": (40, 200), "square": 96, "talk": 16}
-    for operation in frameworks.OPERATIONS:
-        if dtype not in operation.dtypes:
-            continue
-        case = frameworks.Case(operation, size[operation.kind], dtype)
-        inputs = framework_peers.make_inputs(case)
-        peers = framework_peers.peers_of(case)
-        for name in ("eager", "library"):  # the others compile
-            if name in peers:
-                framework_peers.check(case, inputs, peers[name].run(*inputs))
-        output = peers["library"].run(*inputs)
-        for damage in (lambda x: x * 1.05, lambda x: x.roll(1, dims=1), torch.zeros_like,
-                       lambda x: x.index_fill(1, torch.tensor([3]), float("nan"))):
-            with pytest.raises(framework_peers.Wrong):
-                framework_peers.check(case, inputs, damage(output))
+    problem = problem_of(program, dtype)
+    case = PeersOfCase(compare_frameworks.load_page(program), problem)
+    case.inputs = data.make_inputs(problem, "cpu")
+    assert "library" in case.peers and all(case.is_rival(name) for name in case.peers)
+    for name in ("eager", "library"):  # the others compile
+        if name in case.peers:
+            case.verify(name)
+    output = case.peers["library"].run(*case.inputs)
+    for damage in (lambda x: x * 1.05, lambda x: x.roll(1, dims=1), torch.zeros_like,
+                   lambda x: x.index_fill(1, torch.tensor([3]), float("nan")),
+                   lambda x: x.double(), lambda x: x[1:]):
+        with pytest.raises(verification.Wrong):
+            verification.check(problem, case.inputs, damage(output), case.expected)
 
 
 # --- README -----------------------------------------------------------------------------------
 
 
 def test_the_readme_takes_its_tables_from_results_frameworks(compare, tmp_path):
-    compare({"library": [1.5, 1.2, 1.1], "copy": [0.9, 0.9, 0.9]})
+    compare({"library": [1.05, 1.2, 1.1], "copy": [0.9, 0.9, 0.9]})
     project = tmp_path / "project"
     shutil.copytree(ROOT / "scripts", project / "scripts")
     shutil.copytree(ROOT / "results", project / "results",
                     ignore=shutil.ignore_patterns("frameworks"))
     (project / "results/frameworks").mkdir()
     shutil.copy(tmp_path / "new/results.csv", project / "results/frameworks/fake.csv")
+    for file in (project / "results").glob("*.csv"):  # measured before there were roles
+        file.unlink()
+    shutil.copy(tmp_path / "new/results.csv", project / "results/fake.csv")
     readme = project / "README.md"
     readme.write_text("a\n<!-- results:begin -->\n<!-- results:end -->\nb\n")
 
@@ -396,5 +676,5 @@ def test_the_readme_takes_its_tables_from_results_frameworks(compare, tmp_path):
     assert update().returncode == VERIFIED
     part = readme.read_text().split("<!-- frameworks:begin -->")[1]
     assert "old" not in part and part.endswith("<!-- frameworks:end -->\nc\n")
-    assert re.search(r"^\| gelu \| 16384x16384 \| fp32 \| fused_fast \|.* 1\.20x \|", part, re.M)
+    assert re.search(r"^\| 7_gelu \| 16384x16384 \| fp32 \| fused_fast \|.* 1\.10x \|", part, re.M)
     assert update("--check").returncode == VERIFIED

@@ -26,19 +26,19 @@ def python():
 
 
 def row(program, kernel, dtype, n, ms, flops, moved="", least=100, launches=1, shape="square",
-        memory=False, verified="yes", note=""):
+        memory=False, verified="yes", note="", role="ours"):
     values = {
         "program": program, "kernel": kernel, "gpu": "GPU A", "sm": "90", "dtype": dtype,
-        "shape": shape, "n": n, "median_ms": ms, "spread_pct": 1.5, "tflops": flops / ms / 1e9,
+        "shape": shape, "n": n, "median_ms": ms, "spread_pct": 1.5,
+        "tflops": flops / ms / 1e9 if flops else "",
         "gb_per_s": least / ms / 1e6 if memory else "", "verified": verified,
         "error_of_bound": 0.1, "launches": launches, "temp_bytes": 0, "moved_bytes": moved,
-        "least_bytes": least, "sm_mhz": 1980, "temperature_c": 50, "power_w": 600,
-        "throttled": "", "note": note}
+        "least_bytes": least, "role": role}
     return ",".join(str(values[name]) for name in COLUMNS) + ",1980,50,600,," + note
 
 
-def write(path, gpu="GPU A", speed=1.0, extra=(), protocol=1):
-    """A file with a program of each kind, at two sizes."""
+def write(path, gpu="GPU A", speed=1.0, extra=(), protocol=1, chain_rate=560):
+    """A file with a program of each kind, at two sizes. chain_rate: the TFLOP/s of 6's chain."""
     rows = []
     for n in (2048, 4096):
         square, s = n * n, n // 4
@@ -47,35 +47,36 @@ def write(path, gpu="GPU A", speed=1.0, extra=(), protocol=1):
             row("1_matmul_basic", "matmul_basic", "fp32", n, product / 3e9 / speed, product,
                 least=12 * square),
             row("4_matmul_cublas", "cublas_fp32", "fp32", n, product / 50e9 / speed, product,
-                least=12 * square),
+                least=12 * square, role="library"),
             row("4_matmul_cublas", "cublas_fp16", "fp16", n, product / 700e9 / speed, product,
-                least=6 * square)]
-        for program, kernel, rate, launches, trips in [
-                ("5_gating_unfused", "six_kernels", 550, 6, 15),
-                ("6_gating_fused", "fused", 720, 1, 4),
-                ("6_gating_fused", "six_kernels", 560, 6, 15),
-                ("6_gating_fused", "library_best", 650, 2, 8)]:
+                least=6 * square, role="library")]
+        for program, kernel, role, rate, launches, trips in [
+                ("5_gating_unfused", "six_kernels", "chain", 550, 6, 15),
+                ("6_gating_fused", "fused", "ours", 720, 1, 4),
+                ("6_gating_fused", "six_kernels", "chain", chain_rate, 6, 15),
+                ("6_gating_fused", "library_best", "library", 650, 2, 8)]:
             rows.append(row(program, kernel, "fp16", n, 2 * product / rate / 1e9 / speed,
                             2 * product, moved=2 * trips * square, least=8 * square,
-                            launches=launches))
-        for program, kernel, rate, launches, trips in [
-                ("5_gating_unfused", "six_kernels", 70, 6, 5),
-                ("6_gating_fused", "fused", 340, 1, 1)]:
+                            launches=launches, role=role))
+        for program, kernel, role, rate, launches, trips in [
+                ("5_gating_unfused", "six_kernels", "chain", 70, 6, 5),
+                ("6_gating_fused", "fused", "ours", 340, 1, 1)]:
             least = 8 * s * s * 192
             rows.append(row(program, kernel, "fp16", s, talk / rate / 1e9 / speed, talk,
                             moved=trips * least, least=least, launches=launches, shape="talk",
-                            memory=True))
-        for kernel, trips, launches in (("chain", 21, 9), ("fused", 2, 1), ("copy", 2, 1)):
+                            memory=True, role=role))
+        for kernel, role, trips, launches in (("chain", "chain", 21, 9), ("fused", "ours", 2, 1),
+                                              ("copy", "yardstick", 2, 1)):
             rows.append(row("7_gelu", kernel, "fp32", n, trips * 4 * square / 4.2e9 / speed,
-                            9 * square, moved=trips * 4 * square, least=8 * square,
-                            launches=launches, memory=True))
+                            9 * square if role != "yardstick" else 0, moved=trips * 4 * square,
+                            least=8 * square, launches=launches, memory=True, role=role))
     columns = COLUMNS + "sm_mhz temperature_c power_w throttled note".split()
     about = [f"# GPU: {gpu}", f"# protocol: {protocol}", "# driver: 580.1", "# SM clock: 1755 MHz"]
     path.write_text("\n".join(about + [",".join(columns), *rows, *extra]) + "\n")
     return path
 
 
-STOPPED = "8_softmax,,,,fp32,square,4096,,,,,failed,,,,,,,,,,out of <memory>"
+STOPPED = "8_softmax,,,,fp32,square,4096,,,,,failed,,,,,,,,,,,out of <memory>"
 
 
 def script(python, name, *arguments):
@@ -142,6 +143,64 @@ def test_roofline_places_programs_by_their_own_count_of_bytes(tmp_path):
     assert bandwidth == pytest.approx(4200) and peaks == {"fp32": 50, "fp16": 700}
 
 
+def test_roofs_are_the_librarys_and_a_copys(tmp_path):
+    gelu = dict(memory=True, least=4e9)
+    rows = table.read(write(tmp_path / "a.csv", extra=[
+        row("3_matmul_tensorcore", "gemm", "bf16", 4096, 1, 500e9, role="yardstick"),
+        row("3_matmul_tensorcore", "mine", "bf16", 4096, 1, 600e9),
+        row("7_gelu", "library", "fp64", 4096, 1, 9e9, role="library", **gelu),
+        row("7_gelu", "faster_copy", "fp16", 4096, 0.9, 0, role="yardstick", **gelu)])).rows
+    bandwidth, peaks = plot.roofs(plot.shown(rows))
+    assert bandwidth == pytest.approx(4e9 / 0.9 / 1e6)
+    assert peaks == {"fp32": 50, "fp16": 700, "bf16": 500}
+
+
+@pytest.mark.parametrize("roles, best", [
+    (["ours", "chain", "library", "yardstick", "record"], ["ours", "record"]),
+    (["chain", "library", "yardstick"], ["library"]), (["chain", "yardstick"], ["chain"]),
+    (["yardstick"], ["yardstick"]),
+])
+def test_a_programs_own_kernels_are_told_by_their_roles(roles, best):
+    assert [row["role"] for row in plot.own_kernels([{"role": role} for role in roles])] == best
+
+
+def test_a_chain_is_never_a_programs_best_kernel(python, tmp_path):
+    """Also where it is the fastest of all."""
+    paths = [write(tmp_path / f"{gpu}.csv", gpu, chain_rate=900) for gpu in "AB"]
+    code = ("import sys; sys.path.insert(0, sys.argv[1]); import plot, table\n"
+            "tables, theme = table.read_all(sys.argv[2:]), plot.THEMES[0]\n"
+            "for figure in (plot.bars(tables, 4096, 'tflops', theme),\n"
+            "               plot.curves(tables, '6_gating_fused', theme)):\n"
+            "    for ax in figure.figure.axes:\n"
+            "        print([text.get_text() for text in ax.texts],\n"
+            "              [round(max(line.get_ydata())) for line in ax.lines])\n")
+    done = subprocess.run([python, "-c", code, str(ROOT / "scripts"), *map(str, paths)],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    bars, *panels = done.stdout.splitlines()
+    assert bars.count("'fused'") == 2 and bars.count("'1.11x'") == 2  # 720 to the library's 650
+    assert bars.count("'six_kernels'") == 2  # 5 has nothing else
+    assert "[720, 720]" in panels[0] and "900" not in done.stdout
+
+
+def test_curves_of_memory_bound_work_are_in_gb_per_s(python, tmp_path):
+    code = ("import sys; sys.path.insert(0, sys.argv[1]); import plot, table\n"
+            "for program in ('7_gelu', '6_gating_fused'):\n"
+            "    figure = plot.curves(table.read_all(sys.argv[2:]), program, plot.THEMES[0])\n"
+            "    print(figure.figure.texts[1].get_text())\n"
+            "    for ax in figure.figure.axes:\n"
+            "        print(ax.get_title(loc='left'), [round(line.get_ydata()[-1])\n"
+            "                                         for line in ax.lines])\n")
+    done = subprocess.run([python, "-c", code, str(ROOT / "scripts"),
+                           str(write(tmp_path / "a.csv"))], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    by_size = "by size; the band is the middle half of the samples"
+    assert done.stdout.splitlines() == [
+        f"GPU A, GB/s {by_size}", "fp32, GB/s [400, 4200, 4200]",
+        f"GPU A, TFLOP/s and GB/s {by_size}", "fp16, TFLOP/s [720, 560, 650]",
+        "fp16, GB/s [3984]"]
+
+
 def test_the_usual_size_is_4096_or_what_most_programs_have(tmp_path):
     a = table.read(write(tmp_path / "a.csv"))
     assert plot.usual_size([a]) == 4096
@@ -192,16 +251,18 @@ def test_what_cannot_be_written_is_named_in_one_line(python, tmp_path, name, out
     assert_one_line(done.stderr, name)
 
 
-def test_a_file_that_does_not_count_launches_is_drawn(tmp_path):
+def test_a_file_that_does_not_count_launches_and_bytes_is_drawn(tmp_path):
     rows = table.read(write(tmp_path / "a.csv", extra=[
-        row("8_softmax", "chain", "fp32", 4096, 2, 9e9, moved=100, launches=""),
+        row("8_softmax", "chain", "fp32", 4096, 2, 9e9, launches="", role="chain"),
         row("8_softmax", "fused", "fp32", 4096, 1, 9e9, moved=50),
-        row("9_bias_relu", "chain", "fp32", 4096, 2, 9e9, launches=2),  # fused in fp16 alone
+        row("9_bias_relu", "chain", "fp32", 4096, 2, 9e9, moved=100, launches=2,
+            role="chain"),  # fused in fp16 alone
         row("9_bias_relu", "fused", "fp16", 4096, 1, 9e9)])).rows
     points = {name: (row["kernel"], start) for name, row, start in plot.placed(rows)}
-    assert points["8 softmax"] == ("fused", None) and points["9 bias relu"] == ("chain", None)
-    saved = {line[0] for line in table.fusion(rows)[1]}
-    assert "7_gelu" in saved and "8_softmax" not in saved
+    assert points["8 softmax"] == points["9 bias relu"] == ("fused", None)
+    saved = [line[:2] for line in table.fusion(rows)[1]]
+    assert saved == [["6_gating_fused", "six_kernels -> fused"],
+                     ["6_gating_fused", "library_best -> fused"], ["7_gelu", "chain -> fused"]]
 
 
 # --- The report -------------------------------------------------------------------------------
@@ -249,7 +310,7 @@ def test_report_in_a_browser(report, tmp_path):
                 "[...document.querySelectorAll('caption')].map(caption => caption.innerText)")
             assert captions[0] == "Rates" and len(captions) == 1 + 2 * 4 + 1
             words = page.evaluate("document.body.innerText")
-            assert "NVIDIA <H200>" in words and "0.40x" in words and "missing" in words
+            assert "NVIDIA <H200>" in words and "0.400x" in words and "missing" in words
             shown = page.evaluate("document.images[0].currentSrc")
             sources = page.evaluate("[document.images[0].src,"
                                     " document.querySelector('source').srcset]")

@@ -6,25 +6,32 @@ import time
 
 import pytest
 
-from suite import (BENCHMARK, FAILED, GATING, GPU, HOPPER_KERNELS, MATRIX, NO_GPU, PROGRAMS,
-                   SKIPPED, TIMES, USAGE, VERIFIED, assert_one_line, flops, kernels_of,
-                   verified_rows)
+from suite import (FAILED, GPU, NO_GPU, PROGRAMS, SKIPPED, TIMES, USAGE, VERIFIED, any_shape,
+                   assert_one_line, describe, kernels, one_size, problem_of, programs,
+                   takes, takes_talk, verified_rows)
 
 each_program = pytest.mark.parametrize("program", PROGRAMS)
+each_of_one_size = pytest.mark.parametrize("program", programs(one_size))
+each_with_talk = pytest.mark.parametrize("program", programs(takes_talk))
+each_with_tables = pytest.mark.parametrize(
+    "program", programs(lambda program: describe(program)["sweep"] != "never"))
+
+COLUMNS_OF_A_TERMINAL = 79
 
 # --- Command line, which needs no GPU ---------------------------------------------------------
 
 # Every program gets these ...
 BAD_ARGUMENTS = [
     [""], ["0"], ["4096", "4096"], ["--bogus"], ["--kernel", "bogus"], ["--seed"],
-    ["--talk", "17"], ["64", "--talk", "32"],
+    ["--talk", "17"], ["64", "--talk", "32"], ["--rounds", "0"], ["--describe", "--bogus"],
+    ["--describe", "--kernel", "bogus"],
 ]
 # ... and one with --talk and one without all the rest: the parser is the same.
 MORE_BAD_ARGUMENTS = [
     ["abc"], ["33"], ["-32"], ["9223372036854775808"], ["1e3"], ["12abc"], ["+32"], [" 32"],
     ["32.0"], ["--csv", "--csv"], ["--seed", "-1"], ["--seed", "one"], ["--device", "-1"],
     ["--device", ""], ["--kernel"], ["--kernel", ""], ["--talk"], ["--talk", "0"],
-    ["--talk", "32", "64"],
+    ["--talk", "32", "64"], ["--rounds"], ["--rounds", "100"], ["--rounds", "1.5"],
 ]
 
 
@@ -40,8 +47,8 @@ def test_bad_arguments_end_with_one_line_before_cuda_is_touched(backend, program
 
 @pytest.mark.parametrize("program", ["1_matmul_basic", "6_gating_fused"])
 @pytest.mark.parametrize("arguments", MORE_BAD_ARGUMENTS, ids=name_of)
-def test_more_bad_arguments(program, arguments):
-    refuse(GPU, program, arguments)
+def test_more_bad_arguments(backend, program, arguments):
+    refuse(backend, program, arguments)
 
 
 def refuse(backend, program, arguments):
@@ -54,13 +61,14 @@ def refuse(backend, program, arguments):
 
 @each_program
 def test_a_bad_size_is_answered_with_what_is_accepted(backend, program):
-    accepted = "a whole number from 1 up" if program in MATRIX else "a multiple of 32"
+    accepted = "a whole number from 1 up" if any_shape(program) else "a multiple of 32 from 32 up"
     assert accepted in backend.run(program, "0", env=NO_GPU).stderr
 
 
-@pytest.mark.parametrize("program", [p for p in PROGRAMS if p not in GATING])
-def test_talk_is_for_the_gating_programs(backend, program):
-    assert backend.run(program, "--talk", "32", env=NO_GPU).returncode == USAGE
+@each_program
+def test_talk_is_for_the_programs_that_declare_it(backend, program):
+    done = backend.run(program, "--talk", "32", "--describe", env=NO_GPU)
+    assert done.returncode == (VERIFIED if takes_talk(program) else USAGE)
 
 
 @each_program
@@ -69,19 +77,19 @@ def test_help(backend, program):
     assert done.returncode == VERIFIED
     assert done.stderr == ""
     assert done.stdout.startswith(program + ": ")
-    for option in ("--seed", "--device", "--csv", "--hot", "--once", "--help"):
-        assert option in done.stdout
-    assert ("--talk" in done.stdout) == (program in GATING)
-    assert all(len(line) <= 100 for line in done.stdout.splitlines())
+    assert_fits_a_terminal(done.stdout)
+    words = done.stdout.replace(",", " ").split()
+    about = describe(program)
+    assert all(option["name"] in words for option in about["options"])
+    assert all(value in words for option in about["options"] for value in option.get("values", []))
+    assert all(kernel in words for kernel in kernels(program))
     assert backend.run(program, "-h", env=NO_GPU).stdout == done.stdout
 
 
 @each_program
 def test_an_unknown_kernel_is_answered_with_the_known_ones(backend, program):
-    names = kernels_of(backend, program)
     message = backend.run(program, "--kernel", "bogus", env=NO_GPU).stderr
-    assert all(name in message for name in names)
-    assert names or "--kernel" in message
+    assert all(name in message for name in kernels(program))
 
 
 @each_program
@@ -106,16 +114,17 @@ def test_every_size_is_verified(live_n, program):
     live, n = live_n
     rows = verified_rows(live.run(program, n, "--once", "--csv"), program)
     assert_untimed(rows)
-    if program == BENCHMARK:
-        square = [int(row["n"]) for row in rows if row["shape"] == "square"]
-        talk = [int(row["n"]) for row in rows if row["shape"] == "talk"]
-        assert max(square) == n and min(square) == min(n, 1024)
-        assert max(talk) == max(32, n // 8 // 16 * 16) and min(talk) == 32
-    else:
+    if one_size(program):
         assert {(row["shape"], row["n"]) for row in rows} == {("square", str(n))}
+        return
+    square = [int(row["n"]) for row in rows if row["shape"] == "square"]
+    assert max(square) == n and min(square) == min(n, 1024)
+    if takes_talk(program):
+        talk = [int(row["n"]) for row in rows if row["shape"] == "talk"]
+        assert max(talk) == max(32, n // 8 // 16 * 16) and min(talk) == 32
 
 
-@pytest.mark.parametrize("program", GATING)
+@each_with_talk
 def test_every_talk_size_is_verified(live_s, program):
     live, s = live_s
     rows = verified_rows(live.run(program, "--talk", s, "--once", "--csv"), program)
@@ -126,24 +135,26 @@ def test_every_talk_size_is_verified(live_s, program):
 
 @each_program
 def test_each_kernel_can_be_run_alone(live, program):
-    for kernel in kernels_of(live, program):
-        options = ["--kernel", kernel, "--once", "--csv"]
+    for contender in describe(program)["contenders"]:
+        options = ["--kernel", contender["kernel"], "--once", "--csv"]
         done = live.run(program, 64, *options)
-        if kernel in HOPPER_KERNELS and done.returncode == SKIPPED:
-            assert_one_line(done.stderr, program)
-            assert "Hopper" in done.stderr
-            continue
-        if program in GATING and done.returncode == USAGE:  # a kernel for the talk's shape alone
+        if contender["only"] == "talk":
+            assert done.returncode == USAGE
             assert_one_line(done.stderr, program)
             assert "--talk" in done.stderr
             done = live.run(program, "--talk", 16, *options)
-        assert {row["kernel"] for row in verified_rows(done, program)} == {kernel}
+        if contender["needs"] and done.returncode == SKIPPED:
+            assert_one_line(done.stderr, program)
+            assert contender["needs"] in done.stderr and done.stdout == ""
+            continue
+        rows = verified_rows(done, program)
+        assert {row["kernel"] for row in rows} == {contender["kernel"]}
 
 
-@pytest.mark.parametrize("program", [p for p in PROGRAMS if p != BENCHMARK])
+@each_of_one_size
 def test_the_seed_decides_the_data(live, program):
-    # In fp16, so that every program rounds: x + b is exact in fp32.
-    dtype = ["--dtype", "fp16"] if program in MATRIX else []
+    # In the last type, so that every program rounds: x + b is exact in fp32.
+    dtype = ["--dtype", describe(program)["dtypes"][-1]] if takes(program, "--dtype") else []
 
     def errors(seed):
         done = live.run(program, 64, "--once", "--csv", "--seed", seed, *dtype)
@@ -151,7 +162,7 @@ def test_the_seed_decides_the_data(live, program):
         return [row["error_of_bound"] for row in rows]
 
     assert errors(0) != errors(2**63 - 1)
-    if "A_stationary" not in program:  # its sums depend on the order of the blocks
+    if program != "bonus_matmul_A_stationary":  # its sums depend on the order of the blocks
         assert errors(7) == errors(7)
 
 
@@ -163,54 +174,168 @@ def test_the_seed_decides_the_data(live, program):
 def test_figures_agree_with_each_other(live, program, options):
     done = live.run(program, live.timed_size, "--csv", *options)
     for row in verified_rows(done, program):
+        problem = problem_of(row)
+        assert row["least_bytes"] == str(problem["least_bytes"])
         ms = float(row["median_ms"])
         assert ms > 0
-        assert float(row["tflops"]) == pytest.approx(flops(row) / ms / 1e9, rel=2e-3, abs=1e-9)
-        if row["shape"] == "talk" or program in MATRIX:  # bound by memory: GB/s is for that
-            expected = int(row["least_bytes"]) / ms / 1e6
+        if row["tflops"]:
+            expected = problem["flops"] / ms / 1e9
+            assert float(row["tflops"]) == pytest.approx(expected, rel=2e-3, abs=1e-9)
+        else:  # a copy
+            assert row["role"] == "yardstick" and problem["memory_bound"]
+        # GB/s is for what is bound by memory, and says nothing of a GPU on the simulator.
+        assert bool(row["gb_per_s"]) == (problem["memory_bound"] and live.name == "gpu")
+        if row["gb_per_s"]:
+            expected = problem["least_bytes"] / ms / 1e6
             assert float(row["gb_per_s"]) == pytest.approx(expected, rel=2e-3, abs=1e-9)
 
 
-@pytest.mark.parametrize("program", [p for p in PROGRAMS if p != BENCHMARK])
-def test_people_get_one_line_per_kernel(live, program):
-    n = live.timed_size
-    done = live.run(program, n)
+def assert_fits_a_terminal(text):
+    assert not [line for line in text.splitlines() if len(line) > COLUMNS_OF_A_TERMINAL]
+
+
+def assert_for_people(done, program):
+    """What a run for people printed, as lines, after checking what holds for all of them."""
     assert done.returncode == VERIFIED and done.stderr == ""
-    assert not re.search(r"\b(inf|nan)\b", done.stdout, re.IGNORECASE)
-    header, *lines = done.stdout.splitlines()
-    assert header.startswith(f"{program} on ") and f"N = {n}" in header
-    figures = [re.match(r"  (\S+) +([\d.]+) ms +([\d.]+) TFLOP/s .*spread [\d.]+%.* verified", line)
-               for line in lines]
-    times = {match[1]: float(match[2]) for match in figures if match}
-    known = kernels_of(live, program)
-    assert list(times) == [kernel for kernel in known if kernel in times]
-    absent = {"fused_streamed", "copy"} if program == "6_gating_fused" else set()  # the talk's
-    absent |= set() if "(sm_90)" in header else HOPPER_KERNELS
-    assert set(known) - set(times) <= absent
-
-    ratios = re.findall(r"^  (\S+) runs at ([\d.]+) x the speed of (\S+)$", done.stdout, re.M)
-    for kernel, ratio, rival in ratios:
-        assert float(ratio) == pytest.approx(times[rival] / times[kernel], rel=5e-3)
-    if program == "1_matmul_basic":
-        assert f"grid: ({n // 32} x {n // 32}) blocks of (32 x 32) threads" in done.stdout
-        assert re.search(r"to the device [\d.]+ ms", done.stdout)
-    if program == "3_matmul_tensorcore":
-        assert ("mma_ptx", "cublas_fp16") in [(kernel, rival) for kernel, _, rival in ratios]
-    if program == "6_gating_fused":
-        assert {rival for _, _, rival in ratios} == {"six_kernels", "library_best"}
+    assert_fits_a_terminal(done.stdout)
+    assert not re.search(r"\b(inf|nan)\b|[ \t]$|\033", done.stdout, re.IGNORECASE | re.MULTILINE)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f"{program} on ")
+    return lines
 
 
-def test_the_benchmark_prints_a_table_for_each_shape(live):
-    done = live.run(BENCHMARK, live.timed_size)
-    assert done.returncode == VERIFIED and done.stderr == ""
-    tables = done.stdout.split("\n\n")
-    assert len(tables) == 3 and tables[0].startswith(BENCHMARK + " on ")
-    for table, size in zip(tables[1:], (max(32, live.timed_size // 8), live.timed_size)):
-        rows = [line for line in table.splitlines() if re.match(r" *\d+ \|", line)]
-        assert rows and all("verified" in row for row in rows)
-        assert rows[-1].split()[0] == str(size)
-        assert all(row.count(" x ") + row.endswith(" x") >= 2 for row in rows), "two speed-ups"
-    assert not re.search(r"\b(inf|nan)\b", done.stdout, re.IGNORECASE)
+ROW = re.compile(r"  (?P<kernel>\w+) +(?P<noisy>~?)(?P<ms>[\d.]+) ms +(?P<rate>[\d.]+)"
+                 r"(?: +(?P<percent>[\d.]+)%)?(?: +(?P<speedup>[\d.]+)x)? +verified")
+ROW_OF_THE_SIMULATOR = re.compile(r"  (?P<kernel>\w+) +\(CPU\) (?P<ms>[\d.]+) ms"
+                                  r"(?: +\(CPU\) (?P<rate><?[\d.]+))? +verified")
+
+
+def figures_of(live, lines):
+    """The rows of a table for people, by kernel; the first names the columns."""
+    pattern = ROW if live.name == "gpu" else ROW_OF_THE_SIMULATOR
+    rows = [pattern.fullmatch(line) for line in lines]
+    head = next(line for line, row in zip(lines, rows[1:]) if row)
+    return head, {row["kernel"]: row.groupdict() for row in rows if row}
+
+
+RUNS = [(program, ()) for program in programs(one_size)]
+RUNS += [(program, ("--talk", "32")) for program in programs(one_size, takes_talk)]
+
+
+@pytest.mark.parametrize("program, size", RUNS, ids=lambda value: value if isinstance(value, str)
+                         else " ".join(value) or "square")
+def test_people_get_a_row_for_each_kernel(live, program, size):
+    size = size or (str(live.timed_size),)
+    lines = assert_for_people(live.run(program, *size), program)
+    assert size[-1] in " ".join(lines[:2])
+    head, rows = figures_of(live, lines)
+    [shape] = {problem["shape"] for problem in describe(program, *size)["problems"]}
+    contenders = [c for c in describe(program)["contenders"] if c["only"] in (None, shape)]
+    absent = {c["kernel"] for c in contenders if c["needs"]} - set(rows)
+    assert list(rows) == [c["kernel"] for c in contenders if c["kernel"] not in absent]
+    skipped = re.findall(r"^  (\S+) +skipped: .+$", "\n".join(lines), re.MULTILINE)
+    assert set(skipped) == absent
+    memory_bound = describe(program, *size)["problems"][0]["memory_bound"]
+    copies = [c["kernel"] for c in contenders if c["role"] == "yardstick" and memory_bound]
+
+    if live.name == "cpu":
+        assert "not a GPU" in " ".join(lines[:2])
+        assert not re.search(r"%|GB/s|speed-up|\dx\b", "\n".join(lines))
+        assert head.split() == ["time", "TFLOP/s"]
+        assert "DEMO_COUNT=1" in lines[-1] and "(CPU)" in lines[-2]
+        assert [name for name, row in rows.items() if not row["rate"]] == copies
+        return
+    assert head.split()[:2] == ["time", "GB/s" if memory_bound else "TFLOP/s"]
+    assert head.endswith("speed-up") == (len(contenders) > 1)
+    assert ("of copy" in head) == bool(copies)
+    times = {name: float(row["ms"]) for name, row in rows.items()}
+    first = next(iter(times.values()))
+    for name, row in rows.items():
+        assert bool(row["speedup"]) == (name not in copies and len(contenders) > 1)
+        if row["speedup"]:
+            assert float(row["speedup"]) == pytest.approx(first / times[name], rel=6e-3)
+        if copies:
+            part = 100 * times[copies[0]] / times[name]
+            assert float(row["percent"]) == pytest.approx(part, rel=6e-3, abs=0.6)
+    noisy = any(row["noisy"] for row in rows.values())
+    assert noisy == any(line.startswith("  ~ noisy") for line in lines)
+
+
+@each_of_one_size
+def test_rounds_measure_more_often(live, program):
+    """Every kernel gets that many turns, and --verbose says how many samples those gave."""
+    def samples(rounds):
+        done = live.run(program, live.timed_size, "--verbose", "--rounds", rounds, timeout=300)
+        lines = assert_for_people(done, program)
+        found = re.findall(r"^      (\d+) samples, spread [\d.]+%;", "\n".join(lines), re.MULTILINE)
+        assert len(found) == sum(line.endswith("  verified") for line in lines)
+        return [int(count) for count in found]
+
+    one, three = samples(1), samples(3)
+    assert min(one) >= 3 and all(more > few for few, more in zip(one, three))
+    if live.name == "cpu":
+        assert set(one) == {3} and set(three) == {9}
+
+
+@each_of_one_size
+def test_verbose_tells_launches_and_bytes(live, program):
+    done = live.run(program, live.timed_size, "--verbose", "--once")
+    lines = assert_for_people(done, program)
+    details = [line.strip() for line in lines if line.startswith("      ")]
+    rows = verified_rows(live.run(program, live.timed_size, "--csv", "--once"), program)
+    text = " ".join(details)
+    for row in rows:
+        one = row["launches"] == "1"
+        assert f"{row['launches']} launch{'' if one else 'es'}" in text
+    assert text.count(" moved") == sum(row["moved_bytes"] != "" for row in rows)
+    assert "sample" not in text
+
+
+@each_program
+@pytest.mark.parametrize("options", [["--once"], ["--verbose"], ["--hot", "--verbose", "--once"]],
+                         ids=" ".join)
+def test_no_line_is_too_long(live, program, options):
+    assert_for_people(live.run(program, live.timed_size, *options), program)
+
+
+def table_lines(lines):
+    """The lines of the tables of --sweep: (size, the columns' names, the cells, the verdict)."""
+    found, head = [], []
+    for line in lines[1:]:
+        row = re.fullmatch(r"  ([NS] = \d+|\d+ x \d+) +(\S.*)  (\w+)", line)
+        if row:
+            found.append((row[1], head, row[2].split(), row[3]))
+        elif "ms" in line.split():
+            head = re.sub(r"\bx ", "x_", line.replace("(CPU) ms", "ms")).split()[1:]
+    return found
+
+
+@each_with_tables
+def test_a_sweep_prints_a_line_for_each_size(live, program):
+    always = not one_size(program)
+    options = [live.timed_size] if always else ["--sweep"]
+    rows = verified_rows(live.run(program, *options, "--csv", timeout=300), program)
+    sizes = list(dict.fromkeys(
+        {"square": f"N = {row['n']}", "talk": f"S = {row['n']}"}.get(row["shape"], row["shape"])
+        for row in rows))
+    lines = assert_for_people(live.run(program, *options, timeout=300), program)
+    table = table_lines(lines)
+    assert [size.replace(" x ", "x") for size, *_ in table] == sizes and len(sizes) > 1
+    for size, head, cells, verdict in table:
+        assert verdict == "ok" and len(cells) == len(head)
+        times = dict(zip(head, cells))
+        ratios = [times.pop(name) for name in head if name.startswith("x_")]
+        assert set(times) <= set(kernels(program))
+        assert all(float(ms) > 0 for ms in times.values())
+        assert bool(ratios) == (live.name == "gpu")
+        assert all(re.fullmatch(r"[\d.]+x", ratio) for ratio in ratios)
+    if not always:
+        shapes = [f"{rows}x{cols}" for rows, cols in describe(program)["shapes"]]
+        assert sizes == shapes[:len(sizes)] and (live.name == "cpu" or sizes == shapes)
+
+    untimed = table_lines(assert_for_people(live.run(program, *options, "--once"), program))
+    assert [size for size, *_ in untimed] == [size for size, *_ in table]
+    assert all(set(cells) == {"-"} for _, _, cells, _ in untimed)
 
 
 @pytest.mark.parametrize("program", ["5_gating_unfused", "6_gating_fused"])
@@ -219,20 +344,28 @@ def test_fusion_saves_launches_memory_and_bytes(live, program):
         rows = verified_rows(live.run(program, *size, "--once", "--csv"), program)
         by_kernel = {row["kernel"]: row for row in rows}
         six, library = by_kernel["six_kernels"], by_kernel["library_best"]
+        assert (six["role"], library["role"]) == ("chain", "library")
         assert six["launches"] == "6"
         assert library["launches"] in ("2", "3")  # one packed gemm or two, and one kernel more
         assert int(six["moved_bytes"]) > int(library["moved_bytes"]) > int(six["least_bytes"])
         assert int(six["temp_bytes"]) > 0
-        fused = [row for row in rows if row["kernel"].startswith("fused")]
+        fused = [row for row in rows if row["role"] == "ours"]
         assert bool(fused) == (program == "6_gating_fused")
         for row in fused:
             assert (row["launches"], row["temp_bytes"]) == ("1", "0")
             assert row["moved_bytes"] == row["least_bytes"]
 
 
+def test_lesson_1_tells_of_its_grid_and_copies(live):
+    n = live.timed_size
+    text = live.run("1_matmul_basic", n).stdout
+    assert f"grid: ({n // 32} x {n // 32}) blocks of (32 x 32) threads" in text
+    assert re.search(r"to the device [\d.]+ ms", text)
+
+
 @each_program
 def test_the_first_line_appears_within_two_seconds(live, program):
-    arguments = ["64", "--once"] if program == BENCHMARK else ["--once"]
+    arguments = ["--once"] if one_size(program) else ["64", "--once"]
     live.run(program, "64", "--once")  # from the disk into memory, as on a stage
     start = time.monotonic()
     with subprocess.Popen([str(live.folder / program)] + arguments, stdout=subprocess.PIPE,
@@ -252,11 +385,12 @@ TOO_LARGE_TALK = [["--talk", "1048576"], ["--talk", "9223372036854775792"]]
 
 @pytest.mark.parametrize(
     "program, arguments",
-    [(p, a) for p in PROGRAMS if p != BENCHMARK
-     for a in TOO_LARGE + (TOO_LARGE_TALK if p in GATING else [])],
+    [(p, a) for p in programs(one_size) for a in TOO_LARGE]
+    + [(p, a) for p in programs(one_size, takes_talk) for a in TOO_LARGE_TALK],
     ids=lambda value: value if isinstance(value, str) else " ".join(value))
 def test_too_little_memory_names_the_largest_size_that_fits(live, program, arguments):
-    name, step = ("S", 16) if "--talk" in arguments else ("N", 1 if program in MATRIX else 32)
+    name = "S" if "--talk" in arguments else "N"
+    step = describe(program)["talk" if name == "S" else "sizes"]["multiple"]
     done = live.run(program, *arguments)
     assert done.returncode == FAILED
     assert done.stdout == ""

@@ -8,7 +8,8 @@ import shutil
 
 import pytest
 
-from suite import GATING, GPU, HOPPER, HOPPER_KERNELS, MATRIX, PROGRAMS, ROOT, SKIPPED, run
+from suite import (GPU, PROGRAMS, ROOT, SKIPPED, any_shape, declared, needs, one_size, programs,
+                   run, runs_anywhere, takes_talk)
 
 SUMMARY = {
     "memcheck": "ERROR SUMMARY: 0 errors",
@@ -35,21 +36,30 @@ def sanitizer():
 
 
 RUNS = [(program, ("160",)) for program in PROGRAMS]
-RUNS += [(program, ("--rows", "37", "--cols", "1003", "--dtype", "fp16")) for program in MATRIX]
-RUNS += [("8_softmax", ("--rows", rows, "--cols", cols))
+RUNS += [(program, ("--rows", "37", "--cols", "1003", "--dtype", "fp16"))
+         for program in programs(any_shape)]
+RUNS += [("8_softmax", ("--rows", rows, "--cols", cols))  # each way to treat a row
          for rows, cols in (("5", "8192"), ("5", "33000"), ("5", "33001"), ("5", "300001"),
                             ("700", "9001"))]
-RUNS += [(program, ("--talk", "32")) for program in GATING if not program.startswith("bonus")]
+RUNS += [(program, ("--talk", "32")) for program in programs(takes_talk, one_size)]
 
-# racecheck is about shared memory, and instrumenting cuBLASLt's kernels for it ends some processes
-# without a word. So where cuBLASLt is called only our own kernels with shared memory are run.
-RACE_RUNS = [run for run in RUNS if run[0] not in GATING and run[0] not in HOPPER]
-RACE_RUNS += [("6_gating_fused", size + ("--kernel", kernel))
-              for size, kernel in ((("160",), "fused_tiled"), (("--talk", "32"), "fused_tiled"),
-                                   (("--talk", "32"), "fused_streamed"),
-                                   (("160",), "fused_hopper"), (("--talk", "32"), "fused_hopper"))]
-RACE_RUNS += [("bonus_matmul_hopper", ("160", "--kernel", kernel))
-              for kernel in ("wgmma", "tma", "specialised", "persistent")]
+
+def race_runs(program, size):
+    """racecheck is about shared memory, and instrumenting cuBLASLt's kernels for it ends some
+    processes without a word. So where a library is called only our own kernels are run."""
+    about = declared(program)
+    if about is None:
+        return [(program, size)]  # it is not built, which is why it is skipped
+    libraries = {"library"} if about["problems"][0]["memory_bound"] else {"library", "yardstick"}
+    if not any(c["role"] in libraries for c in about["contenders"]):
+        return [(program, size)]
+    shape = "talk" if "--talk" in size else "square"
+    return [(program, size + ("--kernel", c["kernel"])) for c in about["contenders"]
+            if c["role"] == "ours" and c["only"] in (None, shape)]
+
+
+RACE_RUNS = [race_run for program, size in RUNS if program in programs(one_size)
+             for race_run in race_runs(program, size)]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +71,8 @@ def test_clean(sanitizer, tool, program, arguments):
         pytest.skip(f"{program} is not built")
     done = run(sanitizer, "--tool", tool, "--error-exitcode", FOUND, ROOT / program, *arguments,
                "--once", timeout=300)
-    if done.returncode == SKIPPED and (program in HOPPER or HOPPER_KERNELS & set(arguments)):
+    if done.returncode == SKIPPED and (not runs_anywhere(program) or
+                                       set(needs(program)) & set(arguments)):
         pytest.skip(done.stderr.strip())
     findings = [line for line in done.stdout.splitlines() if line.startswith("=========")]
     assert done.returncode == 0, "\n".join(findings[:40]) or done.stderr

@@ -1,8 +1,10 @@
 """The scripts: their usage, how they take what goes wrong, and the tables they print. Fake programs
 and a fake nvidia-smi stand in for a machine with GPUs."""
 
+import ast
 import csv
 import glob
+import json
 import os
 import re
 import shutil
@@ -13,11 +15,16 @@ import sys
 
 import pytest
 
-from suite import COLUMNS, FAILED, GATING, PROGRAMS, ROOT, USAGE, assert_one_line
+from suite import COLUMNS, FAILED, PROGRAMS, ROOT, SKIPPED, USAGE, assert_one_line
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import datasheet  # noqa: E402
+import programs  # noqa: E402
+import table  # noqa: E402
 
 SCRIPTS = ["run.sh", "test.sh", "compare_gpus.sh", "table.py", "collect.py", "plot.py", "report.sh",
            "update_readme.py", "inspect.sh", "profile.sh", "profile_report.py", "step.sh",
-           "count.sh", "ncu_counts.py"]
+           "count.sh", "ncu_counts.py", "programs.py"]
 
 
 def script(name, *arguments, root=ROOT, cwd=None, env=None):
@@ -54,6 +61,7 @@ def test_collect_names_a_missing_folder(tmp_path):
     ("compare_gpus.sh", ["--sizes", "33"]), ("compare_gpus.sh", ["--sizes", "64,abc"]),
     ("compare_gpus.sh", ["--sizes", "0"]), ("compare_gpus.sh", ["--sizes", ""]),
     ("compare_gpus.sh", ["--talk", "17"]), ("compare_gpus.sh", ["--talk"]),
+    ("compare_gpus.sh", ["--rounds", "0"]), ("compare_gpus.sh", ["--rounds", "many"]),
     ("compare_gpus.sh", ["--programs", "bogus"]), ("compare_gpus.sh", ["--programs", ".*"]),
     ("compare_gpus.sh", ["--quick", "--sizes", "64"]), ("compare_gpus.sh", ["--table"]),
     ("compare_gpus.sh", ["--quick", "--table", "x.csv"]),
@@ -66,7 +74,8 @@ def test_collect_names_a_missing_folder(tmp_path):
     ("update_readme.py", ["--bogus"]), ("collect.py", []), ("ncu_counts.py", ["table", "x.csv"]),
     ("inspect.sh", []), ("inspect.sh", ["--bogus"]), ("inspect.sh", ["bogus"]),
     ("inspect.sh", ["bonus"]), ("compare_gpus.sh", ["--programs", "bonus"]),
-    ("compare_gpus.sh", ["--programs", "bonus_benchmark_fused"]), ("profile.sh", ["99"]),
+    ("programs.py", []), ("programs.py", ["bogus", "x"]), ("profile.sh", ["99"]),
+    ("programs.py", ["show", "x", "many", "1"]), ("programs.py", ["measure", "--sizes", "x", "y"]),
     ("inspect.sh", ["2", "a", "b"]), ("inspect.sh", ["2", "--ptx", "--sass"]),
     ("inspect.sh", ["2", "--diff", "a"]), ("inspect.sh", ["2", "a", "--diff", "b", "c"]),
     ("inspect.sh", ["2", "--both", "--diff", "b", "c"]), ("inspect.sh", ["2", "--block", "0"]),
@@ -87,7 +96,7 @@ def test_bad_arguments_end_with_one_line(name, arguments):
 def row(program="1_matmul_basic", kernel="matmul_basic", gpu="GPU A", sm="90", dtype="fp32",
         shape="square", n="1024", median_ms="1.000000", spread_pct="0.50", tflops="2.000",
         gb_per_s="", verified="yes", error_of_bound="0.2", launches="1", temp_bytes="0",
-        moved_bytes="", least_bytes="12582912"):
+        moved_bytes="", least_bytes="12582912", role="ours"):
     values = locals()
     return ",".join(values[name] for name in COLUMNS)
 
@@ -102,7 +111,7 @@ def stopped(program="1_matmul_basic", shape="square", n="1024", dtype="", verifi
     """The row of a program that did not run."""
     return clocked(row(program, kernel="", sm="", dtype=dtype, shape=shape, n=n, median_ms="",
                        spread_pct="", tflops="", verified=verified, error_of_bound="", launches="",
-                       temp_bytes="", least_bytes=""), "", "", "", "", note)
+                       temp_bytes="", least_bytes="", role=""), "", "", "", "", note)
 
 
 CLOCKS = "sm_mhz temperature_c power_w throttled note".split()
@@ -140,7 +149,7 @@ def test_compare_puts_two_gpus_side_by_side(tmp_path):
         "1_matmul_basic matmul_basic fp32 N=1024 TFLOP/s 2.00 5.00 2.50x",
         "1_matmul_basic matmul_basic fp32 N=2048 TFLOP/s 4.00 missing -",
         "2_matmul_sharedmem matmul_sharedmem fp32 N=1024 TFLOP/s missing 8.00 -",
-        "6_gating_fused fused_tiled fp16 S=512 TFLOP/s 50.0 missing -",
+        "6_gating_fused fused_tiled fp16 S=512 GB/s 1000 missing -",
     ]
 
 
@@ -218,12 +227,12 @@ def test_compare_writes_markdown_and_csv(tmp_path):
 def test_compare_flags_what_the_datasheet_rules_out(tmp_path):
     rows = [row("4_matmul_cublas", "cublas_fp16", dtype="fp16", tflops="995.0"),
             row("4_matmul_cublas", "cublas_fp32", tflops="66.0"),
-            row("7_gelu", "copy", tflops="1.0", gb_per_s="4900")]
+            row("7_gelu", "copy", tflops="", gb_per_s="4900", role="yardstick")]
     a = write_csv(tmp_path / "a.csv", *rows, comments=["GPU: NVIDIA H200"])
     b = write_csv(tmp_path / "b.csv", *rows, comments=["GPU: NVIDIA H9000"])  # nobody knows it
     table, notes = compare(a, b).stdout.split("\n\n")
     assert [line[-3:-1] for line in table_lines(table)[2:]] == [
-        ["995!", "995"], ["66.0", "66.0"], ["1.00!", "1.00"]]
+        ["995!", "995"], ["66.0", "66.0"], ["4900!", "4900"]]
     assert len(notes.splitlines()) == 2
     assert "cublas_fp16 N=1024: 995 TFLOP/s is above the datasheet's 989.4" in notes
     assert "copy N=1024: 4900 GB/s is above the datasheet's 4800" in notes
@@ -249,6 +258,19 @@ def test_compare_says_how_two_runs_of_one_gpu_differ(tmp_path):
     assert "a.csv -> b.csv: 1 of 2 steady" in compare("--csv", a, b).stderr
 
 
+def test_memory_bound_rows_are_compared_in_gb_per_s(tmp_path):
+    a = write_csv(tmp_path / "a.csv", row("7_gelu", "fused", tflops="4.2", gb_per_s="4000"),
+                  row("7_gelu", "copy", tflops="", gb_per_s="4200", role="yardstick"))
+    b = write_csv(tmp_path / "b.csv", row("7_gelu", "fused", tflops="0.3", gb_per_s="276.8"),
+                  row("7_gelu", "copy", tflops="", gb_per_s="300", role="yardstick"),
+                  comments=["GPU: GPU B"])
+    simulator = write_csv(tmp_path / "c.csv", row("7_gelu", "fused", sm="", tflops="0.001"))
+    assert [line[4:] for line in table_lines(compare(a, b).stdout)[2:]] == [
+        ["GB/s", "4000", "277", "0.0692x"], ["GB/s", "4200", "300", "0.0714x"]]
+    done = compare(simulator, a)  # it counts no bandwidth
+    assert table_lines(done.stdout)[2][4:] == ["GB/s", "-", "4000", "-"]
+
+
 def test_a_file_from_the_cpu_lane_and_one_of_another_gpus_name_are_second_columns(tmp_path):
     program = ROOT / "cpu/1_matmul_basic"
     lane = tmp_path / "lane.csv"
@@ -257,7 +279,8 @@ def test_a_file_from_the_cpu_lane_and_one_of_another_gpus_name_are_second_column
                                        text=True).stdout)
     else:
         write_csv(lane, row(gpu='"CPU simulation"', sm="", n="96", tflops="0.001"))
-    measured = ROOT / "results/nvidia-h200.csv"
+    measured = write_csv(tmp_path / "measured.csv", row(), row(n="2048"),
+                         comments=["GPU: NVIDIA H200"])
     renamed = tmp_path / "renamed.csv"
     renamed.write_text(measured.read_text().replace("# GPU: NVIDIA H200", "# GPU: NVIDIA H300"))
     done = compare(measured, lane, renamed)
@@ -310,13 +333,15 @@ def test_compare_finds_columns_by_name(tmp_path):
     (",".join(COLUMNS) + "\n" + row(launches="six")).encode(),
     (",".join(COLUMNS) + "\n" + row(n="1e3")).encode(),
     (",".join(COLUMNS) + "\n" + row(verified="maybe")).encode(),
-    (",".join(COLUMNS[:-6]) + "\n" + ",".join(row().split(",")[:-6])).encode(),
+    (",".join(COLUMNS) + "\n" + row(role="rival")).encode(),
+    (",".join(COLUMNS) + "\n" + row(role="")).encode(),
+    (",".join(COLUMNS[:-1]) + "\n" + row().rsplit(",", 1)[0]).encode(),
     (",".join(COLUMNS) + "\n" + '"unfinished').encode(),
     ("# rows: 3\n" + ",".join(COLUMNS) + "\n" + row() + "\n").encode(),
     ("# rows: 1\n" + ",".join(COLUMNS) + "\n" + row() + "\n" + row(n="2048")[:60]).encode(),
 ], ids=["empty", "blank", "comment", "text", "binary", "no-rows", "short-row", "long-row", "nan",
-        "inf", "word", "launches", "size", "verdict", "missing-column", "quote", "rows-lost",
-        "row-cut"])
+        "inf", "word", "launches", "size", "verdict", "role", "no-role", "missing-column", "quote",
+        "rows-lost", "row-cut"])
 def test_a_broken_file_is_named_in_one_line(tmp_path, content):
     good = write_csv(tmp_path / "good.csv", row())
     broken = tmp_path / "broken.csv"
@@ -346,11 +371,63 @@ def test_a_missing_file_is_named_in_one_line(tmp_path):
     assert "nowhere.csv" in done.stderr
 
 
-def test_one_runs_table_marks_what_is_noisy(tmp_path):
-    file = write_csv(tmp_path / "a.csv", row(), row(n="2048", spread_pct="2.50"))
-    quiet, noisy = script("table.py", "run", file).stdout.splitlines()[2:]
-    assert "noisy" not in quiet and "0.5%" in quiet
-    assert "noisy 2.5%" in noisy
+def test_one_runs_table_has_a_heading_for_each_program(tmp_path):
+    gelu = dict(program="7_gelu", dtype="fp16", tflops="4.0")
+    a = write_csv(tmp_path / "a.csv", row(median_ms="0.2"), row(n="2048", spread_pct="2.50"))
+    b = write_csv(tmp_path / "b.csv", row(kernel="fused", gb_per_s="4000", **gelu),
+                  row(kernel="slow", gb_per_s="4", **dict(gelu, verified="no")),
+                  row("7_gelu", "copy", dtype="fp16", sm="", tflops="", role="yardstick"),
+                  row("bonus_matmul_register_tiled", "matmul_A_stationary", n="16384",
+                      tflops="0.00312", spread_pct="3"))
+    text = script("table.py", "run", a, b).stdout
+    lines = table_lines(text)
+    assert lines == [
+        ["kernel", "data", "size", "time/ms", "rate", "verified"], [lines[1][0]],
+        ["1_matmul_basic"],
+        ["matmul_basic", "fp32", "N=1024", "0.200", "2.00 TFLOP/s", "yes"],
+        ["matmul_basic", "fp32", "N=2048", "1.00", "2.00 TFLOP/s", "yes, noisy"],
+        ["7_gelu"],
+        ["fused", "fp16", "N=1024", "1.00", "4000 GB/s", "yes"],
+        ["slow", "fp16", "N=1024", "1.00", "4.00 GB/s", "wrong"],
+        ["copy", "fp16", "N=1024", "1.00", "-", "yes"],  # on the simulator
+        ["bonus_matmul_register_tiled"],
+        ["matmul_A_stationary", "fp32", "N=16384", "1.00", "0.00312 TFLOP/s", "yes, noisy"],
+    ]
+    assert max(map(len, text.splitlines())) <= 79
+
+
+@pytest.mark.parametrize("rows, text", [
+    ([row(tflops="0.2")], "0.200 TFLOP/s (matmul_basic)"),
+    ([row(kernel="a", tflops="3"), row(kernel="b", tflops="2", role="record"),
+      row(kernel="c", tflops="9", role="library"), row(kernel="d", tflops="8", role="chain"),
+      row(kernel="e", tflops="7", role="yardstick")], "3.00 TFLOP/s (a, the best of 2)"),
+    ([row(kernel="a", tflops="1", role="chain"), row(kernel="b", tflops="2", role="library"),
+      row(kernel="c", tflops="9", role="yardstick")], "2.00 TFLOP/s (b, the best of 2)"),
+    ([row(kernel="a", tflops="", gb_per_s="4100", role="yardstick")], "4100 GB/s (a)"),
+    ([row(kernel="a", tflops="300"), row(kernel="b", tflops="9", gb_per_s="4000"),
+      row(kernel="c", tflops="", gb_per_s="4200", role="yardstick")],
+     "300 TFLOP/s (a, the best of 2)"),
+], ids=["one", "ours", "no-own", "copy", "units"])
+def test_one_line_names_the_best_kernel_of_the_programs_own(tmp_path, rows, text):
+    done = script("table.py", "summary", write_csv(tmp_path / "a.csv", *rows))
+    assert (done.returncode, done.stdout) == (0, text + "\n")
+
+
+@pytest.mark.parametrize("value, text", [
+    (None, "-"), (0.0, "0"), (0.0041, "0.00410"), (0.2, "0.200"), (0.9996, "1.00"), (3.06, "3.06"),
+    (9.999, "10.0"), (50.64, "50.6"), (99.96, "100"), (716.4, "716"), (4812.3, "4812"),
+])
+def test_figures_have_three_significant_digits(value, text):
+    assert table.number(value) == text
+
+
+def test_data_sheets_are_those_of_the_programs():
+    peaks = datasheet.peaks()
+    assert peaks["NVIDIA H200"] == {"fp32": 67, "tf32": 494.7, "fp16": 989.4, "bf16": 989.4,
+                                    "GB/s": 4800}
+    assert peaks["Tesla T4"] == {"fp32": 8.1, "fp16": 65, "GB/s": 320}  # it has no other types
+    text = (ROOT / "include/demo/data_sheets.inc").read_text()
+    assert len(peaks) == len(re.findall("^DATA_SHEET", text, re.MULTILINE))
 
 
 # --- README -----------------------------------------------------------------------------------
@@ -388,20 +465,25 @@ def test_update_readme_shows_what_fusion_saved(readme):
         return row("7_gelu", kernel, n=n, median_ms=ms, launches=launches, moved_bytes=moved,
                    gb_per_s="100", **more)
 
+    chain, library = {"role": "chain"}, {"role": "library"}
+
     write_csv(readme / "results/h200.csv", row(),
-              gelu("chain", "1024", "0.5", "9", "9000000000"),
+              gelu("nine", "1024", "0.5", "9", "9000000000", **chain),
               gelu("fused", "1024", "0.3", "1", "1000000000"),
-              gelu("chain", "2048", "8.0", "9", "36000000000"),
+              gelu("nine", "2048", "8.0", "9", "36000000000", **chain),
+              gelu("calls", "2048", "5.0", "2", "8000000000", **library),
               gelu("fused", "2048", "4.0", "1", "4000000000"),
               gelu("fused_vectorised", "2048", "2.0", "1", "4000000000"),
               gelu("faster_but_wrong", "2048", "1.0", "1", "4000000000", verified="no"),
               gelu("not_counted", "2048", "0.1", "", "4000000000"),
-              gelu("copy", "2048", "1.0", "1", "4000000000"))
+              gelu("copy", "2048", "1.0", "1", "4000000000", role="yardstick"))
     assert script("update_readme.py", root=readme).returncode == 0
     _, _, saved = (readme / "README.md").read_text().partition("What fusion saved")
     lines = [line for line in saved.splitlines() if line.startswith("| `")]
-    assert lines == ["| `7_gelu` | chain -> fused_vectorised | fp32 | N=2048 | 9 -> 1 "
-                     "| 36.0 -> 4.00 | 8.00 -> 2.00 | 4.00x |"]
+    assert lines == ["| `7_gelu` | nine -> fused_vectorised | fp32 | N=2048 | 9 -> 1 "
+                     "| 36.0 -> 4.00 | 8.00 -> 2.00 | 4.00x |",
+                     "| `7_gelu` | calls -> fused_vectorised | fp32 | N=2048 | 2 -> 1 "
+                     "| 8.00 -> 4.00 | 5.00 -> 2.00 | 2.50x |"]
 
 
 def test_update_readme_check_notices_new_results_and_changes_nothing(readme):
@@ -449,10 +531,8 @@ def test_this_readme_shows_what_results_holds():
 FAKE_PROGRAM = r"""#!/usr/bin/env bash
 # Prints what a program with one kernel would; fakes/NAME holds another exit status and message.
 name=$(basename "$0") here=$(dirname "$0") shape=square n=4096 dtype=fp32
-if [[ $* == --help ]]; then
-    [[ $name != *gating* ]] || echo "  --talk S       the talk's shape"
-    [[ $name != 10_* ]] || echo "  --dtype TYPE   one of: fp32 fp16 (default the first)"
-    [[ $name != 10_* ]] || echo "  --rows R --cols C  another shape"
+if [[ $* == --describe ]]; then
+    echo 'DESCRIPTION'
     exit
 fi
 echo "$name $* on ${CUDA_VISIBLE_DEVICES-}" >>"$here/calls"
@@ -460,7 +540,8 @@ while (($#)); do
     case $1 in
         --talk) shape=talk n=$2; shift ;;
         --dtype) dtype=$2; shift ;;
-        --seed) shift ;;
+        --rows) shape=$2x$4 n=$2; shift 3 ;;
+        --seed | --rounds) shift ;;
         --csv) ;;
         *) n=$1 ;;
     esac
@@ -479,7 +560,8 @@ echo COLUMNS
 verified=yes
 ((status == 1)) && verified=no
 ((status == 3)) && exit 3
-echo "$name,kernel_of_$name,Fake GPU,90,$dtype,$shape,$n,1.0,0.1,12.5,,$verified,0.2,1,0,,100"
+figures=1.0,0.1,12.5,,$verified,0.2,1,0,,100
+echo "$name,kernel_of_$name,Fake GPU,90,$dtype,$shape,$n,$figures,ours"
 ((status == 4)) && exit 3 # at a later kernel
 ((status == 40)) && exit 0
 exit $status
@@ -506,8 +588,34 @@ esac
 
 TWO_GPUS = ["GPU 0: Fake GPU (UUID: GPU-aaa)", "GPU 1: Fake GPU (UUID: GPU-bbb)"]
 
-FAKES = ["1_matmul_basic", "2_matmul_sharedmem", "6_gating_fused", "10_fake",
-         "bonus_benchmark_fused", "bonus_fake"]  # in the order of the talk
+
+
+def description(program, measured=(64,), multiple=32, talk=None, shapes=None, dtypes=("fp32",),
+                sweep="never"):
+    """What --describe prints, as far as the scripts read it. talk: the sizes S worth measuring."""
+    own = []
+    if len(dtypes) > 1:
+        own.append({"name": "--dtype", "help": "the data", "kind": "choice",
+                    "values": list(dtypes), "default": dtypes[0]})
+    return {
+        "program": program, "summary": "computes", "sweep": sweep,
+        "sizes": {"multiple": multiple, "default": 4096, "measured": list(measured)},
+        "talk": None if talk is None else {"multiple": 16, "measured": list(talk)},
+        "shapes": shapes, "dtypes": list(dtypes),
+        "options": own + [{"name": "--csv", "help": "rows for scripts", "kind": "flag"}],
+        "contenders": [], "problems": []}
+
+
+USUAL_SIZES, USUAL_TALK = (1024, 2048, 4096, 8192, 16384), (128, 256, 512, 1024, 2048)
+FAKES = {about["program"]: about for about in [  # in the order of the talk
+    description("1_matmul_basic", USUAL_SIZES[:-1]),
+    description("2_matmul_sharedmem", USUAL_SIZES[:-1]),
+    description("6_gating_fused", USUAL_SIZES, talk=USUAL_TALK),
+    description("10_fake", USUAL_SIZES[2:], multiple=1, dtypes=("fp32", "fp16"),
+                shapes=[[4096, 131072], [8192, 50257]]),
+    description("bonus_benchmark_fused", (), talk=(), sweep="always"),
+    description("bonus_fake", USUAL_SIZES),
+]}
 
 
 class FakeMachine:
@@ -517,11 +625,12 @@ class FakeMachine:
         self.root = root
         shutil.copytree(ROOT / "scripts", root / "scripts")
         shutil.copytree(ROOT / "site_scons", root / "site_scons")
-        for folder in ("src", "bin", "fakes"):
-            (root / folder).mkdir()
-        for program in FAKES:
+        for folder in ("src", "bin", "fakes", "include/demo"):
+            (root / folder).mkdir(parents=True)
+        shutil.copy(ROOT / "include/demo/data_sheets.inc", root / "include/demo")
+        for program, about in FAKES.items():
             (root / "src" / f"{program}.cu").touch()
-            self.install(root / program, FAKE_PROGRAM)
+            self.describes(program, about)
         self.install(root / "bin/nvidia-smi", FAKE_NVIDIA_SMI)
         self.has(*TWO_GPUS)
         self.samples("100, 1755, 61, 698.20, 0x0000000000000004")
@@ -530,6 +639,10 @@ class FakeMachine:
     def install(path, text):
         path.write_text(text)
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def describes(self, program, about):
+        """Lets a program describe itself so."""
+        self.install(self.root / program, FAKE_PROGRAM.replace("DESCRIPTION", json.dumps(about)))
 
     def fail(self, program, status, message):
         (self.root / "fakes" / program).write_text(f"{status} {message}\n")
@@ -573,9 +686,40 @@ def test_run_shows_progress_and_one_table(machine):
              "[5/6] bonus_benchmark_fused ", "[6/6] bonus_fake N=2048 ... "]
     assert len(steps.splitlines()) == len(begin)
     assert all(line.startswith(text) for line, text in zip(steps.splitlines(), begin)), steps
-    rows = [line.split() for line in table.splitlines()[2:]]
-    assert [row[0] for row in rows] == FAKES[:3] + FAKES[2:]
-    assert all(row[-1] == "yes" for row in rows)
+    lines = table.splitlines()[2:]
+    assert [line for line in lines if not line.startswith(" ")] == list(FAKES)
+    kernels = [line.split() for line in lines if line.startswith(" ")]
+    names = list(FAKES)
+    assert [row[0] for row in kernels] == ["kernel_of_" + name for name in names[:3] + names[2:]]
+    assert all(row[-1] == "yes" for row in kernels)
+
+
+def test_run_runs_what_describes_itself(machine):
+    machine.install(machine.root / "2_matmul_sharedmem", "#!/bin/sh\necho nonsense\n")
+    machine.describes("bonus_fake", description("bonus_fake", multiple=1000))
+    done = machine.run("run.sh", "2048")
+    assert done.returncode == FAILED
+    assert_one_line(done.stderr, "programs.py")
+    assert "2_matmul_sharedmem does not describe itself" in done.stderr
+    ran = {call.split()[0] for call in machine.calls()}
+    assert ran == set(FAKES) - {"2_matmul_sharedmem", "bonus_fake"}  # which does not take this size
+
+
+@pytest.mark.parametrize("program, reason", [
+    ("echo '{\"program\": 1}'", "--describe printed something else"),
+    ("echo 7", "--describe printed something else"),
+    ("echo usage: x", "--describe printed no JSON"),
+    ("echo 'x: unknown option --describe' >&2; exit 2", "exit status 2: unknown option --describe"),
+    ("exit 3", "exit status 3: it gave no reason"),
+    (None, "it is not built"),
+])
+def test_a_program_that_does_not_describe_itself_is_named(tmp_path, program, reason):
+    if program:
+        FakeMachine.install(tmp_path / "x", f"#!/bin/sh\n{program}\n")
+    for command in (["show", tmp_path / "x", "64", "16"], ["measure", tmp_path / "x"]):
+        done = script("programs.py", *command)
+        assert (done.returncode, done.stdout) == (FAILED, "")
+        assert done.stderr == f"programs.py: x does not describe itself: {reason}\n"
 
 
 @pytest.mark.parametrize("failures, status, shown", [
@@ -646,8 +790,8 @@ def test_compare_measures_each_gpu_into_a_file_of_its_own(machine):
     files = sorted(path.name for path in folder.iterdir())
     assert files == ["fake-gpu-0.csv", "fake-gpu-1.csv"]
     about, rows = machine.results("fake-gpu-0.csv")
-    assert about["GPU"] == "Fake GPU" and about["driver"] == "580.1" and about["protocol"] == "1"
-    assert about["seed"] == "1" and about["rows"] == "7"
+    assert about["GPU"] == "Fake GPU" and about["driver"] == "580.1" and about["protocol"] == "2"
+    assert about["seed"] == about["rounds"] == "1" and about["rows"] == "7"
     assert all(about[name] for name in ("toolkit", "suite", "date"))
     assert [(row["program"], row["shape"], row["dtype"]) for row in rows] == [
         ("1_matmul_basic", "square", "fp32"), ("2_matmul_sharedmem", "square", "fp32"),
@@ -669,14 +813,17 @@ def test_compare_measures_everything_into_results_and_a_selection_elsewhere(mach
     _, rows = machine.results("fake-gpu.csv", "results")
     sizes = {}
     for row in rows:
-        sizes.setdefault((row["program"], row["shape"], row["dtype"]), []).append(int(row["n"]))
+        shape = "other" if "x" in row["shape"] else row["shape"]
+        sizes.setdefault((row["program"], shape, row["dtype"]), []).append(int(row["n"]))
     assert sizes == {
-        ("1_matmul_basic", "square", "fp32"): [1024, 2048, 4096, 8192],  # 16384 takes long
+        ("1_matmul_basic", "square", "fp32"): [1024, 2048, 4096, 8192],
         ("2_matmul_sharedmem", "square", "fp32"): [1024, 2048, 4096, 8192],
         ("6_gating_fused", "square", "fp32"): [1024, 2048, 4096, 8192, 16384],
         ("6_gating_fused", "talk", "fp32"): [128, 256, 512, 1024, 2048],
-        ("10_fake", "square", "fp32"): [4096, 8192, 16384],  # bound by memory
+        ("10_fake", "square", "fp32"): [4096, 8192, 16384],
+        ("10_fake", "other", "fp32"): [4096, 8192],
         ("10_fake", "square", "fp16"): [4096, 8192, 16384],
+        ("10_fake", "other", "fp16"): [4096, 8192],
         ("bonus_fake", "square", "fp32"): [1024, 2048, 4096, 8192, 16384],
     }
     before = (machine.root / "results/fake-gpu.csv").read_text()
@@ -698,6 +845,43 @@ def test_compare_chooses_programs_by_name_or_number(machine):
     done = machine.run("compare_gpus.sh", "--programs", "1", "--talk", "16")
     assert done.returncode == USAGE  # it has no such shape
     assert_one_line(done.stderr, "compare_gpus.sh")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--sizes", "64"), ("--quick",)])
+def test_compare_measures_no_program_that_declares_no_sizes(machine, arguments):
+    machine.has(TWO_GPUS[0])
+    done = machine.run("compare_gpus.sh", *arguments, "--programs", "bonus_benchmark_fused")
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, "compare_gpus.sh")
+    assert "declares no sizes to measure" in done.stderr
+
+
+def test_compare_skips_sizes_that_a_program_does_not_take(machine):
+    machine.has(TWO_GPUS[0])
+    machine.describes("bonus_fake", description("bonus_fake", multiple=128))
+    assert machine.run("compare_gpus.sh", "--sizes", "64,128").returncode == 0
+    _, rows = machine.results("fake-gpu.csv")
+    assert [row["n"] for row in rows if row["program"] == "bonus_fake"] == ["128"]
+    assert [row["n"] for row in rows if row["program"] == "1_matmul_basic"] == ["64", "128"]
+
+
+def test_compare_passes_the_number_of_rounds_on(machine):
+    machine.has(TWO_GPUS[0])
+    done = machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1", "--rounds", "3")
+    assert done.returncode == 0, done.stderr
+    assert [call.split()[:-2] for call in machine.calls()] == [
+        "1_matmul_basic 64 --seed 1 --rounds 3 --csv".split()]
+    about, _ = machine.results("fake-gpu.csv")
+    assert about["rounds"] == "3"
+
+
+def test_compare_ends_where_a_program_does_not_describe_itself(machine):
+    machine.install(machine.root / "10_fake", "#!/bin/sh\nexit 2\n")
+    done = machine.run("compare_gpus.sh", "--sizes", "64")
+    assert (done.returncode, done.stdout) == (FAILED, "")
+    assert_one_line(done.stderr, "programs.py")
+    assert "10_fake" in done.stderr
+    assert not (machine.root / "calls").exists()  # nothing was measured in vain
 
 
 def test_compare_shows_the_time_left(machine):
@@ -801,9 +985,10 @@ def test_compare_goes_on_after_a_failure_and_its_row_says_why(machine, status, e
 def test_compare_misses_a_program_that_is_not_built(machine):
     machine.has(TWO_GPUS[0])
     (machine.root / "10_fake").unlink()
-    assert machine.run("compare_gpus.sh", "--sizes", "64").returncode == 3
-    _, rows = machine.results("fake-gpu.csv")
-    assert [row["note"] for row in rows if row["program"] == "10_fake"] == ["not built"]
+    done = machine.run("compare_gpus.sh", "--sizes", "64")
+    assert done.returncode == FAILED
+    assert_one_line(done.stderr, "programs.py")
+    assert "10_fake" in done.stderr and "not built" in done.stderr
 
 
 def interrupted(machine):
@@ -870,18 +1055,75 @@ def test_compare_without_a_gpu_is_skipped(machine):
     assert not (machine.root / "build/results").exists()
 
 
-def test_the_scripts_read_what_a_program_takes_in_its_help(backend):
-    gating = [name for name in GATING if (backend.folder / name).exists()]
-    if not gating:
-        pytest.skip("no gating program is built")
-    ask = "source scripts/demo_step.sh; takes %s --talk && ! takes %s --tal && ! takes x --talk"
-    for name in gating:
-        path = backend.folder / name
-        assert subprocess.run(["bash", "-c", ask % (path, path)], cwd=ROOT).returncode == 0
-    for name in PROGRAMS:
-        path = backend.folder / name
-        text = backend.run(name, "--help").stdout if path.exists() else ""
-        types = re.search(r"--dtype TYPE .*one of: (.*) \(", text)
-        done = subprocess.run(["bash", "-c", f"source scripts/demo_step.sh; dtypes_of {path}"],
-                              cwd=ROOT, capture_output=True, text=True)
-        assert done.stdout.split() == (types[1].replace(",", " ").split() if types else [])
+# --- What programs say of themselves --------------------------------------------------------------
+
+
+def test_programs_take_what_the_scripts_make_of_their_descriptions(backend):
+    built = [backend.folder / name for name in PROGRAMS if (backend.folder / name).exists()]
+    if not built:
+        pytest.skip("no program is built")
+    for path in built:
+        about = programs.describe(path)
+        runs = programs.runs_to_measure(about) or []
+        runs += [run for _, run in programs.runs_to_show(about, 256, 16)]
+        assert about["program"] == path.name and runs
+        for run in runs:
+            programs.describe(path, *run.split())
+
+
+NAME_KERNELS = {"compare_frameworks.py"}  # it sets other people's kernels beside ours
+KERNEL_NAMES = re.compile(r"(?<![a-z])(cublas|copy|six_kernels|library_best|fused|tiled|gating)")
+# The trace of a profile has copies, and copies are no kernels; a Python package is named cublas.
+OTHER_MEANINGS = {"profile_report.py": {"copy"}, "profile.sh": {"copy"}, "setup.sh": {"cublas"}}
+
+
+def literals(path):
+    """What a script's code holds as text: Python's strings, or the words of Bash; no comments, no
+    help."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        tree = ast.parse(text)
+        prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        return [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)
+                and isinstance(node.value, str) and id(node) not in prose]
+    text = re.sub(r"<<'END'\n.*?\nEND\n", "\n", text, flags=re.DOTALL)
+    return [re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines()]
+
+
+def named_kernels(path):
+    """Words with which a script could tell a kernel by its name, in text that is no sentence."""
+    words = [word for text in literals(path) for word in text.split()
+             if path.suffix == ".sh" or " " not in text]
+    found = {match[0] for match in map(KERNEL_NAMES.search, words) if match}
+    return found - OTHER_MEANINGS.get(path.name, set())
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts").glob("*.[ps][yh]")),
+                         ids=lambda path: path.name)
+def test_scripts_know_kernels_by_their_roles_alone(path):
+    if path.name not in NAME_KERNELS:
+        assert not named_kernels(path)
+
+
+@pytest.mark.parametrize("text, found", [
+    ("if row['kernel'] == 'copy': pass", {"copy"}),
+    ("best = kernel.startswith('cublas')", {"cublas"}),
+    ('"""fused"""', set()), ("# fused\nx = 'as fused kernels do'", set()),
+])
+def test_a_kernels_name_in_code_is_found(tmp_path, text, found):
+    (tmp_path / "x.py").write_text(text + "\n")
+    assert named_kernels(tmp_path / "x.py") == found
+
+
+HELP_OF_A_PROGRAM = re.compile(  # called: by a script, by a test
+    r"(\"?\$\S+|\$\{\S+\}\"?) +--help\b|(backend|live|GPU)\.run\([^)]*\"--help\"")
+
+
+@pytest.mark.parametrize("path", sorted([*(ROOT / "scripts").glob("*.[ps][yh]"),
+                                         *(ROOT / "tests").glob("*.py")]),
+                         ids=lambda path: path.name)
+def test_nothing_reads_a_programs_help(path):
+    if path.name == "test_programs.py":  # where people's help is tested
+        return
+    found = HELP_OF_A_PROGRAM.search(path.read_text(encoding="utf-8"))
+    assert not found, found[0]

@@ -63,14 +63,7 @@ CUtensorMap tensor_map(const T*, size_t, size_t, uint32_t, uint32_t = 1) {
     missing();
 }
 
-template <class Kernel>
-int clusters_at_once(Kernel, int, int, size_t) {
-    missing();
-}
-
 inline bool has_bulk_copies() { return false; }
-inline std::string why_not(const demo::Gpu&) {
-    return "TMA and wgmma need a GPU of compute capability 9.0 (Hopper), and this is none";
-}
+inline std::string why_not(const demo::Gpu&) { return "needs Hopper (compute capability 9.0)"; }
 
 }  // namespace hopper

@@ -114,6 +114,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
         case cudaDevAttrMaxSharedMemoryPerBlock:
             *value = int(p.sharedMemPerBlock);
             break;
+        case cudaDevAttrClockRate:
+            *value = 0;  // in kHz: it is no GPU's
+            break;
         case cudaDevAttrWarpSize:
             *value = p.warpSize;
             break;

@@ -11,6 +11,7 @@ namespace demo {
 /// Median time of `launch` in ms, of a few launches in a row: enough to choose between two ways.
 template <class Launch>
 double quick_time(Launch launch) {
+    if (dry_run) return 0;
     cudaEvent_t begin, end;
     DEMO_CHECK(cudaEventCreate(&begin));
     DEMO_CHECK(cudaEventCreate(&end));

@@ -1,4 +1,5 @@
-// The command line that all programs share:  ./program [N] [options]
+// What a program declares of itself, and the command line that follows from it:
+// ./program [N] [options]
 #pragma once
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <stdexcept>
@@ -19,31 +21,118 @@
 namespace demo {
 
 #ifdef DEMO_CPU_LANE
-inline constexpr bool kCpuLane = true;  // built for the CPU: small sizes, few samples
+inline constexpr bool kSimulator = true;  // built for the CPU: small sizes, few samples
 #else
-inline constexpr bool kCpuLane = false;
+inline constexpr bool kSimulator = false;
 #endif
 
-/// An option of one program alone.
-struct Extra {
-    std::string option;               // "--in-place"
-    std::string help;                 // what it does
-    std::vector<std::string> values;  // what it takes, the default first; empty: it takes none
+class Session;
+
+// --- The declaration ----------------------------------------------------------------------------
+
+/// The whole numbers that an option takes: multiples of `multiple` from `first` to `last`.
+struct Numbers {
+    uint64_t first = 0, last = INT64_MAX, multiple = 1;
+    std::optional<uint64_t> usual = {};  // the value of an option that was not given
 };
 
-/// What one program accepts.
+/// An option: a flag, a choice or a number.
+struct Option {
+    std::string name;                       // "--rank"
+    std::string help;                       // what it does
+    std::vector<std::string> choices = {};  // a choice: one of these, the first by default
+    std::optional<Numbers> numbers = {};    // a number
+    std::string value = "NAME";             // what --help calls the value
+    bool any_text = false;                  // takes any word: --kernel, whose names come later
+
+    bool is_flag() const { return choices.empty() && !numbers && !any_text; }
+};
+
+/// A data type that a program computes in, and the function that does.
+struct Type {
+    std::string name;  // "fp32"
+    void (*run)(Session&) = nullptr;
+};
+
+/// Rows and columns of a matrix.
+struct Extent {
+    size_t rows, cols;
+};
+
+/// Whether a program can run one size after the other, a line each.
+enum class Sweep { kNever, kOnRequest, kAlways };
+
+/// A program: all that the command line, --help, --describe and the scripts know of it, together
+/// with what its run() hands to Session::run().
 struct Program {
-    std::string name;                  // "2_matmul_sharedmem"
-    std::string summary;               // what it does, for --help
-    std::vector<std::string> kernels;  // what --kernel takes; without it, all of them run
-    bool talk = false;                 // takes --talk S
-    size_t default_n = kCpuLane ? 256 : 4096;
-    bool any_shape = false;                // takes every N from 1, and --rows R --cols C
-    std::vector<std::string> dtypes = {};  // what --dtype takes, the default first
-    std::vector<Extra> extras = {};
+    std::string name;         // "2_matmul_sharedmem"
+    std::string summary;      // what it does, for --help
+    std::vector<Type> types;  // with several --dtype chooses, the first by default
+    bool talk = false;        // takes --talk S
+    bool any_shape = false;   // takes every N from 1, and --rows R --cols C
+    size_t default_n = kSimulator ? 256 : 4096;
+    std::vector<Option> options = {};  // its own
+
+    // What is worth measuring when GPUs are compared.
+    std::vector<size_t> sizes = {1024, 2048, 4096, 8192, 16384};   // N
+    std::vector<size_t> talk_sizes = {128, 256, 512, 1024, 2048};  // S, of a program with --talk
+    std::vector<Extent> shapes = {};                               // of one with --rows
+
+    Sweep sweep = Sweep::kNever;  // over shapes; over sizes up to N, where it is always
 
     size_t step() const { return any_shape ? 1 : 32; }  // N is a multiple of it
 };
+
+/// All options of a program: its own, then those that all programs share.
+inline std::vector<Option> options_of(const Program& program) {
+    std::vector<Option> all;
+    const Numbers from_one{.first = 1};
+    if (program.talk)
+        all.push_back({.name = "--talk",
+                       .help = "x[4*S*S, 128] and W[128, 64] instead: S a multiple of 16",
+                       .numbers = Numbers{.first = 16, .multiple = 16},
+                       .value = "S"});
+    if (program.any_shape) {
+        all.push_back({.name = "--rows",
+                       .help = "with --cols C: R x C instead, any sizes from 1",
+                       .numbers = from_one,
+                       .value = "R"});
+        all.push_back(
+            {.name = "--cols", .help = "columns, with --rows", .numbers = from_one, .value = "C"});
+    }
+    if (program.types.size() > 1) {
+        std::vector<std::string> names;
+        for (const Type& type : program.types) names.push_back(type.name);
+        all.push_back({.name = "--dtype", .help = "data type", .choices = names, .value = "TYPE"});
+    }
+    all.insert(all.end(), program.options.begin(), program.options.end());
+    if (program.sweep == Sweep::kOnRequest)
+        all.push_back({.name = "--sweep", .help = "a line for each of the sizes worth measuring"});
+    all.push_back({.name = "--kernel", .help = "run this one alone", .any_text = true});
+    all.push_back({.name = "--seed",
+                   .help = "seed of the random data",
+                   .numbers = Numbers{.usual = 1},
+                   .value = "S"});
+    all.push_back({.name = "--device",
+                   .help = "index of the GPU",
+                   .numbers = Numbers{.usual = 0},
+                   .value = "I"});
+    all.push_back({.name = "--rounds",
+                   .help = "measure every kernel so many times, in turns",
+                   .numbers = Numbers{.first = 1, .last = 99, .usual = 1},
+                   .value = "COUNT"});
+    all.push_back({.name = "--hot", .help = "do not flush the cache between launches"});
+    all.push_back(
+        {.name = "--once",
+         .help = "one verified launch, no timing: for ncu, compute-sanitizer, debuggers"});
+    all.push_back({.name = "--verbose", .help = "spread, launches and bytes of every kernel"});
+    all.push_back({.name = "--csv", .help = "print rows for scripts instead of a table"});
+    all.push_back({.name = "--describe", .help = "print what this program is and takes, as JSON"});
+    all.push_back({.name = "--help", .help = "this text"});
+    return all;
+}
+
+// --- What the user asked for --------------------------------------------------------------------
 
 /// A size that the user chose: "N", what it is, and what it must be a multiple of.
 struct Size {
@@ -51,59 +140,70 @@ struct Size {
     size_t value, step;
 };
 
-/// What the user asked for.
 struct Options {
     Size size;                  // N, S of --talk, or R of --rows
     bool sized = false;         // one of these was given
     size_t n = 0;               // N
     size_t talk = 0;            // S of --talk; 0 where it was not given
     size_t rows = 0, cols = 0;  // of --rows and --cols; 0 where they were not given
-    std::string dtype;          // of --dtype
+    size_t type = 0;            // of --dtype: an index of Program::types
     uint64_t seed = 1;          // of the random data
     int device = 0;             // CUDA's index of the GPU
+    int rounds = 1;             // turns of each kernel
     std::string kernel;         // of --kernel; empty where it was not given
-    bool csv = false;           // rows for scripts instead of lines for people
     bool hot = false;           // keep what the launch before left in the cache
     bool once = false;          // one verified launch, no timing
+    bool verbose = false;       // print all that is known of a result
+    bool csv = false;           // rows for scripts instead of a table for people
+    bool describe = false;
     bool help = false;
-    std::map<std::string, std::string> extras;  // values of the program's own options
+    bool sweep = false;                         // one size after the other
+    std::map<std::string, std::string> values;  // of all options that were given or have a default
 
-    /// True where the kernel `name` is to run.
-    bool wants(std::string_view name) const { return kernel.empty() || kernel == name; }
-    /// True where an option without values was given.
-    bool has(const std::string& option) const { return extras.count(option) > 0; }
+    /// Whether a flag was given.
+    bool flag(const std::string& option) const { return values.count(option) > 0; }
+    /// What a choice is.
+    const std::string& choice(const std::string& option) const { return values.at(option); }
+    /// What a number is.
+    uint64_t number(const std::string& option) const { return std::stoull(values.at(option)); }
+
+    /// Replaces the size by another of the same kind: another N, S or R.
+    void resize(size_t value) {
+        size.value = value;
+        (talk ? talk : rows ? rows : n) = value;
+    }
 };
 
 using UsageError = std::invalid_argument;
-
-/// A whole number from 0 to 2^63 - 1: no sign, no blanks, no exponent. Throws UsageError, which
-/// says that `what` takes `accepted`.
-inline uint64_t parse_number(std::string_view text, const std::string& what,
-                             const std::string& accepted) {
-    int64_t value = 0;
-    const char* const last = text.data() + text.size();
-    const auto [end, error] = std::from_chars(text.data(), last, value);
-    if (error != std::errc() || end != last || value < 0)
-        throw UsageError(what + " takes " + accepted + ", not '" + std::string(text) + "'" +
-                         (error == std::errc::result_out_of_range ? " (too large)" : ""));
-    return uint64_t(value);
-}
-
-/// A size: `step`, or a multiple of it. Throws UsageError.
-inline size_t parse_size(std::string_view text, const std::string& what, size_t step) {
-    const std::string s = std::to_string(step);
-    const std::string accepted =
-        step == 1 ? "a whole number from 1 up" : "a multiple of " + s + " from " + s + " up";
-    const uint64_t value = parse_number(text, what, accepted);
-    if (value == 0 || value % step != 0)
-        throw UsageError(what + " takes " + accepted + ", not '" + std::string(text) + "'");
-    return value;
-}
 
 inline std::string join(const std::vector<std::string>& names, const std::string& separator) {
     std::string joined;
     for (const std::string& name : names) joined += (joined.empty() ? "" : separator) + name;
     return joined;
+}
+
+/// "a multiple of 32 from 32 up", "a whole number from 1 to 99".
+inline std::string to_text(const Numbers& numbers) {
+    const std::string kind = numbers.multiple == 1
+                                 ? "a whole number"
+                                 : "a multiple of " + std::to_string(numbers.multiple);
+    return kind + " from " + std::to_string(numbers.first) +
+           (numbers.last == INT64_MAX ? " up" : " to " + std::to_string(numbers.last));
+}
+
+/// One of `numbers`, without sign, blanks or exponent. Throws UsageError, which says what `what`
+/// takes.
+inline uint64_t parse_number(std::string_view text, const std::string& what,
+                             const Numbers& numbers) {
+    int64_t value = 0;
+    const char* const last = text.data() + text.size();
+    const auto [end, error] = std::from_chars(text.data(), last, value);
+    const bool too_large = error == std::errc::result_out_of_range;
+    if (error != std::errc() || end != last || value < int64_t(numbers.first) ||
+        uint64_t(value) > numbers.last || value % int64_t(numbers.multiple) != 0)
+        throw UsageError(what + " takes " + to_text(numbers) + ", not '" + std::string(text) + "'" +
+                         (too_large ? " (too large)" : ""));
+    return uint64_t(value);
 }
 
 /// One of `names`. Throws UsageError, which lists them.
@@ -114,118 +214,126 @@ inline std::string parse_name(std::string_view text, const std::string& what,
                      "'");
 }
 
-/// Reads `arguments` (without the program's own name). Throws UsageError.
+/// Reads `arguments` (without the program's own name). Throws UsageError. Whether there is a kernel
+/// of --kernel's name is not known yet.
 inline Options parse(const Program& program, std::span<const char* const> arguments) {
+    const std::vector<Option> known = options_of(program);
     Options options;
     options.n = program.default_n;
-    if (!program.dtypes.empty()) options.dtype = program.dtypes.front();
-    for (const Extra& extra : program.extras)
-        if (!extra.values.empty()) options.extras[extra.option] = extra.values.front();
     std::set<std::string_view> given;
-
     for (size_t i = 0; i < arguments.size(); ++i) {
-        const std::string_view argument = arguments[i];
-        const bool is_option = argument.starts_with("--") || argument == "-h";
-        const std::string_view key = is_option ? argument : "N";
-        if (!given.insert(key).second)
-            throw UsageError(std::string(key) + " was given twice: '" + std::string(argument) +
+        const std::string_view argument =
+            arguments[i] == std::string_view("-h") ? "--help" : arguments[i];
+        const bool is_option = argument.starts_with("--");
+        const std::string key = is_option ? std::string(argument) : "N";
+        if (!given.insert(is_option ? argument : "N").second)
+            throw UsageError(key + " was given twice: '" + std::string(argument) +
                              "' is one too many");
-
-        auto value = [&]() -> std::string_view {
-            if (i + 1 < arguments.size()) return arguments[++i];
-            throw UsageError(std::string(argument) + " needs a value; see --help");
-        };
-        const auto extra = std::ranges::find(program.extras, argument, &Extra::option);
-        if (!is_option)
-            options.n = parse_size(argument, "N", program.step());
-        else if (extra != program.extras.end())
-            options.extras[extra->option] =
-                extra->values.empty() ? "" : parse_name(value(), extra->option, extra->values);
-        else if (argument == "--rows" && program.any_shape)
-            options.rows = parse_size(value(), "--rows", 1);
-        else if (argument == "--cols" && program.any_shape)
-            options.cols = parse_size(value(), "--cols", 1);
-        else if (argument == "--dtype" && !program.dtypes.empty())
-            options.dtype = parse_name(value(), "--dtype", program.dtypes);
-        else if (argument == "--talk" && program.talk)
-            options.talk = parse_size(value(), "--talk", 16);
-        else if (argument == "--kernel" && !program.kernels.empty())
-            options.kernel = parse_name(value(), "--kernel", program.kernels);
-        else if (argument == "--seed")
-            options.seed = parse_number(value(), "--seed", "a whole number from 0 up");
-        else if (argument == "--device")
-            options.device = int(std::min<uint64_t>(
-                parse_number(value(), "--device", "a GPU's index from 0 up"), 1 << 30));
-        else if (argument == "--csv")
-            options.csv = true;
-        else if (argument == "--hot")
-            options.hot = true;
-        else if (argument == "--once")
-            options.once = true;
-        else if (argument == "--help" || argument == "-h")
-            options.help = true;
-        else
-            throw UsageError("no option '" + std::string(argument) + "'; see --help");
+        if (!is_option) {
+            options.n =
+                parse_number(argument, "N", {.first = program.step(), .multiple = program.step()});
+            continue;
+        }
+        const auto option = std::ranges::find(known, argument, &Option::name);
+        if (option == known.end()) throw UsageError("no option '" + key + "'; see --help");
+        if (option->is_flag()) {
+            options.values[key] = "";
+            continue;
+        }
+        if (++i == arguments.size() || (option->any_text && !*arguments[i]))
+            throw UsageError(key + " needs a value; see --help");
+        options.values[key] =
+            option->any_text  ? arguments[i]
+            : option->numbers ? std::to_string(parse_number(arguments[i], key, *option->numbers))
+                              : parse_name(arguments[i], key, option->choices);
     }
-    if (options.talk && given.contains("N"))
+    if (given.contains("--talk") && given.contains("N"))
         throw UsageError("N and --talk exclude each other: give one of them");
     if (given.contains("--rows") != given.contains("--cols"))
         throw UsageError("--rows and --cols belong together: give both");
-    if (options.rows && given.contains("N"))
+    if (given.contains("--rows") && given.contains("N"))
         throw UsageError("N and --rows exclude each other: N is for square matrices");
+    const bool sized = given.contains("N") || given.contains("--talk") || given.contains("--rows");
+    if (options.flag("--sweep") && (sized || given.contains("--kernel")))
+        throw UsageError("--sweep has sizes of its own and runs all kernels: give no others");
+
+    for (const Option& option : known) {
+        if (!option.choices.empty()) options.values.emplace(option.name, option.choices.front());
+        if (option.numbers && option.numbers->usual)
+            options.values.emplace(option.name, std::to_string(*option.numbers->usual));
+    }
+    auto number = [&](const char* name) { return options.flag(name) ? options.number(name) : 0; };
+    options.talk = number("--talk");
+    options.rows = number("--rows");
+    options.cols = number("--cols");
+    if (program.types.size() > 1)
+        while (program.types[options.type].name != options.choice("--dtype")) ++options.type;
+    options.seed = number("--seed");
+    options.device = int(std::min<uint64_t>(number("--device"), 1 << 30));
+    options.rounds = int(number("--rounds"));
+    if (options.flag("--kernel")) options.kernel = options.choice("--kernel");
+    options.hot = options.flag("--hot");
+    options.once = options.flag("--once");
+    options.verbose = options.flag("--verbose");
+    options.csv = options.flag("--csv");
+    options.describe = options.flag("--describe");
+    options.help = options.flag("--help");
+    options.sweep = options.flag("--sweep") || program.sweep == Sweep::kAlways;
+    options.sized = sized;
     options.size = options.talk   ? Size{"S", options.talk, 16}
                    : options.rows ? Size{"R", options.rows, 1}
                                   : Size{"N", options.n, program.step()};
-    options.sized = given.contains("N") || options.talk || options.rows;
     return options;
 }
 
-inline void print_help(const Program& program) {
-    auto line = [](const std::string& option, const std::string& help) {
-        std::printf("  %-15s%s\n", option.c_str(), help.c_str());
-    };
-    std::printf("%s: %s\n\nusage: ./%s [N%s] [options]\n\n", program.name.c_str(),
-                program.summary.c_str(), program.name.c_str(),
-                program.talk        ? " | --talk S"
-                : program.any_shape ? " | --rows R --cols C"
-                                    : "");
-    line("N", "the matrices are N x N: " +
-                  std::string(program.any_shape ? "any N from 1" : "a multiple of 32") +
-                  " (default " + std::to_string(program.default_n) + ")");
-    if (program.talk) line("--talk S", "x[4*S*S, 128] and W[128, 64] instead: S a multiple of 16");
-    if (program.any_shape) line("--rows R", "with --cols C: R x C instead, any sizes from 1");
-    if (!program.dtypes.empty())
-        line("--dtype TYPE", "one of: " + join(program.dtypes, " ") + " (default the first)");
-    if (!program.kernels.empty())
-        line("--kernel NAME", "only one of: " + join(program.kernels, " "));
-    for (const Extra& extra : program.extras)
-        line(extra.option,
-             extra.values.empty()
-                 ? extra.help
-                 : extra.help + ", one of: " + join(extra.values, " ") + " (default the first)");
-    std::printf(
-        "  --seed S       seed of the random data (default 1)\n"
-        "  --device I     index of the GPU (default 0)\n"
-        "  --csv          print rows for scripts instead of lines for people\n"
-        "  --hot          do not flush the cache between launches\n"
-        "  --once         one verified launch, no timing (for ncu, compute-sanitizer, debuggers)\n"
-        "  --help         this text\n"
-        "\n"
-        "exit codes: 0 every result verified, 1 a wrong result, 2 usage, 3 a CUDA or library\n"
-        "error or too little memory, 77 nothing here can run it\n");
+// --- --help -------------------------------------------------------------------------------------
+
+/// `text`, broken into lines of at most 79 columns, of which all but the first are indented.
+inline std::string wrapped(const std::string& text, size_t indent) {
+    std::string lines, line;
+    for (size_t begin = 0; begin < text.size();) {
+        size_t end = std::min(text.find(' ', begin), text.size());
+        const std::string word = text.substr(begin, end - begin);
+        if (!line.empty() && line.size() + 1 + word.size() > 79) {
+            lines += line + "\n";
+            line = std::string(indent, ' ') + word;
+        } else {
+            line += (begin == 0 ? "" : " ") + word;
+        }
+        begin = end + 1;
+    }
+    return lines + line + "\n";
 }
 
-/// parse() for main(): prints the help or the one line about what is wrong, and exits.
-inline Options parse_command_line(int argc, char** argv, const Program& program) {
-    program_name = program.name;
-    try {
-        const Options options = parse(program, {argv + 1, argv + std::max(argc, 1)});
-        if (!options.help) return options;
-        print_help(program);
-        std::exit(kVerified);
-    } catch (const UsageError& error) {
-        fail(kUsage, error.what());
+/// `kernels`: what --kernel takes.
+inline void print_help(const Program& program, const std::vector<std::string>& kernels) {
+    static constexpr size_t kIndent = 17;
+    auto line = [](const std::string& option, const std::string& help) {
+        std::string text = "  " + option;
+        text.resize(std::max(kIndent, text.size() + 1), ' ');
+        std::printf("%s", wrapped(text + help, kIndent).c_str());
+    };
+    const char* const instead = program.talk        ? " | --talk S"
+                                : program.any_shape ? " | --rows R --cols C"
+                                                    : "";
+    std::printf("%s", wrapped(program.name + ": " + program.summary, 4).c_str());
+    std::printf("\nusage: ./%s [N%s] [options]\n\n", program.name.c_str(), instead);
+    const std::string sizes = to_text({.first = program.step(), .multiple = program.step()});
+    line("N",
+         (program.sweep == Sweep::kAlways ? "the largest size: " : "the matrices are N x N: ") +
+             sizes + " (default " + std::to_string(program.default_n) + ")");
+    for (const Option& option : options_of(program)) {
+        std::string help = option.help;
+        if (!option.choices.empty())
+            help += ": " + join(option.choices, ", ") + " (default the first)";
+        if (option.name == "--kernel") help += ": " + join(kernels, ", ");
+        if (option.numbers && option.numbers->usual)
+            help += " (default " + std::to_string(*option.numbers->usual) + ")";
+        line(option.name + (option.is_flag() ? "" : " " + option.value), help);
     }
+    std::printf(
+        "\nexit codes: 0 every result verified, 1 a wrong result, 2 usage, 3 a CUDA or\n"
+        "library error or too little memory, 77 nothing here can run it\n");
 }
 
 }  // namespace demo

@@ -1,9 +1,12 @@
-// cuBLAS's part in the programs that call it: what to say when a call fails, handle and workspace.
+// cuBLAS's part in the programs that call it: what to say when a call fails, its handle, and a gemm
+// to measure others by.
 #pragma once
 
 #include <cublas_v2.h>
 
-#include "device.cuh"
+#include <memory>
+
+#include "data.cuh"
 
 namespace demo {
 
@@ -24,7 +27,9 @@ class Cublas {
         DEMO_CHECK(cublasCreate(&handle_));
         DEMO_CHECK(cublasSetWorkspace(handle_, workspace_.data(), workspace_.bytes()));
     }
-    ~Cublas() { cublasDestroy(handle_); }
+    ~Cublas() {
+        if (handle_) cublasDestroy(handle_);
+    }
     Cublas(const Cublas&) = delete;
     Cublas& operator=(const Cublas&) = delete;
 
@@ -34,5 +39,23 @@ class Cublas {
     Buffer<char> workspace_;
     cublasHandle_t handle_ = nullptr;
 };
+
+template <class T>
+inline constexpr cudaDataType kCudaType = std::is_same_v<T, float>  ? CUDA_R_32F
+                                          : std::is_same_v<T, half> ? CUDA_R_16F
+                                                                    : CUDA_R_16BF;
+
+/// The yardstick of matmuls: C = A B by cuBLAS as lesson 4 calls it, all [N, N] row-major.
+template <class T>
+Contender cublas_contender(const std::string& name, const T* A, const T* B, T* C, size_t N) {
+    const auto cublas = std::make_shared<Cublas>();
+    return {.kernel = name, .role = Role::kYardstick, .launch = [=] {
+                const int n = int(N);
+                const float alpha = 1, beta = 0;
+                DEMO_CHECK(cublasGemmEx(*cublas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &alpha, B,
+                                        kCudaType<T>, n, A, kCudaType<T>, n, &beta, C, kCudaType<T>,
+                                        n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+            }};
+}
 
 }  // namespace demo

@@ -1,4 +1,4 @@
-// The GPU: finding it, its memory, and what to say when a call fails.
+// The GPU: finding it, its memory, launching on it, and what to say when a call fails.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -8,11 +8,15 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "bounds.hpp"
 #include "command_line.hpp"
 #include "errors.hpp"
 #include "numbers.hpp"
+#include "peak.hpp"
+#include "plan.hpp"
 
 namespace demo {
 
@@ -47,23 +51,30 @@ inline void check(cudaError_t status, const std::string& call) {
     fail(code, call + ": " + cudaGetErrorName(status) + ": " + advice);
 }
 
-/// Checks a CUDA call: DEMO_CHECK(cudaMalloc(&pointer, bytes));
+/// Makes and checks a CUDA call: DEMO_CHECK(cudaMalloc(&pointer, bytes)). A dry run leaves it out.
 #define DEMO_CHECK(call) \
-    demo::check((call), std::string(#call).substr(0, std::string(#call).find('(')))
+    (demo::dry_run       \
+         ? void()        \
+         : demo::check((call), std::string(#call).substr(0, std::string(#call).find('('))))
 
 __global__ void probe() {}  // does nothing: launching it tells whether this GPU can run our code
 
-/// The GPU that --device chose. Exits with 77 and the reason where nothing here can run kernels.
+/// A GPU.
 struct Gpu {
-    std::string name;         // "NVIDIA H200"
-    std::string arch;         // "sm_90"
-    int compute_capability;   // 90
-    int multiprocessors;      // SMs
-    size_t l2_bytes;          // size of the L2 cache
-    size_t shared_per_block;  // most shared memory that a block may ask for, bytes
+    std::string name = "";        // "NVIDIA H200"
+    std::string arch = "";        // "sm_90"; empty where no GPU was looked for
+    int compute_capability = 0;   // 90
+    int multiprocessors = 0;      // SMs
+    double boost_ghz = 0;         // the highest clock
+    size_t l2_bytes = 0;          // size of the L2 cache
+    size_t shared_per_block = 0;  // most shared memory that a block may ask for, bytes
 
+    /// None: for dry runs that need no GPU.
+    Gpu() = default;
+
+    /// The one that --device chose. Exits with 77 and the reason where nothing here runs kernels.
     explicit Gpu(const Options& options) {
-        int driver = 0, count = 0;
+        int driver = 0, count = 0, khz = 0;
         cudaDriverGetVersion(&driver);
         if (driver == 0) fail(kSkipped, "no NVIDIA driver, so no GPU, on this machine");
         check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
@@ -73,28 +84,37 @@ struct Gpu {
         DEMO_CHECK(cudaSetDevice(options.device));
         cudaDeviceProp properties;
         DEMO_CHECK(cudaGetDeviceProperties(&properties, options.device));
+        DEMO_CHECK(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, options.device));
         probe<<<1, 1>>>();
         check(cudaGetLastError(), "launching a kernel on " + std::string(properties.name));
         DEMO_CHECK(cudaDeviceSynchronize());
 
         name = properties.name;
         compute_capability = 10 * properties.major + properties.minor;
-        arch = kCpuLane ? "not a GPU" : "sm_" + std::to_string(compute_capability);
+        arch = kSimulator ? "not a GPU" : "sm_" + std::to_string(compute_capability);
         multiprocessors = properties.multiProcessorCount;
+        boost_ghz = khz / 1e6;
         l2_bytes = size_t(std::max(properties.l2CacheSize, 0));
         shared_per_block = properties.sharedMemPerBlockOptin;
     }
 
     /// Bytes of the buffer that empties the cache between launches: its old lines must all go.
     size_t flush_bytes() const { return std::max(2 * l2_bytes, size_t(256) << 20); }
+
+    /// Its dense TFLOP/s in a data type, 0 if unknown.
+    double peak(const std::string& dtype) const {
+        return peak_tflops(name, compute_capability, multiprocessors, boost_ghz, dtype);
+    }
 };
+
+// --- Memory -------------------------------------------------------------------------------------
 
 /// GPU memory that may be asked for: what is free, less a reserve for what libraries and the
 /// driver take by themselves. In bytes.
 inline size_t free_device_memory() {
     size_t free_bytes = 0, total = 0;
-    DEMO_CHECK(cudaMemGetInfo(&free_bytes, &total));
-    const size_t reserve = kCpuLane ? 0 : size_t(128) << 20;
+    check(cudaMemGetInfo(&free_bytes, &total), "cudaMemGetInfo");
+    const size_t reserve = kSimulator ? 0 : size_t(128) << 20;
     return free_bytes > reserve ? free_bytes - reserve : 0;
 }
 
@@ -107,60 +127,111 @@ inline size_t free_host_memory() {
     return SIZE_MAX;
 }
 
-/// Exits unless there is room for options.size. `device_bytes` and `host_bytes` map a size to the
-/// bytes it needs.
-template <class DeviceBytes, class HostBytes = size_t (*)(size_t)>
-void require_memory(
-    const Options& options, DeviceBytes device_bytes,
-    HostBytes host_bytes = [](size_t) { return size_t(0); }) {
-    const std::string name = options.size.name;
-    const size_t size = options.size.value, step = options.size.step;
-    auto require = [&](const std::string& where, auto bytes, size_t free_bytes) {
-        if (bytes(size) <= free_bytes) return;
-        fail(kFailed, name + " = " + std::to_string(size) + " needs " +
-                          human_bytes(double(bytes(size))) + " of " + where + " memory, but " +
-                          human_bytes(double(free_bytes)) + " are free; the largest " + name +
-                          " that fits is " +
-                          std::to_string(largest_that_fits(step, free_bytes, bytes)));
-    };
-    require("GPU", device_bytes, free_device_memory());
-    require("host", host_bytes, free_host_memory());
-}
-
 /// Device memory for `size` elements, freed at the end of its scope. It starts as NaN bytes, so
-/// that what nobody wrote shows.
+/// that an element that was never written shows. In a dry run there is none, only its size.
 template <class T>
 class Buffer {
   public:
     explicit Buffer(size_t size) : size_(size) {
+        if (dry_run) dry_run->take(bytes());
         DEMO_CHECK(cudaMalloc(&data_, bytes()));
         DEMO_CHECK(cudaMemset(data_, 0xFF, bytes()));
     }
-    ~Buffer() { cudaFree(data_); }
+    /// rows x columns elements.
+    Buffer(size_t rows, size_t columns) : Buffer(saturating_product(rows, columns)) {}
+    ~Buffer() {
+        if (dry_run)
+            dry_run->give_back(bytes());
+        else
+            cudaFree(data_);
+    }
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
 
     T* data() const { return data_; }
     size_t size() const { return size_; }
-    size_t bytes() const { return size_ * sizeof(T); }
+    size_t bytes() const { return saturating_product(size_, sizeof(T)); }
 
   private:
     T* data_ = nullptr;
     size_t size_;
 };
 
+/// Host memory for rows x columns elements; in a dry run only its size.
 template <class T>
-__global__ void fill_uniform_kernel(T* data, size_t size, uint64_t seed, float scale) {
-    const size_t stride = size_t(gridDim.x) * blockDim.x;
-    for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += stride)
-        data[i] = T(scale * random_uniform(seed, i));
+class HostBuffer : public std::vector<T> {
+  public:
+    HostBuffer(size_t rows, size_t columns) : std::vector<T>(dry_run ? 0 : rows * columns) {
+        if (dry_run) dry_run->take_on_host(saturating_product(rows, columns, sizeof(T)));
+    }
+};
+
+// --- Launching ----------------------------------------------------------------------------------
+
+/// A kernel's blocks may have more than 48 KiB of shared memory only if that is asked for.
+template <class Kernel>
+void allow_shared_bytes(Kernel kernel, size_t bytes) {
+    DEMO_CHECK(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
 }
 
-/// Fills `buffer` with the data set `seed`: uniform in [-scale, scale], rounded to T.
-template <class T>
-void fill_uniform(const Buffer<T>& buffer, uint64_t seed, float scale = 1) {
-    fill_uniform_kernel<<<1024, 256>>>(buffer.data(), buffer.size(), seed, scale);
-    DEMO_CHECK(cudaGetLastError());
+/// How many blocks of a kernel one multiprocessor holds at a time.
+template <class Kernel>
+int blocks_per_multiprocessor(Kernel kernel, int threads, size_t shared_bytes) {
+    int blocks = 0;
+    DEMO_CHECK(
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes));
+    return blocks;
 }
+
+/// A launch in clusters of blocks, prepared once: launch(kernel, arguments...) enqueues it.
+class ClusterLaunch {
+  public:
+    ClusterLaunch(size_t clusters, unsigned int blocks_per_cluster, unsigned int threads,
+                  size_t shared_bytes) {
+        cluster_.id = cudaLaunchAttributeClusterDimension;
+        cluster_.val.clusterDim = {blocks_per_cluster, 1, 1};
+        config_.gridDim = dim3(clusters * blocks_per_cluster);
+        config_.blockDim = dim3(threads);
+        config_.dynamicSmemBytes = shared_bytes;
+        config_.numAttrs = blocks_per_cluster > 1 ? 1 : 0;
+    }
+
+    template <class... Parameters, class... Arguments>
+    void operator()(void (*kernel)(Parameters...), Arguments... arguments) const {
+        const cudaLaunchConfig_t config = this->config();
+        DEMO_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
+    }
+
+    /// How many such clusters this GPU runs at once. (A cluster lies within one group of
+    /// multiprocessors, and their number need not be a multiple of its size.)
+    template <class Kernel>
+    int at_once(Kernel kernel) const {
+        int clusters = 0;
+        const cudaLaunchConfig_t config = this->config();
+        DEMO_CHECK(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
+        if (clusters == 0 && !dry_run)
+            fail(kSkipped, "no room for a cluster of " + std::to_string(cluster_.val.clusterDim.x) +
+                               " blocks on this part of a GPU");
+        return clusters;
+    }
+
+  private:
+    cudaLaunchConfig_t config() const {
+        cudaLaunchConfig_t config = config_;
+        config.attrs = const_cast<cudaLaunchAttribute*>(&cluster_);
+        return config;
+    }
+
+    cudaLaunchConfig_t config_{};
+    cudaLaunchAttribute cluster_{};
+};
+
+/// 16 bytes, the most that one thread can load or store at a time.
+template <class T>
+struct alignas(16) Vector {
+    static constexpr int kSize = 16 / sizeof(T);
+    T at[kSize];
+};
 
 }  // namespace demo

@@ -1,8 +1,6 @@
 // The gating demos' problem: out = sigmoid(x W1 + b1) * (x W2 + b2), its data and its reference.
 #pragma once
 
-#include <optional>
-
 #include "matmul.cuh"
 
 namespace demo {
@@ -17,34 +15,27 @@ struct GatingShape {
     static GatingShape square(size_t N) { return {N, N, N, "square", N}; }
     /// The talk's: tall and skinny.
     static GatingShape talk(size_t S) { return {saturating_product(4, S, S), 128, 64, "talk", S}; }
-    /// The one that the command line asks for, with `size` in place of its size.
-    static GatingShape of(const Options& options, size_t size) {
-        return options.talk ? talk(size) : square(size);
-    }
-    static GatingShape of(const Options& options) { return of(options, options.size.value); }
-
-    std::string text() const {
-        return (size == M ? "N = " : "S = ") + std::to_string(size) + ": x[" + std::to_string(M) +
-               ", " + std::to_string(K) + "], W1 and W2[" + std::to_string(K) + ", " +
-               std::to_string(H) + "], fp16, fp32 sums";
+    /// The one that the command line asks for.
+    static GatingShape of(const Options& options) {
+        return options.talk ? talk(options.talk) : square(options.n);
     }
 
     /// Two products of 2 M K H operations. The talk's shape is bound by memory.
     Workload workload() const {
-        const bool memory_bound = size != M;
-        return {name,
-                size,
-                "fp16",
-                4.0 * double(M) * double(K) * double(H),
-                2 * (M * K + 2 * K * H + 2 * H + M * H),
-                memory_bound};
-    }
-
-    /// Device memory of Gating, in bytes; saturates.
-    size_t bytes() const {
-        return saturating_sum(saturating_product(2, M, K), saturating_product(4, K, H), 4 * H,
-                              saturating_product(2, M, H),
-                              saturating_product(2, ProductReference::bytes(M, H)));
+        auto text = [](size_t number) { return std::to_string(number); };
+        const bool is_talk = size != M;
+        const size_t elements = saturating_sum(
+            saturating_product(M, K), saturating_product(2, K, H), 2 * H, saturating_product(M, H));
+        return {.shape = name,
+                .size = size,
+                .dtype = "fp16",
+                .flops = 4.0 * double(M) * double(K) * double(H),
+                .least_bytes = saturating_product(2, elements),
+                .memory_bound = is_talk,
+                .text = is_talk ? "S = " + text(size) + ": x[" + text(M) + ", " + text(K) +
+                                      "], W[" + text(K) + ", " + text(H) + "]"
+                                : "N = " + text(size),
+                .arithmetic = is_talk ? "" : "fp32 sums"};
     }
 };
 
@@ -64,45 +55,34 @@ struct ExpectGating {
 /// the sums stay near 1 and the sigmoid does not saturate.
 class Gating {
   public:
-    Gating(const GatingShape& shape, uint64_t seed)
+    explicit Gating(Session& session) : Gating(session, GatingShape::of(session.options)) {}
+    Gating(Session& session, const GatingShape& shape)
         : shape(shape),
-          x(shape.M * shape.K),
-          W1(shape.K * shape.H),
-          W2(W1.size()),
-          b1(shape.H),
-          b2(shape.H),
-          out(shape.M * shape.H),
-          rows_(shape.M, seed) {
-        const float scale = std::sqrt(3.0f / float(shape.K));
-        fill_uniform(x, seed);
-        fill_uniform(W1, seed + 1, scale);
-        fill_uniform(W2, seed + 2, scale);
-        fill_uniform(b1, seed + 3);
-        fill_uniform(b2, seed + 4);
-        products1_.emplace(x.data(), W1.data(), rows_, shape.K, shape.H);
-        products2_.emplace(x.data(), W2.data(), rows_, shape.K, shape.H);
-    }
+          x(session, "x", {shape.M, shape.K}),
+          W1(session, "W1", {shape.K, shape.H}, {.scale = weight_scale(shape)}),
+          W2(session, "W2", {shape.K, shape.H}, {.scale = weight_scale(shape)}),
+          b1(session, "b1", {shape.H}),
+          b2(session, "b2", {shape.H}),
+          out(session, "out", {shape.M, shape.H}),
+          rows_(shape.M, session.options.seed),
+          products1_(x.data(), W1.data(), rows_, shape.K, shape.H),
+          products2_(x.data(), W2.data(), rows_, shape.K, shape.H) {}
 
     /// How to verify `out`. Must not outlive the object.
     Check check(Rounded rounded) const {
-        const ExpectGating expect{products1_->data(),
-                                  products2_->data(),
-                                  b1.data(),
-                                  b2.data(),
-                                  shape.K,
-                                  shape.H,
-                                  rounded};
-        return {out.data(), out.bytes(), [this, expect] {
-                    return verify_output(out.data(), shape.M, shape.H, rows_, expect);
-                }};
+        return out.check(rows_, ExpectGating{products1_.data(), products2_.data(), b1.data(),
+                                             b2.data(), shape.K, shape.H, rounded});
     }
 
     const GatingShape shape;
-    const Buffer<half> x, W1, W2, b1, b2, out;
+    const Input<half> x, W1, W2, b1, b2;
+    const Output<half> out;
 
   private:
+    static float weight_scale(const GatingShape& shape) { return std::sqrt(3.0f / float(shape.K)); }
+
     SampledRows rows_;
-    std::optional<ProductReference> products1_, products2_;
+    ProductReference products1_, products2_;
 };
 
 }  // namespace demo

@@ -1,9 +1,7 @@
 // The matrix-multiplication demos' problem: its reference in fp64, its memory and its operations.
 #pragma once
 
-#include "device.cuh"
-#include "measure.cuh"
-#include "verify.cuh"
+#include "data.cuh"
 
 namespace demo {
 
@@ -31,20 +29,14 @@ class ProductReference {
   public:
     template <class T>
     ProductReference(const T* A, const T* B, const SampledRows& rows, size_t K, size_t N)
-        : products_(rows.size() * N) {
+        : products_(rows.size(), N) {
+        if (dry_run) return;
         const dim3 block(32, 8);
         const dim3 grid((rows.size() + block.y - 1) / block.y, (N + block.x - 1) / block.x);
         reference_products<<<grid, block>>>(A, B, rows.data(), products_.data(), rows.size(), K, N);
         DEMO_CHECK(cudaGetLastError());
     }
     const Product* data() const { return products_.data(); }
-
-    /// Device memory it takes for M x N results, rows' list included, in bytes.
-    static size_t bytes(size_t M, size_t N) {
-        const size_t rows = SampledRows::count(M);
-        return saturating_sum(saturating_product(rows, N, sizeof(Product)),
-                              saturating_product(rows, sizeof(size_t)));
-    }
 
   private:
     Buffer<Product> products_;  // [rows, N] row-major
@@ -60,39 +52,68 @@ struct ExpectMatmul {
     }
 };
 
-/// Verifies C[M, N] = A[M, K] B[K, N].
+/// Verifies C[M, N] = A[M, K] B[K, N]. Must outlive its checks.
 class MatmulReference {
   public:
     template <class T>
     MatmulReference(const T* A, const T* B, size_t M, size_t K, size_t N, uint64_t seed)
         : M_(M), K_(K), N_(N), rows_(M, seed), products_(A, B, rows_, K, N) {}
 
-    /// How to verify the output C[M, N] (row-major). Must not outlive the reference.
+    template <class T>
+    MatmulReference(const Session& session, const Input<T>& A, const Input<T>& B)
+        : MatmulReference(A.data(), B.data(), A.shape[0], A.shape[1], B.shape[1],
+                          session.options.seed) {}
+
+    /// How to verify the output C[M, N] (row-major).
     template <class Out>
     Check check(Out* C) const {
-        const ExpectMatmul expect{products_.data(), K_, N_, kFormat<Out>};
         return {C, M_ * N_ * sizeof(Out),
-                [this, C, expect] { return verify_output(C, M_, N_, rows_, expect); }};
+                [this, C] { return verify_output(C, M_, N_, rows_, expect<Out>()); }};
+    }
+    template <class Out>
+    Check check(const Output<Out>& C) const {
+        return C.check(rows_, expect<Out>());
     }
 
   private:
+    template <class Out>
+    ExpectMatmul expect() const {
+        return {products_.data(), K_, N_, kFormat<Out>};
+    }
+
     size_t M_, K_, N_;
     SampledRows rows_;
     ProductReference products_;
 };
 
-/// Device memory of a square matmul demo with elements of T: A, B, C, what verifying them takes,
-/// the cache flush, and `more`. In bytes; saturates.
+/// Lesson 1's matrices, which it allocates by itself: names them, and verifies C = A B.
 template <class T>
-size_t matmul_bytes(const Options& options, const Gpu& gpu, size_t N, size_t more = 0) {
-    return saturating_sum(saturating_product(3, N, N, sizeof(T)), ProductReference::bytes(N, N),
-                          options.hot ? 0 : gpu.flush_bytes(), more);
-}
+class PlainMatmul {
+  public:
+    PlainMatmul(Session& session, const T* A, const T* B, T* C, size_t N)
+        : A_(input(session, "A", A, {N, N}, session.options.seed)),
+          B_(input(session, "B", B, {N, N}, session.options.seed + 1)),
+          C_(output(session, "C", C, {N, N})),
+          reference_(A, B, N, N, N, session.options.seed),
+          check_(reference_.check(C)) {}
+    const Check& check() const { return check_; }
 
-/// A square matmul: 2 N^3 operations, three matrices of T.
+  private:
+    Registered A_, B_, C_;
+    MatmulReference reference_;
+    Check check_;
+};
+
+/// A square matmul: 2 N^3 operations, three matrices of T. `dtype`: where it is not T's own.
 template <class T>
-Workload matmul_workload(size_t N, const std::string& dtype) {
-    return {"square", N, dtype, 2.0 * double(N) * double(N) * double(N), 3 * N * N * sizeof(T)};
+Workload matmul_workload(size_t N, const std::string& dtype = kTypeName<T>) {
+    return {.shape = "square",
+            .size = N,
+            .dtype = dtype,
+            .flops = 2.0 * double(N) * double(N) * double(N),
+            .least_bytes = saturating_product(3, N, N, sizeof(T)),
+            .text = "N = " + std::to_string(N),
+            .arithmetic = sizeof(T) == 2 ? "fp32 sums" : ""};
 }
 
 }  // namespace demo

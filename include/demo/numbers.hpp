@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -40,6 +41,18 @@ size_t largest_that_fits(size_t step, size_t free_bytes, Bytes bytes) {
     }
     return fits * step;
 }
+
+/// Milliseconds on the host's clock since it was made.
+class Stopwatch {
+  public:
+    double ms() const {
+        return std::chrono::duration<double, std::milli>(Clock::now() - start_).count();
+    }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point start_ = Clock::now();
+};
 
 /// "96.0 MiB": bytes for people.
 inline std::string human_bytes(double bytes) {

@@ -32,9 +32,9 @@ struct Verdict {
 
 /// An output to be verified: poisoned before a launch, checked after it.
 struct Check {
-    void* output;
-    size_t bytes;
-    std::function<Verdict()> verify;
+    void* output = nullptr;
+    size_t bytes = 0;
+    std::function<Verdict()> verify = {};
 
     /// Overwrites the output with NaN bytes.
     void poison() const { DEMO_CHECK(cudaMemsetAsync(output, 0xFF, bytes)); }
@@ -105,12 +105,23 @@ Verdict verify_output(const T* output, size_t M, size_t columns, const Buffer<si
 
 /// The sampled rows of an output with M rows, on the device.
 struct SampledRows : Buffer<size_t> {
-    SampledRows(size_t M, uint64_t seed) : SampledRows(sampled_rows(M, seed)) {}
+    SampledRows(size_t M, uint64_t seed) : Buffer<size_t>(count(M)) {
+        if (!dry_run) upload(sampled_rows(M, seed));
+    }
     explicit SampledRows(const std::vector<size_t>& rows) : Buffer<size_t>(rows.size()) {
+        upload(rows);
+    }
+    /// How many rows are sampled of M: sampled_rows(M, seed).size(), for huge M too.
+    static size_t count(size_t M) {
+        if (M <= 2048) return M;
+        const size_t before_last = (M - 1) / 32;  // strips of 32 rows
+        return 32 + (before_last - 1) + (M - 32 * before_last);
+    }
+
+  private:
+    void upload(const std::vector<size_t>& rows) {
         DEMO_CHECK(cudaMemcpy(data(), rows.data(), bytes(), cudaMemcpyHostToDevice));
     }
-    /// How many rows are sampled of M.
-    static size_t count(size_t M) { return M <= 2048 ? M : 64 + (M + 31) / 32 - 2; }
 };
 
 }  // namespace demo

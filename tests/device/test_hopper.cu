@@ -4,6 +4,7 @@
 
 #define GATING_FUSED_NO_MAIN
 #include "6_gating_fused.cu"
+#include "test_session.cuh"
 
 namespace {
 
@@ -20,7 +21,8 @@ __global__ void count_differences(const uint4* a, const uint4* b, size_t size, i
 
 /// Launches a kernel that writes `out` many times.
 template <class T>
-void expect_the_same_bits(const demo::Contender& kernel, const demo::Buffer<T>& out) {
+void expect_the_same_bits(demo::Contender kernel, const demo::Buffer<T>& out) {
+    kernel.setup(kernel);
     demo::Buffer<T> first(out.size());
     demo::Buffer<int> differences(1);
     DEMO_CHECK(cudaMemset(differences.data(), 0, sizeof(int)));
@@ -54,10 +56,11 @@ TYPED_TEST(Hopper, TheSameDataGiveTheSameBits) {
         demo::fill_uniform(A, 1);
         demo::fill_uniform(B, 2);
         const matmul_hopper::ExchangeMemory exchange(gpu->multiprocessors);
-        const matmul_hopper::Operands<TypeParam> operands{A.data(), B.data(), C.data(), N,
-                                                          exchange};
+        const auto operands = [&]() -> matmul_hopper::Operands<TypeParam> {
+            return {A.data(), B.data(), C.data(), N, exchange};
+        };
         for (const demo::Contender& kernel :
-             matmul_hopper::contenders(operands, {}, gpu->multiprocessors))
+             matmul_hopper::contenders<TypeParam>(operands, gpu->multiprocessors, ""))
             expect_the_same_bits(kernel, C);
     }
 }
@@ -65,7 +68,8 @@ TYPED_TEST(Hopper, TheSameDataGiveTheSameBits) {
 TEST(HopperGating, TheSameDataGiveTheSameBits) {
     for (size_t N : kSizes) {
         SCOPED_TRACE("N = " + std::to_string(N));
-        const demo::Gating gating(demo::GatingShape::square(N), 1);
+        demo_test::Session session;
+        const demo::Gating gating(session, demo::GatingShape::square(N));
         expect_the_same_bits(gating_fused::on_hopper(gating, *gpu), gating.out);
     }
 }

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "demo.cuh"
+#include "demo/copy.cuh"
 #include "demo/gating.cuh"
+#include "test_session.cuh"
 
 namespace {
 
@@ -181,6 +183,73 @@ TEST(SampledRows, MemoryForecastsCountEveryRow) {
         EXPECT_EQ(demo::SampledRows::count(M), demo::sampled_rows(M, 1).size()) << M;
 }
 
+// --- Inputs and outputs ---
+
+TYPED_TEST(Reference, InputsHaveSeedsOfTheirOwn) {
+    demo_test::Session session;
+    const demo::Input<TypeParam> a(session, "a", {7, 9}), b(session, "b", {5}, {.scale = 3});
+    const uint64_t seed = session.options.seed;
+    const auto host_a = download(a), host_b = download(b);
+    for (size_t i = 0; i < host_a.size(); ++i)
+        ASSERT_EQ(float(host_a[i]), float(TypeParam(demo::random_uniform(seed, i))));
+    for (size_t i = 0; i < host_b.size(); ++i)
+        ASSERT_EQ(float(host_b[i]), float(TypeParam(3 * demo::random_uniform(seed + 1, i))));
+    ASSERT_EQ(session.arrays.size(), 2u);
+    EXPECT_EQ(session.arrays.back().name, "b");
+    EXPECT_EQ(session.arrays.back().data, b.data());
+    EXPECT_EQ(session.arrays.back().bytes, 5 * sizeof(TypeParam));
+}
+
+TYPED_TEST(Reference, RowsAreOffset) {
+    demo_test::Session session;
+    const demo::Input<TypeParam> x(session, "x", {3, 5}, {.then = demo::Then::kOffsetRows});
+    const std::vector<TypeParam> host = download(x);
+    for (size_t i = 0; i < host.size(); ++i) {
+        const float own = float(TypeParam(demo::random_uniform(session.options.seed, i)));
+        ASSERT_EQ(float(host[i]), float(TypeParam(own + (i / 5 == 1 ? -100.0f : 100.0f)))) << i;
+    }
+}
+
+TEST(Inputs, AreRoundedToTf32) {
+    demo_test::Session session;
+    const demo::Input<float> x(session, "x", {1000}, {.then = demo::Then::kRoundToTf32});
+    const std::vector<float> host = download(x);
+    for (size_t i = 0; i < host.size(); ++i) {
+        const float exact = demo::random_uniform(session.options.seed, i);
+        ASSERT_EQ(std::bit_cast<uint32_t>(host[i]) & 0x1FFF, 0u) << i;
+        ASSERT_LE(std::fabs(host[i] - exact), 0x1p-11f * std::fabs(exact)) << i;
+    }
+}
+
+TYPED_TEST(Reference, WritingBehindAnOutputIsFound) {
+    demo_test::Session session;
+    const demo::Input<TypeParam> A(session, "A", {32, 32}), B(session, "B", {32, 32});
+    const demo::Output<TypeParam> C(session, "C", {32, 32});
+    const demo::MatmulReference reference(session, A, B);
+    const demo::Check check = reference.check(C);
+    check.poison();
+    EXPECT_EQ(check.verify().written_behind, 0u);
+    DEMO_CHECK(cudaMemset(C.data() + 32 * 32, 0, sizeof(TypeParam)));
+    const demo::Verdict verdict = check.verify();
+    EXPECT_EQ(verdict.written_behind, sizeof(TypeParam));
+    EXPECT_FALSE(verdict.ok());
+}
+
+TEST(Copy, IsVerifiedExactly) {
+    const demo::Options options{};
+    const demo::Copy copy(options, 2 * 1000003);
+    EXPECT_EQ(copy.traffic(), 2u * 1000003);
+    const demo::Check check = copy.check();
+    check.poison();
+    EXPECT_FALSE(check.verify().ok());
+    copy.launch();
+    const demo::Verdict verdict = check.verify();
+    EXPECT_TRUE(verdict.ok());
+    EXPECT_EQ(verdict.checked, 1000003u);
+    DEMO_CHECK(cudaMemset(static_cast<char*>(check.output) + 1000002, 0x55, 1));
+    EXPECT_EQ(check.verify().wrong, 1u);
+}
+
 // --- Gating ---
 
 /// out[M, H] on the CPU. `bias1`: whether b1 is added.
@@ -204,19 +273,21 @@ std::vector<__half> gate_on_cpu(const demo::Gating& gating, bool bias1) {
 TEST(Gating, TheVerificationTellsRightFromWrongOnBothShapes) {
     for (const demo::GatingShape& shape :
          {demo::GatingShape::square(96), demo::GatingShape::talk(32)}) {
-        const demo::Gating gating(shape, 1);
+        demo_test::Session session;
+        const demo::Gating gating(session, shape);
+        const std::string text = shape.workload().text;
         const demo::Check check = gating.check({});
 
         upload(gating.out, gate_on_cpu(gating, true));
         const demo::Verdict right = check.verify();
-        EXPECT_TRUE(right.ok()) << shape.text();
+        EXPECT_TRUE(right.ok()) << text;
         EXPECT_EQ(right.checked, demo::sampled_rows(shape.M, 1).size() * shape.H);
 
         upload(gating.out, gate_on_cpu(gating, false));
-        EXPECT_GT(check.verify().wrong, right.checked * 9 / 10) << shape.text();
+        EXPECT_GT(check.verify().wrong, right.checked * 9 / 10) << text;
 
         check.poison();
-        EXPECT_EQ(check.verify().unwritten, shape.M * shape.H) << shape.text();
+        EXPECT_EQ(check.verify().unwritten, shape.M * shape.H) << text;
     }
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <initializer_list>
+#include <sstream>
 
 #include "demo/command_line.hpp"
 
@@ -10,15 +11,24 @@ namespace {
 using demo::Options;
 using demo::UsageError;
 
-const demo::Program kMatmul{"matmul", "multiplies", {"plain", "tiled"}};
-const demo::Program kGating{"gating", "gates", {"fused"}, /*talk=*/true};
-const demo::Program kMatrix{.name = "matrix",
-                            .summary = "maps",
-                            .kernels = {"chain"},
-                            .any_shape = true,
-                            .dtypes = {"fp32", "fp16"},
-                            .extras = {{"--in-place", "over the input", {}},
-                                       {"--activation", "what to apply", {"relu", "none"}}}};
+const demo::Program kMatmul{.name = "matmul", .summary = "multiplies", .types = {{"fp32"}}};
+const demo::Program kGating{
+    .name = "gating", .summary = "gates", .types = {{"fp16"}}, .talk = true};
+const demo::Program kMatrix{
+    .name = "matrix",
+    .summary = "maps",
+    .types = {{"fp32"}, {"fp16"}},
+    .any_shape = true,
+    .options = {{.name = "--in-place", .help = "over the input"},
+                {.name = "--activation", .help = "what to apply", .choices = {"relu", "none"}},
+                {.name = "--rank",
+                 .help = "of the small matrices",
+                 .numbers = demo::Numbers{.first = 8, .last = 64, .multiple = 8, .usual = 16},
+                 .value = "R"},
+                {.name = "--skip",
+                 .help = "a number without a default",
+                 .numbers = demo::Numbers{}}},
+    .sweep = demo::Sweep::kOnRequest};
 
 Options parse(std::initializer_list<const char*> arguments,
               const demo::Program& program = kMatmul) {
@@ -46,18 +56,23 @@ TEST(CommandLine, WithoutArgumentsTheDefaultsHold) {
     EXPECT_EQ(options.talk, 0u);
     EXPECT_EQ(options.seed, 1u);
     EXPECT_EQ(options.device, 0);
+    EXPECT_EQ(options.rounds, 1);
     EXPECT_TRUE(options.kernel.empty());
-    EXPECT_FALSE(options.csv || options.hot || options.once || options.help);
+    EXPECT_FALSE(options.csv || options.hot || options.once || options.help || options.verbose ||
+                 options.describe || options.sweep || options.sized);
 }
 
 TEST(CommandLine, EveryOptionIsRead) {
-    const Options options = parse({"--csv", "--seed", "7", "96", "--device", "2", "--kernel",
-                                   "tiled", "--hot", "--once", "--help"});
+    const Options options =
+        parse({"--csv", "--seed", "7", "96", "--device", "2", "--kernel", "tiled", "--hot",
+               "--once", "--help", "--rounds", "3", "--verbose", "--describe"});
     EXPECT_EQ(options.n, 96u);
     EXPECT_EQ(options.seed, 7u);
     EXPECT_EQ(options.device, 2);
     EXPECT_EQ(options.kernel, "tiled");
-    EXPECT_TRUE(options.csv && options.hot && options.once && options.help);
+    EXPECT_EQ(options.rounds, 3);
+    EXPECT_TRUE(options.csv && options.hot && options.once && options.help && options.verbose &&
+                options.describe && options.sized);
     EXPECT_TRUE(parse({"-h"}).help);
 }
 
@@ -128,37 +143,79 @@ TEST(CommandLine, TheSizeIsNOrSOrR) {
     EXPECT_EQ(parse({"--talk", "48"}, kGating).size.step, 16u);
 }
 
+TEST(CommandLine, ASizeCanBeReplacedByAnother) {
+    Options n = parse({"96"}), talk = parse({"--talk", "48"}, kGating),
+            rows = parse({"--rows", "3", "--cols", "5"}, kMatrix);
+    n.resize(64), talk.resize(32), rows.resize(7);
+    EXPECT_EQ(n.n, 64u);
+    EXPECT_EQ(talk.talk, 32u);
+    EXPECT_EQ(rows.rows, 7u);
+    EXPECT_EQ(rows.cols, 5u);
+    EXPECT_EQ(n.size.value, 64u);
+    EXPECT_EQ(talk.size.value, 32u);
+    EXPECT_EQ(rows.size.value, 7u);
+}
+
 TEST(CommandLine, DtypesGoByTheirNamesAndTheFirstIsTheDefault) {
-    EXPECT_EQ(parse({}, kMatrix).dtype, "fp32");
-    EXPECT_EQ(parse({"--dtype", "fp16"}, kMatrix).dtype, "fp16");
+    EXPECT_EQ(parse({}, kMatrix).type, 0u);
+    EXPECT_EQ(parse({"--dtype", "fp16"}, kMatrix).type, 1u);
     EXPECT_TRUE(contains(refusal({"--dtype", "fp64"}, kMatrix), "fp32, fp16"));
-    EXPECT_TRUE(contains(refusal({"--dtype", "fp16"}), "no option '--dtype'"));
+    EXPECT_TRUE(contains(refusal({"--dtype", "fp32"}), "no option '--dtype'"));
 }
 
 TEST(CommandLine, AProgramMayHaveOptionsOfItsOwn) {
-    EXPECT_FALSE(parse({}, kMatrix).has("--in-place"));
-    EXPECT_TRUE(parse({"--in-place"}, kMatrix).has("--in-place"));
-    EXPECT_EQ(parse({}, kMatrix).extras.at("--activation"), "relu");
-    EXPECT_EQ(parse({"--activation", "none"}, kMatrix).extras.at("--activation"), "none");
+    EXPECT_FALSE(parse({}, kMatrix).flag("--in-place"));
+    EXPECT_TRUE(parse({"--in-place"}, kMatrix).flag("--in-place"));
+    EXPECT_EQ(parse({}, kMatrix).choice("--activation"), "relu");
+    EXPECT_EQ(parse({"--activation", "none"}, kMatrix).choice("--activation"), "none");
     EXPECT_TRUE(contains(refusal({"--activation", "tanh"}, kMatrix), "relu, none"));
     EXPECT_TRUE(contains(refusal({"--in-place"}), "no option '--in-place'"));
+}
+
+TEST(CommandLine, NumbersHaveARangeAMultipleAndPerhapsADefault) {
+    EXPECT_EQ(parse({}, kMatrix).number("--rank"), 16u);
+    EXPECT_EQ(parse({"--rank", "8"}, kMatrix).number("--rank"), 8u);
+    EXPECT_EQ(parse({"--rank", "64"}, kMatrix).number("--rank"), 64u);
+    for (const char* value : {"0", "7", "12", "72", "-8", "8.0", "+8", " 8", "", "many"})
+        EXPECT_EQ(refusal({"--rank", value}, kMatrix),
+                  "--rank takes a multiple of 8 from 8 to 64, not '" + std::string(value) + "'");
+    EXPECT_FALSE(parse({}, kMatrix).flag("--skip"));
+    EXPECT_EQ(parse({"--skip", "0"}, kMatrix).number("--skip"), 0u);
+    EXPECT_TRUE(contains(refusal({"--skip", "-1"}, kMatrix), "a whole number from 0 up"));
+}
+
+TEST(CommandLine, RoundsAreFew) {
+    EXPECT_EQ(parse({"--rounds", "1"}).rounds, 1);
+    EXPECT_EQ(parse({"--rounds", "99"}).rounds, 99);
+    for (const char* value : {"0", "100", "-1", "2.5", ""})
+        EXPECT_TRUE(contains(refusal({"--rounds", value}), "a whole number from 1 to 99")) << value;
+}
+
+TEST(CommandLine, ASweepHasSizesOfItsOwn) {
+    EXPECT_TRUE(parse({"--sweep"}, kMatrix).sweep);
+    EXPECT_FALSE(parse({}, kMatrix).sweep);
+    EXPECT_TRUE(contains(refusal({"--sweep"}), "no option '--sweep'"));
+    for (const auto& message :
+         {refusal({"--sweep", "64"}, kMatrix), refusal({"--sweep", "--kernel", "one"}, kMatrix),
+          refusal({"--rows", "4", "--cols", "4", "--sweep"}, kMatrix)})
+        EXPECT_TRUE(contains(message, "--sweep has sizes of its own")) << message;
+    demo::Program always = kGating;
+    always.sweep = demo::Sweep::kAlways;
+    EXPECT_TRUE(parse({"64"}, always).sweep);
+    EXPECT_TRUE(contains(refusal({"--sweep"}, always), "no option '--sweep'"));
 }
 
 TEST(CommandLine, AnOptionWithoutItsValueIsRefused) {
     for (const char* option : {"--seed", "--device", "--kernel", "--talk"})
         EXPECT_TRUE(contains(refusal({option}, kGating), "needs a value")) << option;
-    for (const char* option : {"--rows", "--cols", "--dtype", "--activation"})
+    for (const char* option : {"--rows", "--cols", "--dtype", "--activation", "--rank"})
         EXPECT_TRUE(contains(refusal({option}, kMatrix), "needs a value")) << option;
+    EXPECT_TRUE(contains(refusal({"--kernel", ""}), "--kernel needs a value"));
 }
 
-TEST(CommandLine, KernelsGoByTheirNames) {
-    EXPECT_TRUE(parse({}).wants("plain"));
-    EXPECT_TRUE(parse({"--kernel", "tiled"}).wants("tiled"));
-    EXPECT_FALSE(parse({"--kernel", "tiled"}).wants("plain"));
-    for (const char* name : {"", "TILED", "tile", "tiled "}) {
-        const std::string message = refusal({"--kernel", name});
-        EXPECT_TRUE(contains(message, "plain, tiled")) << name << ": " << message;
-    }
+TEST(CommandLine, AKernelMayBeAnyWord) {  // what there is shows when the program runs
+    EXPECT_EQ(parse({"--kernel", "tiled"}).kernel, "tiled");
+    EXPECT_EQ(parse({"--kernel", "--csv"}).kernel, "--csv");
 }
 
 TEST(CommandLine, SeedsAndDevicesAreWholeNumbers) {
@@ -171,34 +228,44 @@ TEST(CommandLine, SeedsAndDevicesAreWholeNumbers) {
     EXPECT_GT(parse({"--device", "4294967296"}).device, 1000);
 }
 
-TEST(CommandLineDeathTest, MainEndsWithOneLineAndExitCode2) {
-    char program[] = "./matmul", n[] = "33";
-    char* arguments[] = {program, n, nullptr};
-    EXPECT_EXIT(demo::parse_command_line(2, arguments, kMatmul), testing::ExitedWithCode(2),
-                "^matmul: N takes a multiple of 32 from 32 up, not '33'\n$");
+// --- --help ---
+
+/// The text of --help, after checking its width, with single blanks for what parts its words.
+std::string help_of(const demo::Program& program) {
+    testing::internal::CaptureStdout();
+    demo::print_help(program, {"plain", "tiled"});
+    const std::string text = testing::internal::GetCapturedStdout();
+    std::istringstream lines(text), words(text);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 79u) << line;
+    std::string joined;
+    for (std::string word; words >> word;) joined += word + " ";
+    return joined;
 }
 
 TEST(Help, NamesTheKernelsAndTheOptionsThatTheProgramTakes) {
-    testing::internal::CaptureStdout();
-    demo::print_help(kMatmul);
-    const std::string plain = testing::internal::GetCapturedStdout();
-    testing::internal::CaptureStdout();
-    demo::print_help(kGating);
-    const std::string talk = testing::internal::GetCapturedStdout();
-    testing::internal::CaptureStdout();
-    demo::print_help(kMatrix);
-    const std::string matrix = testing::internal::GetCapturedStdout();
-
-    for (const char* part : {"./matmul [N]", "plain tiled", "default 4096", "--kernel", "--seed",
-                             "--device", "--csv", "--hot", "--once", "--help", "77"})
+    const std::string plain = help_of(kMatmul), talk = help_of(kGating), matrix = help_of(kMatrix);
+    for (const char* part :
+         {"./matmul [N]", "plain, tiled", "default 4096", "--kernel", "--seed", "--device", "--csv",
+          "--hot", "--once", "--rounds", "--verbose", "--describe", "--help", "77"})
         EXPECT_TRUE(contains(plain, part)) << part;
     EXPECT_FALSE(contains(plain, "--talk"));
     EXPECT_TRUE(contains(talk, "--talk S"));
-    for (const char* part : {"any N from 1", "--rows R", "--cols C", "--dtype", "fp32 fp16",
-                             "--in-place", "--activation", "relu none"}) {
+    for (const char* part :
+         {"a whole number from 1 up", "--rows R", "--cols C", "--dtype", "fp32, fp16", "--in-place",
+          "--activation", "relu, none", "--rank R", "default 16", "--sweep"}) {
         EXPECT_TRUE(contains(matrix, part)) << part;
         EXPECT_FALSE(contains(plain, part)) << part;
     }
+}
+
+TEST(Wrapped, BreaksLinesAtBlanks) {
+    EXPECT_EQ(demo::wrapped("one two", 4), "one two\n");
+    EXPECT_EQ(demo::wrapped("", 4), "\n");
+    EXPECT_EQ(demo::wrapped("    kept", 2), "    kept\n");
+    const std::string a(39, 'a'), b(39, 'b'), c(80, 'c');
+    EXPECT_EQ(demo::wrapped(a + " " + b, 4), a + " " + b + "\n");         // 79 columns
+    EXPECT_EQ(demo::wrapped(a + "a " + b, 4), a + "a\n    " + b + "\n");  // 80
+    EXPECT_EQ(demo::wrapped(a + " " + c + " " + b, 2), a + "\n  " + c + "\n  " + b + "\n");
 }
 
 }  // namespace

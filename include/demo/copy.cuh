@@ -1,0 +1,89 @@
+// A device copy: the yardstick of kernels that move data.
+#pragma once
+
+#include <memory>
+
+#include "choose.cuh"
+#include "data.cuh"
+
+namespace demo {
+
+/// Copies bytes, 16 at a time, four times per thread.
+__global__ void copy_vectorised(const signed char* from, signed char* to, size_t size) {
+    constexpr int kAtOnce = 4;
+    const size_t vectors = size / sizeof(uint4);
+    const size_t first = size_t(blockIdx.x) * blockDim.x * kAtOnce + threadIdx.x;
+    uint4 values[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+        if (const size_t v = first + i * blockDim.x; v < vectors)
+            values[i] = reinterpret_cast<const uint4*>(from)[v];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+        if (const size_t v = first + i * blockDim.x; v < vectors)
+            reinterpret_cast<uint4*>(to)[v] = values[i];
+    const size_t rest = vectors * sizeof(uint4) + first;
+    if (blockIdx.x == 0 && rest < size) to[rest] = from[rest];
+}
+
+/// The byte that a copy must produce, exactly.
+struct ExpectCopy {
+    const signed char* from;
+    DEMO_HOST_DEVICE Expected operator()(size_t, size_t, size_t column) const {
+        return {double(from[column]), 0};
+    }
+};
+
+/// A copy by a vectorised kernel or by cudaMemcpyAsync, whichever is faster here.
+class Copy {
+  public:
+    /// `traffic` bytes in all: half of them are read, half written.
+    Copy(const Options& options, size_t traffic)
+        : from_(std::max<size_t>(traffic / 2, 1)), to_(from_.size()), row_(1, options.seed) {
+        fill_uniform(from_, options.seed, 127);
+        if (!options.once && !kSimulator)
+            by_kernel_ = quick_time([&] { copy(true); }) < quick_time([&] { copy(false); });
+    }
+
+    /// How to verify it: exactly. Must not outlive the object.
+    Check check() const {
+        const ExpectCopy expect{from_.data()};
+        return {to_.data(), to_.bytes(),
+                [this, expect] { return verify_output(to_.data(), 1, to_.size(), row_, expect); }};
+    }
+    void launch() const { copy(by_kernel_); }
+    size_t traffic() const { return saturating_product(2, from_.bytes()); }
+    const char* how() const { return by_kernel_ ? "a vectorised kernel" : "cudaMemcpyAsync"; }
+
+  private:
+    void copy(bool by_kernel) const {
+        if (by_kernel) {
+            const size_t blocks = (from_.size() + 4 * 256 * 16 - 1) / (4 * 256 * 16);
+            copy_vectorised<<<blocks, 256>>>(from_.data(), to_.data(), from_.size());
+        } else {
+            DEMO_CHECK(
+                cudaMemcpyAsync(to_.data(), from_.data(), from_.bytes(), cudaMemcpyDeviceToDevice));
+        }
+    }
+
+    Buffer<signed char> from_, to_;
+    SampledRows row_;
+    bool by_kernel_ = false;
+};
+
+/// The contender "copy", of as many bytes as `work` must move at least. `only`: as Contender's.
+inline Contender copy_contender(const Session& session, const Workload& work,
+                                const std::string& only = "") {
+    const bool runs = session.wants("copy") && (only.empty() || only == work.shape);
+    const auto copy = std::make_shared<Copy>(session.options, runs ? work.least_bytes : 0);
+    return {.kernel = "copy",
+            .role = Role::kYardstick,
+            .launch = [copy] { copy->launch(); },
+            .check = copy->check(),
+            .moved_bytes = copy->traffic(),
+            .computes = false,
+            .note = copy->how(),
+            .only = only};
+}
+
+}  // namespace demo

@@ -1,0 +1,170 @@
+// --describe: what a program is and takes, as JSON. tests/describe.schema.json is its schema, and
+// docs/measuring.md explains it.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "command_line.hpp"
+#include "plan.hpp"
+
+namespace demo {
+
+/// A string, a list or an object of JSON, from parts that are JSON already.
+inline std::string json_text(const std::string& text) {
+    std::string escaped = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') escaped += '\\';
+        escaped += c;
+    }
+    return escaped + "\"";
+}
+inline std::string json_text_or_null(const std::string& text) {
+    return text.empty() ? "null" : json_text(text);
+}
+inline std::string json_list(const std::vector<std::string>& parts) {
+    return "[" + join(parts, ", ") + "]";
+}
+template <class Range, class ToJson>
+std::string json_list(const Range& range, ToJson to_json) {
+    std::vector<std::string> parts;
+    for (const auto& each : range) parts.push_back(to_json(each));
+    return json_list(parts);
+}
+struct JsonMember {
+    std::string name, value;
+};
+inline std::string json_object(const std::vector<JsonMember>& members) {
+    std::string text = "{";
+    for (const JsonMember& member : members)
+        text += (text == "{" ? "" : ", ") + json_text(member.name) + ": " + member.value;
+    return text + "}";
+}
+inline std::string json_number(double value) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.17g", value);
+    return text;
+}
+inline std::string json_number(uint64_t value) { return std::to_string(value); }
+
+/// An entry of "options".
+inline std::string to_json(const Option& option) {
+    std::vector<JsonMember> members{{"name", json_text(option.name)},
+                                    {"help", json_text(option.help)}};
+    if (!option.choices.empty()) {
+        members.push_back({"kind", "\"choice\""});
+        members.push_back({"values", json_list(option.choices, json_text)});
+        members.push_back({"default", json_text(option.choices.front())});
+    } else if (option.numbers) {
+        const Numbers& numbers = *option.numbers;
+        members.push_back({"kind", "\"number\""});
+        members.push_back({"first", json_number(numbers.first)});
+        members.push_back({"last", json_number(numbers.last)});
+        members.push_back({"multiple", json_number(numbers.multiple)});
+        members.push_back({"default", numbers.usual ? json_number(*numbers.usual) : "null"});
+    } else {
+        members.push_back({"kind", option.any_text ? "\"name\"" : "\"flag\""});
+    }
+    return json_object(members);
+}
+
+/// An entry of "inputs" or "outputs".
+inline std::string to_json(const Array& array) {
+    auto number = [](size_t value) { return json_number(value); };
+    std::vector<JsonMember> members{{"name", json_text(array.name)},
+                                    {"dtype", json_text(array.dtype)},
+                                    {"shape", json_list(array.shape, number)},
+                                    {"bytes", json_number(array.bytes)}};
+    if (!array.is_output)
+        members.push_back(
+            {"fill", json_object({{"kind", "\"uniform\""},
+                                  {"seed", json_number(array.fill.seed)},
+                                  {"low", json_number(-double(array.fill.scale))},
+                                  {"high", json_number(double(array.fill.scale))},
+                                  {"then", json_text_or_null(to_text(array.fill.then))}})});
+    return json_object(members);
+}
+
+/// An entry of "problems".
+inline std::string to_json(const Plan::Comparison& comparison) {
+    const Workload& work = comparison.work;
+    std::vector<std::string> kernels, inputs, outputs;
+    for (const Plan::Kernel& kernel : comparison.kernels)
+        if (kernel.only.empty() || kernel.only == work.shape)
+            kernels.push_back(json_text(kernel.name));
+    for (const Array& array : comparison.arrays)
+        (array.is_output ? outputs : inputs).push_back(to_json(array));
+    return json_object({{"shape", json_text(work.shape)},
+                        {"n", json_number(work.size)},
+                        {"dtype", json_text(work.dtype)},
+                        {"flops", json_number(work.flops)},
+                        {"least_bytes", json_number(work.least_bytes)},
+                        {"memory_bound", work.memory_bound ? "true" : "false"},
+                        {"contenders", json_list(kernels)},
+                        {"inputs", json_list(inputs)},
+                        {"outputs", json_list(outputs)}});
+}
+
+/// "contenders": each kernel once, with the data types in which some plan runs it.
+inline std::string contenders_to_json(const std::vector<Plan>& plans) {
+    std::vector<Plan::Kernel> kernels;
+    std::map<std::string, std::vector<std::string>> types;  // of a kernel, as JSON
+    for (const Plan& plan : plans)
+        for (const Plan::Comparison& comparison : plan.comparisons)
+            for (const Plan::Kernel& kernel : comparison.kernels) {
+                std::vector<std::string>& own = types[kernel.name];
+                if (own.empty()) kernels.push_back(kernel);
+                const std::string type = json_text(comparison.work.dtype);
+                if (std::find(own.begin(), own.end(), type) == own.end()) own.push_back(type);
+            }
+    return json_list(kernels, [&](const Plan::Kernel& kernel) {
+        return json_object({{"kernel", json_text(kernel.name)},
+                            {"role", json_text(to_text(kernel.role))},
+                            {"dtypes", json_list(types[kernel.name])},
+                            {"only", json_text_or_null(kernel.only)},
+                            {"needs", json_text_or_null(kernel.why_not)}});
+    });
+}
+
+/// Prints the description. `plans`: a dry run in each of the program's types, for the size on the
+/// command line; `chosen`: the one of --dtype.
+inline void print_description(const Program& program, const std::vector<Plan>& plans,
+                              size_t chosen) {
+    auto number = [](size_t value) { return json_number(value); };
+    std::vector<std::string> types;
+    for (const Plan& plan : plans)
+        for (const Plan::Comparison& comparison : plan.comparisons) {
+            const std::string type = json_text(comparison.work.dtype);
+            if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
+        }
+    constexpr const char* kSweeps[] = {"never", "on request", "always"};
+    const std::vector<JsonMember> members{
+        {"program", json_text(program.name)},
+        {"summary", json_text(program.summary)},
+        {"sweep", json_text(kSweeps[int(program.sweep)])},
+        {"sizes", json_object({{"multiple", json_number(program.step())},
+                               {"default", json_number(program.default_n)},
+                               {"measured", json_list(program.sizes, number)}})},
+        {"talk", program.talk ? json_object({{"multiple", "16"},
+                                             {"measured", json_list(program.talk_sizes, number)}})
+                              : "null"},
+        {"shapes", program.any_shape
+                       ? json_list(program.shapes,
+                                   [&](Extent shape) {
+                                       return json_list({number(shape.rows), number(shape.cols)});
+                                   })
+                       : "null"},
+        {"dtypes", json_list(types)},
+        {"options",
+         json_list(options_of(program), [](const Option& option) { return to_json(option); })},
+        {"contenders", contenders_to_json(plans)},
+        {"problems", json_list(plans[chosen].comparisons,
+                               [](const Plan::Comparison& each) { return to_json(each); })}};
+    for (size_t i = 0; i < members.size(); ++i)  // a line for each: people read this, too
+        std::printf("%s\"%s\": %s", i == 0 ? "{" : ",\n ", members[i].name.c_str(),
+                    members[i].value.c_str());
+    std::printf("}\n");
+}
+
+}  // namespace demo

@@ -1,0 +1,36 @@
+// What a GPU can do at most: by its data sheet or, where nobody looked that up, by arithmetic.
+#pragma once
+
+#include <string>
+
+namespace demo {
+
+/// Dense TFLOP/s of a data type that sums in fp32 (fp32 itself: on the ordinary units).
+/// `capability`: 90 for compute capability 9.0. 0 where the type is not supported, or unknown.
+inline double peak_tflops(const std::string& gpu, int capability, int multiprocessors,
+                          double boost_ghz, const std::string& dtype) {
+    auto of = [&](double fp32, double tf32, double fp16, double bf16) {
+        return dtype == "fp32" ? fp32 : dtype == "tf32" ? tf32 : dtype == "fp16" ? fp16 : bf16;
+    };
+#define DATA_SHEET(name, fp32, tf32, fp16, bf16, gb_per_s) \
+    if (gpu == name) return of(fp32, tf32, fp16, bf16);
+#include "data_sheets.inc"
+#undef DATA_SHEET
+
+    // Multiply-adds per multiprocessor and cycle: the CUDA Programming Guide's table of arithmetic
+    // throughput for fp32, and the architectures' whitepapers for tensor cores.
+    const bool wide = capability >= 86 && capability != 87;  // 128 fp32 units, else 64
+    double fp32 = wide ? 128 : 64, fp16 = 512;
+    if (capability >= 100 && capability < 120)
+        fp16 = 4096;
+    else if (capability / 10 == 9)
+        fp16 = 2048;
+    else if (capability == 80)
+        fp16 = 1024;
+    if (gpu.find("GeForce") != std::string::npos) fp16 /= 2;  // where they sum in fp32
+    const bool ampere = capability >= 80;                     // has TF32 and bf16
+    return 2e-3 * multiprocessors * boost_ghz *
+           of(fp32, ampere ? fp16 / 2 : 0, fp16, ampere ? fp16 : 0);
+}
+
+}  // namespace demo

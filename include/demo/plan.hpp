@@ -1,0 +1,102 @@
+// The dry run. Before a program touches the GPU its run() is called once without doing anything:
+// buffers only add up their bytes, CUDA calls are left out, kernels are listed instead of launched.
+// That tells what there is (--help, --describe), whether it fits, and the largest size that does.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "numbers.hpp"
+
+namespace demo {
+
+/// What a kernel is to its program. Tables, plots and comparisons go by this, never by names.
+enum class Role {
+    kOurs,       // what the program is about
+    kChain,      // the many launches that a framework makes of it
+    kLibrary,    // the library's best
+    kYardstick,  // measured for comparison alone: a copy, a gemm beside our kernels
+    kRecord,     // the suite's fastest kernel, another program's
+};
+
+inline const char* to_text(Role role) {
+    constexpr const char* kNames[] = {"ours", "chain", "library", "yardstick", "record"};
+    return kNames[int(role)];
+}
+
+/// What is done to random data before kernels see it (data.cuh).
+enum class Then { kNothing, kRoundToTf32, kOffsetRows };
+
+inline const char* to_text(Then then) {
+    constexpr const char* kNames[] = {"", "rounded to TF32", "offset by rows"};
+    return kNames[int(then)];
+}
+
+/// How an input is filled: uniform in [-scale, scale] from a seed, then changed.
+struct Fill {
+    float scale = 1;
+    Then then = Then::kNothing;
+    uint64_t seed = 0;  // set by Input
+};
+
+/// An array that a program computes from, or into.
+struct Array {
+    std::string name;           // "W1"
+    std::string dtype;          // "fp16"
+    std::vector<size_t> shape;  // row-major
+    size_t bytes;
+    const void* data;  // on the device
+    bool is_output;
+    Fill fill;  // of an input
+};
+
+/// What all the kernels of one comparison compute.
+struct Workload {
+    std::string shape;            // "square", "talk", or rows x columns
+    size_t size;                  // N, S of the talk's shape, or rows
+    std::string dtype;            // "fp32"
+    double flops;                 // floating-point operations, counted from the formula
+    size_t least_bytes = 0;       // inputs read once, output written once
+    bool memory_bound = false;    // GB/s of least_bytes says how good a kernel is
+    std::string text = "";        // the size for people: "N = 4096"
+    std::string arithmetic = "";  // what the type alone does not tell: "fp32 sums"
+};
+
+/// What a dry run found.
+struct Plan {
+    /// A kernel, and where it runs.
+    struct Kernel {
+        std::string name;
+        Role role;
+        std::string only;     // the one shape that it is for; empty: all
+        std::string why_not;  // why it cannot run here; empty where it can
+    };
+    /// One call of Session::run().
+    struct Comparison {
+        Workload work;
+        std::vector<Kernel> kernels;
+        std::vector<Array> arrays;
+    };
+
+    size_t device_bytes = 0;  // the most that buffers take at one time; saturates
+    size_t host_bytes = 0;
+    std::vector<Comparison> comparisons;
+
+    void take(size_t bytes) {
+        taken_ = saturating_sum(taken_, bytes);
+        device_bytes = std::max(device_bytes, taken_);
+    }
+    void give_back(size_t bytes) { taken_ = taken_ == SIZE_MAX ? SIZE_MAX : taken_ - bytes; }
+    void take_on_host(size_t bytes) { host_bytes = saturating_sum(host_bytes, bytes); }
+
+  private:
+    size_t taken_ = 0;
+};
+
+/// The plan that is being made; null in a real run.
+inline Plan* dry_run = nullptr;
+
+}  // namespace demo

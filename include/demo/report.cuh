@@ -1,0 +1,377 @@
+// Printing results: a table for people at the back of the room, or rows for scripts.
+#pragma once
+
+#include <unistd.h>
+
+#include <bit>
+#include <string>
+#include <vector>
+
+#include "measure.cuh"
+
+namespace demo {
+
+/// `value` with `digits` significant digits, without an exponent.
+inline std::string significant(double value, int digits) {
+    int decimals = digits - 1;
+    for (double v = value; v > 0 && v < 1 && decimals < 9; v *= 10) ++decimals;
+    for (double v = value; v >= 10 && decimals > 0; v /= 10) --decimals;
+    char text[64];
+    std::snprintf(text, sizeof text, "%.*f", decimals, value);
+    return text;
+}
+
+/// The terminal, if results go to one.
+class Terminal {
+  public:
+    enum Style { kPlain, kGood, kBad, kAside, kBold };
+
+    /// `text` in a style, where the terminal has colours and the user wants them (NO_COLOR).
+    std::string styled(Style style, const std::string& text) const {
+        constexpr const char* kCodes[] = {"", "\033[32m", "\033[1;31m", "\033[90m", "\033[1m"};
+        return coloured_ && style != kPlain ? kCodes[style] + text + "\033[0m" : text;
+    }
+    bool is_one() const { return output_; }
+
+    /// Shows what is being done, until the next line is printed.
+    void progress(const std::string& text) const {
+        if (!messages_) return;
+        std::fprintf(stderr, "\r\033[K  %s ...", text.c_str());
+        std::fflush(stderr);
+    }
+    void erase_progress() const {
+        if (!messages_) return;
+        std::fprintf(stderr, "\r\033[K");
+        std::fflush(stderr);
+    }
+
+  private:
+    static bool knows_codes() {
+        const char* const term = std::getenv("TERM");
+        return term && std::string(term) != "dumb";
+    }
+    const bool output_ = isatty(STDOUT_FILENO) && knows_codes();
+    const bool messages_ = isatty(STDERR_FILENO) && knows_codes();
+    const bool coloured_ = output_ && !(std::getenv("NO_COLOR") && *std::getenv("NO_COLOR"));
+};
+
+/// Prints results as they come, and remembers whether all of them were verified.
+class Report {
+  public:
+    static constexpr size_t kColumns = 79;
+
+    /// Prints the header: the program, the GPU and what `plan` says will be computed.
+    Report(const Options& options, const Gpu& gpu, const Plan& plan)
+        : options_(options), gpu_(gpu) {
+        for (const Plan::Comparison& comparison : plan.comparisons)
+            for (const Plan::Kernel& kernel : comparison.kernels) {
+                names_ = std::max(names_, kernel.name.size());
+                ++kernels_;
+            }
+        if (options.csv) {
+            std::printf(
+                "program,kernel,gpu,sm,dtype,shape,n,median_ms,spread_pct,tflops,gb_per_s,"
+                "verified,error_of_bound,launches,temp_bytes,moved_bytes,least_bytes,role\n");
+        } else {
+            const std::string where = gpu.name + (kSimulator ? " (not a GPU)" : "");
+            const std::string who = program_name + " on " + where, what = subject(plan);
+            const bool fits = who.size() + 2 + what.size() <= kColumns;
+            const std::string rest = fits ? " " + what + "\n" : "\n" + wrapped("  " + what, 2);
+            std::printf("%s:%s", terminal.styled(Terminal::kBold, who).c_str(), rest.c_str());
+        }
+        std::fflush(stdout);
+    }
+
+    /// Prints what came of a contender: a line of the table or a row for scripts, and on stderr
+    /// what is wrong with a wrong result. `copy`: the result of the copy beside it, or null.
+    void add(const Workload& work, const Contender& contender, const Result& result,
+             const Result* copy) {
+        terminal.erase_progress();
+        if (options_.csv)
+            print_row(work, contender, result);
+        else if (options_.sweep)
+            line_.push_back({contender, result});
+        else
+            print_line(work, contender, result, copy);
+        count(contender, result);
+        std::fflush(stdout);
+    }
+
+    /// Prints that a contender cannot run here.
+    void skip(const Contender& contender) const {
+        if (options_.csv || options_.sweep) return;
+        std::printf("  %-*s  skipped: %s\n", int(names_), contender.kernel.c_str(),
+                    contender.why_not.c_str());
+    }
+
+    /// Prints the line of --sweep for what add() was told since the last one.
+    void end_line(const Workload& work) {
+        if (!options_.sweep || line_.empty()) return;
+        if (!options_.csv) print_sweep_line(work);
+        line_.clear();
+    }
+
+    /// Prints a remark, for people only.
+    void note(const std::string& text) const {
+        if (!options_.csv) std::printf("  %s\n", text.c_str());
+    }
+
+    /// Prints what stands below the table.
+    void finish() const {
+        if (options_.csv) return;
+        if (noisy_) note("~ noisy: the middle half of the samples spreads over more than 2%");
+        if (kSimulator && times_.size() > 0) {
+            note("(CPU): this computer's time, which says nothing about a GPU's. To see what");
+            note("the kernels touch: DEMO_COUNT=1 in front of the command");
+        }
+        compare_best();
+    }
+
+    /// What main() returns: kSkipped where nothing ran.
+    ExitCode exit_code() const { return exit_code_; }
+
+    const Terminal terminal;
+
+  private:
+    struct Measured {
+        Contender contender;
+        Result result;
+    };
+
+    /// "N = 4096, fp16, fp32 sums".
+    std::string subject(const Plan& plan) const {
+        std::vector<std::string> parts;
+        auto add = [&](const std::string& part) {
+            if (!part.empty() && std::find(parts.begin(), parts.end(), part) == parts.end())
+                parts.push_back(part);
+        };
+        if (!options_.sweep)
+            for (const Plan::Comparison& comparison : plan.comparisons) add(comparison.work.text);
+        for (const Plan::Comparison& comparison : plan.comparisons) add(comparison.work.dtype);
+        const Workload& work = plan.comparisons.front().work;
+        if (plan.comparisons.size() == 1) add(work.arithmetic);
+        if (work.memory_bound && !options_.sweep)
+            add("at least " + human_bytes(double(work.least_bytes)) + " to move");
+        return join(parts, ", ");
+    }
+
+    void count(const Contender& contender, const Result& result) {
+        if (!result.verdict.ok()) explain(contender, result.verdict);
+        if (exit_code_ != kWrong) exit_code_ = result.verdict.ok() ? kVerified : kWrong;
+        noisy_ |= !result.ms.empty() && result.noisy() && !kSimulator;
+        if (result.median_ms() > 0)
+            times_.push_back(
+                {contender.kernel, contender.role, result.median_ms(), contender.computes});
+    }
+
+    // --- The table ------------------------------------------------------------------------------
+    // Columns: the kernel, its time, its rate, the part of the peak or of a copy's speed, the
+    // speed-up over the first line; on the simulator time and rate alone, since the rest would say
+    // something of a GPU.
+
+    static constexpr size_t kTime = kSimulator ? 20 : 13, kRate = kSimulator ? 16 : 9, kPart = 9,
+                            kSpeedUp = 10;
+
+    bool compares() const { return !kSimulator && kernels_ > 1 && options_.kernel.empty(); }
+
+    void print_head(const Workload& work, bool has_part, const Result* copy) {
+        if (headed_ || options_.once) return;
+        headed_ = true;
+        const bool bytes = work.memory_bound && !kSimulator;
+        std::string head = "  " + std::string(names_, ' ');
+        head += right("time", kTime) + right(bytes ? "GB/s" : "TFLOP/s", kRate);
+        if (has_part) head += right(copy ? "of copy" : "of peak", kPart);
+        if (compares()) head += right("speed-up", kSpeedUp);
+        std::printf("%s\n", terminal.styled(Terminal::kAside, head).c_str());
+    }
+
+    void print_line(const Workload& work, const Contender& contender, const Result& result,
+                    const Result* copy) {
+        const double ms = result.median_ms(), peak = work.memory_bound ? 0 : gpu_.peak(work.dtype);
+        const bool has_part = !kSimulator && (copy || peak > 0);
+        print_head(work, has_part, copy);
+        std::string line = "  " + left(contender.kernel, names_), bar;
+        if (kSimulator && ms > 0) {
+            const double tflops = result.tflops(work);
+            const std::string rate = tflops < 0.001 ? "<0.001" : significant(tflops, 3);
+            line += terminal.styled(Terminal::kAside,
+                                    right("(CPU) " + significant(ms, 3) + " ms", kTime) +
+                                        right(contender.computes ? "(CPU) " + rate : "", kRate));
+        } else if (ms > 0) {
+            const double rate = work.memory_bound ? result.gb_per_s(work) : result.tflops(work);
+            line += right((result.noisy() ? "~" : "") + significant(ms, 4) + " ms", kTime);
+            line += right(significant(rate, 4), kRate);
+            const double part = copy ? copy->median_ms() / ms : result.tflops(work) / peak;
+            if (has_part) line += right(percent(part), kPart);
+            if (first_ms_ == 0) first_ms_ = ms;
+            const std::string speed_up = significant(first_ms_ / ms, 3) + "x";
+            if (compares()) line += right(contender.computes ? speed_up : "", kSpeedUp);
+            if (has_part && terminal.is_one()) bar = this->bar(part, line.size());
+        } else if (!options_.once) {
+            line += right("-", kTime) + right("-", kRate);
+        }
+        std::printf("%s  %s%s\n", line.c_str(), verdict(result.verdict.ok()).c_str(), bar.c_str());
+        if (options_.verbose) print_details(contender, result);
+    }
+
+    /// As long as `part` of the room that the line and its verdict leave.
+    static std::string bar(double part, size_t line) {
+        const size_t taken = line + 2 + std::string("verified").size() + 2;
+        const double room = taken < kColumns ? double(kColumns - taken) : 0;
+        return "  " + std::string(size_t(std::min(part, 1.0) * room + 0.5), '#');
+    }
+
+    std::string verdict(bool ok) const {
+        return ok ? terminal.styled(Terminal::kGood, "verified")
+                  : terminal.styled(Terminal::kBad, "WRONG");
+    }
+
+    void print_details(const Contender& contender, const Result& result) const {
+        std::vector<std::string> parts;
+        if (!result.ms.empty())
+            parts.push_back(std::to_string(result.ms.size()) + " samples, spread " +
+                            significant(result.spread(), 2) + "%");
+        parts.push_back(std::to_string(contender.launches) +
+                        (contender.launches == 1 ? " launch" : " launches"));
+        if (contender.moved_bytes) {
+            parts.push_back(human_bytes(double(contender.temporary_bytes)) + " temporary");
+            parts.push_back(human_bytes(double(contender.moved_bytes)) + " moved");
+        }
+        if (!contender.note.empty()) parts.push_back(contender.note);
+        std::printf("%s", wrapped("      " + join(parts, "; "), 6).c_str());
+    }
+
+    /// How the best of our kernels compares with the library and with other yardsticks.
+    void compare_best() const {
+        const Time* best = nullptr;
+        for (const Time& time : times_)
+            if (is_ours(time.role))
+                if (!best || time.ms < best->ms) best = &time;
+        if (!best || kSimulator || options_.sweep) return;
+        std::vector<std::string> parts;
+        for (const Time& time : times_)
+            if (time.role == Role::kLibrary || (time.role == Role::kYardstick && time.computes))
+                parts.push_back(significant(time.ms / best->ms, 3) + "x " + time.kernel);
+        if (!parts.empty())
+            std::printf(
+                "%s", wrapped("  " + best->kernel + " against the library: " + join(parts, ", "), 4)
+                          .c_str());
+    }
+
+    // --- The table of --sweep, a line for each size ---------------------------------------------
+
+    void print_sweep_line(const Workload& work) {
+        const Measured* best = nullptr;  // of our kernels
+        for (const Measured& each : line_)
+            if (is_ours(each.contender.role) && each.result.median_ms() > 0)
+                if (!best || each.result.median_ms() < best->result.median_ms()) best = &each;
+        std::string line = "  " + left(work.text.substr(0, work.text.find(':')), kSizeWidth);
+        std::string head = "  " + left(kSimulator ? "(CPU) ms" : "ms", kSizeWidth);
+        bool ok = true;
+        for (const Measured& each : line_) {
+            const size_t width = std::max<size_t>(each.contender.kernel.size(), 8) + 1;
+            head += right(each.contender.kernel, width);
+            const double ms = each.result.median_ms();
+            line += right(ms > 0 ? significant(ms, 4) : "-", width);
+            ok = ok && each.result.verdict.ok();
+        }
+        for (const Measured& each : line_) {
+            const Role role = each.contender.role;
+            if (kSimulator || (role != Role::kChain && role != Role::kLibrary)) continue;
+            const bool timed = best && each.result.median_ms() > 0;
+            const double ratio = timed ? each.result.median_ms() / best->result.median_ms() : 0;
+            const std::string title = std::string("x ") + to_text(role);
+            head += right(title, title.size() + 1);
+            line += right(timed ? significant(ratio, 3) + "x" : "-", title.size() + 1);
+        }
+        if (head != sweep_head_) {
+            std::printf("%s%s\n", sweep_head_.empty() ? "" : "\n",
+                        terminal.styled(Terminal::kAside, head).c_str());
+            sweep_head_ = head;
+        }
+        std::printf(
+            "%s %s\n", line.c_str(),
+            terminal.styled(ok ? Terminal::kGood : Terminal::kBad, ok ? " ok" : "WRONG").c_str());
+    }
+    static constexpr size_t kSizeWidth = 13;  // "262144 x 1024"
+
+    // --- Pieces ---------------------------------------------------------------------------------
+
+    static bool is_ours(Role role) { return role == Role::kOurs || role == Role::kRecord; }
+
+    static std::string left(const std::string& text, size_t width) {
+        return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
+    }
+    static std::string right(const std::string& text, size_t width) {
+        return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
+    }
+    static std::string percent(double part) {
+        char text[32];
+        std::snprintf(text, sizeof text, part < 0.0995 ? "%.1f%%" : "%.0f%%", 100 * part);
+        return text;
+    }
+
+    // --- Rows for scripts -----------------------------------------------------------------------
+
+    void print_row(const Workload& work, const Contender& contender, const Result& result) const {
+        const bool timed = !result.ms.empty();
+        std::printf("%s,%s,\"%s\",%s,%s,%s,%zu,", program_name.c_str(), contender.kernel.c_str(),
+                    gpu_.name.c_str(), kSimulator ? "" : gpu_.arch.c_str() + 3, work.dtype.c_str(),
+                    work.shape.c_str(), work.size);
+        if (timed)
+            std::printf("%.6f,%.2f,", result.median_ms(), result.spread());
+        else
+            std::printf(",,");
+        auto rate = [&](bool known, double value) {
+            std::printf("%s,", timed && known ? significant(value, 4).c_str() : "");
+        };
+        rate(contender.computes, result.tflops(work));
+        rate(work.memory_bound && !kSimulator, result.gb_per_s(work));
+        auto counted = [](size_t bytes) { return bytes ? std::to_string(bytes) : ""; };
+        std::printf("%s,%.4f,%zu,%zu,%s,%s,%s\n", result.verdict.ok() ? "yes" : "no",
+                    std::bit_cast<float>(result.verdict.error_of_bound), contender.launches,
+                    contender.temporary_bytes, counted(contender.moved_bytes).c_str(),
+                    counted(work.least_bytes).c_str(), to_text(contender.role));
+    }
+
+    /// One line on stderr: what is wrong with a result, and where.
+    static void explain(const Contender& contender, const Verdict& verdict) {
+        std::fflush(stdout);
+        std::fprintf(stderr, "%s: %s: ", program_name.c_str(), contender.kernel.c_str());
+        if (verdict.unwritten)
+            std::fprintf(stderr, "%llu elements never written (or NaN); ", verdict.unwritten);
+        if (verdict.written_behind)
+            std::fprintf(stderr, "%llu bytes written behind the output; ", verdict.written_behind);
+        if (verdict.wrong)
+            std::fprintf(stderr,
+                         "%llu of %llu checked elements wrong; first at row %zu, column %zu: "
+                         "%.9g instead of %.9g +- %.2g\n",
+                         verdict.wrong, verdict.checked, verdict.row, verdict.column, verdict.got,
+                         verdict.expected.value, verdict.expected.tolerance);
+        else if (verdict.unwritten)
+            std::fprintf(stderr, "first at row %zu, column %zu\n", verdict.row, verdict.column);
+        else
+            std::fprintf(stderr, "the output itself is right\n");
+    }
+
+    struct Time {
+        std::string kernel;
+        Role role;
+        double ms;
+        bool computes;
+    };
+
+    const Options& options_;
+    const Gpu& gpu_;
+    size_t names_ = 6;            // columns of the kernels' names
+    size_t kernels_ = 0;          // how many there are
+    bool headed_ = false;         // whether the table's head was printed
+    double first_ms_ = 0;         // of the table's first line
+    bool noisy_ = false;          // whether a line was marked
+    std::vector<Time> times_;     // of every line
+    std::vector<Measured> line_;  // of --sweep: what its next line shows
+    std::string sweep_head_;
+    ExitCode exit_code_ = kSkipped;  // until there is a result
+};
+
+}  // namespace demo

@@ -1,0 +1,244 @@
+// One run of a program: the comparison of its kernels, and main().
+#pragma once
+
+#include <initializer_list>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "describe.hpp"
+#include "device.cuh"
+#include "measure.cuh"
+#include "report.cuh"
+
+namespace demo {
+
+/// What a program's run() works with. run() is called more than once: first in dry runs (plan.hpp).
+class Session {
+  public:
+    Session(const Program& program, const Options& options, const Gpu& gpu, Report* report)
+        : program(program), options(options), gpu(gpu), report_(report) {}
+    Session(const Session&) = delete;
+
+    const Program& program;
+    const Options& options;
+    const Gpu& gpu;  // in a dry run perhaps none
+
+    size_t n() const { return options.n; }
+    const std::string& dtype() const { return program.types[options.type].name; }
+
+    /// The traffic that nobody can do without: inputs read once, outputs written once; saturates.
+    size_t least_bytes() const {
+        size_t bytes = 0;
+        for (const Array& array : arrays) bytes = saturating_sum(bytes, array.bytes);
+        return bytes;
+    }
+
+    /// Whether --kernel leaves this one.
+    bool wants(const std::string& kernel) const {
+        return options.kernel.empty() || options.kernel == kernel;
+    }
+
+    /// Verifies every contender's output by `check`, or by its own, then measures those that are
+    /// right and prints a line for each. Leaves out what --kernel, the shape or the GPU rules out.
+    void run(const Workload& work, const Check& check, std::vector<Contender> contenders);
+
+    /// Prints a remark, for people only.
+    void note(const std::string& text) const {
+        if (report_ && !options.sweep) report_->note(text);
+    }
+
+    /// The arrays that are there now: what the kernels may read, and what they must write.
+    std::list<Array> arrays;
+
+  private:
+    Report* report_;  // null in a dry run
+};
+
+inline void Session::run(const Workload& work, const Check& check,
+                         std::vector<Contender> contenders) {
+    if (dry_run) {
+        Plan::Comparison comparison{work, {}, {arrays.begin(), arrays.end()}};
+        for (const Contender& c : contenders)
+            comparison.kernels.push_back({c.kernel, c.role, c.only, c.why_not});
+        dry_run->comparisons.push_back(comparison);
+        const Buffer<char> flushed(options.hot || options.once ? 0 : gpu.flush_bytes());
+        return;
+    }
+    std::erase_if(contenders, [&](const Contender& c) {
+        return !wants(c.kernel) || (!c.only.empty() && c.only != work.shape);
+    });
+    const std::vector<Contender> all = contenders;
+    std::erase_if(contenders, [](const Contender& c) { return !c.why_not.empty(); });
+    for (Contender& contender : contenders) {
+        if (!contender.check.verify) contender.check = check;
+        report_->terminal.progress("preparing " + contender.kernel);
+        if (contender.setup) contender.setup(contender);
+    }
+
+    const Measurement measurement(
+        options, gpu, [&](const std::string& what) { report_->terminal.progress(what); });
+    // Lines come in the contenders' order, as soon as they can: those of percentages of a copy
+    // when the copy has been measured.
+    const auto is_copy = [](const Contender& c) { return !c.computes; };
+    const size_t copy = size_t(std::ranges::find_if(contenders, is_copy) - contenders.begin());
+    std::vector<const Result*> done(contenders.size());
+    size_t printed = 0;
+    measurement.measure(contenders, [&](size_t i, const Result& result) {
+        done[i] = &result;
+        const bool has_copy = copy < contenders.size();
+        while (printed < done.size() && done[printed] && (!has_copy || done[copy])) {
+            const Result* const beside = has_copy && !done[copy]->ms.empty() ? done[copy] : nullptr;
+            report_->add(work, contenders[printed], *done[printed], beside);
+            ++printed;
+        }
+    });
+    report_->end_line(work);
+    for (const Contender& contender : all)
+        if (!contender.why_not.empty()) report_->skip(contender);
+}
+
+// --- main() -------------------------------------------------------------------------------------
+
+/// What run() would do with these options, without doing it.
+inline Plan plan_of(const Program& program, const Options& options, const Gpu& gpu) {
+    Plan plan;
+    dry_run = &plan;
+    Session session(program, options, gpu, nullptr);
+    program.types[options.type].run(session);
+    dry_run = nullptr;
+    return plan;
+}
+
+/// Throws UsageError unless some contender bears the name of --kernel and takes the shape.
+inline void check_kernel(const Options& options, const Plan& plan) {
+    if (options.kernel.empty()) return;
+    std::vector<std::string> names;
+    std::string only;  // the shape that the kernel is for, if this is another
+    bool fits = false;
+    for (const Plan::Comparison& comparison : plan.comparisons)
+        for (const Plan::Kernel& kernel : comparison.kernels) {
+            names.push_back(kernel.name);
+            if (kernel.name != options.kernel) continue;
+            fits = fits || kernel.only.empty() || kernel.only == comparison.work.shape;
+            only = kernel.only;
+        }
+    parse_name(options.kernel, "--kernel", names);
+    if (!fits)
+        throw UsageError("--kernel " + options.kernel + " is for --" + only + " alone: add it");
+}
+
+/// Exits with 77 if nothing but yardsticks could run here.
+inline void require_kernels(const Options& options, const Plan& plan) {
+    std::string why_not;
+    for (const Plan::Comparison& comparison : plan.comparisons)
+        for (const Plan::Kernel& kernel : comparison.kernels) {
+            const bool asked_for = kernel.name == options.kernel;
+            if (options.kernel.empty() ? kernel.role == Role::kYardstick : !asked_for) continue;
+            if (kernel.why_not.empty()) return;
+            why_not = kernel.why_not;
+        }
+    fail(kSkipped, why_not);
+}
+
+/// Exits with 3 unless there is memory for it, and says which size would fit.
+inline void require_memory(const Program& program, const Options& options, const Gpu& gpu) {
+    const Size size = options.size;
+    auto require = [&](const std::string& where, size_t Plan::*bytes, size_t free_bytes) {
+        auto needed = [&](size_t value) {
+            Options other = options;
+            other.resize(value);
+            return plan_of(program, other, gpu).*bytes;
+        };
+        if (needed(size.value) <= free_bytes) return;
+        fail(kFailed, size.name + " = " + std::to_string(size.value) + " needs " +
+                          human_bytes(double(needed(size.value))) + " of " + where +
+                          " memory, but " + human_bytes(double(free_bytes)) +
+                          " are free; the largest " + size.name + " that fits is " +
+                          std::to_string(largest_that_fits(size.step, free_bytes, needed)));
+    };
+    require("GPU", &Plan::device_bytes, free_device_memory());
+    require("host", &Plan::host_bytes, free_host_memory());
+}
+
+/// The sizes of --sweep, each as the options that ask for it.
+inline std::vector<Options> sweep_of(const Program& program, const Options& options) {
+    std::vector<Options> all;
+    auto add = [&](Size size, size_t n, size_t talk, Extent shape) {
+        Options other = options;
+        other.size = size, other.n = n, other.talk = talk;
+        other.rows = shape.rows, other.cols = shape.cols;
+        all.push_back(other);
+    };
+    // 32, 64, 128, ... up to `last`, and `last` itself.
+    auto doubling = [](size_t first, size_t last) {
+        std::vector<size_t> sizes;
+        for (size_t size = first; size < last; size *= 2) sizes.push_back(size);
+        sizes.push_back(last);
+        return sizes;
+    };
+    if (program.sweep == Sweep::kOnRequest) {
+        for (const Extent& shape : program.shapes)
+            if (!kSimulator || shape.rows * shape.cols <= 1 << 16)
+                add({"R", shape.rows, 1}, 0, 0, shape);
+        return all;
+    }
+    const size_t talk = options.talk ? options.talk : std::max<size_t>(32, options.n / 8 / 16 * 16);
+    for (const size_t S : doubling(std::min<size_t>(32, talk), talk)) add({"S", S, 16}, 0, S, {});
+    if (!options.talk)
+        for (const size_t N : doubling(std::min<size_t>(1024, options.n), options.n))
+            add({"N", N, 32}, N, 0, {});
+    return all;
+}
+
+/// A program's main(): reads the command line and answers it. Returns the exit code.
+inline int main_of(const Program& program, int argc, char** argv) {
+    program_name = program.name;
+    try {
+        const Options options = parse(program, {argv + 1, argv + std::max(argc, 1)});
+        const Gpu none;
+        const Plan plan = plan_of(program, options, none);
+        if (options.help) {
+            std::vector<std::string> kernels;
+            for (const Plan::Comparison& comparison : plan.comparisons)
+                for (const Plan::Kernel& kernel : comparison.kernels)
+                    kernels.push_back(kernel.name);
+            print_help(program, kernels);
+            return kVerified;
+        }
+        check_kernel(options, plan);
+        if (options.describe) {
+            std::vector<Plan> plans;
+            for (size_t type = 0; type < program.types.size(); ++type) {
+                Options other = options;
+                other.type = type;
+                plans.push_back(plan_of(program, other, none));
+            }
+            print_description(program, plans, options.type);
+            return kVerified;
+        }
+
+        const Gpu gpu(options);
+        const Plan here = plan_of(program, options, gpu);
+        require_kernels(options, here);
+        if (!options.sweep) require_memory(program, options, gpu);
+        Report report(options, gpu, here);
+        for (const Options& each :
+             options.sweep ? sweep_of(program, options) : std::vector<Options>{options}) {
+            const size_t needed = plan_of(program, each, gpu).device_bytes;
+            if (options.sweep && needed > free_device_memory()) {
+                report.note(each.size.name + " = " + std::to_string(each.size.value) +
+                            ": left out, needs " + human_bytes(double(needed)) + " of GPU memory");
+                continue;
+            }
+            Session session(program, each, gpu, &report);
+            program.types[each.type].run(session);
+        }
+        report.finish();
+        return report.exit_code();
+    } catch (const UsageError& error) {
+        fail(kUsage, error.what());
+    }
+}
+
+}  // namespace demo

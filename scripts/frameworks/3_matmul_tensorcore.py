@@ -1,0 +1,5 @@
+"""C = A B in fp16, with fp32 sums."""
+
+from frameworks.matmul import expected, formula, peers  # noqa: F401
+
+SIZES = (4096, 8192)

@@ -1,0 +1,46 @@
+"""The inputs of a problem, with the values that our program gives them."""
+
+import torch
+
+from frameworks.splitmix64 import random_steps
+
+DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16,
+          "bf16": torch.bfloat16}
+CHUNK = 1 << 24  # elements made at once: their 64-bit integers take 128 MiB
+
+
+def make_inputs(problem, device):
+    """The tensors that `inputs` of a program's --describe lists, in that order."""
+    return tuple(make_input(described, device) for described in problem["inputs"])
+
+
+def make_input(described, device):
+    fill = described["fill"]
+    if fill["kind"] != "uniform" or fill["low"] != -fill["high"]:
+        raise ValueError(f"no way to fill {described['name']} is known: {fill}")
+    data = torch.empty(described["shape"], dtype=DTYPES[described["dtype"]], device=device)
+    # Ours multiplies in fp32. A tensor of one fp32 element makes PyTorch do so, too.
+    unit = torch.tensor(2.0**-23, dtype=torch.float32, device=device)
+    scale = torch.tensor(fill["high"], dtype=torch.float32, device=device)
+    flat = data.view(-1)
+    for first in range(0, flat.numel(), CHUNK):
+        part = flat[first:first + CHUNK]
+        index = torch.arange(first, first + part.numel(), dtype=torch.int64, device=device)
+        part.copy_(random_steps(fill["seed"], index).float() * unit * scale)
+    if fill["then"]:
+        AFTERWARDS[fill["then"]](data)
+    return data
+
+
+def round_to_tf32(data):
+    """Rounds to the 10 bits of mantissa that TF32 has, so that TF32 loses nothing of an input."""
+    data.view(torch.int32).add_(0x1000).bitwise_and_(~0x1FFF)
+
+
+def offset_by_rows(data):
+    """Even rows lie around 100, odd ones around -100."""
+    data[0::2] += 100
+    data[1::2] -= 100
+
+
+AFTERWARDS = {"rounded to TF32": round_to_tf32, "offset by rows": offset_by_rows}

@@ -1,0 +1,56 @@
+"""How a peer is timed: as include/demo/measure.cuh times our kernels."""
+
+import statistics
+import time
+
+import torch
+
+# The same as our programs: seconds of warm-up; samples and seconds of sampling, at least; seconds
+# after which 3 samples are enough.
+WARM_UP_S, SAMPLES, SAMPLING_S, LONGEST_SAMPLING_S = 0.2, 30, 0.5, 5
+
+
+def measure(run):
+    """The median time of run() on the GPU, in milliseconds, with a cold cache each time."""
+    cache = torch.cuda.get_device_properties(0).L2_cache_size
+    flushed = torch.empty(max(2 * cache, 256 << 20), dtype=torch.int8, device="cuda")
+
+    def host_seconds(work):
+        """The time that enqueueing the work takes, and the time until it is done."""
+        start = time.perf_counter()
+        work()
+        enqueued = time.perf_counter() - start
+        torch.cuda.synchronize()
+        return enqueued, time.perf_counter() - start
+
+    warm_up = time.perf_counter()
+    enqueueing, flushing = [], []
+    while time.perf_counter() - warm_up < WARM_UP_S or len(enqueueing) < 3:
+        enqueueing.append(host_seconds(run)[0])
+        flushing.append(host_seconds(lambda: flushed.fill_(1))[1])
+
+    # Python may enqueue slower than the GPU works. Then the GPU would wait between the two events,
+    # and the sample would hold Python's time. So the cache is overwritten not once but as often as
+    # it takes to keep the GPU busy until Python has enqueued everything.
+    times = 1 + int(1.5 * statistics.median(enqueueing) / min(flushing))
+
+    def overwrite(value):
+        for _ in range(times):
+            flushed.fill_(value)
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    samples, start = [], time.perf_counter()
+    overwrite(0)
+    while True:
+        begin.record()
+        run()
+        end.record()
+        end.synchronize()
+        # Enqueue this before anything else. Otherwise the GPU would rest longer between samples
+        # than it does in our programs, and would run the next sample cooler.
+        overwrite(len(samples) % 100)
+        samples.append(begin.elapsed_time(end))
+        seconds = time.perf_counter() - start
+        enough = len(samples) >= SAMPLES and seconds >= SAMPLING_S
+        if len(samples) >= 3 and (enough or seconds >= LONGEST_SAMPLING_S):
+            return statistics.median(samples)

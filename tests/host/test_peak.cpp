@@ -1,0 +1,64 @@
+// The peaks of GPUs: those of data sheets, and the arithmetic for all others.
+#include <gtest/gtest.h>
+
+#include "demo/peak.hpp"
+
+namespace {
+
+using demo::peak_tflops;
+
+TEST(Peak, OfAKnownGpuIsTheDataSheets) {
+    // Whatever its clock and its multiprocessors are said to be.
+    EXPECT_EQ(peak_tflops("NVIDIA H200", 90, 1, 1, "fp32"), 67);
+    EXPECT_EQ(peak_tflops("NVIDIA H200", 90, 132, 1.98, "tf32"), 494.7);
+    EXPECT_EQ(peak_tflops("NVIDIA H200", 90, 132, 1.98, "fp16"), 989.4);
+    EXPECT_EQ(peak_tflops("NVIDIA H200", 90, 132, 1.98, "bf16"), 989.4);
+    EXPECT_EQ(peak_tflops("Tesla T4", 75, 40, 1.59, "bf16"), 0);
+}
+
+/// An A10 that nobody looked up: its data sheet says 31.2, 62.5, 125 and 125 (at 1.695 GHz).
+TEST(Peak, OfAnUnknownGpuFollowsFromItsUnitsAndItsClock) {
+    EXPECT_NEAR(peak_tflops("NVIDIA A10X", 86, 72, 1.695, "fp32"), 31.2, 0.1);
+    EXPECT_NEAR(peak_tflops("NVIDIA A10X", 86, 72, 1.695, "tf32"), 62.5, 0.1);
+    EXPECT_NEAR(peak_tflops("NVIDIA A10X", 86, 72, 1.695, "fp16"), 125, 0.1);
+    EXPECT_NEAR(peak_tflops("NVIDIA A10X", 86, 72, 1.695, "bf16"), 125, 0.1);
+}
+
+TEST(Peak, ArithmeticAgreesWithDataSheets) {
+    struct Known {
+        const char* name;
+        int capability, multiprocessors;
+        double boost_ghz;
+    };
+    for (const Known& gpu : {Known{"NVIDIA A100-SXM4-80GB", 80, 108, 1.41},
+                             {"NVIDIA A40", 86, 84, 1.74},
+                             {"NVIDIA L40S", 89, 142, 2.52},
+                             {"NVIDIA GeForce RTX 4090", 89, 128, 2.52},
+                             {"NVIDIA GeForce RTX 3090", 86, 82, 1.695},
+                             {"Tesla T4", 75, 40, 1.59}})
+        for (const char* dtype : {"fp32", "tf32", "fp16", "bf16"}) {
+            const double listed = peak_tflops(gpu.name, gpu.capability, 1, 1, dtype);
+            const bool geforce = std::string(gpu.name).find("GeForce") != std::string::npos;
+            const double computed = peak_tflops(geforce ? "A GeForce" : "Another", gpu.capability,
+                                                gpu.multiprocessors, gpu.boost_ghz, dtype);
+            EXPECT_NEAR(computed, listed, 0.02 * listed) << gpu.name << " " << dtype;
+        }
+}
+
+TEST(Peak, OfGeForceIsHalfOnTensorCoresThatSumInFp32) {
+    for (const char* dtype : {"tf32", "fp16", "bf16"})
+        EXPECT_DOUBLE_EQ(2 * peak_tflops("NVIDIA GeForce RTX 0", 86, 80, 1.7, dtype),
+                         peak_tflops("NVIDIA RTX A0", 86, 80, 1.7, dtype));
+    EXPECT_DOUBLE_EQ(peak_tflops("NVIDIA GeForce RTX 0", 86, 80, 1.7, "fp32"),
+                     peak_tflops("NVIDIA RTX A0", 86, 80, 1.7, "fp32"));
+}
+
+TEST(Peak, TuringHasNeitherTf32NorBf16) {
+    EXPECT_EQ(peak_tflops("Quadro RTX 0", 75, 72, 1.77, "tf32"), 0);
+    EXPECT_EQ(peak_tflops("Quadro RTX 0", 75, 72, 1.77, "bf16"), 0);
+    EXPECT_GT(peak_tflops("Quadro RTX 0", 75, 72, 1.77, "fp16"), 0);
+}
+
+TEST(Peak, IsUnknownWithoutAClock) { EXPECT_EQ(peak_tflops("CPU simulation", 0, 4, 0, "fp32"), 0); }
+
+}  // namespace

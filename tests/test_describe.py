@@ -1,0 +1,294 @@
+"""--describe: it has the form that describe.schema.json says, it is true of what programs run and
+accept, and the tests learn of programs from nothing else."""
+
+import ast
+import json
+import re
+from typing import NamedTuple, Tuple
+
+import pytest
+
+from suite import (NO_GPU, PROGRAMS, ROOT, USAGE, VERIFIED, any_shape, assert_one_line, describe,
+                   one_size, problem_of, takes, takes_talk, verified_rows)
+
+each_program = pytest.mark.parametrize("program", PROGRAMS)
+BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}  # of a number in memory
+
+
+def described(backend, program, *arguments):
+    """What this backend's build prints with these arguments, without a GPU."""
+    done = backend.run(program, *arguments, "--describe", env=NO_GPU)
+    assert (done.returncode, done.stderr) == (VERIFIED, "")
+    return json.loads(done.stdout)
+
+
+class CommandLine(NamedTuple):
+    """Arguments that decide what is computed, and what that must be."""
+
+    arguments: Tuple[str, ...]
+    shape: str
+    n: int
+    dtypes: Tuple[str, ...]
+
+
+def command_lines(backend, program):
+    """Without arguments, then sizes, shapes and types."""
+    about = described(backend, program)
+    sizes = [((), "square", about["sizes"]["default"]), (("96",), "square", 96)]
+    if takes_talk(program):
+        sizes.append((("--talk", "48"), "talk", 48))
+    if any_shape(program):
+        sizes.append((("--rows", "3", "--cols", "1000"), "3x1000", 3))
+    if not takes(program, "--dtype"):
+        return [CommandLine(*size, tuple(about["dtypes"])) for size in sizes]
+    lines = [CommandLine(*size, (about["dtypes"][0],)) for size in sizes]
+    return lines + [CommandLine(arguments + ("--dtype", dtype), shape, n, (dtype,))
+                    for arguments, shape, n in sizes for dtype in about["dtypes"]]
+
+
+def problems(backend, program):
+    """Every problem that the program describes for its command lines."""
+    return [problem for line in command_lines(backend, program)
+            for problem in described(backend, program, *line.arguments)["problems"]]
+
+
+# --- Its form -----------------------------------------------------------------------------------
+
+
+@each_program
+def test_it_has_the_form_that_the_schema_says(backend, program):
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    schema = json.loads((ROOT / "tests/describe.schema.json").read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.check_schema(schema)
+    for line in command_lines(backend, program):
+        validator.validate(described(backend, program, *line.arguments))
+
+
+@each_program
+def test_the_order_of_keys_stays(backend, program):
+    about = described(backend, program)
+    assert list(about) == ["program", "summary", "sweep", "sizes", "talk", "shapes", "dtypes",
+                           "options", "contenders", "problems"]
+    assert list(about["problems"][0]) == ["shape", "n", "dtype", "flops", "least_bytes",
+                                          "memory_bound", "contenders", "inputs", "outputs"]
+
+
+# --- What it says of itself ---------------------------------------------------------------------
+
+
+@each_program
+def test_it_agrees_with_itself(backend, program):
+    about = described(backend, program)
+    assert about["program"] == program
+    names = [option["name"] for option in about["options"]]
+    assert len(set(names)) == len(names)
+    assert {"--kernel", "--seed", "--device", "--rounds", "--hot", "--once", "--verbose", "--csv",
+            "--describe", "--help"} <= set(names)
+    assert ("--talk" in names) == (about["talk"] is not None)
+    assert ({"--rows", "--cols"} <= set(names)) == (about["shapes"] is not None)
+    assert ("--sweep" in names) == (about["sweep"] == "on request")
+    if "--dtype" in names:
+        [dtype] = [option for option in about["options"] if option["name"] == "--dtype"]
+        assert dtype["values"] == about["dtypes"] and dtype["default"] == about["dtypes"][0]
+
+    kernels = [contender["kernel"] for contender in about["contenders"]]
+    assert len(set(kernels)) == len(kernels)
+    assert {dtype for c in about["contenders"] for dtype in c["dtypes"]} == set(about["dtypes"])
+    assert not [c for c in about["contenders"] if c["only"] == "talk" and about["talk"] is None]
+
+    sizes, talk = about["sizes"], about["talk"] or {"multiple": 1, "measured": []}
+    assert sizes["default"] % sizes["multiple"] == 0
+    assert all(n % sizes["multiple"] == 0 for n in sizes["measured"])
+    assert all(s % talk["multiple"] == 0 for s in talk["measured"])
+    if talk["measured"]:
+        [option] = [option for option in about["options"] if option["name"] == "--talk"]
+        assert option["multiple"] == option["first"] == talk["multiple"]
+
+
+@each_program
+def test_a_problem_is_that_of_the_command_line(backend, program):
+    about = described(backend, program)
+    problem_apart = {key: value for key, value in about.items() if key != "problems"}
+    for line in command_lines(backend, program):
+        found = described(backend, program, *line.arguments)
+        for problem in found["problems"]:
+            assert (problem["shape"], problem["n"]) == (line.shape, line.n)
+            assert problem["contenders"] == [
+                c["kernel"] for c in about["contenders"]
+                if problem["dtype"] in c["dtypes"] and c["only"] in (None, line.shape)]
+        assert tuple(problem["dtype"] for problem in found["problems"]) == line.dtypes
+        del found["problems"]  # nothing else changes
+        assert found == problem_apart
+
+
+@each_program
+def test_bytes_are_those_of_the_shapes(backend, program):
+    for problem in problems(backend, program):
+        arrays = problem["inputs"] + problem["outputs"]
+        assert len({array["name"] for array in arrays}) == len(arrays)
+        for array in arrays:
+            size = BYTES[array["dtype"]]
+            for length in array["shape"]:
+                size *= length
+            assert array["bytes"] == size
+            assert BYTES[array["dtype"]] == BYTES[problem["dtype"]]
+        assert problem["least_bytes"] == sum(array["bytes"] for array in arrays)
+        assert problem["flops"] > 0
+
+
+@each_program
+def test_every_input_has_data_of_its_own(backend, program):
+    def seeds(*arguments):
+        found = [[array["fill"]["seed"] for array in problem["inputs"]]
+                 for problem in described(backend, program, *arguments)["problems"]]
+        assert all(len(set(each)) == len(each) for each in found)
+        return found
+
+    assert [[seed + 41 for seed in each] for each in seeds()] == seeds("--seed", "42")
+    for problem in problems(backend, program):
+        for array in problem["inputs"]:
+            assert array["fill"]["low"] == -array["fill"]["high"]
+
+
+def test_a_huge_size_is_described_too(backend):
+    about = described(backend, "2_matmul_sharedmem", 1 << 20)
+    assert about["problems"][0]["flops"] == 2.0 * 2**60
+    assert about["problems"][0]["least_bytes"] == 3 * 4 * 2**40
+
+
+# --- What it says of the runs -------------------------------------------------------------------
+
+
+@each_program
+def test_the_rows_of_a_run_are_those_described(live, program):
+    about = describe(program)
+    contenders = {c["kernel"]: c for c in about["contenders"]}
+    for line in command_lines(live, program):
+        rows = verified_rows(live.run(program, *line.arguments, "--once", "--csv"), program)
+        for row in rows:
+            contender = contenders[row["kernel"]]
+            assert row["role"] == contender["role"]
+            assert row["dtype"] in contender["dtypes"]
+            assert contender["only"] in (None, row["shape"])
+            problem = problem_of(row)
+            assert row["kernel"] in problem["contenders"]
+            assert row["least_bytes"] == str(problem["least_bytes"])
+            assert (row["sm"] == "") == (live.name == "cpu")
+        if not one_size(program):
+            continue
+        expected = [(problem["dtype"], kernel)
+                    for problem in described(live, program, *line.arguments)["problems"]
+                    for kernel in problem["contenders"]]
+        ran = [(row["dtype"], row["kernel"]) for row in rows]
+        assert [pair for pair in expected if pair in ran] == ran
+        assert all(contenders[kernel]["needs"] for _, kernel in set(expected) - set(ran))
+
+
+# --- What it says of the options ----------------------------------------------------------------
+
+
+def accepts(backend, program, *arguments):
+    """Whether these arguments are understood; with --help nothing else happens."""
+    done = backend.run(program, *arguments, "--help", env=NO_GPU)
+    assert done.returncode in (VERIFIED, USAGE)
+    if done.returncode == USAGE:
+        assert done.stdout == ""
+        assert_one_line(done.stderr, program)
+    return done.returncode == VERIFIED
+
+
+# What an option wants beside it.
+BESIDE = {"--rows": ["--cols", "1"], "--cols": ["--rows", "1"]}
+
+
+@each_program
+def test_options_take_what_they_say(backend, program):
+    for option in described(backend, program)["options"]:
+        name, kind = option["name"], option["kind"]
+        if name == "--help":
+            continue
+
+        def takes_value(value):
+            return accepts(backend, program, name, value, *BESIDE.get(name, []))
+
+        if kind == "flag":
+            assert accepts(backend, program, name)
+            assert not accepts(backend, program, name, name)
+            assert not takes_value("no_size")
+            continue
+        last = backend.run(program, *BESIDE.get(name, []), name, env=NO_GPU)  # without a value
+        assert last.returncode == USAGE and "needs a value" in last.stderr
+        if kind == "choice":
+            assert all(takes_value(value) for value in option["values"])
+            assert option["default"] in option["values"]
+            assert not takes_value("no_such_choice") and not takes_value("")
+        elif kind == "number":
+            first, last, multiple = option["first"], option["last"], option["multiple"]
+            assert takes_value(first) and takes_value(first + multiple)
+            assert takes_value(last // multiple * multiple)
+            assert not takes_value(first - 1) and not takes_value(last + 1)
+            assert multiple == 1 or not takes_value(first + 1)
+            assert option["default"] is None or first <= option["default"] <= last
+        else:
+            assert kind == "name" and name == "--kernel"
+
+
+@each_program
+def test_kernel_takes_the_contenders(backend, program):
+    for contender in described(backend, program)["contenders"]:
+        size = ["--talk", "16"] if contender["only"] == "talk" else []
+        described(backend, program, *size, "--kernel", contender["kernel"])
+    done = backend.run(program, "--describe", "--kernel", "no_such_kernel", env=NO_GPU)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+
+
+@each_program
+@pytest.mark.parametrize("option", [["--bogus"], ["--seed", "-1"], ["31"], ["--rows", "1"],
+                                    ["--describe"]], ids=" ".join)
+def test_a_bad_option_beside_it_is_refused(backend, program, option):
+    arguments = ["--describe"] + (["0"] if option == ["31"] and any_shape(program) else option)
+    done = backend.run(program, *arguments, env=NO_GPU)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, program)
+
+
+# --- Who else knows programs --------------------------------------------------------------------
+
+
+def lists_of_programs(path):
+    """Where a list, a tuple, a set or a mapping holds the names of nearly all programs."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = []
+    for node in ast.walk(tree):
+        elements = (node.keys if isinstance(node, ast.Dict) else
+                    node.elts if isinstance(node, (ast.List, ast.Tuple, ast.Set)) else [])
+        names = {e.value for e in elements if isinstance(e, ast.Constant)} & set(PROGRAMS)
+        if len(names) > 0.75 * len(PROGRAMS):
+            found.append(node.lineno)
+    return found
+
+
+TESTS = sorted((ROOT / "tests").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.name)
+def test_no_test_guesses_what_a_program_is(path):
+    """Programs are told apart by what they declare: not by lists of them, not by parts of their
+    names, and nobody reads the text of --help for it."""
+    assert not lists_of_programs(path)
+    text = path.read_text(encoding="utf-8")
+    guesses = re.findall(r'^.*(?:"\w+" in program\b|\bprogram\.(?:startswith|endswith)'
+                         r'|\bkernel"\]\.(?:startswith|endswith)).*$', text, re.MULTILINE)
+    assert not guesses
+
+
+@pytest.mark.parametrize("path", [p for p in TESTS if p.name not in (
+    "test_describe.py",  # this file
+    "test_programs.py",  # which tests the text itself
+)], ids=lambda path: path.name)
+def test_no_test_reads_a_programs_help(path):
+    """The scripts' own --help is another matter."""
+    runs = re.findall(r'^.*(?:backend|live|GPU|CPU)\w*\.run\([^\n]*"--help".*$',
+                      path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert not runs
