@@ -81,8 +81,8 @@ ensure_pytest() {
 
 # jsonschema for PYTEST, which without it skips the tests of what --describe prints.
 ensure_jsonschema() {
-    "${PYTEST[0]}" -c 'import jsonschema' 2>/dev/null && return
-    if (pip_install jsonschema pytest jsonschema); then
+    "${PYTEST[0]}" -c 'from jsonschema import Draft202012Validator' 2>/dev/null && return
+    if (pip_install jsonschema pytest "jsonschema>=4"); then
         PYTEST=(.venv/bin/python -m pytest)
     else
         say "what --describe prints is not held against its schema, then"

@@ -606,12 +606,6 @@ inline demo::Contender on_hopper(const demo::Gating& g, const demo::Gpu& gpu) {
             .why_not = hopper::why_not(gpu)};
 }
 
-/// The one of them that wins for this shape on this GPU.
-inline demo::Contender best(const demo::Gating& g, const demo::Gpu& gpu) {
-    if (hopper::why_not(gpu).empty()) return on_hopper(g, gpu);
-    return g.shape.K == kTalkK && g.shape.H == kTalkH ? streamed(g, gpu) : tiled(g, gpu);
-}
-
 }  // namespace gating_fused
 
 #ifndef GATING_FUSED_NO_MAIN

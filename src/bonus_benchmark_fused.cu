@@ -15,9 +15,19 @@
 static void run(demo::Session& session) {
     const demo::Gating gating(session);
     const gating_unfused::Unfused unfused(gating);
-    session.run(
-        gating.shape.workload(), gating.check({}),
-        {unfused.six_kernels(), unfused.library_best(), gating_fused::best(gating, session.gpu)});
+    const bool hopper = hopper::why_not(session.gpu).empty();
+    // The best fused kernel for a shape, unless --kernel asks for another.
+    auto portable = [&](demo::Contender kernel, const std::string& shape) {
+        kernel.only = shape;
+        if (hopper && session.options.kernel.empty())
+            kernel.why_not = "fused_hopper is faster here";
+        return kernel;
+    };
+    session.run(gating.shape.workload(), gating.check({}),
+                {unfused.six_kernels(), unfused.library_best(),
+                 portable(gating_fused::tiled(gating, session.gpu), "square"),
+                 portable(gating_fused::streamed(gating, session.gpu), "talk"),
+                 gating_fused::on_hopper(gating, session.gpu)});
 }
 
 int main(int argc, char** argv) {

@@ -153,7 +153,7 @@ def test_kernels_are_named_without_namespaces():
 
 def test_what_checks_a_kernel_is_not_counted():
     """The reference, the comparison and the data are the harness's, not the program's."""
-    assert count("8_softmax", 64, "--kernel", "fused").keys() == {"fused"}
+    assert count("8_softmax", 64, "--kernel", "fused").keys() == {"fused<float>"}
 
 
 @pytest.mark.parametrize("schedule", ["forward", "reverse", "random:7"])

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from suite import FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line
+from suite import (FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line,
+                   describe)
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import compare_frameworks  # noqa: E402
@@ -612,14 +613,11 @@ def test_inputs_are_scaled_and_rounded_as_our_programs_do(monkeypatch):
 
 
 def problem_of(program, dtype):
-    """A small problem of a program, as its --describe would give it."""
-    shapes = [[96, 96], [96, 96]] if "matmul" in program else [[40, 200]]
-    shapes += {"6": [[200, 50], [200, 50], [50], [50]], "9": [[200]],
-               "10": [[40, 200], [200]]}.get(program.split("_")[0], [])
-    inputs = [described(dtype, shape, seed=i) for i, shape in enumerate(shapes)]
-    out = [shapes[0][0], shapes[1][1]] if program[0] == "6" else shapes[0]
-    return {"shape": "square", "n": 96, "dtype": dtype, "memory_bound": False, "inputs": inputs,
-            "outputs": [{"name": "out", "dtype": dtype, "shape": out}]}
+    """A small problem of a program, in another data type than its own where need be."""
+    problem = describe(program, "96")["problems"][0]
+    arrays = {name: [{**array, "dtype": dtype} for array in problem[name]]
+              for name in ("inputs", "outputs")}
+    return {**problem, **arrays, "dtype": dtype, "memory_bound": False}
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])

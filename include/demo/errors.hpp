@@ -15,7 +15,7 @@ enum ExitCode {
     kSkipped = 77,  // nothing here can run this program
 };
 
-/// The program's name, as error messages and result lines show it. parse_command_line() sets it.
+/// The program's name, as error messages and result lines show it. main_of() sets it.
 inline std::string program_name = "demo";
 
 /// Prints "program: message" on stderr, after all results so far, and exits.

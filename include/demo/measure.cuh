@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "device.cuh"
@@ -78,10 +79,14 @@ class Measurement {
         const size_t last = contenders.size() - 1;
         const Buffer<char> flushed(timed && flushes() ? gpu_.flush_bytes() : 1);
         const int rounds = timed ? options_.rounds : 1;
+        int turns = 0;
         for (int round = 0; round < rounds; ++round)
             for (size_t turn = 0; turn <= last; ++turn) {
                 const size_t i = round % 2 == 0 ? turn : last - turn;
-                if (timed && results[i].verdict.ok()) take_turn(contenders[i], results[i], flushed);
+                if (timed && results[i].verdict.ok()) {
+                    if (turns++ > 0) rest();
+                    take_turn(contenders[i], results[i], flushed);
+                }
                 if (round == rounds - 1) on_result(i, results[i]);
             }
         return results;
@@ -99,6 +104,12 @@ class Measurement {
         check(cudaDeviceSynchronize(), contender.kernel);
         result.verdict = contender.check.verify();
         if (!result.verdict.ok()) result.ms.clear();
+    }
+
+    /// Between turns the GPU idles for half a second: at its power limit a kernel would run slower
+    /// after another kernel than it does alone.
+    static void rest() {
+        if (!kSimulator) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     }
 
     /// One turn: 0.2 s of warm-up; then at least 0.5 s and 30 samples, but at most 5 s, and never

@@ -19,7 +19,7 @@ inline double peak_tflops(const std::string& gpu, int capability, int multiproce
 
     // Multiply-adds per multiprocessor and cycle: the CUDA Programming Guide's table of arithmetic
     // throughput for fp32, and the architectures' whitepapers for tensor cores.
-    const bool wide = capability >= 86 && capability != 87;  // 128 fp32 units, else 64
+    const bool wide = capability >= 86;  // 128 fp32 units, else 64
     double fp32 = wide ? 128 : 64, fp16 = 512;
     if (capability >= 100 && capability < 120)
         fp16 = 4096;

@@ -5,9 +5,9 @@ import time
 
 import torch
 
-# The same as our programs: seconds of warm-up; samples and seconds of sampling, at least; seconds
-# after which 3 samples are enough.
-WARM_UP_S, SAMPLES, SAMPLING_S, LONGEST_SAMPLING_S = 0.2, 30, 0.5, 5
+# The same as our programs: seconds of rest, in which the GPU idles, and of warm-up; samples and
+# seconds of sampling, at least; seconds after which 3 samples are enough.
+REST_S, WARM_UP_S, SAMPLES, SAMPLING_S, LONGEST_SAMPLING_S = 0.5, 0.2, 30, 0.5, 5
 
 
 def measure(run):
@@ -23,6 +23,8 @@ def measure(run):
         torch.cuda.synchronize()
         return enqueued, time.perf_counter() - start
 
+    torch.cuda.synchronize()
+    time.sleep(REST_S)
     warm_up = time.perf_counter()
     enqueueing, flushing = [], []
     while time.perf_counter() - warm_up < WARM_UP_S or len(enqueueing) < 3:

@@ -23,7 +23,8 @@ std::vector<T> download(const demo::Buffer<T>& buffer) {
 
 template <class T>
 void upload(const demo::Buffer<T>& buffer, const std::vector<T>& host) {
-    DEMO_CHECK(cudaMemcpy(buffer.data(), host.data(), buffer.bytes(), cudaMemcpyHostToDevice));
+    DEMO_CHECK(
+        cudaMemcpy(buffer.data(), host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
 }
 
 struct Shape {
