@@ -389,6 +389,14 @@ def key_of(row):
     return tuple(str(row[name]) for name in ("operation", "shape", "n", "dtype"))
 
 
+def order_of(key):
+    """Sorts cases: programs as in the talk, then types, kinds of shapes and sizes."""
+    operation, shape, n, dtype = key
+    names, kinds = compared_programs(), ("square", "talk", shape)
+    place = names.index(operation) if operation in names else len(names)
+    return place, operation, DTYPES.index(dtype), kinds.index(shape), int(n), shape
+
+
 def by_case(rows):
     """{key of the case: its rows}, in the order of the rows."""
     cases = {}
@@ -618,8 +626,7 @@ def main(arguments):
     results = earlier_results(options.csv, comments) if options.csv else {}
 
     def save():
-        now = [case.key for case in cases if case.key in results]
-        keys = [key for key in results if key not in now] + now
+        keys = sorted(results, key=order_of)
         write_csv(options.csv, comments, [row for key in keys for row in results[key]])
 
     if options.csv:

@@ -401,9 +401,9 @@ def test_an_interrupted_run_goes_on_where_it_was(compare):
     again = at("8x8", 4, compare)
     assert again.calls == [] and "measured before" in again.out
     assert cells(again.out)["ours / theirs"] == "2.00x"  # the table shows it all the same
-    assert compare.measured() == [
-        ("16x16", "ours", 1), ("16x16", "library", 3), ("16x16", "copy", 1),
-        ("8x8", "ours", 1), ("8x8", "library", 2), ("8x8", "copy", 1)]
+    assert compare.measured() == [  # in the order of the sizes
+        ("8x8", "ours", 1), ("8x8", "library", 2), ("8x8", "copy", 1),
+        ("16x16", "ours", 1), ("16x16", "library", 3), ("16x16", "copy", 1)]
 
 
 def test_a_case_is_measured_again_on_demand(compare):
