@@ -139,6 +139,20 @@ def test_bytes_are_those_of_the_shapes(backend, program):
         assert problem["flops"] > 0
 
 
+@pytest.mark.parametrize("program, arguments, operations", [
+    ("1_matmul_basic", "96", 2 * 96**3), ("4_matmul_cublas", "64", 2 * 64**3),
+    ("6_gating_fused", "64", 4 * 64**3),
+    ("6_gating_fused", "--talk 16", 4 * (4 * 16**2) * 128 * 64),
+    ("7_gelu", "--rows 3 --cols 7", 9 * 3 * 7), ("8_softmax", "--rows 3 --cols 7", 5 * 3 * 7),
+    ("9_bias_relu", "--rows 3 --cols 7", 2 * 3 * 7),
+    ("10_add_mul_activation", "--rows 3 --cols 7", 4 * 3 * 7),
+    ("10_add_mul_activation", "8 --activation none", 3 * 8 * 8),
+])
+def test_operations_are_those_of_the_formula(program, arguments, operations):
+    problems = describe(program, *arguments.split())["problems"]
+    assert {problem["flops"] for problem in problems} == {operations}
+
+
 @each_program
 def test_every_input_has_data_of_its_own(backend, program):
     def seeds(*arguments):
