@@ -18,8 +18,20 @@ enum ExitCode {
 /// The program's name, as error messages and result lines show it. main_of() sets it.
 inline std::string program_name = "demo";
 
+/// Whether a line of progress stands on the terminal.
+inline bool progress_shown = false;
+
+/// Erases the line of progress, if there is one: called before anything else is printed.
+inline void erase_progress() {
+    if (!progress_shown) return;
+    progress_shown = false;
+    std::fprintf(stderr, "\r\033[K");
+    std::fflush(stderr);
+}
+
 /// Prints "program: message" on stderr, after all results so far, and exits.
 [[noreturn]] inline void fail(ExitCode code, const std::string& message) {
+    erase_progress();
     std::fflush(stdout);
     std::fprintf(stderr, "%s: %s\n", program_name.c_str(), message.c_str());
     std::exit(code);

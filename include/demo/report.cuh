@@ -26,23 +26,20 @@ class Terminal {
   public:
     enum Style { kPlain, kGood, kBad, kAside, kBold };
 
-    /// `text` in a style, where the terminal has colours and the user wants them (NO_COLOR).
+    /// `text` in a style, where the terminal has colors and the user wants them (NO_COLOR).
     std::string styled(Style style, const std::string& text) const {
         constexpr const char* kCodes[] = {"", "\033[32m", "\033[1;31m", "\033[90m", "\033[1m"};
-        return coloured_ && style != kPlain ? kCodes[style] + text + "\033[0m" : text;
+        return colored_ && style != kPlain ? kCodes[style] + text + "\033[0m" : text;
     }
     bool is_one() const { return output_; }
 
     /// Shows what is being done, until the next line is printed.
     void progress(const std::string& text) const {
         if (!messages_) return;
-        std::fprintf(stderr, "\r\033[K  %s ...", text.c_str());
+        erase_progress();
+        std::fprintf(stderr, "  %s ...", text.c_str());
         std::fflush(stderr);
-    }
-    void erase_progress() const {
-        if (!messages_) return;
-        std::fprintf(stderr, "\r\033[K");
-        std::fflush(stderr);
+        progress_shown = true;
     }
 
   private:
@@ -52,7 +49,7 @@ class Terminal {
     }
     const bool output_ = isatty(STDOUT_FILENO) && knows_codes();
     const bool messages_ = isatty(STDERR_FILENO) && knows_codes();
-    const bool coloured_ = output_ && !(std::getenv("NO_COLOR") && *std::getenv("NO_COLOR"));
+    const bool colored_ = output_ && !(std::getenv("NO_COLOR") && *std::getenv("NO_COLOR"));
 };
 
 /// Prints results as they come, and remembers whether all of them were verified.
@@ -86,7 +83,7 @@ class Report {
     /// what is wrong with a wrong result. `copy`: the result of the copy beside it, or null.
     void add(const Workload& work, const Contender& contender, const Result& result,
              const Result* copy) {
-        terminal.erase_progress();
+        erase_progress();
         if (options_.csv)
             print_row(work, contender, result);
         else if (options_.sweep)
