@@ -4,9 +4,9 @@
 The comparison runs in rounds. In a round each contender has one turn: our program, each of theirs,
 and where memory is the limit a copy; every second round runs in reverse order. In its turn a
 contender runs alone, timed as our programs time themselves: 0.5 s of rest, in which the GPU cools
-(ours starts as a new process instead), 0.2 s of warm-up, then at least 0.5 s and 30 launches, with the cache overwritten before each. The median is the round's figure. The table
-shows the median over the rounds, and how many times as fast ours is as the best of theirs, with the
-rounds' range.
+(ours starts as a new process instead), 0.2 s of warm-up, then at least 0.5 s and 30 launches, with
+the cache overwritten before each. The median is the round's figure. The table shows the median over
+the rounds, and how many times as fast ours is as the best of theirs, with the rounds' range.
 
 All of theirs is first checked against an fp64 reference: what is wrong is not timed. The first
 round tries each of our kernels, and keeps the best. Between the smallest and the largest size it

@@ -291,20 +291,9 @@ TESTS = sorted((ROOT / "tests").glob("*.py"))
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: path.name)
 def test_no_test_guesses_what_a_program_is(path):
     """Programs are told apart by what they declare: not by lists of them, not by parts of their
-    names, and nobody reads the text of --help for it."""
+    names. (That nobody reads the text of --help for it, test_scripts.py says.)"""
     assert not lists_of_programs(path)
     text = path.read_text(encoding="utf-8")
     guesses = re.findall(r'^.*(?:"\w+" in program\b|\bprogram\.(?:startswith|endswith)'
                          r'|\bkernel"\]\.(?:startswith|endswith)).*$', text, re.MULTILINE)
     assert not guesses
-
-
-@pytest.mark.parametrize("path", [p for p in TESTS if p.name not in (
-    "test_describe.py",  # this file
-    "test_programs.py",  # which tests the text itself
-)], ids=lambda path: path.name)
-def test_no_test_reads_a_programs_help(path):
-    """The scripts' own --help is another matter."""
-    runs = re.findall(r'^.*(?:backend|live|GPU|CPU)\w*\.run\([^\n]*"--help".*$',
-                      path.read_text(encoding="utf-8"), re.MULTILINE)
-    assert not runs
