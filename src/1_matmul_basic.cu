@@ -40,7 +40,7 @@ __global__ void matmul_basic(const float* A,  // [N, N] row-major
 static void run(demo::Session& session) {
     const size_t N = session.n(), bytes = N * N * sizeof(float);
 
-    // The matrices in host memory: A and B random, C still empty.
+    // The matrices in host memory: A and B random, C for the result to come.
     demo::HostBuffer<float> host_A(N, N), host_B(N, N), host_C(N, N);
     demo::fill_uniform(host_A, session.options.seed);
     demo::fill_uniform(host_B, session.options.seed + 1);
@@ -52,25 +52,23 @@ static void run(demo::Session& session) {
     DEMO_CHECK(cudaMalloc(&B, bytes));
     DEMO_CHECK(cudaMalloc(&C, bytes));
 
-    // Host to device. This takes longer than many kernels do, so data should stay on the device.
+    // Host to device. This takes longer than many kernels do, so copy rarely.
     const demo::Stopwatch to_device;
     DEMO_CHECK(cudaMemcpy(A, host_A.data(), bytes, cudaMemcpyHostToDevice));
     DEMO_CHECK(cudaMemcpy(B, host_B.data(), bytes, cudaMemcpyHostToDevice));
     const double to_device_ms = to_device.ms();
 
-    // The launch: how many blocks, of how many threads. It returns at once; the GPU works
-    // meanwhile.
+    // How to launch: a grid of blocks, a block of threads (N is a multiple of 32). session.run()
+    // calls this; a launch returns at once, while the GPU works.
     const dim3 block(kBlock, kBlock);
     const dim3 grid(N / kBlock, N / kBlock);
     auto launch = [&] { matmul_basic<<<grid, block>>>(A, B, C, N); };
 
-    // Launches it once and compares C with an fp64 reference, then some dozen times more to time
-    // it.
-    {
-        const demo::PlainMatmul matmul(session, A, B, C, N);
-        session.run(demo::matmul_workload<float>(N), matmul.check(),
-                    {{"matmul_basic", demo::Role::kOurs, launch}});
-    }
+    // Launches it once and compares C with an fp64 reference, then again and again to time it.
+    // kOurs: the kernel is what this program is about, not a library's.
+    const demo::PlainMatmul matmul(session, A, B, C, N);
+    session.run(demo::matmul_workload<float>(N), matmul.check(),
+                {{"matmul_basic", demo::Role::kOurs, launch}});
 
     // Device to host.
     const demo::Stopwatch to_host;
@@ -78,7 +76,9 @@ static void run(demo::Session& session) {
     const double to_host_ms = to_host.ms();
 
     const std::string blocks = std::to_string(N / kBlock);
-    session.note("grid: (" + blocks + " x " + blocks + ") blocks of (32 x 32) threads");
+    const std::string threads = std::to_string(kBlock);
+    session.note("grid: (" + blocks + " x " + blocks + ") blocks of (" + threads + " x " + threads +
+                 ") threads");
     session.note("copies: A and B to the device " + demo::significant(to_device_ms, 4) +
                  " ms, C back " + demo::significant(to_host_ms, 4) + " ms");
 

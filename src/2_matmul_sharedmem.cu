@@ -52,9 +52,10 @@ __global__ void matmul_sharedmem(const float* A,  // [N, N] row-major
 
 static void run(demo::Session& session) {
     const size_t N = session.n();
-    const demo::Input<float> A(session, "A", {N, N}), B(session, "B", {N, N});  // random
+    // Device memory, which kernels take as pointers and which frees itself; A and B are random.
+    const demo::Input<float> A(session, "A", {N, N}), B(session, "B", {N, N});
     const demo::Output<float> C(session, "C", {N, N});
-    const demo::MatmulReference reference(session, A, B);
+    const demo::MatmulReference reference(session, A, B);  // in fp64
 
     const dim3 block(kTile, kTile);
     const dim3 grid(N / kTile, N / kTile);

@@ -37,7 +37,6 @@
 // 3,000 pass until the first stage is there, 33,000 in the main loop, which is as long as the
 // tensor cores take, and then 3,000 while all blocks store at once.
 #include <functional>
-#include <optional>
 
 #include "demo.cuh"
 #include "demo/cublaslt.cuh"

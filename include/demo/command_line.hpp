@@ -142,7 +142,6 @@ struct Size {
 
 struct Options {
     Size size;                  // N, S of --talk, or R of --rows
-    bool sized = false;         // one of these was given
     size_t n = 0;               // N
     size_t talk = 0;            // S of --talk; 0 where it was not given
     size_t rows = 0, cols = 0;  // of --rows and --cols; 0 where they were not given
@@ -279,7 +278,6 @@ inline Options parse(const Program& program, std::span<const char* const> argume
     options.describe = options.flag("--describe");
     options.help = options.flag("--help");
     options.sweep = options.flag("--sweep") || program.sweep == Sweep::kAlways;
-    options.sized = sized;
     options.size = options.talk   ? Size{"S", options.talk, 16}
                    : options.rows ? Size{"R", options.rows, 1}
                                   : Size{"N", options.n, program.step()};

@@ -85,6 +85,14 @@ struct Plan {
     size_t host_bytes = 0;
     std::vector<Comparison> comparisons;
 
+    /// All kernels' names; twice where two comparisons have one of a name.
+    std::vector<std::string> kernel_names() const {
+        std::vector<std::string> names;
+        for (const Comparison& comparison : comparisons)
+            for (const Kernel& kernel : comparison.kernels) names.push_back(kernel.name);
+        return names;
+    }
+
     void take(size_t bytes) {
         taken_ = saturating_sum(taken_, bytes);
         device_bytes = std::max(device_bytes, taken_);

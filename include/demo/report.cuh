@@ -24,12 +24,12 @@ inline std::string significant(double value, int digits) {
 /// The terminal, if results go to one.
 class Terminal {
   public:
-    enum Style { kPlain, kGood, kBad, kAside, kBold };
+    enum Style { kGood, kBad, kAside, kBold };
 
     /// `text` in a style, where the terminal has colors and the user wants them (NO_COLOR).
     std::string styled(Style style, const std::string& text) const {
-        constexpr const char* kCodes[] = {"", "\033[32m", "\033[1;31m", "\033[90m", "\033[1m"};
-        return colored_ && style != kPlain ? kCodes[style] + text + "\033[0m" : text;
+        constexpr const char* kCodes[] = {"\033[32m", "\033[1;31m", "\033[90m", "\033[1m"};
+        return colored_ ? kCodes[style] + text + "\033[0m" : text;
     }
     bool is_one() const { return output_; }
 

@@ -1,7 +1,6 @@
 // One run of a program: the comparison of its kernels, and main().
 #pragma once
 
-#include <initializer_list>
 #include <list>
 #include <string>
 #include <vector>
@@ -113,19 +112,18 @@ inline Plan plan_of(const Program& program, const Options& options, const Gpu& g
 /// Throws UsageError unless some contender bears the name of --kernel and takes the shape.
 inline void check_kernel(const Options& options, const Plan& plan) {
     if (options.kernel.empty()) return;
-    std::vector<std::string> names;
+    parse_name(options.kernel, "--kernel", plan.kernel_names());
     std::string only;  // the shape that the kernel is for, if this is another
     bool fits = false;
     for (const Plan::Comparison& comparison : plan.comparisons)
         for (const Plan::Kernel& kernel : comparison.kernels) {
-            names.push_back(kernel.name);
             if (kernel.name != options.kernel) continue;
             fits = fits || kernel.only.empty() || kernel.only == comparison.work.shape;
             only = kernel.only;
         }
-    parse_name(options.kernel, "--kernel", names);
     if (!fits)
-        throw UsageError("--kernel " + options.kernel + " is for --" + only + " alone: add it");
+        throw UsageError("--kernel " + options.kernel + " is for " +
+                         (only == "talk" ? "--talk alone: add it" : "N alone: leave --talk out"));
 }
 
 /// Exits with 77 if nothing but yardsticks could run here.
@@ -199,11 +197,7 @@ inline int main_of(const Program& program, int argc, char** argv) {
         const Gpu none;
         const Plan plan = plan_of(program, options, none);
         if (options.help) {
-            std::vector<std::string> kernels;
-            for (const Plan::Comparison& comparison : plan.comparisons)
-                for (const Plan::Kernel& kernel : comparison.kernels)
-                    kernels.push_back(kernel.name);
-            print_help(program, kernels);
+            print_help(program, plan.kernel_names());
             return kVerified;
         }
         check_kernel(options, plan);

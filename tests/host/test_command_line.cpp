@@ -59,7 +59,7 @@ TEST(CommandLine, WithoutArgumentsTheDefaultsHold) {
     EXPECT_EQ(options.rounds, 1);
     EXPECT_TRUE(options.kernel.empty());
     EXPECT_FALSE(options.csv || options.hot || options.once || options.help || options.verbose ||
-                 options.describe || options.sweep || options.sized);
+                 options.describe || options.sweep);
 }
 
 TEST(CommandLine, EveryOptionIsRead) {
@@ -72,7 +72,7 @@ TEST(CommandLine, EveryOptionIsRead) {
     EXPECT_EQ(options.kernel, "tiled");
     EXPECT_EQ(options.rounds, 3);
     EXPECT_TRUE(options.csv && options.hot && options.once && options.help && options.verbose &&
-                options.describe && options.sized);
+                options.describe);
     EXPECT_TRUE(parse({"-h"}).help);
 }
 
