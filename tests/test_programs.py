@@ -285,8 +285,9 @@ def test_verbose_tells_launches_and_bytes(live, program):
     rows = verified_rows(live.run(program, live.timed_size, "--csv", "--once"), program)
     text = " ".join(details)
     for row in rows:
-        one = row["launches"] == "1"
-        assert f"{row['launches']} launch{'' if one else 'es'}" in text
+        if row["role"] != "library":  # which chooses by time, anew in each run
+            one = row["launches"] == "1"
+            assert f"{row['launches']} launch{'' if one else 'es'}" in text
     assert text.count(" moved") == sum(row["moved_bytes"] != "" for row in rows)
     assert "sample" not in text
 
