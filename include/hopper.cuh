@@ -53,19 +53,19 @@ __device__ inline uint32_t shared_address(const void* pointer) {
 using Barrier = uint64_t;
 
 /// One thread prepares a barrier for `arrivals` a phase. Section mbarrier.init.
-__device__ inline void init_barrier(Barrier* barrier, uint32_t arrivals) {
+__device__ inline void mbarrier_init(Barrier* barrier, uint32_t arrivals) {
     SM90_ASM("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
              : "memory");
 }
 
 /// Makes prepared barriers known to TMA and to the cluster's other blocks. Section membar / fence.
-__device__ inline void fence_barrier_init() {
+__device__ inline void fence_mbarrier_init() {
     SM90_ASM("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
 /// Arrives, and announces that `bytes` of asynchronous copies belong to this phase. Section
 /// mbarrier.arrive.
-__device__ inline void arrive_expecting(Barrier* barrier, uint32_t bytes) {
+__device__ inline void mbarrier_arrive_expect_tx(Barrier* barrier, uint32_t bytes) {
     SM90_ASM(
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
         "r"(bytes)
@@ -75,7 +75,7 @@ __device__ inline void arrive_expecting(Barrier* barrier, uint32_t bytes) {
 /// Arrives at the same barrier in block `rank` of this cluster. It orders nothing for that block:
 /// who waits there lets TMA write over what wgmma has read. (With .release.cluster each arrival
 /// would wait for all earlier memory traffic.) Sections mapa, mbarrier.arrive.
-__device__ inline void arrive_at(Barrier* barrier, uint32_t rank) {
+__device__ inline void mbarrier_arrive_cluster(Barrier* barrier, uint32_t rank) {
     SM90_ASM(
         "{\n"
         ".reg .b32 remote;\n"
@@ -87,13 +87,13 @@ __device__ inline void arrive_at(Barrier* barrier, uint32_t rank) {
 }
 
 /// Arrives at a barrier of this block. Section mbarrier.arrive.
-__device__ inline void arrive(Barrier* barrier) {
+__device__ inline void mbarrier_arrive(Barrier* barrier) {
     SM90_ASM("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 /// Waits for the end of the phase with this parity; the thread sleeps meanwhile. Section
 /// mbarrier.test_wait / mbarrier.try_wait.
-__device__ inline void wait(Barrier* barrier, uint32_t parity) {
+__device__ inline void mbarrier_wait(Barrier* barrier, uint32_t parity) {
     uint32_t done = 0;
     while (!done)
         SM90_ASM(
@@ -109,22 +109,22 @@ __device__ inline void wait(Barrier* barrier, uint32_t parity) {
 
 /// Waits for all 128 threads of warpgroup `index` of this block. (Barrier 0 is __syncthreads'.)
 /// Section barrier{.cta}.
-__device__ inline void sync_warpgroup(int index) {
+__device__ inline void barrier_sync_warpgroup(int index) {
     SM90_ASM("barrier.cta.sync.aligned %0, 128;" ::"r"(index + 1) : "memory");
 }
 
 // --- Clusters -----------------------------------------------------------------------------------
 
 /// This block's number in its cluster. Section "Special Registers: %cluster_ctarank".
-__device__ inline uint32_t cluster_rank() {
+__device__ inline uint32_t cluster_ctarank() {
     uint32_t rank = 0;
     SM90_ASM("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
 }
 
 /// Waits for all threads of the cluster; what they wrote before is not made visible by this
-/// (barriers are, by fence_barrier_init). Section barrier.cluster.
-__device__ inline void sync_cluster() {
+/// (barriers are, by fence_mbarrier_init). Section barrier.cluster.
+__device__ inline void barrier_cluster_sync() {
     SM90_ASM(
         "barrier.cluster.arrive.relaxed;\n"
         "barrier.cluster.wait.acquire;" ::
@@ -133,7 +133,7 @@ __device__ inline void sync_cluster() {
 
 /// Sends two numbers to the same place in block `rank` of this cluster, as 8 bytes that arrive at
 /// the same barrier there. Sections mapa, st.async.
-__device__ inline void send(float2* to, float2 value, Barrier* barrier, uint32_t rank) {
+__device__ inline void st_async(float2* to, float2 value, Barrier* barrier, uint32_t rank) {
     SM90_ASM(
         "{\n"
         ".reg .b32 there, signal;\n"
@@ -148,14 +148,15 @@ __device__ inline void send(float2* to, float2 value, Barrier* barrier, uint32_t
 
 // --- Copies: "Data Movement and Conversion Instructions: Asynchronous copy, Bulk copy" ----------
 
-/// Starts to copy `bytes` to shared memory, where they arrive at `barrier`; with ptx::evict_last().
-/// Addresses and size must be multiples of 16. Section cp.async.bulk.
-__device__ inline void load_bulk(void* to, const void* from, uint32_t bytes, Barrier* barrier) {
+/// Starts to copy `bytes` to shared memory, where they arrive at `barrier`; with
+/// ptx::createpolicy_evict_last(). Addresses and size must be multiples of 16. Section
+/// cp.async.bulk.
+__device__ inline void cp_async_bulk(void* to, const void* from, uint32_t bytes, Barrier* barrier) {
     SM90_ASM(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
         "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
         "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier)),
-        "l"(ptx::evict_last())
+        "l"(ptx::createpolicy_evict_last())
         : "memory");
 }
 
@@ -163,7 +164,7 @@ __device__ inline void load_bulk(void* to, const void* from, uint32_t bytes, Bar
 
 /// Starts to copy the map's box at (row, column) to shared memory; its bytes arrive at `barrier`.
 /// What lies outside the matrix becomes 0. Section cp.async.bulk.tensor.
-__device__ inline void load_box(void* to, const CUtensorMap& map, int row, int column,
+__device__ inline void tma_load(void* to, const CUtensorMap& map, int row, int column,
                                 Barrier* barrier) {
     SM90_ASM(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
@@ -172,19 +173,20 @@ __device__ inline void load_box(void* to, const CUtensorMap& map, int row, int c
         : "memory");
 }
 
-/// load_box() of several panels of 64 columns, from the first on, one behind the other in shared
-/// memory; with ptx::evict_last(). For maps of so many panels.
-__device__ inline void load_panels(void* to, const CUtensorMap& map, int row, Barrier* barrier) {
+/// tma_load() of several panels of 64 columns, from the first on, one behind the other in shared
+/// memory; with ptx::createpolicy_evict_last(). For maps of so many panels.
+__device__ inline void tma_load_panels(void* to, const CUtensorMap& map, int row,
+                                       Barrier* barrier) {
     SM90_ASM(
         "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
         ".L2::cache_hint [%0], [%1, {0, %2, 0}], [%3], %4;" ::"r"(shared_address(to)),
-        "l"(&map), "r"(row), "r"(shared_address(barrier)), "l"(ptx::evict_last())
+        "l"(&map), "r"(row), "r"(shared_address(barrier)), "l"(ptx::createpolicy_evict_last())
         : "memory");
 }
 
-/// load_box() into every block of the cluster whose bit is set in `ranks`, at the same address, and
+/// tma_load() into every block of the cluster whose bit is set in `ranks`, at the same address, and
 /// with an arrival at the same barrier: one read of the L2 cache feeds several SMs.
-__device__ inline void load_box_multicast(void* to, const CUtensorMap& map, int row, int column,
+__device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, int row, int column,
                                           Barrier* barrier, uint16_t ranks) {
     HOPPER_ASM(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
@@ -195,7 +197,7 @@ __device__ inline void load_box_multicast(void* to, const CUtensorMap& map, int 
 
 /// Starts to copy a box from shared memory to the matrix; what lies outside is left out. Section
 /// cp.async.bulk.tensor.
-__device__ inline void store_box(const CUtensorMap& map, int row, int column, const void* from) {
+__device__ inline void tma_store(const CUtensorMap& map, int row, int column, const void* from) {
     SM90_ASM(
         "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
         "r"(column), "r"(row), "r"(shared_address(from))
@@ -203,18 +205,20 @@ __device__ inline void store_box(const CUtensorMap& map, int row, int column, co
 }
 
 /// Makes a group of this thread's stores so far. Section cp.async.bulk.commit_group.
-__device__ inline void commit_stores() { SM90_ASM("cp.async.bulk.commit_group;" ::: "memory"); }
+__device__ inline void cp_async_bulk_commit_group() {
+    SM90_ASM("cp.async.bulk.commit_group;" ::: "memory");
+}
 
 /// Waits until all but the last kGroups groups of stores have read their shared memory. Section
 /// cp.async.bulk.wait_group.
 template <int kGroups>
-__device__ void wait_stores_read() {
+__device__ void cp_async_bulk_wait_group_read() {
     SM90_ASM("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
 }
 
 /// Orders this thread's plain accesses to shared memory before later ones of TMA and wgmma, which
 /// reach it by another way (the "async proxy"). Section membar / fence.
-__device__ inline void fence_async_proxy() {
+__device__ inline void fence_proxy_async() {
     SM90_ASM("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
@@ -225,7 +229,7 @@ __device__ inline void fence_async_proxy() {
 
 /// What wgmma reads an operand by. `panel_bytes`: from 64 columns of B to the next 64, where it has
 /// more. Section "Matrix Descriptor Format".
-__device__ inline uint64_t descriptor(const void* tile, uint32_t panel_bytes = 0) {
+__device__ inline uint64_t matrix_descriptor(const void* tile, uint32_t panel_bytes = 0) {
     const uint64_t swizzle_128_bytes = 1, eight_rows = 1024;
     return (shared_address(tile) & 0x3FFFF) >> 4 | uint64_t(panel_bytes >> 4) << 16 |
            (eight_rows >> 4) << 32 | swizzle_128_bytes << 62;
@@ -235,13 +239,13 @@ __device__ inline uint64_t descriptor(const void* tile, uint32_t panel_bytes = 0
 __device__ inline void wgmma_fence() { HOPPER_ASM("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 /// Makes a group of the wgmma so far.
-__device__ inline void wgmma_commit() {
+__device__ inline void wgmma_commit_group() {
     HOPPER_ASM("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
 /// Waits until at most kGroups groups of wgmma are still under way.
 template <int kGroups>
-__device__ void wgmma_wait() {
+__device__ void wgmma_wait_group() {
     HOPPER_ASM("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
 }
 
@@ -269,7 +273,7 @@ __device__ void wgmma_wait() {
 /// sums[4 j ...], row 16 (t / 32) + t % 32 / 4 of columns 8 j + t % 4 * 2 and one more, and then
 /// the same of the row 8 further down. Section wgmma.mma_async.
 template <class T>
-__device__ void wgmma(float (&sums)[64], uint64_t a, uint64_t b, bool keep) {
+__device__ void wgmma_mma_async(float (&sums)[64], uint64_t a, uint64_t b, bool keep) {
 #define HOPPER_M64N128(type)                                                                       \
     HOPPER_ASM(                                                                                    \
         HOPPER_WGMMA("m64n128k16", type, HOPPER_TEXT_60 "%60, %61, %62, %63", "%64", "%65", "%66") \
@@ -281,7 +285,7 @@ __device__ void wgmma(float (&sums)[64], uint64_t a, uint64_t b, bool keep) {
         HOPPER_M64N128("bf16");
 }
 template <class T>
-__device__ void wgmma(float (&sums)[128], uint64_t a, uint64_t b, bool keep) {
+__device__ void wgmma_mma_async(float (&sums)[128], uint64_t a, uint64_t b, bool keep) {
 #define HOPPER_M64N256(type)                                                                  \
     HOPPER_ASM(HOPPER_WGMMA("m64n256k16", type,                                               \
                             HOPPER_TEXT_120 "%120, %121, %122, %123, %124, %125, %126, %127", \
@@ -297,8 +301,7 @@ __device__ void wgmma(float (&sums)[128], uint64_t a, uint64_t b, bool keep) {
 /// A warp stores four 8 x 8 matrices of 16-bit elements: lane l gives the address of row l % 8 of
 /// matrix l / 8, and holds in m_i elements (l / 4, l % 4 * 2) of matrix i and the next one. Section
 /// "Warp-level matrix store instruction: stmatrix".
-__device__ inline void store_matrices(void* row, uint32_t m0, uint32_t m1, uint32_t m2,
-                                      uint32_t m3) {
+__device__ inline void stmatrix_x4(void* row, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3) {
     SM90_ASM("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
                  shared_address(row)),
              "r"(m0), "r"(m1), "r"(m2), "r"(m3)
@@ -310,13 +313,13 @@ __device__ inline void store_matrices(void* row, uint32_t m0, uint32_t m1, uint3
 /// All warps of a warpgroup give up registers until kRegisters a thread are left, a multiple of 8.
 /// Section "Miscellaneous Instructions: setmaxnreg".
 template <int kRegisters>
-__device__ void shrink_registers() {
+__device__ void setmaxnreg_dec() {
     HOPPER_ASM("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
 /// ... or take what others gave up, waiting for it, until there are kRegisters.
 template <int kRegisters>
-__device__ void grow_registers() {
+__device__ void setmaxnreg_inc() {
     HOPPER_ASM("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
@@ -324,8 +327,8 @@ __device__ void grow_registers() {
 
 /// Describes a row-major matrix [rows, columns] of 16-bit elements to TMA, to be copied in boxes of
 /// box_rows x 64 elements (128 bytes a row, swizzled). A row's length in bytes must be a multiple
-/// of 16. With `panels` load_panels() copies so many boxes beside each other at once, and columns
-/// must be a multiple of 64. See cuTensorMapEncodeTiled in the CUDA driver API.
+/// of 16. With `panels` tma_load_panels() copies so many boxes beside each other at once, and
+/// columns must be a multiple of 64. See cuTensorMapEncodeTiled in the CUDA driver API.
 template <class T>
 CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t box_rows,
                        uint32_t panels = 1) {

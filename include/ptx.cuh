@@ -36,7 +36,7 @@ inline constexpr int kCopiesInARow = 4;
 #endif
 
 /// Ends a group: this thread's cp_async_16 since the group before. PTX ISA: cp.async.commit_group.
-__device__ __forceinline__ void cp_async_commit() {
+__device__ __forceinline__ void cp_async_commit_group() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
@@ -45,7 +45,7 @@ __device__ __forceinline__ void cp_async_commit() {
 /// Waits until at most kGroups of this thread's latest groups are still on their way. The data is
 /// there for this thread; for others, after a barrier. PTX ISA: cp.async.wait_group.
 template <int kGroups>
-__device__ __forceinline__ void cp_async_wait() {
+__device__ __forceinline__ void cp_async_wait_group() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
 #endif
@@ -111,16 +111,17 @@ __device__ __forceinline__ float rcp_approx(float x) {
 #if __CUDA_ARCH__ >= 800
 /// A policy for loads and copies: the L2 cache is asked to keep what they bring when it needs room.
 /// PTX ISA: createpolicy.
-__device__ __forceinline__ uint64_t evict_last() {
+__device__ __forceinline__ uint64_t createpolicy_evict_last() {
     uint64_t policy;
     asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
     return policy;
 }
 #endif
 
-/// Loads 16 bytes from global memory with evict_last(). On Turing an ordinary load. PTX ISA: ld.
+/// Loads 16 bytes from global memory with createpolicy_evict_last(). On Turing an ordinary load.
+/// PTX ISA: ld.
 template <class T>
-__device__ __forceinline__ void load_evict_last(T& to, const T* from) {
+__device__ __forceinline__ void ld_global_evict_last(T& to, const T* from) {
     static_assert(sizeof(T) == 16);
     // By reference: a T that is returned the compiler takes apart right behind the load, and so
     // waits for it there.
@@ -128,19 +129,20 @@ __device__ __forceinline__ void load_evict_last(T& to, const T* from) {
 #if __CUDA_ARCH__ >= 800
     asm volatile("ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
                  : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
-                 : "l"(__cvta_generic_to_global(from)), "l"(evict_last()));
+                 : "l"(__cvta_generic_to_global(from)), "l"(createpolicy_evict_last()));
 #else
     bits = reinterpret_cast<const uint4&>(*from);
 #endif
 }
 
-/// Asks the L2 cache to fetch `bytes` of global memory, with evict_last(), for loads to come.
-/// Address and size must be multiples of 16. Before 9.0 nothing. PTX ISA: cp.async.bulk.prefetch.
-__device__ __forceinline__ void prefetch_evict_last(const void* from, uint32_t bytes) {
+/// Asks the L2 cache to fetch `bytes` of global memory, with createpolicy_evict_last(), for loads
+/// to come. Address and size must be multiples of 16. Before 9.0 nothing. PTX ISA:
+/// cp.async.bulk.prefetch.
+__device__ __forceinline__ void cp_async_bulk_prefetch_L2(const void* from, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;" ::"l"(
                      __cvta_generic_to_global(from)),
-                 "r"(bytes), "l"(evict_last())
+                 "r"(bytes), "l"(createpolicy_evict_last())
                  : "memory");
 #endif
 }

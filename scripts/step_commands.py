@@ -55,10 +55,10 @@ def source_line(path, line):
 
 
 def sources_of(path):
-    """A program's source, and those of other programs that it includes."""
+    """A program's source, and the kernels of src/kernels/ that it includes."""
     paths = [path]
     for line in read_lines(path):
-        included = re.match(r'#include "(\w+\.cu)"', line)
+        included = re.match(r'#include "(\w+\.cu|kernels/\w+\.cuh)"', line)
         if included:
             paths += sources_of(os.path.join("src", included[1]))
     return list(dict.fromkeys(paths))

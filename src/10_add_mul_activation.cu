@@ -13,7 +13,7 @@
 // chain             as a framework runs it eagerly: t = m y, t = x + t, t = t + b, out = act(t).
 //                   2 + 3 + 2 + 2 = 9 MN, and four launches.
 // fused             one kernel, one thread per element.
-// fused_vectorised  16 bytes at a time, as in 9_bias_relu, and loads that ask the L2 cache to evict
+// fused_vectorized  16 bytes at a time, as in 9_bias_relu, and loads that ask the L2 cache to evict
 //                   last, as in 7_gelu.
 //
 // One template serves all activations. Its parameter is a type with a function, so the compiler
@@ -102,7 +102,7 @@ __global__ void fused(const T* x,  // [size / cols, cols] row-major, like y and 
 using demo::Vector;  // 16 bytes, the most that one thread can load or store at a time
 
 template <class Activation, class T>
-__global__ void fused_vectorised(const T* x,  // [size / cols, cols] row-major, like y and out
+__global__ void fused_vectorized(const T* x,  // [size / cols, cols] row-major, like y and out
                                  float m, const T* y,
                                  const T* b,  // [cols]
                                  T* out, size_t size, size_t cols) {
@@ -111,8 +111,8 @@ __global__ void fused_vectorised(const T* x,  // [size / cols, cols] row-major, 
     const size_t vectors = size / kSize, rest = vectors * kSize + i;
     if (i < vectors) {
         Vector<T> xs, ys, bias;
-        ptx::load_evict_last(xs, reinterpret_cast<const Vector<T>*>(x) + i);
-        ptx::load_evict_last(ys, reinterpret_cast<const Vector<T>*>(y) + i);
+        ptx::ld_global_evict_last(xs, reinterpret_cast<const Vector<T>*>(x) + i);
+        ptx::ld_global_evict_last(ys, reinterpret_cast<const Vector<T>*>(y) + i);
         size_t col = i * kSize % cols;  // of the first element
         if (cols % kSize == 0)
             bias = *reinterpret_cast<const Vector<T>*>(&b[col]);
@@ -131,10 +131,10 @@ __global__ void fused_vectorised(const T* x,  // [size / cols, cols] row-major, 
 }
 
 template <class Activation, class T>
-void launch_fused_vectorised(const T* x, float m, const T* y, const T* b, T* out, size_t size,
+void launch_fused_vectorized(const T* x, float m, const T* y, const T* b, T* out, size_t size,
                              size_t cols) {
     const size_t full_blocks = size / (kVectorThreads * Vector<T>::kSize);
-    fused_vectorised<Activation><<<full_blocks + 1, kVectorThreads>>>(x, m, y, b, out, size, cols);
+    fused_vectorized<Activation><<<full_blocks + 1, kVectorThreads>>>(x, m, y, b, out, size, cols);
 }
 
 // --- What must come out, in double --------------------------------------------------------------
@@ -187,8 +187,8 @@ void run_with(demo::Session& session) {
     auto launch_fused = [&] {
         fused<Activation, T><<<blocks, kThreads>>>(x, kScale, y, b, out, size, cols);
     };
-    auto launch_vectorised = [&] {
-        launch_fused_vectorised<Activation, T>(x, kScale, y, b, out, size, cols);
+    auto launch_vectorized = [&] {
+        launch_fused_vectorized<Activation, T>(x, kScale, y, b, out, size, cols);
     };
 
     const size_t matrix = x.bytes();
@@ -202,8 +202,8 @@ void run_with(demo::Session& session) {
                   .temporary_bytes = 2 * matrix,
                   .moved_bytes = (none ? 7 : 9) * matrix + b.bytes()},
                  {.kernel = "fused", .launch = launch_fused, .moved_bytes = work.least_bytes},
-                 {.kernel = "fused_vectorised",
-                  .launch = launch_vectorised,
+                 {.kernel = "fused_vectorized",
+                  .launch = launch_vectorized,
                   .moved_bytes = work.least_bytes},
                  demo::copy_contender(session, work)});
 }

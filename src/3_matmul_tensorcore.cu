@@ -267,7 +267,7 @@ __device__ void multiply(Sums& sums, typename T::Stage* stages, size_t K,
                                                   k + k_copied < K ? rows : 0);
         copy_swizzled<kDepth, T::kN, T::kThreads>(stage.B, &B[k * B_pitch], B_pitch,
                                                   inside && k < K ? K - k : 0);
-        ptx::cp_async_commit();
+        ptx::cp_async_commit_group();
     };
 
     // Fragments for two steps of k: one is multiplied while the other is loaded. Lane i names row
@@ -293,7 +293,7 @@ __device__ void multiply(Sums& sums, typename T::Stage* stages, size_t K,
     };
 
     for (int t = 0; t < T::kStages - 1; ++t) copy(stages[t], t);
-    ptx::cp_async_wait<T::kStages - 2>();
+    ptx::cp_async_wait_group<T::kStages - 2>();
     __syncthreads();  // tile 0 is complete
     load(stages[0], 0);
 
@@ -303,7 +303,7 @@ __device__ void multiply(Sums& sums, typename T::Stage* stages, size_t K,
 #pragma unroll
         for (int k = 0; k < kSteps; ++k) {
             if (k + 1 == kSteps) {  // the next fragments are the next tile's
-                ptx::cp_async_wait<T::kStages - 2>();
+                ptx::cp_async_wait_group<T::kStages - 2>();
                 __syncthreads();  // it is complete, and nobody needs this one any more
                 reading = reading + 1 == T::kStages ? 0 : reading + 1;
             }
@@ -358,7 +358,7 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
                 N - block_row, &B[copied_col], N, copied_col < N);
 
     // The way out: by way of shared memory each thread gets 8 neighbours of a row, 16 bytes.
-    ptx::cp_async_wait<0>();
+    ptx::cp_async_wait_group<0>();
     __syncthreads();  // the stages are used up: each warp takes 64 x 64 halfs of their memory
     half* const patch = reinterpret_cast<half*>(shared) + threadIdx.x / 32 * (kWarp * kWarp);
     const int lane = threadIdx.x % 32;

@@ -177,8 +177,8 @@ __global__ void __launch_bounds__(kTalkThreads)
     const int copied = threadIdx.x % (kTalkH / kChunk) * kChunk;
     copy_swizzled<kTalkK, kTalkH, kTalkThreads>(stream.W[0], &W1[copied], kTalkH, kTalkK);
     copy_swizzled<kTalkK, kTalkH, kTalkThreads>(stream.W[1], &W2[copied], kTalkH, kTalkK);
-    ptx::cp_async_commit();
-    ptx::cp_async_wait<0>();
+    ptx::cp_async_commit_group();
+    ptx::cp_async_wait_group<0>();
     __syncthreads();  // the weights are complete
     uint32_t w[kTalkK / 16][2][kTalkCols / 16][4];
 #pragma unroll
@@ -205,14 +205,15 @@ __global__ void __launch_bounds__(kTalkThreads)
         if (tile < tiles)
             copy_swizzled<kRows, kTalkK, kTalkThreads>(
                 stream.x[stage], &x[tile * kRows * kTalkK + x_col], kTalkK, kRows);
-        ptx::cp_async_commit();  // an empty group counts too, so that the wait stays the same
+        ptx::cp_async_commit_group();  // an empty group counts too, so that the wait stays the same
     };
     for (int t = 0; t < kStreamStages - 1; ++t) copy_x(t, blockIdx.x + size_t(t) * gridDim.x);
 
     int reading = 0, writing = kStreamStages - 1;  // stages
     for (size_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        ptx::cp_async_wait<kStreamStages - 2>();  // this thread's part of the tile has arrived
-        __syncthreads();                          // everyone's has, and the one before is used up
+        ptx::cp_async_wait_group<kStreamStages -
+                                 2>();  // this thread's part of the tile has arrived
+        __syncthreads();                // everyone's has, and the one before is used up
         copy_x(writing, tile + size_t(kStreamStages - 1) * gridDim.x);
 
 #pragma unroll 1
@@ -298,43 +299,43 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& memory = *reinterpret_cast<GatingMemory<kTileN, kStages>*>(shared);
     auto& ring = memory.ring;
-    const int rank = hopper::cluster_rank();
+    const int rank = hopper::cluster_ctarank();
     const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
     const Shares<kCols, kCluster> shares{N, 0};  // no tile is divided
     if (threadIdx.x == 0) {
-        hopper::init_barrier(&memory.last_step, 1);
+        hopper::mbarrier_init(&memory.last_step, 1);
         ring.init(4 * kConsumers * kCluster);
     }
-    hopper::sync_cluster();  // all blocks' barriers are ready
+    hopper::barrier_cluster_sync();  // all blocks' barriers are ready
 
     Position<kStages> at;
     if (warpgroup == kConsumers) {
-        hopper::shrink_registers<40>();
+        hopper::setmaxnreg_dec<40>();
         if (threadIdx.x == kConsumers * kWarpgroup) {
             shares.for_my_parts(rank, [&](const Part& part) {
                 produce(ring, at, shares.steps, [&](auto& stage, auto* full, int t) {
                     const int k = (part.backwards ? shares.steps - 1 - t : t) * kBlockK;
-                    hopper::arrive_expecting(full, sizeof stage);
-                    hopper::load_box(stage.A, x, part.row, k, full);
+                    hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
+                    hopper::tma_load(stage.A, x, part.row, k, full);
                     // The first half of the panels is of W1, the second of the same columns of W2;
                     // each block of a cluster copies its share, for all.
                     for (int p = rank; p < 2 * kPanels; p += kCluster) {
                         const CUtensorMap& W = p < kPanels ? W1 : W2;
                         const int col = part.col + p % kPanels * kPanel;
                         if constexpr (kCluster == 1)
-                            hopper::load_box(stage.B[p], W, k, col, full);
+                            hopper::tma_load(stage.B[p], W, k, col, full);
                         else
-                            hopper::load_box_multicast(stage.B[p], W, k, col, full,
+                            hopper::tma_load_multicast(stage.B[p], W, k, col, full,
                                                        (1 << kCluster) - 1);
                     }
                 });
             });
             // This block may leave once the others have freed all stages: nobody arrives any more.
             for (int s = 0; s < kStages; ++s, at.advance())
-                hopper::wait(&ring.empty[at.stage], at.parity ^ 1);
+                hopper::mbarrier_wait(&ring.empty[at.stage], at.parity ^ 1);
         }
     } else {
-        hopper::grow_registers<232>();
+        hopper::setmaxnreg_inc<232>();
         auto& panels = memory.out[threadIdx.x / 32];
         Outgoing<half, kCols> outgoing;
         // The ring holds the first warpgroup back, kStages steps ahead at most. Where a tile has
@@ -349,10 +350,10 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
                 [&](int t) {  // the tile before goes out beside this one's first steps ...
                     if (t < kPanels) outgoing.store(t, panels, out);
                     if (turns && warpgroup == 1 && t + 1 + kAlone == shares.steps)
-                        hopper::wait(&memory.last_step, parity), parity ^= 1;
+                        hopper::mbarrier_wait(&memory.last_step, parity), parity ^= 1;
                     const bool last = t + 1 == shares.steps;
                     if (!last) return;
-                    if (threadIdx.x == 0) hopper::arrive(&memory.last_step);
+                    if (threadIdx.x == 0) hopper::mbarrier_arrive(&memory.last_step);
 #pragma unroll
                     for (int j = 0; j < kCols / 8; ++j) {  // ... and biases come beside its last
                         const int col = part.col + j * 8 + lane % 4 * 2;
@@ -363,7 +364,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
                     }
                 },
                 [&](int stage) {  // each warp tells all blocks that copy into this one
-                    if (lane < kCluster) hopper::arrive_at(&ring.empty[stage], lane);
+                    if (lane < kCluster) hopper::mbarrier_arrive_cluster(&ring.empty[stage], lane);
                 });
             for (int p = shares.steps; p < kPanels; ++p) outgoing.store(p, panels, out);
 
@@ -445,23 +446,23 @@ __global__ void __launch_bounds__(kTalkThreads)
     Position<kTalkStages> at;
 
     auto load = [&](int tile) {
-        hopper::wait(&memory.empty[at.stage], at.parity ^ 1);
+        hopper::mbarrier_wait(&memory.empty[at.stage], at.parity ^ 1);
         memory.tile[at.stage] = tile;
-        hopper::arrive_expecting(&memory.full[at.stage], sizeof memory.x[0]);
-        hopper::load_panels(memory.x[at.stage], x, tile * kTalkRows, &memory.full[at.stage]);
+        hopper::mbarrier_arrive_expect_tx(&memory.full[at.stage], sizeof memory.x[0]);
+        hopper::tma_load_panels(memory.x[at.stage], x, tile * kTalkRows, &memory.full[at.stage]);
         at.advance();
     };
     if (producer) {
         for (int s = 0; s < kTalkStages; ++s) {
-            hopper::init_barrier(&memory.full[s], 1);
-            hopper::init_barrier(&memory.empty[s], 4);
+            hopper::mbarrier_init(&memory.full[s], 1);
+            hopper::mbarrier_init(&memory.empty[s], 4);
         }
-        hopper::init_barrier(&memory.weights, 1);
-        hopper::fence_barrier_init();
+        hopper::mbarrier_init(&memory.weights, 1);
+        hopper::fence_mbarrier_init();
         load(blockIdx.x);  // the sooner the better
-        hopper::arrive_expecting(&memory.weights, sizeof memory.W);
-        hopper::load_box(memory.W[0], W1, 0, 0, &memory.weights);
-        hopper::load_box(memory.W[1], W2, 0, 0, &memory.weights);
+        hopper::mbarrier_arrive_expect_tx(&memory.weights, sizeof memory.W);
+        hopper::tma_load(memory.W[0], W1, 0, 0, &memory.weights);
+        hopper::tma_load(memory.W[1], W2, 0, 0, &memory.weights);
     }
     __syncthreads();  // the barriers are ready
 
@@ -483,9 +484,9 @@ __global__ void __launch_bounds__(kTalkThreads)
             load(tile);
         }
         for (int w = 0; w < kTalkWarpgroups; ++w, at.advance()) {  // and each warpgroup is told
-            hopper::wait(&memory.empty[at.stage], at.parity ^ 1);
+            hopper::mbarrier_wait(&memory.empty[at.stage], at.parity ^ 1);
             memory.tile[at.stage] = tiles;
-            hopper::arrive(&memory.full[at.stage]);
+            hopper::mbarrier_arrive(&memory.full[at.stage]);
         }
     } else if (warpgroup < kTalkWarpgroups) {
         half2 bias1[kTalkH / 8], bias2[kTalkH / 8];  // of the columns that the sums are of
@@ -495,10 +496,10 @@ __global__ void __launch_bounds__(kTalkThreads)
             bias2[j] = reinterpret_cast<const half2*>(b2)[j * 4 + lane % 4];
         }
         const bool leader = threadIdx.x % kWarpgroup == 0;
-        hopper::wait(&memory.weights, 0);
+        hopper::mbarrier_wait(&memory.weights, 0);
         for (int w = 0; w < warpgroup; ++w) at.advance();  // to this warpgroup's first stage
         for (int t = 0;; ++t) {
-            hopper::wait(&memory.full[at.stage], at.parity);
+            hopper::mbarrier_wait(&memory.full[at.stage], at.parity);
             const int tile = memory.tile[at.stage];
             if (tile == tiles) break;
             float sums[kTalkH];  // one half of x W1, the other of x W2
@@ -507,12 +508,12 @@ __global__ void __launch_bounds__(kTalkThreads)
             // sizeof W[0] further on, W2's.
 #pragma unroll
             for (int k = 0; k < kTalkK; k += 16)
-                hopper::wgmma<half>(
-                    sums, hopper::descriptor(&memory.x[at.stage][k / kPanel][0][k % kPanel]),
-                    hopper::descriptor(memory.W[0][k], sizeof memory.W[0]), k > 0);
-            hopper::wgmma_commit();
-            hopper::wgmma_wait<0>();
-            if (lane == 0) hopper::arrive(&memory.empty[at.stage]);  // each warp
+                hopper::wgmma_mma_async<half>(
+                    sums, hopper::matrix_descriptor(&memory.x[at.stage][k / kPanel][0][k % kPanel]),
+                    hopper::matrix_descriptor(memory.W[0][k], sizeof memory.W[0]), k > 0);
+            hopper::wgmma_commit_group();
+            hopper::wgmma_wait_group<0>();
+            if (lane == 0) hopper::mbarrier_arrive(&memory.empty[at.stage]);  // each warp
 
             float gates[kTalkH / 2];
             gate_sums(gates, sums, bias1, bias2);
@@ -522,20 +523,22 @@ __global__ void __launch_bounds__(kTalkThreads)
                 const float* v = &gates[c * 8];  // of 16 x 16 elements
                 const int row = threadIdx.x % kWarpgroup / 32 * 16 + lane % 16,
                           chunk = 2 * c + lane / 16;
-                hopper::store_matrices(&rows[row][(chunk ^ lane % 8) * 8], pack<half>(v[0], v[1]),
-                                       pack<half>(v[2], v[3]), pack<half>(v[4], v[5]),
-                                       pack<half>(v[6], v[7]));
+                hopper::stmatrix_x4(&rows[row][(chunk ^ lane % 8) * 8], pack<half>(v[0], v[1]),
+                                    pack<half>(v[2], v[3]), pack<half>(v[4], v[5]),
+                                    pack<half>(v[6], v[7]));
             }
-            hopper::fence_async_proxy();                // TMA is to see what this thread wrote
-            if (leader) hopper::wait_stores_read<0>();  // of the tile before: its rows are free
-            hopper::sync_warpgroup(warpgroup);
+            hopper::fence_proxy_async();  // TMA is to see what this thread wrote
+            if (leader)
+                hopper::cp_async_bulk_wait_group_read<0>();  // of the tile before: its rows are
+                                                             // free
+            hopper::barrier_sync_warpgroup(warpgroup);
             if (leader) {
-                hopper::store_box(out, tile * kTalkRows, 0, rows);
-                hopper::commit_stores();
+                hopper::tma_store(out, tile * kTalkRows, 0, rows);
+                hopper::cp_async_bulk_commit_group();
             }
             for (int w = 0; w < kTalkWarpgroups; ++w) at.advance();
         }
-        if (leader) hopper::wait_stores_read<0>();
+        if (leader) hopper::cp_async_bulk_wait_group_read<0>();
     }
 }
 

@@ -11,7 +11,7 @@
 //
 // fused             one kernel, one thread per element: 2 MN. Everything in between stays in
 //                   registers. This is most of what there is to win.
-// fused_vectorised  the same at the speed of a copy, by asking for 16 bytes at a time. Memory
+// fused_vectorized  the same at the speed of a copy, by asking for 16 bytes at a time. Memory
 //                   answers after some 800 cycles, so to keep the road full, each SM must have tens
 //                   of KB under way: 2048 threads with 16 bytes each have 32 KB, with 4 bytes each
 //                   only 8. The loads also ask the L2 cache to evict x last, although nobody reads
@@ -109,13 +109,13 @@ __global__ void fused(const T* x, T* out, size_t size) {  // x, out: [size]
 using demo::Vector;  // 16 bytes, the most that one thread can load or store at a time
 
 template <class T>
-__global__ void fused_vectorised(const T* x, T* out, size_t size) {  // x, out: [size]
+__global__ void fused_vectorized(const T* x, T* out, size_t size) {  // x, out: [size]
     constexpr int kSize = Vector<T>::kSize;
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
     const size_t vectors = size / kSize, rest = vectors * kSize + i;
     if (i < vectors) {
         Vector<T> values;
-        ptx::load_evict_last(values, reinterpret_cast<const Vector<T>*>(x) + i);
+        ptx::ld_global_evict_last(values, reinterpret_cast<const Vector<T>*>(x) + i);
         for (T& value : values.at) value = T(gelu_of(float(value)));
         reinterpret_cast<Vector<T>*>(out)[i] = values;
     }
@@ -129,9 +129,9 @@ void launch_fused(const T* x, T* out, size_t size) {
 }
 
 template <class T>
-void launch_fused_vectorised(const T* x, T* out, size_t size) {
+void launch_fused_vectorized(const T* x, T* out, size_t size) {
     const size_t full_blocks = size / (kVectorThreads * Vector<T>::kSize);
-    fused_vectorised<<<full_blocks + 1, kVectorThreads>>>(x, out, size);
+    fused_vectorized<<<full_blocks + 1, kVectorThreads>>>(x, out, size);
 }
 
 // --- What must come out, in double --------------------------------------------------------------
@@ -181,8 +181,8 @@ void run(demo::Session& session) {
                  {.kernel = "fused",
                   .launch = [&] { launch_fused<T>(x, out, size); },
                   .moved_bytes = 2 * matrix},
-                 {.kernel = "fused_vectorised",
-                  .launch = [&] { launch_fused_vectorised<T>(x, out, size); },
+                 {.kernel = "fused_vectorized",
+                  .launch = [&] { launch_fused_vectorized<T>(x, out, size); },
                   .moved_bytes = 2 * matrix},
                  demo::copy_contender(session, work)});
 }

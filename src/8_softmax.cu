@@ -218,7 +218,7 @@ __device__ void load(Piece<T, kElements> (&pieces)[kPieces], const T* row, Index
     for (int i = 0; i < kPieces; ++i) {
         if (first + i * stride < count) {
             if constexpr (kFrom == From::kGlobal && sizeof pieces[i] == 16)
-                ptx::load_evict_last(pieces[i], &from[first + i * stride]);
+                ptx::ld_global_evict_last(pieces[i], &from[first + i * stride]);
             else
                 pieces[i] = from[first + i * stride];
         } else {
@@ -309,7 +309,7 @@ __global__ void __launch_bounds__(kMostThreads, 2)
     const size_t later = blockIdx.x + ahead, bytes = cols * sizeof(T);
     if (threadIdx.x == 0 && later >= first_fetched && later < gridDim.x) {
         const char* const from = reinterpret_cast<const char*>(x) + later * bytes / 16 * 16;
-        ptx::prefetch_evict_last(from, bytes / 16 * 16);  // it takes multiples of 16
+        ptx::cp_async_bulk_prefetch_L2(from, bytes / 16 * 16);  // it takes multiples of 16
     }
     softmax_row<kMostPieces<T>, kAligned>(x, out, blockIdx.x, cols, threadIdx.x, blockDim.x,
                                           [](Part part) { return merge_block(part); });
@@ -411,18 +411,18 @@ struct Ring {
     /// One thread prepares the barriers, for clusters of `blocks`.
     __device__ void init(unsigned int blocks) {
         for (unsigned int s = 0; s < kSlots; ++s) {
-            hopper::init_barrier(&full[s], 1);
-            hopper::init_barrier(&empty[s], kWriters);
+            hopper::mbarrier_init(&full[s], 1);
+            hopper::mbarrier_init(&empty[s], kWriters);
         }
         for (int set = 0; set < 2; ++set) {
-            hopper::init_barrier(&known[set], 1);
-            hopper::init_barrier(&taken[set], blocks * kWriters);
+            hopper::mbarrier_init(&known[set], 1);
+            hopper::mbarrier_init(&taken[set], blocks * kWriters);
         }
-        hopper::fence_barrier_init();
+        hopper::fence_mbarrier_init();
         for (int set = 0; set < 2; ++set) expect_parts(set, blocks);
     }
     __device__ void expect_parts(int set, unsigned int blocks) {
-        hopper::arrive_expecting(&known[set], blocks * kReducers * sizeof parts[set][0]);
+        hopper::mbarrier_arrive_expect_tx(&known[set], blocks * kReducers * sizeof parts[set][0]);
     }
 };
 
@@ -456,7 +456,7 @@ __global__ void __launch_bounds__(kRingThreads, 1)
     const size_t own_row = blockIdx.x / blocks, clusters = gridDim.x / blocks;
 
     if (threadIdx.x == 0) ring.init(blocks);
-    hopper::sync_cluster();  // all blocks' barriers are ready
+    hopper::barrier_cluster_sync();  // all blocks' barriers are ready
 
     // The shuffle tells the compiler that a warp agrees on it.
     const unsigned int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
@@ -468,7 +468,7 @@ __global__ void __launch_bounds__(kRingThreads, 1)
             if (!kAligned) load(edge, x + row * cols, share.at_edge, size_t(1), cols);
             Part part{kNothing, 0};
             for (unsigned int p = 0; p < share.pieces; p += kChunkPieces, ++i) {
-                hopper::wait(&ring.full[i % kSlots], i / kSlots % 2);
+                hopper::mbarrier_wait(&ring.full[i % kSlots], i / kSlots % 2);
                 const T* const chunk = reinterpret_cast<T*>(ring.chunks[i % kSlots]);
                 Piece<T, kElements> own[kChunkPieces / (32 * kReducers)];
                 load<From::kShared>(own, chunk, threadIdx.x, 32 * kReducers, share.pieces - p);
@@ -477,10 +477,11 @@ __global__ void __launch_bounds__(kRingThreads, 1)
             if (!kAligned) part = merge(part, part_of(edge));
             part = merge_warp(part);
             const int set = turn % 2;
-            hopper::wait(&ring.taken[set], turn / 2 % 2 ^ 1);  // the first two find all taken
-            if (lane < blocks)                                 // each lane to another block
-                hopper::send(&ring.parts[set][rank * kReducers + warp], {part.max, part.sum},
-                             &ring.known[set], lane);
+            hopper::mbarrier_wait(&ring.taken[set],
+                                  turn / 2 % 2 ^ 1);  // the first two find all taken
+            if (lane < blocks)                        // each lane to another block
+                hopper::st_async(&ring.parts[set][rank * kReducers + warp], {part.max, part.sum},
+                                 &ring.known[set], lane);
         }
     } else if (warp < kReducers + kWriters) {
         const unsigned int thread = threadIdx.x - 32 * kReducers;
@@ -489,21 +490,21 @@ __global__ void __launch_bounds__(kRingThreads, 1)
             Piece<T, 1> edge[1];
             if (!kAligned) load(edge, x + row * cols, share.at_edge, size_t(1), cols);
             const int set = turn % 2;
-            hopper::wait(&ring.known[set], turn / 2 % 2);
+            hopper::mbarrier_wait(&ring.known[set], turn / 2 % 2);
             Part whole{kNothing, 0};
             for (unsigned int k = lane; k < blocks * kReducers; k += 32)
                 whole = merge(whole, {ring.parts[set][k].x, ring.parts[set][k].y});
             whole = merge_warp(whole);
             if (thread == 0) ring.expect_parts(set, blocks);  // the next but one row's
             __syncwarp();  // the parts have been read: their values went into the shuffles above
-            if (lane < blocks) hopper::arrive_at(&ring.taken[set], lane);
+            if (lane < blocks) hopper::mbarrier_arrive_cluster(&ring.taken[set], lane);
             for (unsigned int p = 0; p < share.pieces; p += kChunkPieces, ++i) {
-                hopper::wait(&ring.full[i % kSlots], i / kSlots % 2);
+                hopper::mbarrier_wait(&ring.full[i % kSlots], i / kSlots % 2);
                 const T* const chunk = reinterpret_cast<T*>(ring.chunks[i % kSlots]);
                 Piece<T, kElements> own[kChunkPieces / (32 * kWriters)];
                 load<From::kShared>(own, chunk, thread, 32 * kWriters, share.pieces - p);
                 __syncwarp();  // the warp has what it needs of the chunk
-                if (lane == 0) hopper::arrive(&ring.empty[i % kSlots]);
+                if (lane == 0) hopper::mbarrier_arrive(&ring.empty[i % kSlots]);
                 store(own, whole, out + share.begin + p * kElements, thread, 32 * kWriters,
                       share.pieces - p);
             }
@@ -513,15 +514,16 @@ __global__ void __launch_bounds__(kRingThreads, 1)
         for (size_t row = own_row; row < rows; row += clusters) {
             const Share<T, kAligned> share(row, cols, rank, blocks, 0);
             for (unsigned int p = 0; p < share.pieces; p += kChunkPieces, ++i) {
-                hopper::wait(&ring.empty[i % kSlots], i / kSlots % 2 ^ 1);  // at first all are
+                hopper::mbarrier_wait(&ring.empty[i % kSlots],
+                                      i / kSlots % 2 ^ 1);  // at first all are
                 const unsigned int bytes = min(kChunkPieces, share.pieces - p) * 16;
-                hopper::arrive_expecting(&ring.full[i % kSlots], bytes);
-                hopper::load_bulk(ring.chunks[i % kSlots], x + share.begin + p * kElements, bytes,
-                                  &ring.full[i % kSlots]);
+                hopper::mbarrier_arrive_expect_tx(&ring.full[i % kSlots], bytes);
+                hopper::cp_async_bulk(ring.chunks[i % kSlots], x + share.begin + p * kElements,
+                                      bytes, &ring.full[i % kSlots]);
             }
         }
     }
-    hopper::sync_cluster();  // no block may leave while others still reach into it
+    hopper::barrier_cluster_sync();  // no block may leave while others still reach into it
 }
 
 // --- Launching ----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@
 // chain             two kernels, x + b and relu: 4 MN, twice the least traffic.
 // fused             one kernel, one thread per element. The element's column is i % cols, and that
 //                   remainder of two 64-bit numbers takes more instructions than all the rest.
-// fused_vectorised  16 bytes per thread, so one remainder for 4 or 8 elements. The elements of a
+// fused_vectorized  16 bytes per thread, so one remainder for 4 or 8 elements. The elements of a
 //                   vector lie side by side, so all but the first just count on from there. (Its
 //                   loads ask the L2 cache to evict last, as in 7_gelu.)
 //
@@ -59,7 +59,7 @@ __global__ void fused(const T* x,  // [size / cols, cols] row-major, like out
 using demo::Vector;  // 16 bytes, the most that one thread can load or store at a time
 
 template <class T>
-__global__ void fused_vectorised(const T* x,  // [size / cols, cols] row-major, like out
+__global__ void fused_vectorized(const T* x,  // [size / cols, cols] row-major, like out
                                  const T* b,  // [cols]
                                  T* out, size_t size, size_t cols) {
     constexpr int kSize = Vector<T>::kSize;
@@ -67,7 +67,7 @@ __global__ void fused_vectorised(const T* x,  // [size / cols, cols] row-major, 
     const size_t vectors = size / kSize, rest = vectors * kSize + i;
     if (i < vectors) {
         Vector<T> values, bias;
-        ptx::load_evict_last(values, reinterpret_cast<const Vector<T>*>(x) + i);
+        ptx::ld_global_evict_last(values, reinterpret_cast<const Vector<T>*>(x) + i);
         size_t col = i * kSize % cols;  // of the first element
         if (cols % kSize == 0)
             bias = *reinterpret_cast<const Vector<T>*>(&b[col]);
@@ -85,9 +85,9 @@ __global__ void fused_vectorised(const T* x,  // [size / cols, cols] row-major, 
 }
 
 template <class T>
-void launch_fused_vectorised(const T* x, const T* b, T* out, size_t size, size_t cols) {
+void launch_fused_vectorized(const T* x, const T* b, T* out, size_t size, size_t cols) {
     const size_t full_blocks = size / (kVectorThreads * Vector<T>::kSize);
-    fused_vectorised<<<full_blocks + 1, kVectorThreads>>>(x, b, out, size, cols);
+    fused_vectorized<<<full_blocks + 1, kVectorThreads>>>(x, b, out, size, cols);
 }
 
 // --- What must come out, in double --------------------------------------------------------------
@@ -151,8 +151,8 @@ void run(demo::Session& session) {
                   .launch = launch_fused,
                   .moved_bytes = work.least_bytes,
                   .prepare = restore},
-                 {.kernel = "fused_vectorised",
-                  .launch = [&] { launch_fused_vectorised<T>(input, b, out, size, cols); },
+                 {.kernel = "fused_vectorized",
+                  .launch = [&] { launch_fused_vectorized<T>(input, b, out, size, cols); },
                   .moved_bytes = work.least_bytes,
                   .prepare = restore},
                  demo::copy_contender(session, work)});

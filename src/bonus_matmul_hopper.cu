@@ -67,9 +67,10 @@ __device__ void multiply_stage(float (&sums)[kBlockN / 2], const Stage<T, kBlock
     hopper::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kBlockK; k += 16)
-        hopper::wgmma<T>(sums, hopper::descriptor(&stage.A[64 * warpgroup][k]),
-                         hopper::descriptor(&stage.B[0][k][0], sizeof stage.B[0]), keep || k > 0);
-    hopper::wgmma_commit();
+        hopper::wgmma_mma_async<T>(sums, hopper::matrix_descriptor(&stage.A[64 * warpgroup][k]),
+                                   hopper::matrix_descriptor(&stage.B[0][k][0], sizeof stage.B[0]),
+                                   keep || k > 0);
+    hopper::wgmma_commit_group();
 }
 
 /// Two neighbouring elements of C, rounded.
@@ -133,10 +134,10 @@ __global__ void __launch_bounds__(kConsumers* kWarpgroup)
         for (size_t p = 0; p < kBlockN / kPanel && col + p * kPanel < N; ++p)
             copy_swizzled<kBlockK>(stage.B[p], &B[k * N + col + p * kPanel], N, N - k,
                                    N - (col + p * kPanel));
-        hopper::fence_async_proxy();  // wgmma is to see what these threads wrote
+        hopper::fence_proxy_async();  // wgmma is to see what these threads wrote
         __syncthreads();              // the stage is complete
         multiply_stage<T, kBlockN>(sums, stage, warpgroup, k > 0);
-        hopper::wgmma_wait<0>();
+        hopper::wgmma_wait_group<0>();
         __syncthreads();  // nobody needs the stage any more
     }
     store_sums<T, kBlockN>(sums, C, N, row + warpgroup * 64, col);
@@ -154,10 +155,10 @@ struct Ring {
     /// One thread prepares the barriers; `readers` warps will free each stage.
     __device__ void init(int readers) {
         for (int s = 0; s < kStages; ++s) {
-            hopper::init_barrier(&full[s], 1);
-            hopper::init_barrier(&empty[s], readers);
+            hopper::mbarrier_init(&full[s], 1);
+            hopper::mbarrier_init(&empty[s], readers);
         }
-        hopper::fence_barrier_init();
+        hopper::fence_mbarrier_init();
     }
 };
 
@@ -175,10 +176,10 @@ struct Position {
 template <class T, int kBlockN, int kTileM>
 __device__ void load_stage(Stage<T, kBlockN, kTileM>& stage, hopper::Barrier* full,
                            const CUtensorMap& A, const CUtensorMap& B, int row, int col, int k) {
-    hopper::arrive_expecting(full, sizeof stage);
-    hopper::load_box(stage.A, A, row, k, full);
+    hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
+    hopper::tma_load(stage.A, A, row, k, full);
     for (int p = 0; p < kBlockN / kPanel; ++p)
-        hopper::load_box(stage.B[p], B, k, col + p * kPanel, full);
+        hopper::tma_load(stage.B[p], B, k, col + p * kPanel, full);
 }
 
 template <class T, int kStages>
@@ -204,13 +205,13 @@ __global__ void __launch_bounds__(kConsumers* kWarpgroup)
     float sums[kBlockN / 2];
     Position<kStages> at;
     for (int t = 0; t < steps; ++t, at.advance()) {
-        hopper::wait(&ring.full[at.stage], at.parity);
+        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
         multiply_stage<T, kBlockN>(sums, ring.stages[at.stage], warpgroup, t > 0);
-        hopper::wgmma_wait<1>();  // this warpgroup is done with step t - 1
-        __syncthreads();          // both are: its stage is free
+        hopper::wgmma_wait_group<1>();  // this warpgroup is done with step t - 1
+        __syncthreads();                // both are: its stage is free
         load(t + kStages - 1);
     }
-    hopper::wgmma_wait<0>();
+    hopper::wgmma_wait_group<0>();
     store_sums<T, kBlockN>(sums, C, N, row + warpgroup * 64, col);
 }
 
@@ -222,7 +223,8 @@ template <class T, int kBlockN, int kStages, int kTileM, class Load>
 __device__ void produce(Ring<T, kBlockN, kStages, kTileM>& ring, Position<kStages>& at, int steps,
                         Load load) {
     for (int t = 0; t < steps; ++t, at.advance()) {
-        hopper::wait(&ring.empty[at.stage], at.parity ^ 1);  // the first round finds all free
+        hopper::mbarrier_wait(&ring.empty[at.stage],
+                              at.parity ^ 1);  // the first round finds all free
         load(ring.stages[at.stage], &ring.full[at.stage], t);
     }
 }
@@ -236,14 +238,14 @@ __device__ void consume(float (&sums)[kBlockN / 2], Ring<T, kBlockN, kStages, kT
                         Release release) {
     int previous = 0;
     for (int t = 0; t < steps; ++t, at.advance()) {
-        hopper::wait(&ring.full[at.stage], at.parity);
+        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
         multiply_stage<T, kBlockN>(sums, ring.stages[at.stage], warpgroup, t > 0);
         meanwhile(t);
-        hopper::wgmma_wait<1>();
+        hopper::wgmma_wait_group<1>();
         if (t > 0) release(previous);
         previous = at.stage;
     }
-    hopper::wgmma_wait<0>();
+    hopper::wgmma_wait_group<0>();
     release(previous);
 }
 
@@ -268,18 +270,19 @@ __global__ void __launch_bounds__(kThreads, 1)
 
     Position<kStages> at;
     if (warpgroup == kConsumers) {
-        hopper::shrink_registers<40>();
+        hopper::setmaxnreg_dec<40>();
         if (threadIdx.x == kConsumers * kWarpgroup)
             produce(ring, at, steps, [&](auto& stage, auto* full, int t) {
                 load_stage(stage, full, A, B, row, col, t * kBlockK);
             });
     } else {
-        hopper::grow_registers<232>();
+        hopper::setmaxnreg_inc<232>();
         float sums[kBlockN / 2];
         consume(
             sums, ring, at, steps, warpgroup, [](int) {},
             [&](int stage) {
-                if (threadIdx.x % 32 == 0) hopper::arrive(&ring.empty[stage]);  // each warp
+                if (threadIdx.x % 32 == 0)
+                    hopper::mbarrier_arrive(&ring.empty[stage]);  // each warp
             });
         store_sums<T, kBlockN>(sums, C, N, row + warpgroup * 64, col);
     }
@@ -423,7 +426,7 @@ struct Outgoing {
 #pragma unroll
             for (int p = 0; p < kPanels; ++p) store_panel(p, out, C);
         }
-        if (threadIdx.x % 32 == 0) hopper::wait_stores_read<0>();
+        if (threadIdx.x % 32 == 0) hopper::cp_async_bulk_wait_group_read<0>();
     }
 
   private:
@@ -434,20 +437,19 @@ struct Outgoing {
         const int lane = threadIdx.x % 32;
         T(&panel)[16][kPanel] = out[p % kOutPanels];
         constexpr int kInUse = kPanels < kOutPanels ? kPanels : kOutPanels;  // in turn
-        if (lane == 0) hopper::wait_stores_read<kInUse - 1>();
+        if (lane == 0) hopper::cp_async_bulk_wait_group_read<kInUse - 1>();
         __syncwarp();  // the panel may be overwritten
 #pragma unroll
         for (int c = 0; c < kPanel / 16; ++c) {
             const uint32_t* v = &pairs[(p * kPanel / 16 + c) * 4];  // 16 x 16 elements
             const int chunk = 2 * c + lane / 16;
-            hopper::store_matrices(&panel[lane % 16][(chunk ^ lane % 8) * 8], v[0], v[1], v[2],
-                                   v[3]);
+            hopper::stmatrix_x4(&panel[lane % 16][(chunk ^ lane % 8) * 8], v[0], v[1], v[2], v[3]);
         }
-        hopper::fence_async_proxy();  // TMA is to see what this thread wrote
+        hopper::fence_proxy_async();  // TMA is to see what this thread wrote
         __syncwarp();
         if (lane == 0) {
-            hopper::store_box(C, row, col + p * kPanel, panel);
-            hopper::commit_stores();
+            hopper::tma_store(C, row, col + p * kPanel, panel);
+            hopper::cp_async_bulk_commit_group();
         }
     }
 };
@@ -462,15 +464,15 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM), 1)
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& memory = *reinterpret_cast<Memory<T, kBlockN, kStages, kOutPanels, kTileM>*>(shared);
     auto& ring = memory.ring;
-    const int rank = hopper::cluster_rank();
+    const int rank = hopper::cluster_ctarank();
     const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
     const Shares<kBlockN, kCluster, kTileM> shares{N, divided};
     if (threadIdx.x == 0) ring.init(4 * kConsumers * kCluster);
-    hopper::sync_cluster();  // all blocks' barriers are ready
+    hopper::barrier_cluster_sync();  // all blocks' barriers are ready
 
     Position<kStages> at;
     if (warpgroup == kConsumers) {
-        if constexpr (kConsumers > 1) hopper::shrink_registers<40>();
+        if constexpr (kConsumers > 1) hopper::setmaxnreg_dec<40>();
         if (threadIdx.x == kConsumers * kWarpgroup) {
             shares.for_my_parts(rank, [&](const Part& part) {
                 produce(ring, at, part.last - part.first, [&](auto& stage, auto* full, int t) {
@@ -478,20 +480,20 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM), 1)
                     if constexpr (kCluster == 1) {
                         load_stage(stage, full, A, B, part.row, part.col, k);
                     } else {  // each block copies its share of B, for all
-                        hopper::arrive_expecting(full, sizeof stage);
-                        hopper::load_box(stage.A, A, part.row, k, full);
+                        hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
+                        hopper::tma_load(stage.A, A, part.row, k, full);
                         for (int p = rank; p < kBlockN / kPanel; p += kCluster)
-                            hopper::load_box_multicast(stage.B[p], B, k, part.col + p * kPanel,
+                            hopper::tma_load_multicast(stage.B[p], B, k, part.col + p * kPanel,
                                                        full, (1 << kCluster) - 1);
                     }
                 });
             });
             // This block may leave once the others have freed all stages: nobody arrives any more.
             for (int s = 0; s < kStages; ++s, at.advance())
-                hopper::wait(&ring.empty[at.stage], at.parity ^ 1);
+                hopper::mbarrier_wait(&ring.empty[at.stage], at.parity ^ 1);
         }
     } else {
-        if constexpr (kConsumers > 1) hopper::grow_registers<232>();
+        if constexpr (kConsumers > 1) hopper::setmaxnreg_inc<232>();
         constexpr int kPanels = kBlockN / kPanel;
         auto& out = memory.out[threadIdx.x / 32];
         Outgoing<T, kBlockN> outgoing;
@@ -504,7 +506,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM), 1)
                     if (t < kPanels) outgoing.store(t, out, C);
                 },
                 [&](int stage) {  // each warp tells all blocks that copy into this one
-                    if (lane < kCluster) hopper::arrive_at(&ring.empty[stage], lane);
+                    if (lane < kCluster) hopper::mbarrier_arrive_cluster(&ring.empty[stage], lane);
                 });
             for (int p = steps; p < kPanels; ++p) outgoing.store(p, out, C);
 

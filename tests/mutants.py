@@ -1,10 +1,36 @@
 """Programs with one bug each: every one of them must end with exit code 1.
 
-`scons mutants` builds build/mutants/NAME from src/PROGRAM.cu with the edits applied; each edit's
-text must occur exactly once in the source. tests/test_mutants.py runs them.
+`scons mutants` builds build/mutants/NAME from source_of(PROGRAM) with the edits applied; each
+edit's text must occur exactly once in the source. tests/test_mutants.py runs them.
 """
 
+import re
+from pathlib import Path
 from typing import NamedTuple, Sequence, Tuple
+
+SRC = Path(__file__).resolve().parent.parent / "src"
+
+
+def kernel_headers(program):
+    """The headers of src/kernels that a program includes, straight or through another: their
+    names, each after those that it needs."""
+    found = []
+
+    def visit(path):
+        for name in re.findall(r'^#include "(kernels/\w+\.cuh)"', path.read_text("utf-8"), re.M):
+            if name not in found:
+                visit(SRC / name)
+                found.append(name)
+
+    visit(SRC / f"{program}.cu")
+    return found
+
+
+def source_of(program):
+    """A program's text with its kernels' headers in place: what a mutant's edits change."""
+    texts = [(SRC / name).read_text("utf-8") for name in kernel_headers(program)]
+    texts.append((SRC / f"{program}.cu").read_text("utf-8"))
+    return re.sub(r'^#(include "kernels/.*|pragma once)\n', "", "".join(texts), flags=re.M)
 
 
 class Mutant(NamedTuple):
@@ -148,7 +174,7 @@ MUTANTS = [
            [("load(stages[reading], (k + 1)", "load(stages[writing], (k + 1)")]),
     Mutant("mma_ptx_no_wait", "3_matmul_tensorcore", _PTX,
            "tiles are read before their copies have arrived",
-           [("                ptx::cp_async_wait<T::kStages - 2>();\n", ""),
+           [("                ptx::cp_async_wait_group<T::kStages - 2>();\n", ""),
             # A copy that started two tiles ago has arrived anyway: let it start just now.
             ("if (k == 0) {\n                copy(stages[writing], t + T::kStages - 1);",
              "if (k + 2 == kSteps) {\n                copy(stages[(reading + 1) % T::kStages], t + 1);")],
@@ -266,11 +292,11 @@ MUTANTS = [
            [("stream.x[reading]", "stream.x[writing]")], **_TALK),
     Mutant("fused_streamed_no_wait", "6_gating_fused", _STREAMED,
            "tiles are read before their copies have arrived",
-           [("cp_async_wait<kStreamStages - 2>", "cp_async_wait<kStreamStages - 1>")],
+           [("cp_async_wait_group<kStreamStages - 2>", "cp_async_wait_group<kStreamStages - 1>")],
            race=True, **_TALK),
     Mutant("fused_streamed_no_barrier", "6_gating_fused", _STREAMED,
            "threads wait for their own copies, and not for each other's",
-           [("__syncthreads();                          // everyone's has", "// everyone's has")],
+           [("__syncthreads();                // everyone's has, and", "// everyone's has, and")],
            race=True, sizes=(), talk_sizes=(16, 256, 1024)),
     Mutant("fused_streamed_unwritten_tile", "6_gating_fused", _STREAMED,
            "the last tile is not computed",
@@ -311,13 +337,13 @@ MUTANTS = [
            [("const half2*>(b2)[", "const half2*>(b1)[")], **_TALK),
     Mutant("fused_hopper_talk_weights_not_awaited", "6_gating_fused", _GATING_HOPPER,
            "the first tiles are multiplied by what is there of the weights",
-           [("hopper::wait(&memory.weights, 0);", "")], race=True, **_TALK),
+           [("hopper::mbarrier_wait(&memory.weights, 0);", "")], race=True, **_TALK),
     Mutant("fused_hopper_talk_freed_too_early", "6_gating_fused", _GATING_HOPPER,
            "a stage is filled again before it is multiplied",
-           [("if (lane == 0) hopper::arrive(&memory.empty[at.stage]);", ""),
+           [("if (lane == 0) hopper::mbarrier_arrive(&memory.empty[at.stage]);", ""),
             ("if (tile == tiles) break;",
              "if (tile == tiles) break;\n"
-             "            if (lane == 0) hopper::arrive(&memory.empty[at.stage]);\n"
+             "            if (lane == 0) hopper::mbarrier_arrive(&memory.empty[at.stage]);\n"
              "            __nanosleep(2000);")],  # a copy takes about 1000
            race=True, sizes=(), talk_sizes=(512, 1024)),
     Mutant("fused_hopper_talk_last_tile_left_out", "6_gating_fused", _GATING_HOPPER,
@@ -362,11 +388,11 @@ MUTANTS = [
            [("to[row][(chunk ^ row % 8) * 8]", "to[row][chunk * 8]")]),
     Mutant("hopper_no_full_wait", "bonus_matmul_hopper", _HOPPER[1:2],
            "stages are multiplied before their copies have arrived",
-           [("""        hopper::wait(&ring.full[at.stage], at.parity);
+           [("""        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
         multiply_stage<T, kBlockN>(sums, ring.stages[at.stage], warpgroup, t > 0);
-        hopper::wgmma_wait<1>();""",
+        hopper::wgmma_wait_group<1>();""",
              """        multiply_stage<T, kBlockN>(sums, ring.stages[at.stage], warpgroup, t > 0);
-        hopper::wgmma_wait<1>();""")], race=True),
+        hopper::wgmma_wait_group<1>();""")], race=True),
     Mutant("hopper_edges_left_out", "bonus_matmul_hopper", _HOPPER[:3],
            "the last 32 columns are not stored",
            [("if (r < N && c < N)", "if (r < N && c + 32 < N)")]),
@@ -385,7 +411,7 @@ MUTANTS = [
            [("if (first + kGroup <= rows) return", "return")], sizes=(2080,)),
     Mutant("hopper_panel_overwritten", "bonus_matmul_hopper", _HOPPER[3:],
            "a panel is written again while TMA still reads it",
-           [("if (lane == 0) hopper::wait_stores_read<kInUse - 1>();", ""),
+           [("if (lane == 0) hopper::cp_async_bulk_wait_group_read<kInUse - 1>();", ""),
             ("out[p % kOutPanels]", "out[0]")],  # of one tile; at the end nothing comes between
            sizes=(2048, 4096), race=True),
     Mutant("hopper_too_few_rounds", "bonus_matmul_hopper", _HOPPER[3:],
@@ -449,21 +475,21 @@ MUTANTS = [
            "the last block writes behind the matrix",
            [("if (i < size) out[i] = T(gelu_of(float(x[i])));", "out[i] = T(gelu_of(float(x[i])));")],
            sizes=(33,), out_of_bounds=True),
-    Mutant("gelu_lost_tail", "7_gelu", ("fused_vectorised",),
+    Mutant("gelu_lost_tail", "7_gelu", ("fused_vectorized",),
            "what is left behind the last vector is not written",
            [("if (rest < size) out[rest] = T(gelu_of(float(x[rest])));", "")], sizes=(33,)),
-    Mutant("gelu_wrong_constant", "7_gelu", ("fused", "fused_vectorised"),
+    Mutant("gelu_wrong_constant", "7_gelu", ("fused", "fused_vectorized"),
            "0.0447 instead of 0.044715",
            [("0.044715f * x * x * x", "0.0447f * x * x * x")]),
-    Mutant("gelu_coarse_tanh", "7_gelu", ("fused", "fused_vectorised"),
+    Mutant("gelu_coarse_tanh", "7_gelu", ("fused", "fused_vectorized"),
            "the gate is rounded to fp16",
            [("* gate;", "* __half2float(__float2half(gate));")]),
     Mutant("gelu_missing_operation", "7_gelu", ("chain",),
            "the chain adds no 1",
            [("step(with_number<Add, T>, 1.0f);", "step(with_number<Add, T>, 0.0f);")]),
-    Mutant("gelu_stale", "7_gelu", ("fused_vectorised",),
+    Mutant("gelu_stale", "7_gelu", ("fused_vectorized",),
            "only the first launch computes",
-           [_launch_once("fused_vectorised<<<")], timed=True),
+           [_launch_once("fused_vectorized<<<")], timed=True),
     # --- 8_softmax ---
     Mutant("softmax_no_max", "8_softmax", ("fused", "fused_online"),
            "the maximum is not subtracted",
@@ -500,9 +526,9 @@ MUTANTS = [
            "the next chunk may overwrite one that is still to be read",
            [("Piece<T, kElements> own[kChunkPieces / (32 * kWriters)];",
              "Piece<T, kElements> own[kChunkPieces / (32 * kWriters)];\n"
-             "if (lane == 0) hopper::arrive(&ring.empty[i % kSlots]);\n"
+             "if (lane == 0) hopper::mbarrier_arrive(&ring.empty[i % kSlots]);\n"
              "__nanosleep(9000);"),
-            ("if (lane == 0) hopper::arrive(&ring.empty[i % kSlots]);\n                store(",
+            ("if (lane == 0) hopper::mbarrier_arrive(&ring.empty[i % kSlots]);\n                store(",
              "store(")],
            sizes=(), runs=("--rows 600 --cols 131072", "--rows 1500 --cols 131072 --dtype fp16"),
            race=True, oldest_sm=90),
@@ -548,10 +574,10 @@ MUTANTS = [
            "b is broadcast along columns",
            [("if (i < size) out[i] = T(float(x[i]) + float(b[i % cols]));",
              "if (i < size) out[i] = T(float(x[i]) + float(b[i / cols]));")]),
-    Mutant("bias_wrong_column", "9_bias_relu", ("fused_vectorised",),
+    Mutant("bias_wrong_column", "9_bias_relu", ("fused_vectorized",),
            "every thread adds the first columns' b",
            [("size_t col = i * kSize % cols;", "size_t col = 0;")]),
-    Mutant("bias_no_wrap", "9_bias_relu", ("fused_vectorised",),
+    Mutant("bias_no_wrap", "9_bias_relu", ("fused_vectorized",),
            "a vector that goes on in the next row takes b's elements behind the last",
            [("if (++col == cols) col = 0;", "++col;")], sizes=(33, 1023), out_of_bounds=True),
     Mutant("bias_missing_bounds_check", "9_bias_relu", ("fused",),
@@ -559,7 +585,7 @@ MUTANTS = [
            [("if (i < size) out[i] = T(relu(float(x[i]) + float(b[i % cols])));",
              "out[i] = T(relu(float(x[i]) + float(b[i % cols])));")],
            sizes=(33,), out_of_bounds=True),
-    Mutant("bias_lost_tail", "9_bias_relu", ("fused_vectorised",),
+    Mutant("bias_lost_tail", "9_bias_relu", ("fused_vectorized",),
            "what is left behind the last vector is not written",
            [("if (rest < size)", "if (rest + 1 < size)")],
            sizes=(33,)),
@@ -571,10 +597,10 @@ MUTANTS = [
     Mutant("act_no_scale", "10_add_mul_activation", ("chain",),
            "y is not multiplied by m",
            [("t[i] = T(m * float(y[i]));", "t[i] = y[i];")]),
-    Mutant("act_missing_activation", "10_add_mul_activation", ("fused_vectorised",),
+    Mutant("act_missing_activation", "10_add_mul_activation", ("fused_vectorized",),
            "the activation is left out",
            [("xs.at[j] = T(Activation::of(", "xs.at[j] = T((")]),
-    Mutant("act_lost_tail", "10_add_mul_activation", ("fused_vectorised",),
+    Mutant("act_lost_tail", "10_add_mul_activation", ("fused_vectorized",),
            "what is left behind the last vector is not written",
            [("if (rest < size)", "if (rest + 1 < size)")],
            sizes=(33,)),

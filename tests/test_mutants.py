@@ -1,17 +1,12 @@
 """Every mutant (see mutants.py) is rejected, and the kernels beside the broken one are not."""
 
 import itertools
-import re
 
 import pytest
 
-from mutants import MUTANTS
+from mutants import MUTANTS, kernel_headers, source_of
 from suite import (FAILED, PROGRAMS, ROOT, SKIPPED, WRONG, describe, needs, read_rows, run,
                    runs_anywhere)
-
-
-def source_of(program):
-    return (ROOT / "src" / f"{program}.cu").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -58,19 +53,19 @@ def test_a_mutants_edits_fit_the_source(mutant):
         source = source.replace(old, new)
 
 
-def with_included(program):
-    """The program and those whose kernels it runs too: it includes their sources."""
-    included = re.findall(r'#include "(\w+)\.cu"', source_of(program))
-    return {program}.union(*(with_included(other) for other in included))
+def with_shared(program):
+    """The program, and those with which it shares kernels."""
+    headers = set(kernel_headers(program))
+    return {other for other in PROGRAMS if other == program or headers & set(kernel_headers(other))}
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_kernel_is_broken_by_some_mutant(program):
     """But yardsticks, which are measured for comparison: a copy, or what another program is about.
-    A kernel that several programs run is broken in the one that holds it."""
+    A kernel that several programs run is broken in one of them."""
     roles = {c["kernel"]: c["role"] for c in describe(program)["contenders"]}
     broken = {name: {kernel for mutant in MUTANTS if mutant.program == name
-                     for kernel in mutant.kernels} for name in with_included(program)}
+                     for kernel in mutant.kernels} for name in with_shared(program)}
     assert {kernel for kernel, role in roles.items() if role != "yardstick"} <= set().union(
         *broken.values())
     assert broken[program] <= {kernel for kernel, role in roles.items() if role != "yardstick"}

@@ -473,16 +473,16 @@ def test_update_readme_shows_what_fusion_saved(readme):
               gelu("nine", "2048", "8.0", "9", "36000000000", **chain),
               gelu("calls", "2048", "5.0", "2", "8000000000", **library),
               gelu("fused", "2048", "4.0", "1", "4000000000"),
-              gelu("fused_vectorised", "2048", "2.0", "1", "4000000000"),
+              gelu("fused_vectorized", "2048", "2.0", "1", "4000000000"),
               gelu("faster_but_wrong", "2048", "1.0", "1", "4000000000", verified="no"),
               gelu("not_counted", "2048", "0.1", "", "4000000000"),
               gelu("copy", "2048", "1.0", "1", "4000000000", role="yardstick"))
     assert script("update_readme.py", root=readme).returncode == 0
     _, _, saved = (readme / "README.md").read_text().partition("What fusion saved")
     lines = [line for line in saved.splitlines() if line.startswith("| `")]
-    assert lines == ["| `7_gelu` | nine -> fused_vectorised | fp32 | N=2048 | 9 -> 1 "
+    assert lines == ["| `7_gelu` | nine -> fused_vectorized | fp32 | N=2048 | 9 -> 1 "
                      "| 36.0 -> 4.00 | 8.00 -> 2.00 | 4.00x |",
-                     "| `7_gelu` | calls -> fused_vectorised | fp32 | N=2048 | 2 -> 1 "
+                     "| `7_gelu` | calls -> fused_vectorized | fp32 | N=2048 | 2 -> 1 "
                      "| 8.00 -> 4.00 | 5.00 -> 2.00 | 2.50x |"]
 
 

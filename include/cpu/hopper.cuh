@@ -15,47 +15,47 @@ namespace hopper {
 [[noreturn]] inline void missing() { demo_cpu::unsupported("TMA and wgmma"); }
 
 using Barrier = uint64_t;
-inline void init_barrier(Barrier*, uint32_t) { missing(); }
-inline void fence_barrier_init() { missing(); }
-inline void arrive_expecting(Barrier*, uint32_t) { missing(); }
-inline void arrive_at(Barrier*, uint32_t) { missing(); }
-inline void arrive(Barrier*) { missing(); }
-inline void wait(Barrier*, uint32_t) { missing(); }
-inline void sync_warpgroup(int) { missing(); }
-inline uint32_t cluster_rank() { missing(); }
-inline void sync_cluster() { missing(); }
-inline void send(float2*, float2, Barrier*, uint32_t) { missing(); }
-inline void load_bulk(void*, const void*, uint32_t, Barrier*) { missing(); }
-inline void load_box(void*, const CUtensorMap&, int, int, Barrier*) { missing(); }
-inline void load_panels(void*, const CUtensorMap&, int, Barrier*) { missing(); }
-inline void load_box_multicast(void*, const CUtensorMap&, int, int, Barrier*, uint16_t) {
+inline void mbarrier_init(Barrier*, uint32_t) { missing(); }
+inline void fence_mbarrier_init() { missing(); }
+inline void mbarrier_arrive_expect_tx(Barrier*, uint32_t) { missing(); }
+inline void mbarrier_arrive_cluster(Barrier*, uint32_t) { missing(); }
+inline void mbarrier_arrive(Barrier*) { missing(); }
+inline void mbarrier_wait(Barrier*, uint32_t) { missing(); }
+inline void barrier_sync_warpgroup(int) { missing(); }
+inline uint32_t cluster_ctarank() { missing(); }
+inline void barrier_cluster_sync() { missing(); }
+inline void st_async(float2*, float2, Barrier*, uint32_t) { missing(); }
+inline void cp_async_bulk(void*, const void*, uint32_t, Barrier*) { missing(); }
+inline void tma_load(void*, const CUtensorMap&, int, int, Barrier*) { missing(); }
+inline void tma_load_panels(void*, const CUtensorMap&, int, Barrier*) { missing(); }
+inline void tma_load_multicast(void*, const CUtensorMap&, int, int, Barrier*, uint16_t) {
     missing();
 }
-inline void store_box(const CUtensorMap&, int, int, const void*) { missing(); }
-inline void commit_stores() { missing(); }
+inline void tma_store(const CUtensorMap&, int, int, const void*) { missing(); }
+inline void cp_async_bulk_commit_group() { missing(); }
 template <int>
-void wait_stores_read() {
+void cp_async_bulk_wait_group_read() {
     missing();
 }
-inline void fence_async_proxy() { missing(); }
-inline uint64_t descriptor(const void*, uint32_t = 0) { missing(); }
+inline void fence_proxy_async() { missing(); }
+inline uint64_t matrix_descriptor(const void*, uint32_t = 0) { missing(); }
 inline void wgmma_fence() { missing(); }
-inline void wgmma_commit() { missing(); }
+inline void wgmma_commit_group() { missing(); }
 template <int>
-void wgmma_wait() {
+void wgmma_wait_group() {
     missing();
 }
 template <class T, int kSums>
-void wgmma(float (&)[kSums], uint64_t, uint64_t, bool) {
+void wgmma_mma_async(float (&)[kSums], uint64_t, uint64_t, bool) {
     missing();
 }
-inline void store_matrices(void*, uint32_t, uint32_t, uint32_t, uint32_t) { missing(); }
+inline void stmatrix_x4(void*, uint32_t, uint32_t, uint32_t, uint32_t) { missing(); }
 template <int>
-void shrink_registers() {
+void setmaxnreg_dec() {
     missing();
 }
 template <int>
-void grow_registers() {
+void setmaxnreg_inc() {
     missing();
 }
 template <class T>

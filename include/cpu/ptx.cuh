@@ -85,9 +85,9 @@ namespace ptx {
 inline void cp_async_16(void* to, const void* from, bool inside, DEMO_CPU_SITE) {
     demo_cpu::async_copy(to, from, 16, inside ? 0 : 16, {"cp_async_16()", file, line});
 }
-inline void cp_async_commit() { demo_cpu::async_commit(); }
+inline void cp_async_commit_group() { demo_cpu::async_commit(); }
 template <int kGroups>
-void cp_async_wait() {
+void cp_async_wait_group() {
     demo_cpu::async_wait(kGroups);
 }
 
@@ -113,12 +113,12 @@ inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
 inline float ex2_approx(float x) { return std::exp2(x); }
 inline float rcp_approx(float x) { return 1 / x; }
 template <class T>
-void load_evict_last(T& to, const T* from) {
+void ld_global_evict_last(T& to, const T* from) {
     static_assert(sizeof(T) == 16);
     to = *from;
 }
 /// Touches the ends: what lies outside the buffer would be found.
-inline void prefetch_evict_last(const void* from, uint32_t bytes) {
+inline void cp_async_bulk_prefetch_L2(const void* from, uint32_t bytes) {
     const volatile char* const first = static_cast<const char*>(from);
     first[0], first[bytes - 1];
 }

@@ -9,7 +9,7 @@
 namespace demo {
 
 /// Copies bytes, 16 at a time, four times per thread.
-__global__ void copy_vectorised(const signed char* from, signed char* to, size_t size) {
+__global__ void copy_vectorized(const signed char* from, signed char* to, size_t size) {
     constexpr int kAtOnce = 4;
     const size_t vectors = size / sizeof(uint4);
     const size_t first = size_t(blockIdx.x) * blockDim.x * kAtOnce + threadIdx.x;
@@ -59,7 +59,7 @@ class Copy {
     void copy(bool by_kernel) const {
         if (by_kernel) {
             const size_t blocks = (from_.size() + 4 * 256 * 16 - 1) / (4 * 256 * 16);
-            copy_vectorised<<<blocks, 256>>>(from_.data(), to_.data(), from_.size());
+            copy_vectorized<<<blocks, 256>>>(from_.data(), to_.data(), from_.size());
         } else {
             DEMO_CHECK(
                 cudaMemcpyAsync(to_.data(), from_.data(), from_.bytes(), cudaMemcpyDeviceToDevice));

@@ -326,8 +326,8 @@ __global__ void multiply_ptx(const half* A, const half* B, float* D, bool zeros)
     const int lane = threadIdx.x;
     ptx::cp_async_16(&a_tile[lane * 8], &A[lane * 8], true);
     ptx::cp_async_16(&b_tile[lane * 8], &B[lane * 8], !zeros);
-    ptx::cp_async_commit();
-    ptx::cp_async_wait<0>();
+    ptx::cp_async_commit_group();
+    ptx::cp_async_wait_group<0>();
     __syncwarp();
     uint32_t a[4], b[4];
     ptx::ldmatrix_x4(a, &a_tile[lane % 16 * 16 + lane / 16 * 8]);

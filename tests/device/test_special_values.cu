@@ -73,7 +73,7 @@ TYPED_TEST(SpecialValues, Gelu) {
     };
     const auto chain = map<TypeParam>(values, launch_chain);
     const auto fused = map<TypeParam>(values, gelu::launch_fused<TypeParam>);
-    const auto vectorised = map<TypeParam>(values, gelu::launch_fused_vectorised<TypeParam>);
+    const auto vectorised = map<TypeParam>(values, gelu::launch_fused_vectorized<TypeParam>);
     for (const auto& result : {chain, fused, vectorised}) {
         EXPECT_EQ(result[0], 0);
         EXPECT_FALSE(std::signbit(result[0]));
@@ -207,7 +207,7 @@ TYPED_TEST(SpecialValues, ReluKeepsNan) {
             <<<bias_relu::blocks_for(size), 256>>>(x, b.data(), out, size, 1);
     };
     auto vectorised = [&](const TypeParam* x, TypeParam* out, size_t size) {
-        bias_relu::launch_fused_vectorised(x, b.data(), out, size, 1);
+        bias_relu::launch_fused_vectorized(x, b.data(), out, size, 1);
     };
     for (const auto& result : {map<TypeParam>(values, chain), map<TypeParam>(values, fused),
                                map<TypeParam>(values, vectorised)}) {
@@ -228,7 +228,7 @@ std::vector<float> activated(const std::vector<float>& values) {
     const Device<T> b({0.0f});
     return map<T>(values, [&](const T* x, T* out, size_t size) {
         const Device<T> zeros(std::vector<float>(size, 0.0f));
-        add_mul_activation::launch_fused_vectorised<Activation>(x, 0.5f, zeros.data(), b.data(),
+        add_mul_activation::launch_fused_vectorized<Activation>(x, 0.5f, zeros.data(), b.data(),
                                                                 out, size, 1);
         DEMO_CHECK(cudaDeviceSynchronize());
     });
