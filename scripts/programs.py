@@ -74,7 +74,7 @@ def runs_to_show(about, n, s):
 def runs_to_measure(about, sizes=None, talk_sizes=None, first_dtype_alone=False):
     """[arguments] of the runs at the sizes asked for or, without any, at those that the program
     declares; None where it declares none at all."""
-    declared, talk = about["sizes"]["measured"], (about["talk"] or {}).get("measured", [])
+    declared, talk = [(about[key] or {}).get("measured", []) for key in ("sizes", "talk")]
     shapes = about["shapes"] or []
     if not (declared or talk or shapes):
         return None

@@ -69,6 +69,7 @@ struct Program {
     std::string summary;      // what it does, for --help
     std::vector<Type> types;  // with several --dtype chooses, the first by default
     bool talk = false;        // takes --talk S
+    size_t default_talk = 0;  // S of a program that takes --talk S alone, and no N; else 0
     bool any_shape = false;   // takes every N from 1, and --rows R --cols C
     size_t default_n = kSimulator ? 256 : 4096;
     std::vector<Option> options = {};  // its own
@@ -89,8 +90,14 @@ inline std::vector<Option> options_of(const Program& program) {
     const Numbers from_one{.first = 1};
     if (program.talk)
         all.push_back({.name = "--talk",
-                       .help = "x[4*S*S, 128] and W[128, 64] instead: S a multiple of 16",
-                       .numbers = Numbers{.first = 16, .multiple = 16},
+                       .help = "x[4*S*S, 128] and W[128, 64]" +
+                               std::string(program.default_talk ? "" : " instead") +
+                               ": S a multiple of 16",
+                       .numbers = Numbers{.first = 16,
+                                          .multiple = 16,
+                                          .usual = program.default_talk
+                                                       ? std::optional(program.default_talk)
+                                                       : std::nullopt},
                        .value = "S"});
     if (program.any_shape) {
         all.push_back({.name = "--rows",
@@ -228,6 +235,9 @@ inline Options parse(const Program& program, std::span<const char* const> argume
         if (!given.insert(is_option ? argument : "N").second)
             throw UsageError(key + " was given twice: '" + std::string(argument) +
                              "' is one too many");
+        if (!is_option && program.default_talk)
+            throw UsageError("takes no N: its size is --talk S, not '" + std::string(argument) +
+                             "'");
         if (!is_option) {
             options.n =
                 parse_number(argument, "N", {.first = program.step(), .multiple = program.step()});
@@ -311,15 +321,17 @@ inline void print_help(const Program& program, const std::vector<std::string>& k
         text.resize(std::max(kIndent, text.size() + 1), ' ');
         std::printf("%s", wrapped(text + help, kIndent).c_str());
     };
-    const char* const instead = program.talk        ? " | --talk S"
-                                : program.any_shape ? " | --rows R --cols C"
-                                                    : "";
+    const char* const size = program.default_talk ? "--talk S"
+                             : program.talk       ? "N | --talk S"
+                             : program.any_shape  ? "N | --rows R --cols C"
+                                                  : "N";
     std::printf("%s", wrapped(program.name + ": " + program.summary, 4).c_str());
-    std::printf("\nusage: ./%s [N%s] [options]\n\n", program.name.c_str(), instead);
+    std::printf("\nusage: ./%s [%s] [options]\n\n", program.name.c_str(), size);
     const std::string sizes = to_text({.first = program.step(), .multiple = program.step()});
-    line("N",
-         (program.sweep == Sweep::kAlways ? "the largest size: " : "the matrices are N x N: ") +
-             sizes + " (default " + std::to_string(program.default_n) + ")");
+    if (!program.default_talk)
+        line("N", (program.sweep == Sweep::kAlways ? "the largest size: "
+                                                   : "the matrices are N x N: ") +
+                      sizes + " (default " + std::to_string(program.default_n) + ")");
     for (const Option& option : options_of(program)) {
         std::string help = option.help;
         if (!option.choices.empty())

@@ -123,7 +123,8 @@ inline std::string contenders_to_json(const std::vector<Plan>& plans) {
                             {"role", json_text(to_text(kernel.role))},
                             {"dtypes", json_list(types[kernel.name])},
                             {"only", json_text_or_null(kernel.only)},
-                            {"needs", json_text_or_null(kernel.why_not)}});
+                            {"needs", json_text_or_null(kernel.why_not)},
+                            {"program", json_text_or_null(kernel.program)}});
     });
 }
 
@@ -143,9 +144,11 @@ inline void print_description(const Program& program, const std::vector<Plan>& p
         {"program", json_text(program.name)},
         {"summary", json_text(program.summary)},
         {"sweep", json_text(kSweeps[int(program.sweep)])},
-        {"sizes", json_object({{"multiple", json_number(program.step())},
-                               {"default", json_number(program.default_n)},
-                               {"measured", json_list(program.sizes, number)}})},
+        {"sizes", program.default_talk
+                      ? "null"
+                      : json_object({{"multiple", json_number(program.step())},
+                                     {"default", json_number(program.default_n)},
+                                     {"measured", json_list(program.sizes, number)}})},
         {"talk", program.talk ? json_object({{"multiple", "16"},
                                              {"measured", json_list(program.talk_sizes, number)}})
                               : "null"},

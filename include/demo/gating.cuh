@@ -74,6 +74,15 @@ class Gating {
                                              b2.data(), shape.K, shape.H, rounded});
     }
 
+    /// A fused kernel, which moves the least that is possible. `prepare` is called once, before the
+    /// first launch, and returns what launches it.
+    Contender fused(const std::string& kernel,
+                    std::function<std::function<void()>()> prepare) const {
+        return {.kernel = kernel,
+                .setup = [=](Contender& self) { self.launch = prepare(); },
+                .moved_bytes = shape.workload().least_bytes};
+    }
+
     const GatingShape shape;
     const Input<half> x, W1, W2, b1, b2;
     const Output<half> out;

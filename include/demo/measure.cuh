@@ -28,10 +28,18 @@ struct Contender {
     size_t moved_bytes = 0;                 // what it reads and writes; 0 where nobody counted
     bool computes = true;                   // a copy does not: it has GB/s and no TFLOP/s
     std::string note = "";                  // for --verbose
+    std::string program = "";               // of a record: the program that is about it
     std::string only = "";                  // the one shape that it is for: "talk"
     std::string why_not = "";               // why it cannot run here; empty where it can
     std::function<void()> prepare = [] {};  // enqueued before each launch, and not timed
 };
+
+/// A kernel as other programs run it, below their own: `program` is about it.
+inline Contender record(const std::string& program, Contender contender) {
+    contender.role = Role::kRecord;
+    contender.program = program;
+    return contender;
+}
 
 /// What measuring a contender gave.
 struct Result {

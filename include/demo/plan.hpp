@@ -73,6 +73,7 @@ struct Plan {
         Role role;
         std::string only;     // the one shape that it is for; empty: all
         std::string why_not;  // why it cannot run here; empty where it can
+        std::string program;  // of a record: the program that is about it
     };
     /// One call of Session::run().
     struct Comparison {

@@ -122,6 +122,7 @@ class Report {
             note("the kernels touch: DEMO_COUNT=1 in front of the command");
         }
         compare_best();
+        if (!record_.empty() && !options_.sweep) note(record_);
     }
 
     /// What main() returns: kSkipped where nothing ran.
@@ -156,6 +157,7 @@ class Report {
         if (!result.verdict.ok()) explain(contender, result.verdict);
         if (exit_code_ != kWrong) exit_code_ = result.verdict.ok() ? kVerified : kWrong;
         noisy_ |= !result.ms.empty() && result.noisy() && !kSimulator;
+        if (!contender.program.empty()) record_ = contender.kernel + ": see " + contender.program;
         if (result.median_ms() > 0)
             times_.push_back(
                 {contender.kernel, contender.role, result.median_ms(), contender.computes});
@@ -365,6 +367,7 @@ class Report {
     bool headed_ = false;         // whether the table's head was printed
     double first_ms_ = 0;         // of the table's first line
     bool noisy_ = false;          // whether a line was marked
+    std::string record_;          // where a record's kernel comes from
     std::vector<Time> times_;     // of every line
     std::vector<Measured> line_;  // of --sweep: what its next line shows
     std::string sweep_head_;

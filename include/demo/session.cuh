@@ -40,7 +40,11 @@ class Session {
 
     /// Verifies every contender's output by `check`, or by its own, then measures those that are
     /// right and prints a line for each. Leaves out what --kernel, the shape or the GPU rules out.
-    void run(const Workload& work, const Check& check, std::vector<Contender> contenders);
+    /// `records`: the suite's fastest kernels for the same, which other programs are about, the
+    /// fastest first. One joins the contenders, in front of a copy: the first that can run here, or
+    /// the one that --kernel names.
+    void run(const Workload& work, const Check& check, std::vector<Contender> contenders,
+             const std::vector<Contender>& records = {});
 
     /// Prints a remark, for people only.
     void note(const std::string& text) const {
@@ -55,11 +59,20 @@ class Session {
 };
 
 inline void Session::run(const Workload& work, const Check& check,
-                         std::vector<Contender> contenders) {
+                         std::vector<Contender> contenders,
+                         const std::vector<Contender>& records) {
+    const auto is_copy = [](const Contender& c) { return !c.computes; };
+    const auto can_run = [&](const Contender& c) {
+        return wants(c.kernel) && c.why_not.empty() && (c.only.empty() || c.only == work.shape);
+    };
+    const auto record = std::ranges::find_if(records, can_run);
+    const auto first = dry_run ? records.begin() : record;
+    const auto last = dry_run || record == records.end() ? records.end() : record + 1;
+    contenders.insert(std::ranges::find_if(contenders, is_copy), first, last);
     if (dry_run) {
         Plan::Comparison comparison{work, {}, {arrays.begin(), arrays.end()}};
         for (const Contender& c : contenders)
-            comparison.kernels.push_back({c.kernel, c.role, c.only, c.why_not});
+            comparison.kernels.push_back({c.kernel, c.role, c.only, c.why_not, c.program});
         dry_run->comparisons.push_back(comparison);
         const Buffer<char> flushed(options.hot || options.once ? 0 : gpu.flush_bytes());
         return;
@@ -79,7 +92,6 @@ inline void Session::run(const Workload& work, const Check& check,
         options, gpu, [&](const std::string& what) { report_->terminal.progress(what); });
     // Lines come in the contenders' order, as soon as they can: those of percentages of a copy
     // when the copy has been measured.
-    const auto is_copy = [](const Contender& c) { return !c.computes; };
     const size_t copy = size_t(std::ranges::find_if(contenders, is_copy) - contenders.begin());
     std::vector<const Result*> done(contenders.size());
     size_t printed = 0;
