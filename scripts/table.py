@@ -254,14 +254,13 @@ def _speeds(title, labels, groups):
             lines.append([label or "  record" * (row["role"] == "record"), *_speed(row, group)])
             label = ""
     text = layout(head, lines, left=2)
-    over = "speed-up over"
-    width = text.index("\n")
+    over = "speed-up over".rjust(text.index("\n") - len(title) - 2)
     notes = ["chain: one kernel per operation; library: its best call or calls"]
     if any(line[0] == "  record" for line in lines):
         notes.append("record: our fastest kernel, which another program explains")
     if any(line[2].startswith("~") for line in lines):
         notes.append(f"~: noisy, its samples spread over more than {NOISY_PCT:.0f}%")
-    return "\n".join([f"{title}  {over:>{width - len(title) - 2}}", text, *notes])
+    return "\n".join([f"{title}  {over}", text, *notes])
 
 
 def _speed(row, group):
