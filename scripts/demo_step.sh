@@ -10,6 +10,11 @@ list_programs() {
     done | sort -V
 }
 
+# The lessons among them: the numbers.
+list_lessons() {
+    list_programs | grep '^[0-9]'
+}
+
 # find_program WORD: prints the program of that name or number.
 find_program() {
     local name

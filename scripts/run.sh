@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the suite, runs every demo and prints one table.
+# Builds the lessons, runs them and prints one table.
 set -euo pipefail
 CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
@@ -7,12 +7,14 @@ source scripts/demo_step.sh
 
 usage() {
     cat <<'END'
-Usage: scripts/run.sh [--no-build] [N]
+Usage: scripts/run.sh [--all] [--no-build] [N]
 
-Installs what is missing, builds the demos, runs each at size N (default 4096) and prints one table.
-N is a multiple of 32. The gating demos also run the talk's shape, --talk S, S = N / 4 up to 1024.
-Without a GPU the same programs run on the CPU, at N = 256 and S = 16.
+Installs what is missing, builds the lessons, runs each at size N (default 4096) and prints one
+table: a row a lesson, with its best kernel. N is a multiple of 32. The gating lessons also run the
+talk's shape, --talk S, S = N / 4 up to 1024. Without a GPU the same programs run on the CPU, at
+N = 256 and S = 16.
 
+  --all        the bonuses too, and a row for every kernel
   --no-build   run the programs that lie here; they were built elsewhere
 
 Exit status: 0 all that could run here is verified; 1 a wrong result; 2 usage; 3 an error;
@@ -20,10 +22,11 @@ Exit status: 0 all that could run here is verified; 1 a wrong result; 2 usage; 3
 END
 }
 
-size=() must_build=yes
+size=() must_build=yes all=""
 for argument in "$@"; do
     case $argument in
         -h | --help) usage && exit ;;
+        --all) all=yes ;;
         --no-build) must_build="" ;;
         -*) die 2 "unknown option $argument (--help shows the usage)" ;;
         *) size+=("$argument") ;;
@@ -43,21 +46,26 @@ elif ((n / 4 < s)); then
     ((s >= 16)) || s=16
 fi
 
-mapfile -t programs < <(list_programs)
+target=lessons view=lessons
+mapfile -t programs < <(list_lessons)
+if [[ $all ]]; then
+    target=programs view=run
+    mapfile -t programs < <(list_programs)
+fi
 
 if [[ $must_build ]]; then
     ensure_compiler
     ensure_scons
     if [[ $folder == cpu ]]; then
         ensure_lane_libraries
-        build "${programs[@]/#/cpu/}" || die 3 "the build failed"
+        build "cpu/$target" || die 3 "the build failed"
     else
         ensure_cuda
-        build programs || die 3 "the build failed"
+        build "$target" || die 3 "the build failed"
     fi
 fi
 
-# --- The demos ---
+# --- The programs ---
 
 parts=$(mktemp -d)
 trap 'rm -rf "$parts"' EXIT
@@ -88,7 +96,11 @@ done
 
 if compgen -G "$parts/*.csv" >/dev/null; then
     echo
-    python3 scripts/table.py run "$parts"/*.csv
+    python3 scripts/table.py "$view" "$parts"/*.csv
+    [[ $folder != cpu ]] || cat <<END
+What a kernel reads and writes:  scripts/count.sh ${programs[0]%%_*}
+Line by line, in a debugger:     scripts/step.sh ${programs[0]%%_*}
+END
 fi
 ((STEPS_STATUS == 0)) || exit "$STEPS_STATUS"
 ((STEPS_VERIFIED > 0)) || exit 77

@@ -2,7 +2,8 @@
 """Reads the CSV that the programs and compare_gpus.sh write, and shows it as tables.
 
     table.py summary FILE            one line: the best kernel of one program's run
-    table.py run FILE ...            one table of one run
+    table.py lessons FILE ...        one run in brief: a line for each program and size
+    table.py run FILE ...            one run in full: a line for each kernel
     table.py compare [OPTION ...] FILE ...
                                      programs x GPUs: a column for each file, and its ratio to the
                                      first; compare_gpus.sh --help lists the options
@@ -14,6 +15,7 @@ import csv
 import functools
 import io
 import math
+import textwrap
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
@@ -40,6 +42,7 @@ OWN = ("ours", "record")  # the suite's own kernels
 YARDSTICK = "yardstick"  # a library's kernel, or a copy: that computes nothing, so no TFLOP/s
 NOISY_PCT = 2.0  # a spread above it
 ALIKE_PCT = 3.0  # two runs of one GPU lie within it
+COLUMNS = 79  # of the tables for a screen
 
 say = functools.partial(command_line.say, "table.py")
 
@@ -216,6 +219,83 @@ def summary(files):
     value, unit = rate(best)
     text = f"{number(value)} {unit} ({best['kernel']}"
     return text + (f", the best of {len(rows)})" if len(rows) > 1 else ")")
+
+
+def lessons(files):
+    """A line for each program and size, below the usual size: at most 79 columns."""
+    rows = [row for file in files for row in read(file).rows]
+    usual, groups = size(rows[0]), {}
+    for row in rows:
+        groups.setdefault((row["program"], size(row)), []).append(row)
+    labels, last = [], None
+    for (program, at), group in groups.items():
+        at = "talk " * (group[0]["shape"] == "talk") + at
+        labels.append((" " if program == last else program) + f" {at}" * (at != usual))
+        last = program
+    title = f"{rows[0]['gpu']}, {usual}"
+    if any(row["sm"] for row in rows):
+        text = _speeds(title, labels, groups.values())
+    else:
+        text = _kernels(f"{title}; no times, which would say nothing about a GPU",
+                        labels, groups.values())
+    wrong = sum(row["verified"] != "yes" for row in rows)
+    verdict = f"{wrong} of {len(rows)} WRONG" if wrong else "all verified"
+    return f"{text}\nresults: {verdict}"
+
+
+def _speeds(title, labels, groups):
+    """What GPUs show: the program's best kernel, and below it what is wrong, and its record."""
+    head = ["lesson", "kernel", "time/ms", "rate" + 8 * " ", "chain", "library"]
+    lines = []
+    for label, group in zip(labels, groups):
+        best = _fastest(group, "ours") or _fastest(group, "chain", "library")
+        wrong = [row for row in group if row["verified"] != "yes"]
+        for row in filter(None, [best, *wrong, _fastest(group, "record")]):
+            lines.append([label or "  record" * (row["role"] == "record"), *_speed(row, group)])
+            label = ""
+    text = layout(head, lines, left=2)
+    over = "speed-up over".rjust(text.index("\n") - len(title) - 2)
+    notes = ["chain: one kernel per operation; library: its best call or calls"]
+    if any(line[0] == "  record" for line in lines):
+        notes.append("record: our fastest kernel, which another program explains")
+    if any(line[2].startswith("~") for line in lines):
+        notes.append(f"~: noisy, its samples spread over more than {NOISY_PCT:.0f}%")
+    return "\n".join([f"{title}  {over}", text, *notes])
+
+
+def _speed(row, group):
+    """A kernel's cells: its name, time, rate, and speed-up over the others of the same work."""
+    value, unit = rate(row)
+    good = row["verified"] == "yes"
+    rivals = [other for other in group if other["dtype"] == row["dtype"] and other is not row
+              and other["tflops"] is not None]  # a copy has none
+    against = [_fastest(rivals, "chain"), _fastest(rivals, "library", YARDSTICK)]
+    return [
+        row["kernel"],
+        "~" * noisy(row) + number(row["median_ms"]) if good else "-",
+        f"{number(value)} {unit:7}" if good else f"{figure(row, value):12}",
+        *(ratio(other["median_ms"], row["median_ms"]) if good and other else "-"
+          for other in against),
+    ]
+
+
+def _fastest(rows, *roles):
+    found = [row for row in rows
+             if row["role"] in roles and row["verified"] == "yes" and row["median_ms"]]
+    return min(found, key=lambda row: row["median_ms"], default=None)
+
+
+def _kernels(title, labels, groups):
+    """What the simulator shows: the kernels that ran."""
+    room = COLUMNS - 2 - max(map(len, labels))
+    lines = []
+    for label, group in zip(labels, groups):
+        names = [row["kernel"] + " (WRONG)" * (row["verified"] != "yes") for row in group
+                 if row["role"] != YARDSTICK or row["verified"] != "yes"]
+        for text in textwrap.wrap(", ".join(names), room):
+            lines.append([label, text])
+            label = ""
+    return "\n".join([title, layout(["lesson", "kernels that ran"], lines, left=2)])
 
 
 def run(files):
@@ -470,7 +550,7 @@ def circumstances(results):
 
 
 def main(arguments):
-    commands = {"summary": summary, "run": run, "compare": compare}
+    commands = {"summary": summary, "lessons": lessons, "run": run, "compare": compare}
     if len(arguments) < 2 or arguments[0] not in commands:
         return say("expected one of " + ", ".join(commands) + ", then files", USAGE)
     try:

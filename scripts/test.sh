@@ -11,8 +11,8 @@ Usage: scripts/test.sh [PYTEST-ARGUMENT ...]
 
 Installs what is missing, builds the programs, the tests and the mutants (programs with a bug each),
 and runs every test, on the GPU if there is one and on the CPU lane; what was skipped is listed with
-its reason. Without a GPU the programs are compiled for four architectures, which between them take
-every path through the sources. Arguments go to pytest: scripts/test.sh -k command_line -x
+its reason. Without a GPU the programs are compiled for the build's usual architectures (scons -h).
+Arguments go to pytest: scripts/test.sh -k command_line -x
 END
         exit
         ;;
@@ -33,8 +33,8 @@ ensure_browser
 if has_gpu; then
     build programs tests mutants
 else
-    say "no GPU here: compiling for four architectures, and running on the CPU lane"
-    build programs arch=75,80,90,90a # the others take the same paths through the sources
+    say "no GPU here: compiling for the usual architectures, and running on the CPU lane"
+    build programs
     build tests arch=90a # they cannot run here: that they compile is enough
 fi
 build cpu cpu/tests cpu/mutants

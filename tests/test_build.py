@@ -29,13 +29,19 @@ def fake_toolkit(folder, release, libraries):
 case "$*" in
     --version) echo "Cuda compilation tools, release {release}, V{release}.48" ;;
     *--dryrun*) echo '#$ TOP={folder}' ;;
-    --list-gpu-code) echo sm_75; echo sm_90 ;;
+    --list-gpu-code) printf 'sm_%s\\n' 75 80 86 90 120 ;;
 esac
 """)
     nvcc.chmod(0o755)
     for library in libraries:
         (folder / "lib" / library).touch()
     return folder
+
+
+@pytest.fixture
+def fake(tmp_path):
+    """The path of such a toolkit. It has built nothing yet, so everything is to be built."""
+    return fake_toolkit(tmp_path / "cuda", "13.0", ["libcublas.so.13", "libcublasLt.so.13"])
 
 
 def find_toolkit(home, *arguments):
@@ -101,9 +107,49 @@ def test_programs_for_debuggers_replace_no_others(nvcc):
     assert re.findall(r" -o (\S+) ", commands) == ["2_matmul_sharedmem"]
 
 
+def test_lessons_are_the_numbered_programs(fake):
+    for target in ("lessons", "programs"):
+        done = scons("-n", "verbose=1", target, env={"CUDA_HOME": str(fake)})
+        built = re.findall(r" -o (\S+) ", done.stdout)
+        assert sorted(built) == [name for name in PROGRAMS
+                                 if target == "programs" or name[0].isdigit()], done.stderr
+
+
+@pytest.mark.parametrize("target, has", [
+    ("cpu/lessons", lambda name: name[0].isdigit()),
+    ("cpu/programs", lambda name: "count/" not in name),
+    ("cpu", lambda name: True),
+])
+def test_programs_for_the_cpu_have_the_same_targets(target, has):
+    names = [folder + name for folder in ("", "count/") for name in PROGRAMS]
+    done = scons("-n", "-c", target)  # which names what is not built, too
+    removed = re.findall(r"^Removed cpu/(\S+)$", done.stdout, re.MULTILINE)
+    assert sorted(removed) == sorted(filter(has, names)), done.stderr
+
+
+@pytest.mark.parametrize("gpus, arch, wanted", [
+    ([], "", "75 80 90a, PTX 90"),
+    (["8.6"], "", "86, PTX 86"),
+    (["9.0", "8.0", "9.0"], "", "80 90a, PTX 90"),
+    (["12.1"], "", "120, PTX 120"),  # newer than the toolkit
+    (["7.0"], "", "75 80 90a, PTX 90"),  # older than the programs
+    (["8.6"], "arch=all", "75 80 86 90a 120, PTX 120"),
+    (["8.6"], "arch=75,90a", "75 90a, PTX 90"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else value)
+def test_architectures(fake, gpus, arch, wanted):
+    smi = fake / "bin/nvidia-smi"
+    smi.write_text("#!/bin/sh\n" + "".join(f"echo {gpu}\n" for gpu in gpus))
+    smi.chmod(0o755)
+    done = scons("-n", "verbose=1", *filter(None, [arch]), "2_matmul_sharedmem", env={
+        "CUDA_HOME": str(fake), "PATH": f"{fake}/bin:{os.environ['PATH']}"})
+    code, ptx = (re.findall(rf"code={kind}_(\w+)", done.stdout) for kind in ("sm", "compute"))
+    assert f"{' '.join(code)}, PTX {' '.join(ptx)}" == wanted, done.stderr
+
+
 def test_help_explains_targets_and_options():
     text = scons("-h").stdout
-    for word in ("programs", "tests", "profile", "mutants", "cpu", "arch=", "debug=1", "CUDA_HOME"):
+    for word in ("programs", "lessons", "tests", "profile", "mutants", "cpu", "arch=", "debug=1",
+                 "CUDA_HOME"):
         assert word in text
 
 

@@ -66,8 +66,8 @@ __attribute__((constructor)) void count_if_asked(int argc, char** argv, char**) 
     arguments.push_back(once.data());
     arguments.insert(arguments.end(), argv + std::min(argc, 1), argv + argc + 1);
     execv(other.c_str(), arguments.data());
-    fail(77, "DEMO_COUNT=1 needs %s, which `scons cpu` builds with g++: %s", other.c_str(),
-         std::strerror(errno));
+    fail(77, "DEMO_COUNT=1 needs %s: %s (scripts/count.sh %s builds it, with g++)", other.c_str(),
+         std::strerror(errno), name.c_str());
 }
 
 }  // namespace
