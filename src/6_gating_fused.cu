@@ -56,12 +56,11 @@
 #include "5_gating_unfused.cu"
 #define MATMUL_TENSORCORE_NO_MAIN
 #include "3_matmul_tensorcore.cu"
-#define MATMUL_HOPPER_NO_MAIN
-#include "bonus_matmul_hopper.cu"
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "demo/gating.cuh"
 #include "hopper.cuh"
+#include "kernels/matmul_hopper.cuh"
 #include "ptx.cuh"
 
 namespace gating_fused {
@@ -284,7 +283,7 @@ __device__ void gate_sums(float (&gates)[kGates], const float (&sums)[2 * kGates
     }
 }
 
-/// matmul_persistent with tiles of 128 x kTileN sums: those of x W1 and of x W2 for a tile of out,
+/// matmul_hopper with tiles of 128 x kTileN sums: those of x W1 and of x W2 for a tile of out,
 /// 128 x kTileN / 2.
 template <int kTileN, int kStages, int kCluster>
 __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
@@ -301,7 +300,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     auto& ring = memory.ring;
     const int rank = hopper::cluster_ctarank();
     const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
-    const Shares<kCols, kCluster> shares{N, 0};  // no tile is divided
+    const Schedule<kCols, kCluster> schedule{N, 0};  // no tile is divided
     if (threadIdx.x == 0) {
         hopper::mbarrier_init(&memory.last_step, 1);
         ring.init(4 * kConsumers * kCluster);
@@ -312,9 +311,9 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     if (warpgroup == kConsumers) {
         hopper::setmaxnreg_dec<40>();
         if (threadIdx.x == kConsumers * kWarpgroup) {
-            shares.for_my_parts(rank, [&](const Part& part) {
-                produce(ring, at, shares.steps, [&](auto& stage, auto* full, int t) {
-                    const int k = (part.backwards ? shares.steps - 1 - t : t) * kBlockK;
+            schedule.for_each_part(rank, [&](const Part& part) {
+                produce(ring, at, schedule.steps, [&](auto& stage, auto* full, int t) {
+                    const int k = (part.backward ? schedule.steps - 1 - t : t) * kBlockK;
                     hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
                     hopper::tma_load(stage.A, x, part.row, k, full);
                     // The first half of the panels is of W1, the second of the same columns of W2;
@@ -340,18 +339,18 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
         Outgoing<half, kCols> outgoing;
         // The ring holds the first warpgroup back, kStages steps ahead at most. Where a tile has
         // fewer, it could be two tiles ahead, and a barrier's parity tells only one from the next.
-        const bool turns = shares.steps >= kStages;
+        const bool turns = schedule.steps >= kStages;
         uint32_t parity = 0;
-        shares.for_my_parts(rank, [&](const Part& part) {
+        schedule.for_each_part(rank, [&](const Part& part) {
             float sums[kTileN / 2];
             half2 bias1[kCols / 8], bias2[kCols / 8];  // of the columns that the sums are of
             consume(
-                sums, ring, at, shares.steps, warpgroup,
+                sums, ring, at, schedule.steps, warpgroup,
                 [&](int t) {  // the tile before goes out beside this one's first steps ...
                     if (t < kPanels) outgoing.store(t, panels, out);
-                    if (turns && warpgroup == 1 && t + 1 + kAlone == shares.steps)
+                    if (turns && warpgroup == 1 && t + 1 + kAlone == schedule.steps)
                         hopper::mbarrier_wait(&memory.last_step, parity), parity ^= 1;
-                    const bool last = t + 1 == shares.steps;
+                    const bool last = t + 1 == schedule.steps;
                     if (!last) return;
                     if (threadIdx.x == 0) hopper::mbarrier_arrive(&memory.last_step);
 #pragma unroll
@@ -366,7 +365,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
                 [&](int stage) {  // each warp tells all blocks that copy into this one
                     if (lane < kCluster) hopper::mbarrier_arrive_cluster(&ring.empty[stage], lane);
                 });
-            for (int p = shares.steps; p < kPanels; ++p) outgoing.store(p, panels, out);
+            for (int p = schedule.steps; p < kPanels; ++p) outgoing.store(p, panels, out);
 
             float gates[kTileN / 4];
             gate_sums(gates, sums, bias1, bias2);
@@ -523,9 +522,9 @@ __global__ void __launch_bounds__(kTalkThreads)
                 const float* v = &gates[c * 8];  // of 16 x 16 elements
                 const int row = threadIdx.x % kWarpgroup / 32 * 16 + lane % 16,
                           chunk = 2 * c + lane / 16;
-                hopper::stmatrix_x4(&rows[row][(chunk ^ lane % 8) * 8], pack<half>(v[0], v[1]),
-                                    pack<half>(v[2], v[3]), pack<half>(v[4], v[5]),
-                                    pack<half>(v[6], v[7]));
+                hopper::stmatrix_x4(&rows[row][(chunk ^ lane % 8) * 8],
+                                    round_pair<half>(v[0], v[1]), round_pair<half>(v[2], v[3]),
+                                    round_pair<half>(v[4], v[5]), round_pair<half>(v[6], v[7]));
             }
             hopper::fence_proxy_async();  // TMA is to see what this thread wrote
             if (leader)
