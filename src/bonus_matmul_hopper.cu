@@ -1,8 +1,8 @@
 // Bonus: Matrix multiplication on Hopper (compute capability 9.0), on a level with the library:
 // fp16 or bfloat16 in and out, sums in fp32.
 //
-// The warps of 3_matmul_tensorcore spend their time on loading fragments. Hopper's tensor cores
-// read shared memory themselves (wgmma), and its copy engine fills shared memory by itself (TMA). A
+// In 3_matmul_tensorcore warps spend their time on loading fragments. Hopper's tensor cores read
+// shared memory themselves (wgmma), and its copy engine (TMA) fills shared memory by itself. A
 // block computes a tile of C, 128 x 256, in steps of 64 along K:
 //
 //                      B: 64 x 256 a step                    a ring of stages (A and B of a step):
@@ -15,14 +15,13 @@
 //           |   |     |   warpgroup 1     |                  nobody needs them any more.
 //           +---+     +-------------------+
 //
-// Nine rungs lead from wgmma alone to the record; each adds one thing to the rung before. What they
+// Nine rungs lead from wgmma alone to the record. Each adds one thing to the rung before; what they
 // share with the record stands in kernels/matmul_hopper.cuh, in the same order.
 //
 //     ./bonus_matmul_hopper 4096 --dtype bf16
 //
-// What limits the record is power where N is large, and the time before the first and after the
-// last multiplication where it is small. bonus_gating_hopper fuses two products in the same main
-// loop.
+// What limits the record: at large N power, at small N the time before a block's first
+// multiplication and after its last. bonus_gating_hopper fuses two products in the same main loop.
 #include "demo.cuh"
 #include "demo/cublaslt.cuh"
 #include "demo/matmul.cuh"
@@ -33,33 +32,33 @@ namespace matmul_hopper {
 
 // --- 1: wgmma -----------------------------------------------------------------------------------
 //
-// Adds    wgmma: 128 threads (a warpgroup) multiply together. Operands stay in shared memory, and
-//         the sums of 64 x 256 elements take 128 registers a thread.
-// Costs   a layout: rows in shared memory must be swizzled as the tensor cores expect.
+// Adds    wgmma: 128 threads (a warpgroup) multiply as one. A and B are read from shared memory,
+// and
+//         the sums, 64 x 256, are in registers: 128 a thread.
+// Costs   a layout: rows in shared memory must be swizzled the way the tensor cores expect.
 // Limits  copies: all threads copy, wait, multiply, wait. The tensor cores are active in 10% of the
-//         cycles (ncu, N = 4096, H200), and idle while copies are on their way.
+//         cycles (ncu, N = 4096, H200).
 // Source  PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 //
-// The tensor cores read 8 rows x 16 bytes at a time. A row here is 64 elements, 128 bytes: all 32
-// banks. So the same chunk (16 bytes) of all rows would lie in the same banks; swizzled, row r
-// keeps chunk c at place c ^ (r % 8), and 8 chunks below each other lie in different banks:
+// The swizzle. The tensor cores read 8 rows x 16 bytes (a chunk) at a time. A row has 64 elements,
+// 128 bytes, which is all 32 banks: unswizzled, the same chunk of all rows is in the same banks.
+// Swizzled, row r keeps chunk c in place c ^ (r % 8), so 8 chunks of a column are in all banks:
 //
 //     place   0 1 2 3 4 5 6 7
-//     row 0   0 1 2 3 4 5 6 7      8 rows, 1024 bytes, are one pattern. It is made of address bits
-//     row 1   1 0 3 2 5 4 7 6      (4 to 6, XORed with 7 to 9), so tiles begin at multiples of 1024
-//     row 2   2 3 0 1 6 7 4 5      bytes; the next 16 columns of A begin 32 bytes further on, as
-//     ...                          though nothing were swizzled.
+//     row 0   0 1 2 3 4 5 6 7      The hardware makes the pattern from address bits (4 to 6 XOR 7
+//     row 1   1 0 3 2 5 4 7 6      to 9), so a tile must begin at a multiple of 8 rows, 1024 bytes.
+//     row 2   2 3 0 1 6 7 4 5      For the next 16 columns of A the address is 32 bytes further, as
+//     ...                          in an unswizzled row.
 //     row 7   7 6 5 4 3 2 1 0
 //
-// An operand is named by a 64-bit matrix descriptor, which hopper::matrix_descriptor() packs (PTX
-// ISA, "Matrix Descriptor Format"):
+// The matrix descriptor, 64 bits that hopper::matrix_descriptor() packs, tells wgmma where an
+// operand is (PTX ISA, "Matrix Descriptor Format"):
 //
 //     bits  0-13   address / 16
-//     bits 16-29   "leading dimension byte offset" / 16: from a panel of B, 64 columns, to the
-//     next;
-//                  A is one panel wide, and needs none
-//     bits 32-45   "stride dimension byte offset" / 16: from 8 rows to the next 8, 1024 bytes
-//     bits 62-63   the swizzle: 1 for this one, of 128 bytes
+//     bits 16-29   leading dimension byte offset / 16: from 64 columns of B (a panel) to the next.
+//                  A has one panel and needs none.
+//     bits 32-45   stride dimension byte offset / 16: from 8 rows to the next 8, 1024 bytes
+//     bits 62-63   swizzle: 1 stands for this one, of 128 bytes
 
 /// Copies from[kRows, 64] into a panel, 16 bytes at a time; elements outside the matrix become 0.
 template <int kRows, class T>
@@ -91,10 +90,11 @@ __device__ void store_sums(const float (&sums)[kBlockN / 2],
 }
 
 template <class T>
-__global__ void __launch_bounds__(kConsumers* kWarpgroup) wgmma(const T* A,  // [N, N] row-major
-                                                                const T* B,  // [N, N] row-major
-                                                                T* C,        // [N, N] row-major
-                                                                size_t N) {
+__global__ void __launch_bounds__(kConsumers* kWarpgroup)  // no producer
+    wgmma(const T* A,                                      // [N, N] row-major
+          const T* B,                                      // [N, N] row-major
+          T* C,                                            // [N, N] row-major
+          size_t N) {
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& stage = *reinterpret_cast<Stage<T, kBlockN>*>(shared);
     const size_t row = size_t(blockIdx.y) * kBlockM, col = size_t(blockIdx.x) * kBlockN;
@@ -119,27 +119,26 @@ __global__ void __launch_bounds__(kConsumers* kWarpgroup) wgmma(const T* A,  // 
 //
 // Adds    TMA: one thread starts the copies of whole tiles, which run by themselves, into a ring of
 //         stages. While one stage is multiplied, the next ones are on their way.
-// Costs   shared memory, 48 KiB a stage: one block fills a multiprocessor.
-// Limits  a block's ends: its first copies and its last stores have no company. In between the
+// Costs   shared memory: 48 KiB a stage, so one block fills a multiprocessor.
+// Limits  both ends of a block: nothing runs beside its first copies and its last stores. The
 // tensor
 //         cores are active in 83% of the cycles (ncu, N = 4096, H200).
-// Source  CUDA C++ Programming Guide, "Asynchronous Data Copies using the Tensor Memory
-// Accelerator".
+// Source  CUDA C++ Programming Guide, "Tensor Memory Accelerator".
 //
-// A tensor map (CUtensorMap), which the host makes with the driver's cuTensorMapEncodeTiled, tells
-// TMA all about a matrix; hopper::tensor_map() fills in these fields:
+// The tensor map (CUtensorMap) describes a matrix to TMA. The host makes it, in
+// hopper::tensor_map(), by the driver's cuTensorMapEncodeTiled:
 //
-//     address, size, pitch   where the matrix is. Elements outside are read as 0 and never written,
-//                            so that kernels need no code for edges.
-//     box                    what one instruction copies: here some rows of 64 elements
-//     swizzle, 128 bytes     rows come to lie in shared memory as wgmma wants them (rung 1)
-//     L2 promotion, 256      a miss in the L2 cache fetches 256 bytes where the box wants 128: the
-//                            other half is the next step's, or the next panel's
+//     address, size, pitch   Elements outside the matrix are read as 0 and not written, so kernels
+//                            need no code for the edges.
+//     box                    what one instruction copies: some rows of 64 elements
+//     swizzle                128 bytes: rows arrive in shared memory as wgmma wants them (rung 1)
+//     L2 promotion           256 bytes: where the box asks for 128 bytes of a row, a miss in the L2
+//                            cache fetches 256. The other half belongs to the next step or panel.
 //
-// An mbarrier ("memory barrier object") counts down arrivals of threads and bytes of copies. At 0
-// its phase ends, and the next one begins with full counts. Phases go by parity: 0, 1, 0, ... A
-// thread names the parity of the phase whose end it waits for, and so must never fall two phases
-// behind. Here it cannot: the next phase of "full" needs a copy, which needs the stage to be free.
+// An mbarrier (memory barrier object) counts arrivals of threads and bytes of copies. When all that
+// it expects have come, its phase ends and the next begins. Phases have a parity: 0, 1, 0, ... A
+// thread waits for the end of the phase of a given parity, so it must never be two phases behind.
+// In the ring it cannot be: "full" ends another phase only after the thread has freed the stage.
 // With four stages:
 //
 //     full[0]   phase 0, parity 0: step 0 | phase 1, parity 1: step 4 | phase 2, parity 0: step 8
@@ -182,11 +181,11 @@ __global__ void __launch_bounds__(kConsumers* kWarpgroup)
 
 // --- 3: warp_specialized ------------------------------------------------------------------------
 //
-// Adds    one job per warpgroup: one copies (a single thread of it), two multiply. Barriers replace
-//         __syncthreads(), so that each goes on at its own pace.
-// Costs   a warpgroup that does not multiply; it gives up its registers to those that do
-// (setmaxnreg). Limits  still a block's ends: alone this is hardly faster, but the next rungs build
-// on it. Source  Bauer, Cook, Khailany: CudaDMA, SC 2011 (where warp specialization comes from).
+// Adds    one job for each warpgroup: one copies (a single thread of it), two multiply. mbarriers
+//         instead of __syncthreads() connect them, so each can run ahead of the others.
+// Costs   a warpgroup that does not multiply. It releases registers for those that do (setmaxnreg).
+// Limits  still both ends of a block. Alone this is hardly faster; the next rungs build on it.
+// Source  Bauer, Cook, Khailany: CudaDMA, SC 2011, introduces warp specialization.
 
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -222,15 +221,14 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 // --- 4: persistent ------------------------------------------------------------------------------
 //
-// Adds    a block that stays on its multiprocessor and computes tile after tile. The producer does
-// not
-//         stop between tiles: a tile's first copies run while the one before is multiplied and
-//         stored.
-// Costs   nothing, since the order of tiles is now ours: in walk() neighbors share rows and
-// columns. Limits  stores: both consumers store at the same time, and the tensor cores idle
-// meanwhile. Source  Gupta, Stuart, Owens: A Study of Persistent Threads Style GPU Programming,
-// InPar 2012; the
-//         walk: Triton's tutorial "Matrix Multiplication", on L2 cache optimizations.
+// Adds    blocks that stay: as many as fit the GPU, and each computes tile after tile. The producer
+//         runs ahead into the next tile while this one is multiplied and stored.
+// Costs   a loop over tiles. Their order is now ours to choose: see walk().
+// Limits  stores: both consumers reach a tile's end together, and while they store, no tensor core
+//         works.
+// Source  Gupta, Stuart, Owens: A Study of Persistent Threads Style GPU Programming, InPar 2012.
+// For
+//         walk(): Triton's tutorial "Matrix Multiplication", on L2 cache optimizations.
 
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -275,12 +273,11 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 // --- 5: overlapped ------------------------------------------------------------------------------
 //
-// Adds    stores beside the next tile's first steps: sums are rounded into spare registers, and
-//         between steps a panel of 64 columns goes to shared memory (stmatrix), from where TMA
-//         stores it (Outgoing).
+// Adds    stores beside the next tile's first steps (Outgoing): sums are rounded into spare
+//         registers; after each step 64 columns go to shared memory, from where TMA stores them.
 // Costs   64 registers a thread, and 32 KiB of shared memory.
-// Limits  the L2 cache and its energy: each block reads all of its A and B from there.
-// Source  PTX ISA, "stmatrix", "cp.async.bulk.tensor"; to search for: epilogue overlap.
+// Limits  reads from the L2 cache, and their energy: each block reads its tiles of A and B alone.
+// Source  PTX ISA, "stmatrix" and "cp.async.bulk.tensor"; search for: epilogue overlap.
 
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -332,18 +329,18 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 // --- 6: multicast -------------------------------------------------------------------------------
 //
-// Adds    clusters of two blocks, whose tiles lie below each other and need the same B: each block
-//         copies half of it, into the shared memory of both. That saves a third of the reads.
+// Adds    clusters of two blocks. Their tiles are below each other and need the same B, so each
+// block
+//         copies half of it into the shared memory of both. That saves a third of all reads.
 // Costs   blocks wait for each other: a stage is free when the consumers of both have freed it. And
-// a
-//         cluster takes longer to start.
-// Limits  reads that miss the L2 cache: where a tile begins, A's columns have left it.
-// Source  PTX ISA, "cp.async.bulk.tensor", .multicast::cluster; NVIDIA Hopper Tuning Guide.
+//         a cluster takes longer to start.
+// Limits  misses in the L2 cache: when a tile begins, its first columns of A have been evicted.
+// Source  PTX ISA, "cp.async.bulk.tensor" with .multicast::cluster; NVIDIA Hopper Tuning Guide.
 
-// Four would read even less, but only 30 such clusters fit an H200: 120 of its 132 multiprocessors.
+// Four would read less, but only 30 such clusters fit an H200: 120 of its 132 multiprocessors.
 constexpr int kCluster = 2;
 
-/// The kernel of this rung and of the next, which sets kAlternate.
+/// The kernel of this rung and of the next one, which sets kAlternate.
 template <class T, bool kAlternate>
 __device__ void multiply_in_clusters(const CUtensorMap& A, const CUtensorMap& B,
                                      const CUtensorMap& C, int N) {
@@ -409,13 +406,12 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 
 // --- 7: backward --------------------------------------------------------------------------------
 //
-// Adds    an order of steps: a cluster walks every second tile from the last step of K to the
-// first.
-//         The clusters that computed the same rows just before have left the end of A's rows in the
-//         L2 cache, so that is where the next tiles begin.
+// Adds    a direction: a cluster walks every second tile from the last step of K to the first. The
+//         tiles just computed in the same rows left the end of A in the L2 cache, and that is where
+//         the next ones begin.
 // Costs   nothing.
-// Limits  the last round: where tiles do not come out even, most clusters idle in it.
-// Source  to search for: serpentine (or boustrophedon) order.
+// Limits  the last round: if tiles do not come out even, most clusters idle in it.
+// Source  search for: serpentine (or boustrophedon) order.
 
 template <class T>
 __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
@@ -428,14 +424,13 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 
 // --- 8: stream_k --------------------------------------------------------------------------------
 //
-// Adds    division by steps: the tiles that do not come out even are divided among all clusters,
-// each
-//         of which computes the same number of steps (Schedule). The block with a tile's first
-//         steps adds the others' sums (Exchange) and stores the tile. multiply_parts() is the
-//         kernel.
-// Costs   sums on their way through global memory; they take the time of some 20 steps, so a short
-//         last round is left as it is (prepare_parts).
-// Limits  small N, where there are fewer tiles than multiprocessors.
+// Adds    division by steps (Schedule): the tiles that do not come out even are divided among all
+//         clusters, so that each computes equally many steps. The block with a tile's first steps
+//         adds the sums of the others (Exchange) and stores the tile. See multiply_parts().
+// Costs   sums that travel through global memory, in the time of some 20 steps. So a last round
+// that
+//         is nearly full is not divided: see prepare_parts().
+// Limits  small N, with fewer tiles than multiprocessors.
 // Source  Osama, Merrill, Cecka, Garland, Owens: Stream-K, PPoPP 2023.
 
 template <class T>
@@ -449,13 +444,16 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 
 // --- 9: matmul_hopper, the record ---------------------------------------------------------------
 //
-// Adds    a choice by N, in prepare(): smaller tiles, so that all multiprocessors have one, and no
-//         clusters where a block computes only one tile. The kernel stands in the header.
-// Costs   a kernel for each choice; smaller tiles read more for each multiplication.
-// Limits  power, where N is large: the tensor cores are active in 95% of the cycles (ncu, N = 4096,
-//         H200), the GPU lowers its clock, and what saves energy (rungs 6 and 7) saves time. Where
-//         N is small, a block's beginning and end, with nothing beside them.
-// Source  NVIDIA's "Matrix Multiplication Background User's Guide", on tile and wave quantization.
+// Adds    a choice by N, in prepare(): smaller tiles, so that most multiprocessors have one, and no
+//         clusters where a block computes a single tile.
+// Costs   an instance of the kernel for each choice. Smaller tiles read more for each
+// multiplication. Limits  at large N power: the tensor cores are active in 95% of the cycles (ncu,
+// N = 4096, H200),
+//         the GPU lowers its clock, and what saves energy, as rungs 6 and 7 do, saves time. At
+//         small N both ends of a block again.
+// Source  NVIDIA, Matrix Multiplication Background User's Guide: tile and wave quantization.
+//
+// The kernel is in the header, since other programs run it, too.
 
 // --- Launching ----------------------------------------------------------------------------------
 

@@ -112,7 +112,7 @@ template <class T, int kTileN, int kStages, int kTileM, class Load>
 __device__ void produce(Ring<T, kTileN, kStages, kTileM>& ring, Position<kStages>& at, int steps,
                         Load load) {
     for (int t = 0; t < steps; ++t, at.advance()) {
-        // parity ^ 1: before a barrier's first phase, the one before counts as over.
+        // The phase before. Of a new barrier it counts as over, so the first round does not wait.
         hopper::mbarrier_wait(&ring.empty[at.stage], at.parity ^ 1);
         load(ring.stages[at.stage], &ring.full[at.stage], t);
     }
