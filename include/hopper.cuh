@@ -95,7 +95,7 @@ __device__ inline void mbarrier_arrive(Barrier* barrier) {
 }
 
 /// Waits until the phase of this parity has ended. Returns at once if the current phase has the
-/// other parity, so a thread must not fall two phases behind. Section mbarrier.test_wait /
+/// other parity, so a thread must not fall two phases behind. Section mbarrier.test_wait,
 /// mbarrier.try_wait.
 __device__ inline void mbarrier_wait(Barrier* barrier, uint32_t parity) {
     uint32_t done = 0;
@@ -154,8 +154,7 @@ __device__ inline void st_async(float2* to, float2 value, Barrier* barrier, uint
 
 /// Starts a copy of `bytes` to shared memory, which count at `barrier` when they have arrived. Asks
 /// the L2 cache to keep them (ptx::createpolicy_evict_last). Addresses and size must be multiples
-/// of
-/// 16. Section cp.async.bulk.
+/// of 16. Section cp.async.bulk.
 __device__ inline void cp_async_bulk(void* to, const void* from, uint32_t bytes, Barrier* barrier) {
     SM90_ASM(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "

@@ -33,11 +33,10 @@ namespace matmul_hopper {
 // --- 1: wgmma -----------------------------------------------------------------------------------
 //
 // Adds    wgmma: 128 threads (a warpgroup) multiply as one. A and B are read from shared memory,
-// and
-//         the sums, 64 x 256, are in registers: 128 a thread.
+//         and the sums, 64 x 256, are in registers: 128 a thread.
 // Costs   a layout: rows in shared memory must be swizzled the way the tensor cores expect.
-// Limits  copies: all threads copy, wait, multiply, wait. The tensor cores are active in 10% of the
-//         cycles (ncu, N = 4096, H200).
+// Limits  copies: all threads copy, wait, multiply, wait. The tensor cores are active in 10% of
+//         the cycles (ncu, N = 4096, H200).
 // Source  PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 //
 // The swizzle. The tensor cores read 8 rows x 16 bytes (a chunk) at a time. A row has 64 elements,
@@ -117,12 +116,11 @@ __global__ void __launch_bounds__(kConsumers* kWarpgroup)  // no producer
 
 // --- 2: tma -------------------------------------------------------------------------------------
 //
-// Adds    TMA: one thread starts the copies of whole tiles, which run by themselves, into a ring of
-//         stages. While one stage is multiplied, the next ones are on their way.
+// Adds    TMA: one thread starts the copies of whole tiles, which run by themselves, into a ring
+//         of stages. While one stage is multiplied, the next ones are on their way.
 // Costs   shared memory: 48 KiB a stage, so one block fills a multiprocessor.
 // Limits  both ends of a block: nothing runs beside its first copies and its last stores. The
-// tensor
-//         cores are active in 83% of the cycles (ncu, N = 4096, H200).
+//         tensor cores are active in 83% of the cycles (ncu, N = 4096, H200).
 // Source  CUDA C++ Programming Guide, "Tensor Memory Accelerator".
 //
 // The tensor map (CUtensorMap) describes a matrix to TMA. The host makes it, in
@@ -183,7 +181,8 @@ __global__ void __launch_bounds__(kConsumers* kWarpgroup)
 //
 // Adds    one job for each warpgroup: one copies (a single thread of it), two multiply. mbarriers
 //         instead of __syncthreads() connect them, so each can run ahead of the others.
-// Costs   a warpgroup that does not multiply. It releases registers for those that do (setmaxnreg).
+// Costs   a warpgroup that does not multiply. It releases registers for those that do
+//         (setmaxnreg).
 // Limits  still both ends of a block. Alone this is hardly faster; the next rungs build on it.
 // Source  Bauer, Cook, Khailany: CudaDMA, SC 2011, introduces warp specialization.
 
@@ -221,14 +220,13 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 // --- 4: persistent ------------------------------------------------------------------------------
 //
-// Adds    blocks that stay: as many as fit the GPU, and each computes tile after tile. The producer
-//         runs ahead into the next tile while this one is multiplied and stored.
-// Costs   a loop over tiles. Their order is now ours to choose: see walk().
-// Limits  stores: both consumers reach a tile's end together, and while they store, no tensor core
-//         works.
+// Adds    blocks that stay: one for each multiprocessor, which computes tile after tile. The
+//         producer runs ahead into the next tile while this one is multiplied and stored.
+// Costs   a loop over tiles, whose order is now ours to choose: see walk().
+// Limits  stores: both consumers reach the end of a tile together, and the tensor cores idle while
+//         they store.
 // Source  Gupta, Stuart, Owens: A Study of Persistent Threads Style GPU Programming, InPar 2012.
-// For
-//         walk(): Triton's tutorial "Matrix Multiplication", on L2 cache optimizations.
+//         The walk: Triton's tutorial "Matrix Multiplication", on L2 cache optimizations.
 
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -274,7 +272,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 // --- 5: overlapped ------------------------------------------------------------------------------
 //
 // Adds    stores beside the next tile's first steps (Outgoing): sums are rounded into spare
-//         registers; after each step 64 columns go to shared memory, from where TMA stores them.
+//         registers; with each step 64 columns go to shared memory, from where TMA stores them.
 // Costs   64 registers a thread, and 32 KiB of shared memory.
 // Limits  reads from the L2 cache, and their energy: each block reads its tiles of A and B alone.
 // Source  PTX ISA, "stmatrix" and "cp.async.bulk.tensor"; search for: epilogue overlap.
@@ -330,10 +328,9 @@ __global__ void __launch_bounds__(kThreads, 1)
 // --- 6: multicast -------------------------------------------------------------------------------
 //
 // Adds    clusters of two blocks. Their tiles are below each other and need the same B, so each
-// block
-//         copies half of it into the shared memory of both. That saves a third of all reads.
-// Costs   blocks wait for each other: a stage is free when the consumers of both have freed it. And
-//         a cluster takes longer to start.
+//         block copies half of it into the shared memory of both. That saves a third of all reads.
+// Costs   waiting: a stage is free when the consumers of both blocks have freed it. And a cluster
+//         takes longer to start.
 // Limits  misses in the L2 cache: when a tile begins, its first columns of A have been evicted.
 // Source  PTX ISA, "cp.async.bulk.tensor" with .multicast::cluster; NVIDIA Hopper Tuning Guide.
 
@@ -407,8 +404,8 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 // --- 7: backward --------------------------------------------------------------------------------
 //
 // Adds    a direction: a cluster walks every second tile from the last step of K to the first. The
-//         tiles just computed in the same rows left the end of A in the L2 cache, and that is where
-//         the next ones begin.
+//         tiles just computed in the same rows left the end of A in the L2 cache, and that is
+//         where the next ones begin.
 // Costs   nothing.
 // Limits  the last round: if tiles do not come out even, most clusters idle in it.
 // Source  search for: serpentine (or boustrophedon) order.
@@ -428,8 +425,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 //         clusters, so that each computes equally many steps. The block with a tile's first steps
 //         adds the sums of the others (Exchange) and stores the tile. See multiply_parts().
 // Costs   sums that travel through global memory, in the time of some 20 steps. So a last round
-// that
-//         is nearly full is not divided: see prepare_parts().
+//         that is nearly full is not divided: see prepare_parts().
 // Limits  small N, with fewer tiles than multiprocessors.
 // Source  Osama, Merrill, Cecka, Garland, Owens: Stream-K, PPoPP 2023.
 
@@ -444,13 +440,12 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 
 // --- 9: matmul_hopper, the record ---------------------------------------------------------------
 //
-// Adds    a choice by N, in prepare(): smaller tiles, so that most multiprocessors have one, and no
-//         clusters where a block computes a single tile.
-// Costs   an instance of the kernel for each choice. Smaller tiles read more for each
-// multiplication. Limits  at large N power: the tensor cores are active in 95% of the cycles (ncu,
-// N = 4096, H200),
-//         the GPU lowers its clock, and what saves energy, as rungs 6 and 7 do, saves time. At
-//         small N both ends of a block again.
+// Adds    a choice by N, in prepare(): smaller tiles, so that most multiprocessors have one, and
+//         no clusters where a block computes a single tile.
+// Costs   an instance of the kernel for each choice. Smaller tiles read more per multiplication.
+// Limits  at large N power: the tensor cores are active in 95% of the cycles (ncu, N = 4096,
+//         H200), the GPU lowers its clock, and what saves energy, as rungs 6 and 7 do, saves time.
+//         At small N both ends of a block again.
 // Source  NVIDIA, Matrix Multiplication Background User's Guide: tile and wave quantization.
 //
 // The kernel is in the header, since other programs run it, too.
