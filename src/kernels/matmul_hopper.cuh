@@ -255,9 +255,9 @@ struct Part {
     bool backward;  // from the last step to the first
 };
 
-/// Which parts each cluster computes. Its blocks take tiles below each other, which together count
-/// as one tile here. Of tiles 0 ... divided - 1 all steps, one tile's after the other's, are dealt
-/// out evenly; the other tiles are computed whole.
+/// Which parts each cluster computes. Its blocks' tiles are below each other and count as one tile
+/// here. Tiles 0 ... divided - 1 are divided: their steps, lined up tile after tile, are dealt out
+/// evenly to all clusters. The other tiles are computed whole.
 template <int kTileN, int kCluster, int kTileM = kBlockM>
 struct Schedule {
     int N, divided;
