@@ -1,16 +1,17 @@
-// Hopper's own instructions under names that say what they do: a few lines of PTX each.
+// Hopper's instructions by PTX's own names, a few lines of PTX each. bonus_matmul_hopper explains
+// how they work together; this is for reference.
 //
-//   barriers    mbarrier objects in shared memory, which threads and copies arrive at
-//   copies      of whole chunks between global and shared memory, by one thread, in bulk
-//   TMA         the same of tiles of a matrix
+//   mbarriers   in shared memory: threads and copies arrive, threads wait
+//   clusters    blocks on neighboring multiprocessors that reach into each other's shared memory
+//   bulk copies started by one thread, between global and shared memory
+//   TMA         bulk copies of tiles of a matrix
 //   wgmma       products of tiles in shared memory, by 128 threads (a warpgroup)
-//   clusters    blocks on neighbouring SMs that reach into each other's shared memory
 //
-// Section titles are those of NVIDIA's "PTX ISA" (its section numbers change between editions).
-// wgmma and setmaxnreg need compute capability 9.0 and the target sm_90a, and multicast is compiled
-// for that alone (elsewhere it may be slow); the rest is in all GPUs from 9.0 on. For other targets
-// the functions compile to a trap, so that programs build everywhere; why_not() and
-// has_bulk_copies() tell before it comes to that.
+// "Section" names a section of NVIDIA's PTX ISA by its title, since numbers change between
+// editions. wgmma and setmaxnreg need compute capability 9.0 and the target sm_90a; multicast is
+// compiled for that target alone, since it may be slow elsewhere. The rest works on all GPUs
+// from 9.0 on. For other targets the functions compile to a trap, so that programs build
+// everywhere; why_not() and has_bulk_copies() say beforehand whether they can run.
 #pragma once
 
 #include <cuda.h>
@@ -32,7 +33,7 @@
 #define SM90_ASM(...) __trap()
 #endif
 
-/// __cluster_dims__, which nvcc refuses for targets that have no clusters.
+/// __cluster_dims__, which nvcc rejects for targets without clusters.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #define HOPPER_CLUSTER(blocks)
 #else
@@ -48,22 +49,23 @@ __device__ inline uint32_t shared_address(const void* pointer) {
 
 // --- Barriers: "Parallel Synchronization and Communication Instructions: mbarrier" --------------
 
-/// A barrier in shared memory. Its phase ends when all arrivals and all announced bytes have come;
-/// the next one begins at once. Phases are told apart by their parity: 0, 1, 0, ...
+/// A barrier in shared memory. A phase ends when all arrivals and all expected bytes have come; the
+/// next one begins at once. The phases' parity is 0, 1, 0, ...
 using Barrier = uint64_t;
 
-/// One thread prepares a barrier for `arrivals` a phase. Section mbarrier.init.
+/// One thread initializes a barrier that expects `arrivals` in each phase. Section mbarrier.init.
 __device__ inline void mbarrier_init(Barrier* barrier, uint32_t arrivals) {
     SM90_ASM("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
              : "memory");
 }
 
-/// Makes prepared barriers known to TMA and to the cluster's other blocks. Section membar / fence.
+/// Makes initialized barriers visible to TMA and to the other blocks of the cluster. Section
+/// membar / fence.
 __device__ inline void fence_mbarrier_init() {
     SM90_ASM("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/// Arrives, and announces that `bytes` of asynchronous copies belong to this phase. Section
+/// Arrives, and adds `bytes` of asynchronous copies to what the phase waits for. Section
 /// mbarrier.arrive.
 __device__ inline void mbarrier_arrive_expect_tx(Barrier* barrier, uint32_t bytes) {
     SM90_ASM(
@@ -72,9 +74,10 @@ __device__ inline void mbarrier_arrive_expect_tx(Barrier* barrier, uint32_t byte
         : "memory");
 }
 
-/// Arrives at the same barrier in block `rank` of this cluster. It orders nothing for that block:
-/// who waits there lets TMA write over what wgmma has read. (With .release.cluster each arrival
-/// would wait for all earlier memory traffic.) Sections mapa, mbarrier.arrive.
+/// Arrives at the same barrier in block `rank` of this cluster. Relaxed: gives the remote block no
+/// memory ordering. None is needed, since the waiter only lets TMA overwrite a buffer that wgmma
+/// has finished reading; with .release.cluster each arrival would wait for all earlier memory
+/// traffic. Sections mapa, mbarrier.arrive.
 __device__ inline void mbarrier_arrive_cluster(Barrier* barrier, uint32_t rank) {
     SM90_ASM(
         "{\n"
@@ -91,8 +94,9 @@ __device__ inline void mbarrier_arrive(Barrier* barrier) {
     SM90_ASM("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-/// Waits for the end of the phase with this parity; the thread sleeps meanwhile. Section
-/// mbarrier.test_wait / mbarrier.try_wait.
+/// Waits until the phase of this parity has ended. Returns at once if the current phase has the
+/// other parity, so a thread must not fall two phases behind. Section mbarrier.test_wait,
+/// mbarrier.try_wait.
 __device__ inline void mbarrier_wait(Barrier* barrier, uint32_t parity) {
     uint32_t done = 0;
     while (!done)
@@ -107,23 +111,23 @@ __device__ inline void mbarrier_wait(Barrier* barrier, uint32_t parity) {
             : "memory");
 }
 
-/// Waits for all 128 threads of warpgroup `index` of this block. (Barrier 0 is __syncthreads'.)
-/// Section barrier{.cta}.
+/// __syncthreads() for the 128 threads of warpgroup `index` alone. (Barrier 0 is the one that
+/// __syncthreads() uses.) Section barrier{.cta}.
 __device__ inline void barrier_sync_warpgroup(int index) {
     SM90_ASM("barrier.cta.sync.aligned %0, 128;" ::"r"(index + 1) : "memory");
 }
 
 // --- Clusters -----------------------------------------------------------------------------------
 
-/// This block's number in its cluster. Section "Special Registers: %cluster_ctarank".
+/// This block's rank in its cluster. Section "Special Registers: %cluster_ctarank".
 __device__ inline uint32_t cluster_ctarank() {
     uint32_t rank = 0;
     SM90_ASM("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
 }
 
-/// Waits for all threads of the cluster; what they wrote before is not made visible by this
-/// (barriers are, by fence_mbarrier_init). Section barrier.cluster.
+/// Waits for all threads of the cluster. The arrival is relaxed: it does not make their writes
+/// visible. (fence_mbarrier_init() does that for barriers.) Section barrier.cluster.
 __device__ inline void barrier_cluster_sync() {
     SM90_ASM(
         "barrier.cluster.arrive.relaxed;\n"
@@ -131,7 +135,7 @@ __device__ inline void barrier_cluster_sync() {
             : "memory");
 }
 
-/// Sends two numbers to the same place in block `rank` of this cluster, as 8 bytes that arrive at
+/// Stores two numbers at the same address in block `rank` of this cluster. They count as 8 bytes at
 /// the same barrier there. Sections mapa, st.async.
 __device__ inline void st_async(float2* to, float2 value, Barrier* barrier, uint32_t rank) {
     SM90_ASM(
@@ -148,9 +152,9 @@ __device__ inline void st_async(float2* to, float2 value, Barrier* barrier, uint
 
 // --- Copies: "Data Movement and Conversion Instructions: Asynchronous copy, Bulk copy" ----------
 
-/// Starts to copy `bytes` to shared memory, where they arrive at `barrier`; with
-/// ptx::createpolicy_evict_last(). Addresses and size must be multiples of 16. Section
-/// cp.async.bulk.
+/// Starts a copy of `bytes` to shared memory, which count at `barrier` when they have arrived. Asks
+/// the L2 cache to keep them (ptx::createpolicy_evict_last). Addresses and size must be multiples
+/// of 16. Section cp.async.bulk.
 __device__ inline void cp_async_bulk(void* to, const void* from, uint32_t bytes, Barrier* barrier) {
     SM90_ASM(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
@@ -162,8 +166,8 @@ __device__ inline void cp_async_bulk(void* to, const void* from, uint32_t bytes,
 
 // --- TMA: "Data Movement and Conversion Instructions: Tensor copy" ------------------------------
 
-/// Starts to copy the map's box at (row, column) to shared memory; its bytes arrive at `barrier`.
-/// What lies outside the matrix becomes 0. Section cp.async.bulk.tensor.
+/// Starts a copy of the map's box at (row, column) to shared memory. Elements outside the matrix
+/// become 0; their bytes count at `barrier`, too. Section cp.async.bulk.tensor.
 __device__ inline void tma_load(void* to, const CUtensorMap& map, int row, int column,
                                 Barrier* barrier) {
     SM90_ASM(
@@ -173,8 +177,8 @@ __device__ inline void tma_load(void* to, const CUtensorMap& map, int row, int c
         : "memory");
 }
 
-/// tma_load() of several panels of 64 columns, from the first on, one behind the other in shared
-/// memory; with ptx::createpolicy_evict_last(). For maps of so many panels.
+/// tma_load() of all panels of a map that was made with `panels`: 64 columns each, one after the
+/// other in shared memory. Asks the L2 cache to keep them (ptx::createpolicy_evict_last).
 __device__ inline void tma_load_panels(void* to, const CUtensorMap& map, int row,
                                        Barrier* barrier) {
     SM90_ASM(
@@ -184,8 +188,9 @@ __device__ inline void tma_load_panels(void* to, const CUtensorMap& map, int row
         : "memory");
 }
 
-/// tma_load() into every block of the cluster whose bit is set in `ranks`, at the same address, and
-/// with an arrival at the same barrier: one read of the L2 cache feeds several SMs.
+/// tma_load() into every block of the cluster whose bit is set in `ranks`, at the same address,
+/// with the bytes counted at the same barrier of each. One read of the L2 cache feeds several
+/// blocks. Section cp.async.bulk.tensor.
 __device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, int row, int column,
                                           Barrier* barrier, uint16_t ranks) {
     HOPPER_ASM(
@@ -195,8 +200,8 @@ __device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, int 
         : "memory");
 }
 
-/// Starts to copy a box from shared memory to the matrix; what lies outside is left out. Section
-/// cp.async.bulk.tensor.
+/// Starts a copy of a box from shared memory to the matrix. Elements outside it are not written.
+/// Section cp.async.bulk.tensor.
 __device__ inline void tma_store(const CUtensorMap& map, int row, int column, const void* from) {
     SM90_ASM(
         "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
@@ -204,46 +209,46 @@ __device__ inline void tma_store(const CUtensorMap& map, int row, int column, co
         : "memory");
 }
 
-/// Makes a group of this thread's stores so far. Section cp.async.bulk.commit_group.
+/// Ends a group: this thread's stores since the group before. Section cp.async.bulk.commit_group.
 __device__ inline void cp_async_bulk_commit_group() {
     SM90_ASM("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/// Waits until all but the last kGroups groups of stores have read their shared memory. Section
-/// cp.async.bulk.wait_group.
+/// Waits until at most kGroups of this thread's latest groups have yet to read their shared memory.
+/// Section cp.async.bulk.wait_group.
 template <int kGroups>
 __device__ void cp_async_bulk_wait_group_read() {
     SM90_ASM("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
 }
 
-/// Orders this thread's plain accesses to shared memory before later ones of TMA and wgmma, which
-/// reach it by another way (the "async proxy"). Section membar / fence.
+/// Orders this thread's ordinary accesses to shared memory before later ones by TMA and wgmma,
+/// which go through the "async proxy". Section membar / fence.
 __device__ inline void fence_proxy_async() {
     SM90_ASM("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 // --- wgmma: "Asynchronous Warpgroup Level Matrix Instructions" ----------------------------------
-// Operands lie in shared memory in rows of 128 bytes, swizzled: the 16-byte chunk c of row r is
-// kept at c ^ (r % 8), so that neither rows nor columns collide in the banks. TMA writes and reads
-// this layout by itself. Tiles begin at multiples of 1024 bytes: 8 rows.
+// Operands are in shared memory in rows of 128 bytes, swizzled: chunk c (16 bytes) of row r is at
+// c ^ (r % 8). Tiles begin at multiples of 1024 bytes. Rung 1 of bonus_matmul_hopper draws this.
 
-/// What wgmma reads an operand by. `panel_bytes`: from 64 columns of B to the next 64, where it has
-/// more. Section "Matrix Descriptor Format".
+/// The descriptor by which wgmma finds an operand. `panel_bytes`: the distance from 64 columns of B
+/// to the next 64, if there are more. Section "Matrix Descriptor Format".
 __device__ inline uint64_t matrix_descriptor(const void* tile, uint32_t panel_bytes = 0) {
     const uint64_t swizzle_128_bytes = 1, eight_rows = 1024;
     return (shared_address(tile) & 0x3FFFF) >> 4 | uint64_t(panel_bytes >> 4) << 16 |
            (eight_rows >> 4) << 32 | swizzle_128_bytes << 62;
 }
 
-/// Orders earlier accesses to the sums' registers before the wgmma that follow.
+/// Orders earlier accesses to the sums' registers before the wgmma that follow. Section
+/// wgmma.fence.
 __device__ inline void wgmma_fence() { HOPPER_ASM("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-/// Makes a group of the wgmma so far.
+/// Ends a group: the wgmma since the group before. Section wgmma.commit_group.
 __device__ inline void wgmma_commit_group() {
     HOPPER_ASM("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/// Waits until at most kGroups groups of wgmma are still under way.
+/// Waits until at most kGroups groups of wgmma are still running. Section wgmma.wait_group.
 template <int kGroups>
 __device__ void wgmma_wait_group() {
     HOPPER_ASM("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
@@ -262,16 +267,20 @@ __device__ void wgmma_wait_group() {
     HOPPER_TEXT_60 HOPPER_TEN(6) ", " HOPPER_TEN(7) ", " HOPPER_TEN(8) ", " HOPPER_TEN( \
         9) ", " HOPPER_TEN(10) ", " HOPPER_TEN(11) ", "
 
-/// The instruction: the sums' registers, then descriptors of A and B, whether to keep the old sums,
-/// the signs of A and B (+1), A as it is, B transposed: its rows run along N.
+/// The instruction. Its operands: the sums' registers, descriptors of A and B, whether to keep the
+/// old sums, the signs of A and B (+1), whether A and B are transposed (no; yes: B's rows run along
+/// N).
 #define HOPPER_WGMMA(shape, type, registers, a, b, keep)                                 \
     "{\n.reg .pred p;\nsetp.ne.b32 p, " keep ", 0;\nwgmma.mma_async.sync.aligned." shape \
     ".f32." type "." type " {" registers "}, " a ", " b ", p, 1, 1, 0, 1;\n}"
 
-/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 128 or 256, T half or bfloat16, with A
-/// and B row-major. Without `keep` the old sums count as 0. Thread t of the 128 holds, in
-/// sums[4 j ...], row 16 (t / 32) + t % 32 / 4 of columns 8 j + t % 4 * 2 and one more, and then
-/// the same of the row 8 further down. Section wgmma.mma_async.
+/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 128 or 256, T half or bfloat16, with A and B
+/// row-major. Without `keep` the old sums count as 0. With r = 16 (t / 32) + t % 32 / 4 and
+/// c = 8 j + 2 (t % 4), thread t of the 128 holds
+///
+///     sums[4j], sums[4j+1]: [r][c, c+1]        sums[4j+2], sums[4j+3]: [r+8][c, c+1]
+///
+/// Section wgmma.mma_async.
 template <class T>
 __device__ void wgmma_mma_async(float (&sums)[64], uint64_t a, uint64_t b, bool keep) {
 #define HOPPER_M64N128(type)                                                                       \
@@ -298,9 +307,9 @@ __device__ void wgmma_mma_async(float (&sums)[128], uint64_t a, uint64_t b, bool
         HOPPER_M64N256("bf16");
 }
 
-/// A warp stores four 8 x 8 matrices of 16-bit elements: lane l gives the address of row l % 8 of
-/// matrix l / 8, and holds in m_i elements (l / 4, l % 4 * 2) of matrix i and the next one. Section
-/// "Warp-level matrix store instruction: stmatrix".
+/// A warp stores four 8 x 8 matrices of 16-bit elements. Lane l names the address of row l % 8 of
+/// matrix l / 8, and holds in mi elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of matrix i.
+/// Section "Warp-level matrix store instruction: stmatrix".
 __device__ inline void stmatrix_x4(void* row, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3) {
     SM90_ASM("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
                  shared_address(row)),
@@ -310,30 +319,30 @@ __device__ inline void stmatrix_x4(void* row, uint32_t m0, uint32_t m1, uint32_t
 
 // --- Registers ----------------------------------------------------------------------------------
 
-/// All warps of a warpgroup give up registers until kRegisters a thread are left, a multiple of 8.
-/// Section "Miscellaneous Instructions: setmaxnreg".
+/// All warps of a warpgroup release registers down to kRegisters a thread, a multiple of 8. Section
+/// "Miscellaneous Instructions: setmaxnreg".
 template <int kRegisters>
 __device__ void setmaxnreg_dec() {
     HOPPER_ASM("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-/// ... or take what others gave up, waiting for it, until there are kRegisters.
+/// The other way round: up to kRegisters a thread. Waits until other warps have released enough.
 template <int kRegisters>
 __device__ void setmaxnreg_inc() {
     HOPPER_ASM("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// --- The host's part ----------------------------------------------------------------------------
+// --- On the host --------------------------------------------------------------------------------
 
-/// Describes a row-major matrix [rows, columns] of 16-bit elements to TMA, to be copied in boxes of
-/// box_rows x 64 elements (128 bytes a row, swizzled). A row's length in bytes must be a multiple
-/// of 16. With `panels` tma_load_panels() copies so many boxes beside each other at once, and
-/// columns must be a multiple of 64. See cuTensorMapEncodeTiled in the CUDA driver API.
+/// Describes a row-major matrix [rows, columns] of 16-bit elements to TMA, which copies it in boxes
+/// of box_rows x 64 elements (128 bytes a row, swizzled). A row must have a multiple of 16 bytes.
+/// With `panels`, tma_load_panels() copies that many boxes beside each other at once; then columns
+/// must be a multiple of 64. CUDA driver API, cuTensorMapEncodeTiled.
 template <class T>
 CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t box_rows,
                        uint32_t panels = 1) {
     static_assert(sizeof(T) == 2);
-    // Asked of the runtime, not of the linker: programs must start where there is no driver.
+    // Looked up at run time instead of linked, so that programs start without a driver, too.
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found;
 #if CUDART_VERSION >= 12050
@@ -365,7 +374,7 @@ CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t bo
     return map;
 }
 
-/// What the code that runs here was compiled for.
+/// The target that the running code was compiled for.
 enum class Target { kOlder, kSm90, kSm90a };
 
 static __global__ void compiled_for(Target* answer) {
@@ -386,10 +395,10 @@ inline Target target() {
     return target;
 }
 
-/// Whether barriers, clusters and copies work here.
+/// Whether mbarriers, clusters and bulk copies work here.
 inline bool has_bulk_copies() { return target() != Target::kOlder; }
 
-/// Why kernels that use this header cannot run on `gpu`; empty where they can.
+/// Why kernels with wgmma cannot run on `gpu`; empty if they can.
 inline std::string why_not(const demo::Gpu& gpu) {
     const std::string needs = "needs Hopper (compute capability 9.0)";
     if (gpu.compute_capability != 90) return needs;

@@ -209,7 +209,7 @@ def test_hoppers_kernel_multiplies_on_tensor_cores_and_spills_nothing():
     if arch() != "90a":
         pytest.skip("this toolkit does not compile for 90a")
     sass = bool(toolkit().tool("nvdisasm"))
-    text = shown(HOPPER, "matmul_persistent<__half,128,256,4,2>")
+    text = shown(HOPPER, "matmul_hopper<__half,128,256,4,2>")
     row = r"^tensor cores  (HGMMA\.64x256x16\S*|wgmma\.mma_async\.m64n256k16) +(\d+) +(\d+)$"
     kind, whole, loop = re.search(row, text, re.MULTILINE).groups()
     assert kind.startswith("HGMMA" if sass else "wgmma")
@@ -218,7 +218,7 @@ def test_hoppers_kernel_multiplies_on_tensor_cores_and_spills_nothing():
     assert re.search(r"^async copies  (UTMALDG|cp\.async\.bulk\.tensor)\.2d", text,
                      re.MULTILINE | re.IGNORECASE)
     # Wrappers of PTX lie in a header: the line that calls stands above theirs.
-    assert re.search(r"^bonus_matmul_hopper\.cu:\d+  .*\n  hopper\.cuh:\d+  .*\n(    [.$]\S+:\n)?"
+    assert re.search(r"^matmul_hopper\.cuh:\d+  .*\n  hopper\.cuh:\d+  .*\n(    [.$]\S+:\n)?"
                      r"  [| ] .*(WARPGROUP|wgmma)", text, re.MULTILINE)
 
 

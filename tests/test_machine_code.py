@@ -45,7 +45,15 @@ KERNELS = [
     Kernel("8_softmax", "by_cluster_twice", (LOAD_16, STORE_16)),
     Kernel("9_bias_relu", "fused_vectorized", (LOAD_16, STORE_16)),
     Kernel("10_add_mul_activation", "fused_vectorized", (LOAD_16, STORE_16)),
-    Kernel("bonus_matmul_hopper", "matmul_persistent", ("HGMMA",)),
+    Kernel("bonus_matmul_hopper", "wgmma", ("HGMMA",)),
+    Kernel("bonus_matmul_hopper", "tma", ("HGMMA", r"UTMALDG\S*")),
+    Kernel("bonus_matmul_hopper", "warp_specialized", ("HGMMA", r"UTMALDG\S*", "USETMAXREG")),
+    Kernel("bonus_matmul_hopper", "persistent", ("HGMMA", r"UTMALDG\S*")),
+    Kernel("bonus_matmul_hopper", "overlapped", ("HGMMA", r"UTMALDG\S*", r"UTMASTG\S*", "STSM")),
+    Kernel("bonus_matmul_hopper", "multicast", ("HGMMA", r"UTMALDG\S*MULTICAST", r"UTMASTG\S*")),
+    Kernel("bonus_matmul_hopper", "backward", ("HGMMA", r"UTMALDG\S*MULTICAST", r"UTMASTG\S*")),
+    Kernel("bonus_matmul_hopper", "stream_k", ("HGMMA", r"UTMALDG\S*MULTICAST", r"UTMASTG\S*")),
+    Kernel("bonus_matmul_hopper", "matmul_hopper", ("HGMMA", r"UTMALDG\S*", r"UTMASTG\S*")),
     Kernel("bonus_matmul_register_tiled", "vectorized", (COPY_16, SHARED_16, STORE_16, "FFMA")),
     Kernel("bonus_matmul_register_tiled", "warp_tiled", (COPY_16, SHARED_16, STORE_16, "FFMA")),
     Kernel("6_gating_fused", "gating_talk", (r"HGMMA\S*", r"UTMALDG\S*", r"UTMASTG\S*")),
@@ -55,8 +63,10 @@ IDS = [f"{kernel.program}-{kernel.name}" for kernel in KERNELS]
 
 
 def names(kernel, function):
-    """Whether `function`, as the compiler mangled it, is the kernel or an instance of it."""
-    return re.search(rf"(?<!\d){len(kernel.name)}{kernel.name}", function) is not None
+    """Whether `function`, as the compiler mangled it, is the kernel or an instance of it, and not
+    another in a namespace of that name."""
+    name = f"{len(kernel.name)}{kernel.name}"
+    return re.search(rf"^_ZL?{name}|(?<!\d){name}[IE]", function) is not None
 
 
 def assert_nothing_spilled(kernel, functions):

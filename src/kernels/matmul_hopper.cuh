@@ -1,0 +1,488 @@
+// Belongs to bonus_matmul_hopper, whose rungs explain what each part is for: the record, and what
+// the rungs, the record and other kernels for Hopper share.
+//
+//   Stage, multiply_stage               a step's tiles of A and B in shared memory, and wgmma
+//   Ring, Position, load_stage          stages with their barriers; TMA fills them
+//   produce, consume                    the main loop: one warpgroup copies, the others multiply
+//   walk, Part, Schedule                which block computes what, and in which order
+//   Outgoing, Memory                    a finished tile on its way to global memory
+//   Exchange                            sums on their way from block to block
+//   matmul_hopper, Operands, prepare()  the record, and how a program runs it
+#pragma once
+
+#include <functional>
+
+#include "demo.cuh"
+#include "hopper.cuh"
+
+namespace matmul_hopper {
+
+constexpr int kBlockM = 128, kBlockN = 256;  // a block's tile of C; the record has smaller ones too
+constexpr int kBlockK = 64;                  // a step's columns of A, rows of B
+constexpr int kPanel = 64;                   // columns: rows of 128 bytes, as wgmma wants them
+constexpr int kConsumers = kBlockM / 64;     // warpgroups that multiply: 64 rows of the tile each
+constexpr int kWarpgroup = 128;              // threads
+
+/// The number of this thread's warpgroup. The shuffle tells the compiler that it is the same for
+/// all threads of a warp.
+__device__ int warpgroup_index() { return __shfl_sync(~0u, threadIdx.x / kWarpgroup, 0); }
+
+/// Two neighboring elements of C, rounded.
+template <class T>
+__device__ uint32_t round_pair(float low, float high) {
+    if constexpr (std::is_same_v<T, half>) {
+        const __half2 pair = __floats2half2_rn(low, high);
+        return reinterpret_cast<const uint32_t&>(pair);
+    } else {
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+        return reinterpret_cast<const uint32_t&>(pair);
+    }
+}
+
+// --- From rung 1 on: a stage, and wgmma ---------------------------------------------------------
+
+/// The tiles of A and B that one step of K needs, in shared memory.
+template <class T, int kTileN, int kTileM = kBlockM>
+struct alignas(1024) Stage {
+    T A[kTileM][kBlockK];                   // rows swizzled
+    T B[kTileN / kPanel][kBlockK][kPanel];  // panels of 64 columns, rows swizzled
+};
+
+/// Starts a warpgroup's 64 rows of  sums[kTileM, kTileN] (+)= stage.A stage.B.
+template <class T, int kTileN, int kTileM>
+__device__ void multiply_stage(float (&sums)[kTileN / 2], const Stage<T, kTileN, kTileM>& stage,
+                               int warpgroup, bool keep) {
+    hopper::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kBlockK; k += 16)
+        hopper::wgmma_mma_async<T>(sums, hopper::matrix_descriptor(&stage.A[64 * warpgroup][k]),
+                                   hopper::matrix_descriptor(&stage.B[0][k][0], sizeof stage.B[0]),
+                                   keep || k > 0);
+    hopper::wgmma_commit_group();
+}
+
+// --- From rung 2 on: a ring of stages, and TMA --------------------------------------------------
+
+/// Stages in a ring, with the barriers that say who may use them.
+template <class T, int kTileN, int kStages, int kTileM = kBlockM>
+struct Ring {
+    Stage<T, kTileN, kTileM> stages[kStages];
+    hopper::Barrier full[kStages];   // the stage's bytes have arrived
+    hopper::Barrier empty[kStages];  // nobody needs them any more
+
+    /// One thread initializes the barriers; `readers` warps free each stage.
+    __device__ void init(int readers) {
+        for (int s = 0; s < kStages; ++s) {
+            hopper::mbarrier_init(&full[s], 1);
+            hopper::mbarrier_init(&empty[s], readers);
+        }
+        hopper::fence_mbarrier_init();
+    }
+};
+
+/// A thread's place in the ring: the stage, and the parity of its barriers' phase.
+template <int kStages>
+struct Position {
+    int stage = 0;
+    uint32_t parity = 0;
+    __device__ void advance() {
+        if (++stage == kStages) stage = 0, parity ^= 1;
+    }
+};
+
+/// One thread starts a stage's copies: columns k ... of A, rows k ... of B.
+template <class T, int kTileN, int kTileM>
+__device__ void load_stage(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full,
+                           const CUtensorMap& A, const CUtensorMap& B, int row, int col, int k) {
+    hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
+    hopper::tma_load(stage.A, A, row, k, full);
+    for (int p = 0; p < kTileN / kPanel; ++p)
+        hopper::tma_load(stage.B[p], B, k, col + p * kPanel, full);
+}
+
+// --- From rung 3 on: the main loop --------------------------------------------------------------
+
+/// Threads of a block: its consumers, 64 of the tile's rows for each, and a producer.
+constexpr int threads(int tile_rows) { return (tile_rows / 64 + 1) * kWarpgroup; }
+constexpr int kThreads = threads(kBlockM);
+
+/// The producer, one thread: fills stages as they become free, for all steps of a tile.
+/// load(stage, full, t) starts the copies of step t.
+template <class T, int kTileN, int kStages, int kTileM, class Load>
+__device__ void produce(Ring<T, kTileN, kStages, kTileM>& ring, Position<kStages>& at, int steps,
+                        Load load) {
+    for (int t = 0; t < steps; ++t, at.advance()) {
+        // The phase before. Of a new barrier it counts as over, so the first round does not wait.
+        hopper::mbarrier_wait(&ring.empty[at.stage], at.parity ^ 1);
+        load(ring.stages[at.stage], &ring.full[at.stage], t);
+    }
+}
+
+/// A consumer, one warpgroup: the sums of its 64 rows, over all steps of a tile. A step's wgmma are
+/// started while those of the step before still run. meanwhile(t) runs beside step t;
+/// release(stage) frees a stage.
+template <class T, int kTileN, int kStages, int kTileM, class Meanwhile, class Release>
+__device__ void consume(float (&sums)[kTileN / 2], Ring<T, kTileN, kStages, kTileM>& ring,
+                        Position<kStages>& at, int steps, int warpgroup, Meanwhile meanwhile,
+                        Release release) {
+    int previous = 0;
+    for (int t = 0; t < steps; ++t, at.advance()) {
+        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
+        multiply_stage<T, kTileN>(sums, ring.stages[at.stage], warpgroup, t > 0);
+        meanwhile(t);
+        hopper::wgmma_wait_group<1>();  // step t - 1 is done
+        if (t > 0) release(previous);
+        previous = at.stage;
+    }
+    hopper::wgmma_wait_group<0>();
+    release(previous);
+}
+
+// --- From rung 4 on: tile after tile ------------------------------------------------------------
+
+/// Tile i of rows x columns: down 8 rows, then on to the next column. So the tiles that are
+/// computed at the same time form a square, whose rows of A and columns of B fit the L2 cache.
+__device__ int2 walk(int i, int rows, int columns) {
+    constexpr int kGroup = 8;
+    int first = 0;
+    for (; i >= kGroup * columns; i -= kGroup * columns) first += kGroup;
+    // On the critical path before the first copy, so avoid integer division by a variable.
+    if (first + kGroup <= rows) return {first + i % kGroup, i / kGroup};
+    return {first + i % (rows - first), i / (rows - first)};
+}
+
+// --- From rung 5 on: tiles leave beside the next one's steps ------------------------------------
+
+constexpr int kOutPanels = 2;  // of each warp, to be filled and stored in turn
+
+/// A block's shared memory.
+template <class T, int kTileN, int kStages, int kOutPanels, int kTileM = kBlockM>
+struct Memory {
+    Ring<T, kTileN, kStages, kTileM> ring;
+    alignas(1024) T out[kTileM / 16][kOutPanels][16][kPanel];  // of each warp; rows swizzled
+};
+
+/// A warp's 16 rows of a finished tile: rounded, which frees the sums' registers for the next tile.
+template <class T, int kTileN>
+struct Outgoing {
+    static constexpr int kPanels = kTileN / kPanel;
+    uint32_t pairs[kTileN / 4];
+    int row, col;
+    bool pending = false;
+
+    __device__ void take(const float (&sums)[kTileN / 2], int new_row, int new_col) {
+#pragma unroll
+        for (int i = 0; i < kTileN / 4; ++i) pairs[i] = round_pair<T>(sums[2 * i], sums[2 * i + 1]);
+        row = new_row, col = new_col, pending = true;
+    }
+
+    /// Stores panel p of a tile that was taken; does nothing before the first one.
+    template <int kOutPanels>
+    __device__ void store(int p, T (&out)[kOutPanels][16][kPanel], const CUtensorMap& C) {
+        if (!pending) return;
+#pragma unroll
+        for (int q = 0; q < kPanels; ++q)  // registers cannot be indexed at run time
+            if (p == q) store_panel(q, out, C);
+        pending = p + 1 < kPanels;
+    }
+
+    /// Stores all panels of the last tile, and waits until TMA has read them: a block's shared
+    /// memory must outlive its stores.
+    template <int kOutPanels>
+    __device__ void store_all(T (&out)[kOutPanels][16][kPanel], const CUtensorMap& C) const {
+        if (pending) {
+#pragma unroll
+            for (int p = 0; p < kPanels; ++p) store_panel(p, out, C);
+        }
+        if (threadIdx.x % 32 == 0) hopper::cp_async_bulk_wait_group_read<0>();
+    }
+
+  private:
+    /// Through shared memory, from where TMA stores it while the warp goes on.
+    template <int kOutPanels>
+    __device__ void store_panel(int p, T (&out)[kOutPanels][16][kPanel],
+                                const CUtensorMap& C) const {
+        const int lane = threadIdx.x % 32;
+        T(&panel)[16][kPanel] = out[p % kOutPanels];
+        constexpr int kInUse = kPanels < kOutPanels ? kPanels : kOutPanels;  // in turn
+        if (lane == 0) hopper::cp_async_bulk_wait_group_read<kInUse - 1>();
+        __syncwarp();  // the panel may be overwritten
+#pragma unroll
+        for (int c = 0; c < kPanel / 16; ++c) {
+            const uint32_t* v = &pairs[(p * kPanel / 16 + c) * 4];  // 16 x 16 elements
+            const int chunk = 2 * c + lane / 16;
+            hopper::stmatrix_x4(&panel[lane % 16][(chunk ^ lane % 8) * 8], v[0], v[1], v[2], v[3]);
+        }
+        hopper::fence_proxy_async();  // TMA is to see what this thread wrote
+        __syncwarp();
+        if (lane == 0) {
+            hopper::tma_store(C, row, col + p * kPanel, panel);
+            hopper::cp_async_bulk_commit_group();
+        }
+    }
+};
+
+// --- From rung 6 on: clusters -------------------------------------------------------------------
+
+/// load_stage() in a cluster, whose blocks need the same tile of B: each block copies every
+/// kCluster-th panel of it, into the shared memory of all. A stage is complete when the bytes from
+/// all blocks have arrived.
+template <int kCluster, class T, int kTileN, int kTileM>
+__device__ void load_stage_multicast(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full,
+                                     const CUtensorMap& A, const CUtensorMap& B, int rank, int row,
+                                     int col, int k) {
+    hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
+    hopper::tma_load(stage.A, A, row, k, full);
+    for (int p = rank; p < kTileN / kPanel; p += kCluster)
+        hopper::tma_load_multicast(stage.B[p], B, k, col + p * kPanel, full, (1 << kCluster) - 1);
+}
+
+/// The producer's last wait: until all readers have freed all stages. The readers of other blocks
+/// arrive at this block's barriers, so it must not leave before.
+template <class T, int kTileN, int kStages, int kTileM>
+__device__ void wait_until_free(Ring<T, kTileN, kStages, kTileM>& ring, Position<kStages>& at) {
+    for (int s = 0; s < kStages; ++s, at.advance())
+        hopper::mbarrier_wait(&ring.empty[at.stage], at.parity ^ 1);
+}
+
+// --- From rung 8 on: tiles divided among blocks -------------------------------------------------
+
+/// What a block computes without a break: steps first ... last - 1 of a tile.
+struct Part {
+    int tile;  // its number
+    int row, col;
+    int first, last;
+    bool backward;  // from the last step to the first
+};
+
+/// Which parts each cluster computes. Its blocks' tiles are below each other and count as one tile
+/// here. Tiles 0 ... divided - 1 are divided: their steps, lined up tile after tile, are dealt out
+/// evenly to all clusters. The other tiles are computed whole.
+template <int kTileN, int kCluster, int kTileM = kBlockM>
+struct Schedule {
+    int N, divided;
+    int steps = (N + kBlockK - 1) / kBlockK;
+    int rows = (N + kCluster * kTileM - 1) / (kCluster * kTileM);
+    int columns = (N + kTileN - 1) / kTileN, tiles = rows * columns;
+    int clusters = gridDim.x / kCluster, cluster = blockIdx.x / kCluster;
+
+    /// The first of the divided tiles' steps that is cluster c's.
+    __device__ int first_step(int c) const {
+        return divided == 0 ? 0 : int(int64_t(c) * divided * steps / clusters);
+    }
+
+    /// Calls work(part) for all that this block computes.
+    template <class Work>
+    __device__ void for_each_part(int rank, Work work) const {
+        auto part = [&](int i, int first, int last, bool backward) {
+            const int2 tile = walk(i, rows, columns);
+            const int row = (tile.x * kCluster + rank) * kTileM, col = tile.y * kTileN;
+            work(Part{i, row, col, first, last, backward});
+        };
+        for (int s = first_step(cluster), end = first_step(cluster + 1); s < end;) {
+            const int first = s % steps, last = min(steps, first + end - s);
+            part(s / steps, first, last, false);
+            s += last - first;
+        }
+        bool backward = true;  // every second whole tile, from the first on
+        for (int i = divided + cluster; i < tiles; i += clusters, backward = !backward)
+            part(i, 0, steps, backward);
+    }
+};
+
+/// Sums of divided tiles on their way from block to block. Threads with the same number hold the
+/// same elements of a tile, so each thread passes its own on; each warp has a flag.
+struct Exchange {
+    float4* sums;  // [blocks, kBlockN / 8, kThreads]
+    int* ready;    // [blocks, kWarps], 0 between launches
+
+    static constexpr int kThreads = kConsumers * kWarpgroup, kWarps = kThreads / 32;
+
+    /// Leaves this block's sums for another.
+    template <int kSums>
+    __device__ void give(const float (&mine)[kSums]) const {
+        float4* const to = &sums[size_t(blockIdx.x) * (kSums / 4) * kThreads + threadIdx.x];
+#pragma unroll
+        for (int i = 0; i < kSums / 4; ++i)
+            to[i * kThreads] = {mine[4 * i], mine[4 * i + 1], mine[4 * i + 2], mine[4 * i + 3]};
+        __threadfence();  // the sums first, then the flag
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) atomicExch(&ready[blockIdx.x * kWarps + threadIdx.x / 32], 1);
+    }
+
+    /// Adds the sums that `block` gives, once they are there. The wait ends, since all blocks of
+    /// the grid run at once, and each gives before it waits. Callers add blocks in a fixed order,
+    /// so that every launch gives the same bits.
+    template <int kSums>
+    __device__ void add(float (&mine)[kSums], int block) const {
+        int* const flag = &ready[block * kWarps + threadIdx.x / 32];
+        if (threadIdx.x % 32 == 0) {
+            while (atomicAdd(flag, 0) == 0) {
+            }
+            *flag = 0;
+            __threadfence();
+        }
+        __syncwarp();
+        const float4* const from = &sums[size_t(block) * (kSums / 4) * kThreads + threadIdx.x];
+#pragma unroll
+        for (int i = 0; i < kSums / 4; ++i) {
+            const float4 theirs = from[i * kThreads];
+            mine[4 * i] += theirs.x, mine[4 * i + 1] += theirs.y;
+            mine[4 * i + 2] += theirs.z, mine[4 * i + 3] += theirs.w;
+        }
+    }
+};
+
+/// What stream_k and the record run: all parts of a block, in tiles of kTileM x kTileN.
+template <class T, int kTileM, int kTileN, int kStages, int kCluster>
+__device__ void multiply_parts(const CUtensorMap& A, const CUtensorMap& B, const CUtensorMap& C,
+                               int N, int divided, Exchange exchange) {
+    constexpr int kConsumers = kTileM / 64;
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& memory = *reinterpret_cast<Memory<T, kTileN, kStages, kOutPanels, kTileM>*>(shared);
+    auto& ring = memory.ring;
+    const int rank = hopper::cluster_ctarank();
+    const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
+    const Schedule<kTileN, kCluster, kTileM> schedule{N, divided};
+    if (threadIdx.x == 0) ring.init(4 * kConsumers * kCluster);
+    hopper::barrier_cluster_sync();  // all blocks' barriers are ready
+
+    Position<kStages> at;
+    if (warpgroup == kConsumers) {
+        if constexpr (kConsumers > 1) hopper::setmaxnreg_dec<40>();
+        if (threadIdx.x == kConsumers * kWarpgroup) {
+            schedule.for_each_part(rank, [&](const Part& part) {
+                produce(ring, at, part.last - part.first, [&](auto& stage, auto* full, int t) {
+                    const int k = (part.backward ? part.last - 1 - t : part.first + t) * kBlockK;
+                    if constexpr (kCluster == 1)
+                        load_stage(stage, full, A, B, part.row, part.col, k);
+                    else
+                        load_stage_multicast<kCluster>(stage, full, A, B, rank, part.row, part.col,
+                                                       k);
+                });
+            });
+            wait_until_free(ring, at);
+        }
+    } else {
+        if constexpr (kConsumers > 1) hopper::setmaxnreg_inc<232>();
+        constexpr int kPanels = kTileN / kPanel;
+        auto& out = memory.out[threadIdx.x / 32];
+        Outgoing<T, kTileN> outgoing;
+        schedule.for_each_part(rank, [&](const Part& part) {
+            float sums[kTileN / 2];
+            const int steps = part.last - part.first;
+            consume(
+                sums, ring, at, steps, warpgroup,
+                [&](int t) {  // the tile before leaves beside this one's first steps
+                    if (t < kPanels) outgoing.store(t, out, C);
+                },
+                [&](int stage) {  // each warp tells all blocks that copy into this one
+                    if (lane < kCluster) hopper::mbarrier_arrive_cluster(&ring.empty[stage], lane);
+                });
+            for (int p = steps; p < kPanels; ++p) outgoing.store(p, out, C);
+
+            if (part.first > 0) {  // the block that has the tile's first steps wants these sums
+                exchange.give(sums);
+                return;
+            }
+            for (int c = schedule.cluster + 1, last = part.last; last < schedule.steps; ++c) {
+                exchange.add(sums, c * kCluster + rank);
+                last = min(schedule.steps, schedule.first_step(c + 1) - part.tile * schedule.steps);
+            }
+            outgoing.take(sums, part.row + threadIdx.x / 32 * 16, part.col);
+        });
+        outgoing.store_all(out, C);
+    }
+}
+
+// --- Rung 9: the record -------------------------------------------------------------------------
+
+template <class T, int kTileM, int kTileN, int kStages, int kCluster>
+__global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM), 1)
+    matmul_hopper(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
+                  const __grid_constant__ CUtensorMap B,  // [N, N] row-major
+                  const __grid_constant__ CUtensorMap C,  // [N, N] row-major
+                  int N, int divided, Exchange exchange) {
+    multiply_parts<T, kTileM, kTileN, kStages, kCluster>(A, B, C, N, divided, exchange);
+}
+
+// --- Launching ----------------------------------------------------------------------------------
+
+/// The memory of an Exchange, for any N. One serves all launches that follow each other.
+class ExchangeMemory {
+  public:
+    explicit ExchangeMemory(int multiprocessors)
+        : sums_(size_t(multiprocessors) * kBlockM * kBlockN / 4),
+          ready_(size_t(multiprocessors), Exchange::kWarps) {
+        DEMO_CHECK(cudaMemset(ready_.data(), 0, ready_.bytes()));
+    }
+
+    operator Exchange() const { return {sums_.data(), ready_.data()}; }
+
+  private:
+    demo::Buffer<float4> sums_;
+    demo::Buffer<int> ready_;
+};
+
+/// A, B and C, as the kernels take them.
+template <class T>
+struct Operands {
+    const T *A, *B;  // [N, N] row-major
+    T* C;            // [N, N] row-major
+    size_t N;
+    Exchange exchange;
+    // One TMA copy moves 64 columns of this many rows:
+    CUtensorMap map_A = hopper::tensor_map(A, N, N, kBlockM);
+    CUtensorMap map_B = hopper::tensor_map(B, N, N, kBlockK);
+    CUtensorMap map_C = hopper::tensor_map(C, N, N, 16);  // what a warp stores
+};
+
+/// How many tiles of `rows` x `columns` cover C.
+inline size_t count_tiles(size_t N, size_t rows, size_t columns) {
+    return (N + rows - 1) / rows * ((N + columns - 1) / columns);
+}
+
+/// Prepares a kernel that runs multiply_parts() with these template arguments: decides how many
+/// clusters there are and how many tiles they divide. Returns what launches it.
+template <int kTileM, int kTileN, int kStages, int kCluster, class T, class Kernel>
+std::function<void()> prepare_parts(Kernel kernel, const Operands<T>& o) {
+    const size_t bytes = sizeof(Memory<T, kTileN, kStages, kOutPanels, kTileM>);
+    demo::allow_shared_bytes(kernel, bytes);
+    const int tiles = int(count_tiles(o.N, kCluster * kTileM, kTileN)), steps = int(o.N / kBlockK);
+    const int room = demo::ClusterLaunch(1, kCluster, threads(kTileM), bytes).at_once(kernel);
+    int clusters = std::min(tiles, room), divided = tiles % clusters;
+    constexpr int kExchange = 20;  // steps: what passing sums on costs
+    if ((clusters - divided) * steps <= kExchange * clusters) {
+        // Dividing would not pay. As few clusters as need no more rounds: the same time, and they
+        // stay in step, so that they find in the cache what others have read.
+        const int rounds = (tiles + room - 1) / room;
+        clusters = (tiles + rounds - 1) / rounds, divided = 0;
+    }
+    const CUtensorMap map_A = hopper::tensor_map(o.A, o.N, o.N, kTileM);
+    return [=] {
+        kernel<<<kCluster * clusters, threads(kTileM), bytes>>>(map_A, o.map_B, o.map_C, int(o.N),
+                                                                divided, o.exchange);
+    };
+}
+
+template <int kTileM, int kTileN, int kStages, int kCluster, class T>
+std::function<void()> prepare(const Operands<T>& o) {
+    return prepare_parts<kTileM, kTileN, kStages, kCluster>(
+        matmul_hopper<T, kTileM, kTileN, kStages, kCluster>, o);
+}
+
+/// Prepares the record for these operands, and returns what launches it. On a GPU of that many
+/// multiprocessors it chooses the largest tiles of which there are enough to keep most of them
+/// busy, and as many stages as fit shared memory.
+template <class T>
+std::function<void()> prepare(const Operands<T>& o, int multiprocessors) {
+    const size_t many = size_t(multiprocessors), enough = 3 * many / 4;
+    const size_t wide = count_tiles(o.N, 128, 256), narrow = count_tiles(o.N, 128, 128);
+    // A cluster takes longer to start, which pays only where blocks compute several tiles.
+    if (wide > many) return prepare<128, 256, 4, 2>(o);
+    if (wide >= enough) return prepare<128, 256, 4, 1>(o);
+    if (narrow >= enough) return prepare<128, 128, 6, 1>(o);
+    return prepare<64, 128, 8, 1>(o);
+}
+
+}  // namespace matmul_hopper
