@@ -1,15 +1,18 @@
 // Instructions that CUDA C++ has no name for, one small function each: asynchronous copies, what
-// tensor cores work on and their products, fast 2^x and 1 / x, and wishes to the L2 cache.
-// Where they are described: "PTX ISA" is NVIDIA's manual, Parallel Thread Execution ISA.
+// tensor cores work on and their products, rounding, fast 2^x and 1 / x, and wishes to the L2
+// cache. Where they are described: "PTX ISA" is NVIDIA's manual, Parallel Thread Execution ISA.
 //
 // All 32 threads of a warp must call ldmatrix and mma together. Pointers to shared memory are
 // ordinary pointers; what PTX wants, an address within shared memory, is made in here. On Turing
 // (7.5), which lacks some of the instructions, others take their place.
 #pragma once
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace ptx {
 
@@ -93,6 +96,20 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
             : "r"(a[2 * half]), "r"(a[2 * half + 1]), "r"(b[half]));
 #endif
+}
+
+/// Two numbers rounded to T, half or __nv_bfloat16, in one register: `low` in its lower half, the
+/// place of the first of two neighbors in memory. PTX ISA: cvt.rn.f16x2, cvt.rn.bf16x2.
+template <class T>
+__device__ __forceinline__ uint32_t cvt_rn_x2(float low, float high) {
+    if constexpr (std::is_same_v<T, half>) {
+        const half2 pair = __floats2half2_rn(low, high);
+        return reinterpret_cast<const uint32_t&>(pair);
+    } else {
+        static_assert(std::is_same_v<T, __nv_bfloat16>);
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+        return reinterpret_cast<const uint32_t&>(pair);
+    }
 }
 
 /// 2^x and 1 / x, to within 2 and 1 units of the last place of fp32; numbers below the smallest

@@ -18,7 +18,7 @@
 // weights in shared memory one half is of W1, the other of W2, and a warp multiplies by the same
 // columns of both. What follows concerns no other thread.
 //
-// fused_tiled     any shape. Tiles, stages and main loop are mma_ptx's of 3_matmul_tensorcore, and
+// fused_tiled     any shape. Tiles, stages and main loop are mma_ptx's of bonus_matmul_mma, and
 //                 so is what limits it.
 // fused_streamed  the talk's shape (--talk S: x[4 S^2, 128], W[128, 64]). The weights are so small
 //                 that every warp keeps its half of them in registers while x streams past: a copy
@@ -54,19 +54,18 @@
 // about its speed.
 #define GATING_UNFUSED_NO_MAIN
 #include "5_gating_unfused.cu"
-#define MATMUL_TENSORCORE_NO_MAIN
-#include "3_matmul_tensorcore.cu"
 #define MATMUL_HOPPER_NO_MAIN
 #include "bonus_matmul_hopper.cu"
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "demo/gating.cuh"
 #include "hopper.cuh"
+#include "kernels/matmul_mma.cuh"
 #include "ptx.cuh"
 
 namespace gating_fused {
 
-using namespace matmul_tensorcore;  // the main loop, and how its tiles lie in shared memory
+using namespace matmul_mma;  // the main loop, and how its tiles lie in shared memory
 
 /// sigmoid(v1) * v2. 1.44 = log2(e): what the GPU has an instruction for is 2^x.
 __device__ float gate(float v1, float v2) {
@@ -75,7 +74,7 @@ __device__ float gate(float v1, float v2) {
 
 /// The answers of two neighbours in a row.
 __device__ uint32_t gate_pair(const float* v1, const float* v2) {
-    return pack(gate(v1[0], v2[0]), gate(v1[1], v2[1]));
+    return ptx::cvt_rn_x2<half>(gate(v1[0], v2[0]), gate(v1[1], v2[1]));
 }
 
 /// Transposes a 4 x 4 matrix of which each of four neighbouring threads t holds a row. mma leaves
@@ -175,8 +174,8 @@ __global__ void __launch_bounds__(kTalkThreads)
 
     // The weights, by way of shared memory, as fragments: [k][of W1 or W2][16 columns].
     const int copied = threadIdx.x % (kTalkH / kChunk) * kChunk;
-    copy_swizzled<kTalkK, kTalkH, kTalkThreads>(stream.W[0], &W1[copied], kTalkH, kTalkK);
-    copy_swizzled<kTalkK, kTalkH, kTalkThreads>(stream.W[1], &W2[copied], kTalkH, kTalkK);
+    cp_async_tile<kTalkK, kTalkH, kTalkThreads>(stream.W[0], &W1[copied], kTalkH, kTalkK);
+    cp_async_tile<kTalkK, kTalkH, kTalkThreads>(stream.W[1], &W2[copied], kTalkH, kTalkK);
     ptx::cp_async_commit_group();
     ptx::cp_async_wait_group<0>();
     __syncthreads();  // the weights are complete
@@ -203,7 +202,7 @@ __global__ void __launch_bounds__(kTalkThreads)
     const int x_col = threadIdx.x % (kTalkK / kChunk) * kChunk;
     auto copy_x = [&](int stage, size_t tile) {
         if (tile < tiles)
-            copy_swizzled<kRows, kTalkK, kTalkThreads>(
+            cp_async_tile<kRows, kTalkK, kTalkThreads>(
                 stream.x[stage], &x[tile * kRows * kTalkK + x_col], kTalkK, kRows);
         ptx::cp_async_commit_group();  // an empty group counts too, so that the wait stays the same
     };

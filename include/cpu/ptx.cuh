@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "count.hpp"
+#include "cuda_bf16.h"
 #include "cuda_fp16.h"
 #include "launch.hpp"
 
@@ -110,6 +111,13 @@ inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
     demo_cpu::warp_meet(~0u, &own, demo_cpu::multiply_matrices, own.site);
 }
 
+template <class T>
+uint32_t cvt_rn_x2(float low, float high) {
+    const T pair[2] = {T(low), T(high)};
+    uint32_t bits;
+    std::memcpy(&bits, pair, sizeof bits);
+    return bits;
+}
 inline float ex2_approx(float x) { return std::exp2(x); }
 inline float rcp_approx(float x) { return 1 / x; }
 template <class T>
