@@ -21,8 +21,8 @@
 //       128 x 32      C: 128 x 128
 //
 // What limits it: waiting. 64 x 64 sums a warp take most of the registers, so few warps fit, and
-// often none is ready: all wait for fragments or for a tensor core's result. WMMA offers no way to
-// say which is loaded when. bonus_matmul_mma says it, in the GPU's own instructions.
+// often none is ready: all wait for fragments or for a tensor core's result. bonus_matmul_mma goes
+// on from here, with the instructions that WMMA is made of.
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "demo/matmul.cuh"
@@ -52,13 +52,14 @@ __global__ void wmma_global(const half* A,  // [N, N] row-major
     store_as_half(sums, patches[warp], &C[row * N + col], N);
 }
 
-// A block of 2 x 2 warps computes 128 x 128 of C, 4 x 4 fragments per warp.
+// A block of 2 x 2 warps computes 128 x 128 of C, 4 x 4 fragments per warp. While it computes with
+// one stage, the others are on their way.
 template <int kStages>
 __global__ void __launch_bounds__(kThreads) wmma_tiled(const half* A,  // [N, N] row-major
                                                        const half* B,  // [N, N] row-major
                                                        half* C,        // [N, N] row-major
                                                        size_t N) {
-    extern __shared__ __align__(128) unsigned char shared[];
+    extern __shared__ __align__(128) unsigned char shared[];  // of the size given at launch
     Stage* const stages = reinterpret_cast<Stage*>(shared);
     const size_t block_row = size_t(blockIdx.y) * kBlock, block_col = size_t(blockIdx.x) * kBlock;
     const int warp = threadIdx.x / 32, warp_row = warp / 2 * kWarp, warp_col = warp % 2 * kWarp;
@@ -74,14 +75,16 @@ __global__ void __launch_bounds__(kThreads) wmma_tiled(const half* A,  // [N, N]
     for (auto& row : sums)
         for (auto& sum : row) wmma::fill_fragment(sum, 0.0f);
 
+    // A commit ends a group of copies, one group per tile; wait_prior(n) waits for all groups but
+    // the last n. After the last tile there are empty groups, so that the count stays the same.
     const size_t tiles = N / kBlockK;
     for (size_t t = 0; t < kStages - 1; ++t) {
         if (t < tiles) copy_stage(t);
-        __pipeline_commit();  // ends a group of copies; an empty one counts too
+        __pipeline_commit();
     }
     for (size_t t = 0; t < tiles; ++t) {
-        __pipeline_wait_prior(kStages - 2);  // all groups but the last kStages - 2 have arrived:
-        __syncthreads();  // this thread's part of tile t, so now everyone's; t - 1 is used up
+        __pipeline_wait_prior(kStages - 2);  // this thread's copies of tile t have arrived
+        __syncthreads();                     // everyone's have, and tile t - 1 is used up
         if (t + kStages - 1 < tiles) copy_stage(t + kStages - 1);
         __pipeline_commit();
 
@@ -118,8 +121,8 @@ static void run(demo::Session& session) {
     const dim3 grid_global(N / 32, N / 32);
     auto launch_global = [&] { wmma_global<<<grid_global, 128>>>(A, B, C, N); };
 
-    // Four stages where shared memory has room for them, three on Turing. More than 48 KiB a kernel
-    // gets only if that is allowed beforehand.
+    // Four stages where shared memory has room for them, three on Turing. For more than 48 KiB CUDA
+    // asks for permission.
     const bool four = session.gpu.shared_per_block >= 4 * sizeof(Stage);
     const auto tiled = four ? wmma_tiled<4> : wmma_tiled<3>;
     const size_t shared_bytes = (four ? 4 : 3) * sizeof(Stage);

@@ -147,7 +147,7 @@ MUTANTS = [
            race=True),
     Mutant("wmma_tiled_no_barrier", "3_matmul_tensorcore", _WMMA[1:],
            "threads wait for their own copies, and not for each other's",
-           [("__syncthreads();  // this thread's part", "// this thread's part")],
+           [("__syncthreads();                     // everyone's have", "// everyone's have")],
            sizes=(160, 1024, 2048), race=True),
     Mutant("wmma_tiled_unwritten_tiles", "3_matmul_tensorcore", _WMMA[1:],
            "the grid is rounded down: what is no multiple of 128 has no blocks",

@@ -36,8 +36,8 @@ __device__ void store_as_half(const Accumulator& fragment, float* patch,
     __syncwarp();  // the patch may be overwritten
 }
 
-constexpr int kBlock = 128, kBlockK = 32;  // a block computes 128 x 128 of C, with 32 of k a stage
-constexpr int kWarp = 64;                  // a warp computes 64 x 64 of that, ...
+constexpr int kBlock = 128, kBlockK = 32;  // a block computes 128 x 128 of C, from tiles 32 deep
+constexpr int kWarp = 64;                  // a warp computes 64 x 64 of that: ...
 constexpr int kSide = kWarp / kFragment;   // ... 4 x 4 fragments
 constexpr int kThreads = 128;              // four warps
 
@@ -52,8 +52,8 @@ struct Stage {
 };
 
 /// Starts the asynchronous copy of a tile from[kRows, kColumns] to shared memory, 16 bytes at a
-/// time: it goes past the registers, and the thread goes on at once. Of the matrix, `rows` and
-/// `columns` are left from the tile's corner on; what is outside becomes 0.
+/// time: the data passes no registers, and the thread goes on at once. From the tile's corner on,
+/// the matrix has `rows` and `columns` more: what is outside becomes 0.
 template <int kRows, int kColumns>
 __device__ void copy_tile(half (*to)[kColumns + kPad], const half* from, size_t pitch, size_t rows,
                           size_t columns) {
