@@ -33,10 +33,11 @@ class Table:
         into = self.whole
         for row in rows:
             assert len(row) <= 100, row
-            line = re.match(r"  line (\d+): (.*)", row)
+            line = re.match(r"  (?:line |(src/kernels/\S+:))(\d+): (.*)", row)
             if line:
-                into = self.lines[int(line[1])] = {}
-                self.sources[int(line[1])] = line[2]
+                place = line[1] + line[2] if line[1] else int(line[2])
+                into = self.lines[place] = {}
+                self.sources[place] = line[3]
                 continue
             fields = ROW.fullmatch(row)
             assert fields, row
