@@ -1,12 +1,12 @@
 // Bonus: C = A B on the tensor cores of any GPU from Turing on, step by step: mma.sync.
 //
-// 3_matmul_tensorcore ends where WMMA does: it does not say which thread holds which element, nor
-// when fragments are loaded. mma.sync, the instruction below it, does. Each kernel here is the one
-// before and one thing more:
+// 3_matmul_tensorcore ends where WMMA ends: it does not specify which thread holds which element of
+// a fragment. The instructions that WMMA is made of, ldmatrix and mma.sync, do. Each kernel here is
+// the one before and one thing more:
 //
-//     mma_swizzled    known places: no padding in shared memory, fp16 straight from the registers
+//     mma_swizzled    known places: no padding in shared memory, sums rounded in registers
 //     mma_pipelined   order: the next fragments are loaded while these are multiplied
-//     mma_grouped     an order of blocks in which neighbors in time share data in the L2 cache
+//     mma_grouped     an order of blocks: those that run together share data in the L2 cache
 //     mma_ptx         a wider tile where shared memory has room: fewer bytes per multiply-add
 //
 // All have wmma_tiled's plan: warps that compute 64 x 64 of C each, from stages that asynchronous
@@ -19,8 +19,8 @@
 //     row 7   | lane 28 | lane 29 | lane 30 | lane 31 |      order: two neighbors in a lane.
 //
 // What limits mma_ptx: mma.sync, which on Hopper does not reach the data sheet's rate, and at large
-// N the limit of power. bonus_matmul_hopper goes on with instructions that Hopper alone has, and
-// 6_gating_fused uses this main loop for a fused layer.
+// N the GPU's power limit. bonus_matmul_hopper goes on with instructions that only Hopper has;
+// 6_gating_fused makes a fused layer of this main loop.
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "demo/matmul.cuh"
@@ -31,8 +31,8 @@ namespace matmul_mma {
 
 // --- 1: known places ----------------------------------------------------------------------------
 //
-// Adds: ldmatrix and mma.sync instead of WMMA. Since it is known what a lane reads, a row of shared
-// memory can keep its chunks of 16 bytes in an order of its own, the swizzle:
+// Adds:    ldmatrix and mma.sync instead of WMMA. Since each lane names the row that it reads, rows
+//          of shared memory can have their chunks of 16 bytes in different orders, the swizzle:
 //
 //     chunk  0 1 2 3 4 5 6 7         Without it, the 8 rows of an 8 x 8 matrix begin in the same
 //     row 0  a b c d e f g h         banks, and ldmatrix reads them one after the other. With it,
@@ -40,10 +40,10 @@ namespace matmul_mma {
 //     row 2  c d a b g h e f         ldmatrix reads 8 rows at once.
 //     row 3  d c b a h g f e ...
 //
-// Costs: rows of 64 numbers, so that they have 8 chunks: stages of 32 KiB, and three instead of 4.
-// Limit now: latency. Before each 16 of k a warp waits for its fragments, and there are only two
-// warps per scheduler.
-// Sources: PTX ISA, ldmatrix, mma.m16n8k16; for the swizzle CuTe's Swizzle<3, 3, 3>.
+// Costs:   rows of 64 numbers, to have 8 chunks: stages of 32 KiB, so three instead of four.
+// Limit:   latency. Before each 16 of k a warp waits for its fragments, and a scheduler has only
+//          two warps.
+// Sources: PTX ISA, ldmatrix and mma.m16n8k16; for the swizzle, CuTe's Swizzle<3, 3, 3>.
 
 template <class T>
 __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
@@ -79,14 +79,14 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
         const typename T::Stage& stage = stages[reading];
 #pragma unroll
         for (int k = 0; k < kDepth; k += 16) {
-            // Lane i names row i % 16 of 16 x 16 numbers, and their left or right half.
+            // Lane i names row i % 16 of four matrices, 16 x 16, and the left or the right half.
             Fragments a, b;
 #pragma unroll
             for (int i = 0; i < kWarp / 16; ++i)
                 ptx::ldmatrix_x4(a[i], &stage.A[swizzled<kDepth>(T::warp_row() + i * 16 + lane % 16,
                                                                  k + lane / 16 * kChunk)]);
 #pragma unroll
-            for (int j = 0; j < kWarp / 16; ++j)
+            for (int j = 0; j < kWarp / 16; ++j)  // of B mma.sync wants neighbors of a column
                 ptx::ldmatrix_x4_trans(
                     b[j], &stage.B[swizzled<T::kN>(k + lane % 16,
                                                    T::warp_col() + j * 16 + lane / 16 * kChunk)]);
@@ -102,12 +102,14 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
 
 // --- 2: order -----------------------------------------------------------------------------------
 //
-// Adds: a second set of fragments, in multiply() of kernels/matmul_mma.cuh. While one is
-// multiplied, the other is loaded for the next 16 of k. The barrier between two tiles comes when
-// the last fragments of the first are in registers: each warp still has a step to multiply after
-// it. Costs: 32 registers per thread. Limit now: memory. The blocks that run together take whole
-// rows of blocks of C, one after the other: for these few rows of A they read nearly all of B.
-// Source: CUTLASS, Efficient GEMM in CUDA, "Pipelining".
+// Adds:    a second set of fragments, in multiply() of kernels/matmul_mma.cuh. While one is
+//          multiplied, the other is loaded for the next 16 of k. The barrier between two tiles
+//          comes once the last fragments of the first are in registers, so that each warp leaves it
+//          with fragments to multiply.
+// Costs:   32 registers per thread.
+// Limit:   memory. The blocks that run together take whole rows of blocks of C, one after the
+//          other: for these few rows of A they read nearly all of B.
+// Source:  CUTLASS, Efficient GEMM in CUDA, "Pipelining".
 
 template <class T>
 __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
@@ -120,11 +122,11 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
 
 // --- 3: groups of blocks ------------------------------------------------------------------------
 //
-// Adds: block_position(), an order of blocks. Those that run together make up nearly a square of C,
-// which needs the fewest rows of A and columns of B, and these stay in the L2 cache.
-// Costs: two integer divisions per block.
-// Limit now: a block of 128 x 128 reads 2 bytes for 64 multiply-adds, by way of the L2 cache.
-// Source: CUTLASS, Efficient GEMM in CUDA, "Threadblock Rasterization".
+// Adds:    block_position(), an order of blocks. Those that run together make up nearly a square of
+//          C, which needs the fewest rows of A and columns of B, and these stay in the L2 cache.
+// Costs:   two integer divisions per block.
+// Limit:   the L2 cache: for 64 multiply-adds, a block of 128 x 128 reads 2 bytes from it.
+// Source:  CUTLASS, Efficient GEMM in CUDA, "Threadblock Rasterization".
 
 template <class T>
 __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
@@ -138,7 +140,7 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
 
 // --- 4: the wide tile ---------------------------------------------------------------------------
 //
-// mma_ptx is in kernels/matmul_mma.cuh: 3_matmul_tensorcore runs it, too.
+// mma_ptx is at the end of kernels/matmul_mma.cuh, since 3_matmul_tensorcore runs it, too.
 
 }  // namespace matmul_mma
 

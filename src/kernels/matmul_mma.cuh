@@ -68,7 +68,7 @@ __device__ void multiply_fragments(Sums& sums, const Fragments& a, const Fragmen
     for (int i = 0; i < kWarp / 16; ++i)
 #pragma unroll
         for (int n = 0; n < kWarp / 8; ++n) {
-            const int j = i % 2 ? kWarp / 8 - 1 - n : n;  // back and forth: b is at hand
+            const int j = i % 2 ? kWarp / 8 - 1 - n : n;  // back and forth: this b was just used
             ptx::mma_m16n8k16(sums[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
         }
 }
@@ -79,8 +79,8 @@ template <class T, bool kHalves = false>
 __device__ void multiply(Sums& sums, typename T::Stage* stages, size_t K,
                          const half* A,  // the block's first row, of `rows`
                          size_t A_pitch, size_t rows,
-                         const half* B,  // the first row, at the thread's copied_col() ...
-                         size_t B_pitch, bool inside) {  // ... which may lie outside of B
+                         const half* B,  // its first row, from this thread's copied_col() on
+                         size_t B_pitch, bool inside) {  // whether that column is inside of B
     constexpr int kSteps = kDepth / 16;
     const int lane = threadIdx.x % 32;
 
@@ -96,9 +96,9 @@ __device__ void multiply(Sums& sums, typename T::Stage* stages, size_t K,
     };
 
     // Fragments for two steps of k: one is multiplied while the other is loaded. Lane i names row
-    // i % 16 of a 16 x 16 tile, and its left or right half.
+    // i % 16 of four matrices, 16 x 16, and the left or the right half.
     Fragments a[2], b[2];
-    int a_at[kSteps], b_at[kWarp / 16];  // where the lane's rows lie in a stage
+    int a_at[kSteps], b_at[kWarp / 16];  // where the lane's rows are in a stage
 #pragma unroll
     for (int k = 0; k < kSteps; ++k)
         a_at[k] = swizzled<kDepth>(T::warp_row() + lane % 16, k * 16 + lane / 16 * kChunk);
@@ -142,9 +142,9 @@ __device__ void multiply(Sums& sums, typename T::Stage* stages, size_t K,
     }
 }
 
-/// Which block of C this one computes: y its row of blocks, x its column. Blocks run about in the
-/// order of blockIdx.x. So that those that run together share rows of A and columns of B, the order
-/// goes down 16 rows of blocks, then on to the next column.
+/// The block of C to compute: y is its row of blocks, x its column. Blocks start in the order of
+/// blockIdx.x. It goes down 16 rows of blocks, then on to the next column, so that blocks that run
+/// together share rows of A and columns of B.
 __device__ uint2 block_position(unsigned int rows, unsigned int columns) {
     constexpr unsigned int kGroup = 16;
     const unsigned int group = blockIdx.x / (kGroup * columns), i = blockIdx.x % (kGroup * columns);
@@ -194,13 +194,16 @@ __device__ void compute_tile(const half* A, const half* B, half* C, size_t N, si
     store_sums<T>(sums, reinterpret_cast<half*>(shared), C, N, block_row, block_col);
 }
 
-/// Rung 4 of bonus_matmul_mma. Adds: the wide tile, 128 x 256 of C per block. It reads 3/4 of the
-/// bytes per multiply-add that 128 x 128 reads.
-/// Costs: 144 KiB of stages, and one block per SM: no other computes while it begins or ends.
-/// Limit now: mma.sync. On an H200 one occupies the tensor cores of a quarter SM for 6 cycles; at
-/// the data sheet's rate it would be 4. Only wgmma reaches that (bonus_matmul_hopper).
-/// Source: CUTLASS, Efficient GEMM in CUDA, "Threadblock-level GEMM".
-// The launch bounds: two blocks of four warps, or one of eight, share an SM's registers, 255 each.
+// --- Rung 4 of bonus_matmul_mma: the wide tile --------------------------------------------------
+//
+// Adds:    128 x 256 of C per block. That reads 3/4 of the bytes that 128 x 128 reads for each
+//          multiply-add.
+// Costs:   144 KiB of stages, so one block per SM: none computes while it begins or ends.
+// Limit:   mma.sync. On an H200 one occupies the tensor cores of a quarter SM for 6 cycles; at the
+//          data sheet's rate it would be 4. Only wgmma reaches that (bonus_matmul_hopper).
+// Source:  CUTLASS, Efficient GEMM in CUDA, "Threadblock-level GEMM".
+
+// Two blocks of four warps, or one of eight, share an SM's registers: 255 per thread.
 template <class T>
 __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
     mma_ptx(const half* A,  // [N, N] row-major
