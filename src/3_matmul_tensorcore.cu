@@ -1,42 +1,34 @@
 // 3: Matrix multiplication on the tensor cores: fp16 in and out, sums in fp32.
 //
-// A tensor core multiplies small matrices. Through nvcuda::wmma a warp works as one: its 32 threads
-// hold 16 x 16 tiles ("fragments") spread over their registers, and one mma_sync does the 4096
-// multiply-adds of  acc[16,16] += a[16,16] b[16,16].  Which thread holds which element is not
-// specified, so fragments are loaded, multiplied and stored whole.
+// A block's threads run in warps of 32, and a warp can multiply matrices as one: its threads hold
+// tiles of 16 x 16 ("fragments") together, spread over their registers, and one mma_sync does the
+// 4096 multiply-adds of acc[16,16] += a[16,16] b[16,16] on a tensor core. wmma_global loads two
+// fragments from global memory for each mma_sync, and waits for them: the tensor cores starve.
 //
-// wmma_global  the first attempt: every warp loads its fragments straight from global memory. For
-//              16 * 16 * 16 multiply-adds it fetches 2 * 16 * 16 numbers, in short rows of 32
-//              bytes, and then waits for them. The tensor cores starve.
+// wmma_tiled feeds them. A warp computes 4 x 4 fragments of C, so that each fragment it has loaded
+// is used 4 times. A block of 4 warps shares tiles in shared memory, as in 2_matmul_sharedmem. And
+// it has several pairs of tiles ("stages"): while the warps compute with one, asynchronous copies
+// fill the others.
 //
-// wmma_tiled   feeds them. A block of 4 warps computes 128 x 128 of C; each warp 64 x 64 of that,
-//              as 4 x 4 fragments, so that a fragment, once in registers, is used 4 times:
+//                  tile of B: 32 x 128              stages in shared memory:
+//                  +--------+--------+                t      t+1    t+2
+//                  +--------+--------+              +------+------+------+
+//           +---+  +--------+--------+              | A  B | A  B | A  B |
+//           |   |  | warp 0 | warp 1 |              +------+------+------+
+//      tile +---+  +--------+--------+              compute  on their way
+//      of A |   |  | warp 2 | warp 3 |
+//           +---+  +--------+--------+
+//       128 x 32      C: 128 x 128
 //
-//                     tile of B: 32 x 128                  stages in shared memory:
-//                     +--------+--------+
-//                     |        |        |                    t      t+1    t+2
-//                     +--------+--------+                  +------+------+------+
-//              +---+  +--------+--------+                  | A  B | A  B | A  B |
-//              |   |  | warp 0 | warp 1 |                  +------+------+------+
-//         tile +---+  +--------+--------+                  compute  on their way
-//         of A |   |  | warp 2 | warp 3 |
-//              +---+  +--------+--------+
-//         128 x 32         C: 128 x 128
-//
-//              While the warps compute with one stage, asynchronous copies fill the next ones
-//              straight from global memory, without passing through registers. Rows in shared
-//              memory are padded by 16 bytes, so that rows below each other lie in other banks.
-//
-//              What limits it: latency. 64 x 64 sums and the fragments take 232 registers a thread,
-//              so only two blocks fit an SM: two warps per scheduler. On an H200 these find
-//              something to issue in 40% of the cycles; the rest is waiting for fragments and for
-//              the tensor cores to answer. And WMMA offers no way to say otherwise.
+// What limits it: waiting. 64 x 64 sums a warp take most of the registers, so few warps fit, and
+// often none is ready: all wait for fragments or for a tensor core's result. bonus_matmul_mma goes
+// on from here, with the instructions that WMMA is made of.
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "demo/matmul.cuh"
 #include "kernels/wmma_tile.cuh"
 
-using namespace wmma_tile;
+using namespace wmma_tile;  // fragments, Stage, copy_tile, store_as_half
 
 // A block of 2 x 2 warps computes 32 x 32 of C, one fragment per warp.
 __global__ void wmma_global(const half* A,  // [N, N] row-major
@@ -48,43 +40,75 @@ __global__ void wmma_global(const half* A,  // [N, N] row-major
     const size_t row = size_t(blockIdx.y) * 32 + warp / 2 * kFragment;
     const size_t col = size_t(blockIdx.x) * 32 + warp % 2 * kFragment;
 
-    Accumulator accumulator;
-    wmma::fill_fragment(accumulator, 0.0f);
+    Accumulator sums;
+    wmma::fill_fragment(sums, 0.0f);
     for (size_t k = 0; k < N; k += kFragment) {
         FragmentA a;
         FragmentB b;
         wmma::load_matrix_sync(a, &A[row * N + k], N);
         wmma::load_matrix_sync(b, &B[k * N + col], N);
-        wmma::mma_sync(accumulator, a, b, accumulator);
+        wmma::mma_sync(sums, a, b, sums);
     }
-    store_as_half(accumulator, patches[warp], &C[row * N + col], N);
+    store_as_half(sums, patches[warp], &C[row * N + col], N);
 }
 
+// A block of 2 x 2 warps computes 128 x 128 of C, 4 x 4 fragments per warp. While it computes with
+// one stage, the others are on their way.
 template <int kStages>
 __global__ void __launch_bounds__(kThreads) wmma_tiled(const half* A,  // [N, N] row-major
                                                        const half* B,  // [N, N] row-major
                                                        half* C,        // [N, N] row-major
                                                        size_t N) {
-    extern __shared__ __align__(128) unsigned char shared[];
-    const size_t block_row = size_t(blockIdx.y) * kBlockM, block_col = size_t(blockIdx.x) * kBlockN;
+    extern __shared__ __align__(128) unsigned char shared[];  // of the size given at launch
+    Stage* const stages = reinterpret_cast<Stage*>(shared);
+    const size_t block_row = size_t(blockIdx.y) * kBlock, block_col = size_t(blockIdx.x) * kBlock;
+    const int warp = threadIdx.x / 32, warp_row = warp / 2 * kWarp, warp_col = warp % 2 * kWarp;
 
-    WarpTile tile;
-    multiply_tiles<kStages>(
-        tile, reinterpret_cast<Stage*>(shared), N / kBlockK, [&](Stage& stage, size_t t) {
-            const size_t k = t * kBlockK;
-            copy_tile<kBlockM, kBlockK>(stage.A[0], kBlockK + kPad, &A[block_row * N + k], N,
-                                        N - block_row, N - k);
-            copy_tile<kBlockK, kBlockN>(stage.B[0], kBlockN + kPad, &B[k * N + block_col], N, N - k,
-                                        N - block_col);
-        });
+    auto copy_stage = [&](size_t t) {  // tile t of A and of B, into its stage
+        Stage& stage = stages[t % kStages];
+        const size_t k = t * kBlockK;
+        copy_tile<kBlock, kBlockK>(stage.A, &A[block_row * N + k], N, N - block_row, N - k);
+        copy_tile<kBlockK, kBlock>(stage.B, &B[k * N + block_col], N, N - k, N - block_col);
+    };
 
-    float* const patch = reinterpret_cast<float*>(shared) + threadIdx.x / 32 * kPatch;
-    for (int i = 0; i < kWarpM / kFragment; ++i)
-        for (int j = 0; j < kWarpN / kFragment; ++j) {
-            const size_t row = block_row + tile.row + i * kFragment;
-            const size_t col = block_col + tile.col + j * kFragment;
+    Accumulator sums[kSide][kSide];
+    for (auto& row : sums)
+        for (auto& sum : row) wmma::fill_fragment(sum, 0.0f);
+
+    // A commit ends a group of copies, one group per tile; wait_prior(n) waits for all groups but
+    // the last n. After the last tile there are empty groups, so that the count stays the same.
+    const size_t tiles = N / kBlockK;
+    for (size_t t = 0; t < kStages - 1; ++t) {
+        if (t < tiles) copy_stage(t);
+        __pipeline_commit();
+    }
+    for (size_t t = 0; t < tiles; ++t) {
+        __pipeline_wait_prior(kStages - 2);  // this thread's copies of tile t have arrived
+        __syncthreads();                     // everyone's have, and tile t - 1 is used up
+        if (t + kStages - 1 < tiles) copy_stage(t + kStages - 1);
+        __pipeline_commit();
+
+        const Stage& stage = stages[t % kStages];
+        for (int k = 0; k < kBlockK; k += kFragment) {
+            FragmentA a[kSide];
+            for (int i = 0; i < kSide; ++i)
+                wmma::load_matrix_sync(a[i], &stage.A[warp_row + i * kFragment][k], kBlockK + kPad);
+            for (int j = 0; j < kSide; ++j) {
+                FragmentB b;
+                wmma::load_matrix_sync(b, &stage.B[k][warp_col + j * kFragment], kBlock + kPad);
+                for (int i = 0; i < kSide; ++i) wmma::mma_sync(sums[i][j], a[i], b, sums[i][j]);
+            }
+        }
+    }
+
+    __syncthreads();  // the stages are used up: their memory serves as patches
+    float* const patch = reinterpret_cast<float*>(shared) + warp * kPatch;
+    for (int i = 0; i < kSide; ++i)
+        for (int j = 0; j < kSide; ++j) {
+            const size_t row = block_row + warp_row + i * kFragment;
+            const size_t col = block_col + warp_col + j * kFragment;
             if (row < N && col < N)  // N is a multiple of 32: a fragment is inside or outside
-                store_as_half(tile.sums[i][j], patch, &C[row * N + col], N);
+                store_as_half(sums[i][j], patch, &C[row * N + col], N);
         }
 }
 
@@ -94,19 +118,17 @@ static void run(demo::Session& session) {
     const demo::Output<half> C(session, "C", {N, N});
     const demo::MatmulReference reference(session, A, B);
 
-    auto launch_global = [&] {
-        const dim3 grid(N / 32, N / 32);
-        wmma_global<<<grid, 128>>>(A, B, C, N);
-    };
-    // Four stages where shared memory has room for them, three on Turing.
+    const dim3 grid_global(N / 32, N / 32);
+    auto launch_global = [&] { wmma_global<<<grid_global, 128>>>(A, B, C, N); };
+
+    // Four stages where shared memory has room for them, three on Turing. For more than 48 KiB CUDA
+    // asks for permission.
     const bool four = session.gpu.shared_per_block >= 4 * sizeof(Stage);
-    const auto kernel = four ? wmma_tiled<4> : wmma_tiled<3>;
+    const auto tiled = four ? wmma_tiled<4> : wmma_tiled<3>;
     const size_t shared_bytes = (four ? 4 : 3) * sizeof(Stage);
-    demo::allow_shared_bytes(kernel, shared_bytes);
-    auto launch_tiled = [&] {
-        const dim3 grid((N + kBlockN - 1) / kBlockN, (N + kBlockM - 1) / kBlockM);
-        kernel<<<grid, kThreads, shared_bytes>>>(A, B, C, N);
-    };
+    demo::allow_shared_bytes(tiled, shared_bytes);
+    const dim3 grid_tiled((N + kBlock - 1) / kBlock, (N + kBlock - 1) / kBlock);
+    auto launch_tiled = [&] { tiled<<<grid_tiled, kThreads, shared_bytes>>>(A, B, C, N); };
 
     session.run(demo::matmul_workload<half>(N), reference.check(C),
                 {{"wmma_global", demo::Role::kOurs, launch_global},

@@ -35,7 +35,10 @@ SHARED_16 = r"LDS\S*\.128"  # a load from shared memory
 # To watch another kernel, add a row: tensor cores show as HMMA, Hopper's as HGMMA, ldmatrix as
 # LDSM.
 KERNELS = [
-    Kernel("3_matmul_tensorcore", "mma_ptx", ("HMMA", "LDSM", COPY_16, STORE_16)),
+    Kernel("bonus_matmul_mma", "mma_swizzled", ("HMMA", "LDSM", COPY_16, STORE_16)),
+    Kernel("bonus_matmul_mma", "mma_pipelined", ("HMMA", "LDSM", COPY_16, STORE_16)),
+    Kernel("bonus_matmul_mma", "mma_grouped", ("HMMA", "LDSM", COPY_16, STORE_16)),
+    Kernel("bonus_matmul_mma", "mma_ptx", ("HMMA", "LDSM", COPY_16, STORE_16)),
     Kernel("6_gating_fused", "gating_tiled", ("HMMA", "LDSM", COPY_16, STORE_16)),
     Kernel("6_gating_fused", "gating_streamed", ("HMMA", "LDSM", COPY_16)),
     Kernel("7_gelu", "fused_vectorized", (LOAD_16, STORE_16)),

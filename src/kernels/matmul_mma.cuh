@@ -1,5 +1,5 @@
-// The record of fp16 matmuls on GPUs other than Hopper, mma_ptx, and its parts, which the portable
-// gating kernels use too. bonus_matmul_mma builds it up step by step, and explains it.
+// Belongs to bonus_matmul_mma, which explains it: the record of fp16 matmuls on GPUs other than
+// Hopper, mma_ptx, and its parts. The portable gating kernels are made of the same parts.
 #pragma once
 
 #include <functional>
@@ -15,6 +15,8 @@ constexpr int kChunk = 8;   // halfs in 16 bytes, the unit of copies and of the 
 
 /// A thread's part of a warp's 64 x 64 sums. ptx::mma_m16n8k16 says which elements these are.
 using Sums = float[kWarp / 16][kWarp / 8][4];
+/// A thread's part of 16 columns of A, 64 rows each, or of 16 rows of B, 64 columns each.
+using Fragments = uint32_t[kWarp / 16][4];
 
 /// The tiles of a block, and its stages in shared memory.
 template <int kRows, int kColumns, int kStageCount>
@@ -37,21 +39,21 @@ struct Tiles {
     __device__ static int copied_col() { return int(threadIdx.x) % (kN / kChunk) * kChunk; }
 };
 
-/// Where [row, col] lies in a swizzled tile; `col` is a multiple of kChunk. Rows below each other
-/// begin in the same bank. So each keeps its chunks in an order of its own: chunk c lies in place
-/// c ^ (row % 8), and 8 rows, which is what ldmatrix reads at a time, lie in all 32 banks.
+/// Where [row, col] stands in a swizzled tile; `col` is a multiple of kChunk. Chunk c of a row is
+/// in place c ^ (row % 8), so that the same chunk of 8 rows, which ldmatrix reads at a time, is in
+/// all 32 banks. bonus_matmul_mma has a picture.
 template <int kColumns>
 __device__ int swizzled(int row, int col) {
     static_assert(kColumns % 64 == 0);
     return row * kColumns + ((col / kChunk) ^ (row % 8)) * kChunk;
 }
 
-/// Starts the asynchronous copy of a tile [kRows, kColumns]. Each thread takes one column of
-/// chunks, and of that every kStep-th row. `from` is its chunk in the tile's first row; the matrix
-/// has `rows` more rows from there on: what lies below becomes 0.
+/// Starts the asynchronous copy of a tile [kRows, kColumns]. Each thread copies one column of
+/// chunks, every kStep-th row. `from` is its chunk in the tile's first row. The matrix has `rows`
+/// rows from there on; what is below becomes 0.
 template <int kRows, int kColumns, int kThreads>
 __device__ void cp_async_tile(half* to, const half* from, size_t pitch, size_t rows) {
-    constexpr int kChunks = kColumns / kChunk, kStep = kThreads / kChunks;
+    constexpr int kChunks = kColumns / kChunk, kStep = kThreads / kChunks;  // chunks of a row
     const int row = threadIdx.x / kChunks, col = threadIdx.x % kChunks * kChunk;
     const int below = int(min(rows, size_t(kRows))) - row;
     from += row * pitch;
@@ -60,14 +62,25 @@ __device__ void cp_async_tile(half* to, const half* from, size_t pitch, size_t r
         ptx::cp_async_16(&to[swizzled<kColumns>(row + i, col)], from, i < below);
 }
 
+/// sums += a b, for 16 of k: fragments of a warp's 64 rows of A and 64 columns of B.
+__device__ void multiply_fragments(Sums& sums, const Fragments& a, const Fragments& b) {
+#pragma unroll
+    for (int i = 0; i < kWarp / 16; ++i)
+#pragma unroll
+        for (int n = 0; n < kWarp / 8; ++n) {
+            const int j = i % 2 ? kWarp / 8 - 1 - n : n;  // back and forth: this b was just used
+            ptx::mma_m16n8k16(sums[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+        }
+}
+
 /// The main loop: sums += A[kM, K] B[K, kN] for the warp's part of the block's tile: 64 columns of
 /// B, or with kHalves 32 of its tile's left half and the same 32 of the right one.
 template <class T, bool kHalves = false>
 __device__ void multiply(Sums& sums, typename T::Stage* stages, size_t K,
                          const half* A,  // the block's first row, of `rows`
                          size_t A_pitch, size_t rows,
-                         const half* B,  // the first row, at the thread's copied_col() ...
-                         size_t B_pitch, bool inside) {  // ... which may lie outside of B
+                         const half* B,  // its first row, from this thread's copied_col() on
+                         size_t B_pitch, bool inside) {  // whether that column is inside of B
     constexpr int kSteps = kDepth / 16;
     const int lane = threadIdx.x % 32;
 
@@ -83,9 +96,9 @@ __device__ void multiply(Sums& sums, typename T::Stage* stages, size_t K,
     };
 
     // Fragments for two steps of k: one is multiplied while the other is loaded. Lane i names row
-    // i % 16 of a 16 x 16 tile, and its left or right half.
-    uint32_t a[2][kWarp / 16][4], b[2][kWarp / 16][4];
-    int a_at[kSteps], b_at[kWarp / 16];  // where the lane's rows lie in a stage
+    // i % 16 of four matrices, 16 x 16, and the left or the right half.
+    Fragments a[2], b[2];
+    int a_at[kSteps], b_at[kWarp / 16];  // where the lane's rows are in a stage
 #pragma unroll
     for (int k = 0; k < kSteps; ++k)
         a_at[k] = swizzled<kDepth>(T::warp_row() + lane % 16, k * 16 + lane / 16 * kChunk);
@@ -124,22 +137,14 @@ __device__ void multiply(Sums& sums, typename T::Stage* stages, size_t K,
                 copy(stages[writing], t + T::kStages - 1);
                 writing = writing + 1 == T::kStages ? 0 : writing + 1;
             }
-#pragma unroll
-            for (int i = 0; i < kWarp / 16; ++i)
-#pragma unroll
-                for (int n = 0; n < kWarp / 8; ++n) {
-                    const int j = i % 2 ? kWarp / 8 - 1 - n : n;  // back and forth: b is at hand
-                    const uint32_t(&pair)[4] = b[k % 2][j / 2];
-                    ptx::mma_m16n8k16(sums[i][j], a[k % 2][i], pair[j % 2 * 2],
-                                      pair[j % 2 * 2 + 1]);
-                }
+            multiply_fragments(sums, a[k % 2], b[k % 2]);
         }
     }
 }
 
-/// The row and column of blocks that this one computes. Blocks that run at the same time shall find
-/// each other's rows of A and columns of B in the L2 cache, so they stand in a square, nearly: the
-/// walk goes down a group of 16 rows of blocks, then on to the next column.
+/// The block of C to compute: y is its row of blocks, x its column. Blocks start in the order of
+/// blockIdx.x. It goes down 16 rows of blocks, then on to the next column, so that blocks that run
+/// together share rows of A and columns of B.
 __device__ uint2 block_position(unsigned int rows, unsigned int columns) {
     constexpr unsigned int kGroup = 16;
     const unsigned int group = blockIdx.x / (kGroup * columns), i = blockIdx.x % (kGroup * columns);
@@ -147,26 +152,13 @@ __device__ uint2 block_position(unsigned int rows, unsigned int columns) {
     return {i / height, group * kGroup + i % height};
 }
 
-// Two blocks of four warps, or one of eight, share an SM's registers: 255 per thread.
+/// Stores a block's sums as fp16. They pass through shared memory, where each thread finds 8
+/// neighbors of a row: 16 bytes for one store. Each warp uses 64 x 64 halfs of `patches`, the
+/// stages' memory, so all warps must have read their last fragments.
 template <class T>
-__global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
-    mma_ptx(const half* A,  // [N, N] row-major
-            const half* B,  // [N, N] row-major
-            half* C,        // [N, N] row-major
-            size_t N) {
-    extern __shared__ __align__(128) unsigned char shared[];
-    const uint2 position = block_position((N + T::kM - 1) / T::kM, (N + T::kN - 1) / T::kN);
-    const size_t block_row = size_t(position.y) * T::kM, block_col = size_t(position.x) * T::kN;
-
-    Sums sums = {};
-    const size_t copied_col = block_col + T::copied_col();
-    multiply<T>(sums, reinterpret_cast<typename T::Stage*>(shared), N, &A[block_row * N], N,
-                N - block_row, &B[copied_col], N, copied_col < N);
-
-    // The way out: by way of shared memory each thread gets 8 neighbours of a row, 16 bytes.
-    ptx::cp_async_wait_group<0>();
-    __syncthreads();  // the stages are used up: each warp takes 64 x 64 halfs of their memory
-    half* const patch = reinterpret_cast<half*>(shared) + threadIdx.x / 32 * (kWarp * kWarp);
+__device__ void store_sums(const Sums& sums, half* patches, half* C, size_t N, size_t block_row,
+                           size_t block_col) {
+    half* const patch = patches + threadIdx.x / 32 * (kWarp * kWarp);
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kWarp / 16; ++i)
@@ -188,22 +180,61 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
     }
 }
 
-/// Calls f with the tiles that suit this GPU and an output [M, N]. The wide ones read the fewest
-/// bytes per multiply-add; but there has to be room for their stages, 144 KiB, and a block for
-/// every SM. On Turing, with 64 KiB, two stages of the others have to do.
+/// A block's tile of C = A B, all [N, N] row-major.
+template <class T>
+__device__ void compute_tile(const half* A, const half* B, half* C, size_t N, size_t block_row,
+                             size_t block_col) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    Sums sums = {};
+    const size_t copied_col = block_col + T::copied_col();
+    multiply<T>(sums, reinterpret_cast<typename T::Stage*>(shared), N, &A[block_row * N], N,
+                N - block_row, &B[copied_col], N, copied_col < N);
+    ptx::cp_async_wait_group<0>();
+    __syncthreads();  // the stages are used up
+    store_sums<T>(sums, reinterpret_cast<half*>(shared), C, N, block_row, block_col);
+}
+
+// --- Rung 4 of bonus_matmul_mma: the wide tile --------------------------------------------------
+//
+// Adds:    128 x 256 of C per block. That reads 3/4 of the bytes that 128 x 128 reads for each
+//          multiply-add.
+// Costs:   144 KiB of stages, so one block per SM: none computes while it begins or ends.
+// Limit:   mma.sync. On an H200 one occupies the tensor cores of a quarter SM for 6 cycles; at the
+//          data sheet's rate it would be 4. Only wgmma reaches that (bonus_matmul_hopper).
+// Source:  CUTLASS, Efficient GEMM in CUDA, "Threadblock-level GEMM".
+
+// Two blocks of four warps, or one of eight, share an SM's registers: 255 per thread.
+template <class T>
+__global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
+    mma_ptx(const half* A,  // [N, N] row-major
+            const half* B,  // [N, N] row-major
+            half* C,        // [N, N] row-major
+            size_t N) {
+    const uint2 position = block_position((N + T::kM - 1) / T::kM, (N + T::kN - 1) / T::kN);
+    compute_tile<T>(A, B, C, N, size_t(position.y) * T::kM, size_t(position.x) * T::kN);
+}
+
+/// Calls f with tiles of 128 x 128: three stages of them, or two on Turing, which has 64 KiB.
 template <class F>
-auto with_tiles(const demo::Gpu& gpu, size_t M, size_t N, F f) {
-    using Wide = Tiles<128, 256, 3>;
+auto with_square_tiles(const demo::Gpu& gpu, F f) {
     using Square = Tiles<128, 128, 3>;
-    if (Wide::kSharedBytes <= gpu.shared_per_block && Wide::kN <= N &&
-        Wide::blocks(M, N) >= size_t(gpu.multiprocessors))
-        return f(Wide());
     if (Square::kSharedBytes <= gpu.shared_per_block) return f(Square());
     return f(Tiles<128, 128, 2>());
 }
 
-/// What launches C = A B, all [N, N] row-major, by mma_ptx with the tiles that suit this GPU. (A
-/// template, so that a program that does not call it does not compile the kernel.)
+/// Calls f with the tiles that suit this GPU and an output [M, N]: wide ones where their stages fit
+/// shared memory and there is a block for every SM.
+template <class F>
+auto with_tiles(const demo::Gpu& gpu, size_t M, size_t N, F f) {
+    using Wide = Tiles<128, 256, 3>;
+    if (Wide::kSharedBytes <= gpu.shared_per_block && Wide::kN <= N &&
+        Wide::blocks(M, N) >= size_t(gpu.multiprocessors))
+        return f(Wide());
+    return with_square_tiles(gpu, f);
+}
+
+/// A function that launches mma_ptx for C = A B, all [N, N] row-major, with the tiles that suit
+/// this GPU. (A template, so that programs that do not call it do not compile mma_ptx.)
 template <class Half>
 std::function<void()> prepare_mma_ptx(const Half* A, const Half* B, Half* C, size_t N,
                                       const demo::Gpu& gpu) {

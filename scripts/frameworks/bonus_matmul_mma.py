@@ -1,4 +1,4 @@
-"""C = A B in fp16, with fp32 sums."""
+"""C = A B in fp16, with fp32 sums, on any GPU from Turing on."""
 
 from frameworks.matmul import expected, formula, peers  # noqa: F401
 
