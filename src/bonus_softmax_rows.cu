@@ -37,8 +37,8 @@ void run(demo::Session& session) {
     const demo::SoftmaxReference<T> reference(session, x);
 
     const Rows<T> r{x, out, shape.rows, cols};
-    // A rung that keeps rows of up to `most` columns. A kernel that a GPU can run at some length is
-    // no kernel that the GPU lacks, so --describe, which looks for no GPU, names no length.
+    // Why a rung that keeps up to `most` columns cannot run. --describe looks for no GPU and lists
+    // what not every GPU can run: there the length is no reason.
     auto why_not = [&](size_t most) -> std::string {
         if (cols <= most || session.gpu.arch.empty()) return "";
         return "keeps rows of up to " + std::to_string(most) + " columns";
