@@ -73,8 +73,7 @@ constexpr int kVectorThreads = 128;   // a small block ends sooner and makes roo
 constexpr size_t kOperations = 9;     // in the formula, so kernels in the chain
 constexpr size_t kChainTraffic = 21;  // matrices that the chain reads and writes
 
-/// Results alternate between `temporary` and `out`: like a framework, no kernel overwrites its
-/// input.
+/// Results alternate between `temporary` and `out`, so that no kernel overwrites its input.
 template <class T>
 void chain(const T* x, T* temporary, T* out, size_t size) {
     const size_t blocks = (size + kThreads - 1) / kThreads;

@@ -129,18 +129,18 @@ __global__ void __launch_bounds__(kOnlineThreads)
            T* out, size_t rows, size_t cols, bool fits) {
     extern __shared__ __align__(16) unsigned char shared[];
     T* const kept = reinterpret_cast<T*>(shared);  // [cols], if that fits
-    // A warp takes kAtOnce times 32 neighbors, then skips what the block's other warps take.
+    // A warp takes 32 * kAtOnce neighbors. A thread's are 32 apart, so its loads share one address.
     const size_t begin = threadIdx.x / 32 * (32 * kAtOnce) + threadIdx.x % 32;
     const size_t step = kAtOnce * blockDim.x;
     T values[kAtOnce];
-    int slot = 0;  // merge_block's: taking turns saves a barrier
+    int slot = 0;  // of merge_block: taking turns saves a barrier
     for (size_t row = blockIdx.x; row < rows; row += gridDim.x, slot ^= 1) {
         const T* const from = x + row * cols;
         const T* const again = fits ? kept : from;
 
         MaxSum own{kNothing, 0};
         for (size_t col = begin; col < cols; col += step) {
-            const int left = int(min(cols - col, size_t(32 * kAtOnce)));
+            const int left = int(min(cols - col, size_t(32 * kAtOnce)));  // up to the row's end
             for (int i = 0; i < kAtOnce; ++i)
                 values[i] = 32 * i < left ? from[col + 32 * i] : T(kNothing);
             float max = own.max;
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kOnlineThreads)
         // Each thread reads what it kept itself, so this needs no barrier.
         const float max = shift(whole.max), factor = 1 / whole.sum;
         for (size_t col = begin; col < cols; col += step) {
-            const int left = int(min(cols - col, size_t(32 * kAtOnce)));
+            const int left = int(min(cols - col, size_t(32 * kAtOnce)));  // up to the row's end
             for (int i = 0; i < kAtOnce; ++i)
                 if (32 * i < left) values[i] = again[col + 32 * i];
             for (int i = 0; i < kAtOnce; ++i)

@@ -31,9 +31,9 @@ __device__ inline MaxSum merge(MaxSum a, MaxSum b) {
     return {max, a.sum * power(a.max, shift(max)) + b.sum * power(b.max, shift(max))};
 }
 
-/// Merges the pairs of a warp's 32 threads. All of them get the result. Lane i reads a register of
-/// lane i ^ lanes, a "warp shuffle": no memory, no barrier. With 16, 8, 4, 2 and 1 that reaches
-/// all.
+/// Merges the pairs of a warp's 32 threads. All of them get the result, by warp shuffles: lane i
+/// reads a register of lane i ^ lanes, without memory or barrier. After 16, 8, 4, 2 and 1 each lane
+/// has combined all 32.
 __device__ inline MaxSum merge_warp(MaxSum own) {
     float max = own.max;
 #pragma unroll
