@@ -7,24 +7,18 @@
 //          -------   ---------   ----------    ----
 //             x    +     m            y      +   b       act: relu, sigmoid, gelu, or none
 //
-// The products are the library's. What is left is this file: x and y [rows, cols] in, out
-// [rows, cols] out, a number m and a row b[cols]. The least traffic is 3 MN.
+// The library computes the products. What is left is this program: x and y [rows, cols] in, out
+// [rows, cols] back, a number m and a row b[cols]. The least traffic is 3 MN for M x N elements.
 //
 // chain             as a framework runs it eagerly: t = m y, t = x + t, t = t + b, out = act(t).
 //                   2 + 3 + 2 + 2 = 9 MN, and four launches.
-// fused             one kernel, one thread per element.
-// fused_vectorized  16 bytes at a time, as in 9_bias_relu, and loads that ask the L2 cache to evict
-//                   last, as in 7_gelu.
+// fused             one kernel, one thread per element: 3 MN.
+// fused_vectorized  the same, 16 bytes per thread, as in 7_gelu and 9_bias_relu.
 //
-// One template serves all activations. Its parameter is a type with a function, so the compiler
-// sees the function and puts its instructions in place: no branch, no call. (A pointer to a
-// function would cost a call for each element.) m is a float: as a double, 0.5 would make the
-// whole sum a double's, at a fraction of the speed.
+//     ./10_add_mul_activation 4096 --activation gelu        ./10_add_mul_activation --sweep
 //
-// Small matrices are another world: a launch takes microseconds, however little it does. --sweep
-// shows where that stops to matter.
-//
-// TFLOP/s counts four operations per element, three without an activation.
+// What limits it: memory, and for small matrices the launch, which takes microseconds however
+// little it does. --sweep shows from which size on that no longer matters.
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "demo/rows.cuh"
@@ -32,7 +26,9 @@
 
 namespace add_mul_activation {
 
-// --- The activations: on a GPU in float, in the reference in double -----------------------------
+// --- The activations: on the GPU in float, in the reference in double ---------------------------
+// Each is a type with a function, for kernels to take as a template parameter: the compiler puts
+// the instructions in place. (A pointer to a function would cost a call for each element.)
 
 struct Relu {
     static __device__ float of(float v) { return v < 0 ? 0 : v; }  // a NaN stays a NaN
@@ -42,10 +38,10 @@ struct Sigmoid {
     static __device__ float of(float v) { return __fdividef(1.0f, 1.0f + __expf(-v)); }
     static DEMO_HOST_DEVICE double exact(double v) { return 1 / (1 + exp(-v)); }
 };
-struct Gelu {  // by tanh: see 7_gelu
+struct Gelu {  // as in 7_gelu
     static __device__ float of(float v) {
         const float a = 0.79788456f * (v + 0.044715f * v * v * v);
-        // -infinity becomes the lowest number: 0 times that is 0, and not NaN.
+        // -infinity becomes the lowest finite number: times 0 that is 0, not NaN.
         return fmaxf(v, -3.4028235e38f) * Sigmoid::of(2.0f * a);
     }
     static DEMO_HOST_DEVICE double exact(double v) {
@@ -58,9 +54,7 @@ struct None {
 };
 
 constexpr int kThreads = 256;
-constexpr int kVectorThreads = 128;  // small blocks end sooner, and make room for the next
-
-inline size_t blocks_for(size_t size) { return (size + kThreads - 1) / kThreads; }
+constexpr int kVectorThreads = 128;  // a small block ends sooner and makes room for the next
 
 // --- One kernel per operation: x, y, t, out [size / cols, cols] row-major, b [cols] -------------
 
@@ -88,13 +82,11 @@ __global__ void activate(const T* t, T* out, size_t size) {
     if (i < size) out[i] = T(Activation::of(float(t[i])));
 }
 
-// --- One kernel for all -------------------------------------------------------------------------
+// --- One kernel for all: x, y, out [size / cols, cols] row-major, b [cols] ----------------------
 
 template <class Activation, class T>
-__global__ void fused(const T* x,  // [size / cols, cols] row-major, like y and out
-                      float m, const T* y,
-                      const T* b,  // [cols]
-                      T* out, size_t size, size_t cols) {
+__global__ void fused(const T* x, float m, const T* y, const T* b, T* out, size_t size,
+                      size_t cols) {
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < size) out[i] = T(Activation::of(float(x[i]) + m * float(y[i]) + float(b[i % cols])));
 }
@@ -102,10 +94,8 @@ __global__ void fused(const T* x,  // [size / cols, cols] row-major, like y and 
 using demo::Vector;  // 16 bytes, the most that one thread can load or store at a time
 
 template <class Activation, class T>
-__global__ void fused_vectorized(const T* x,  // [size / cols, cols] row-major, like y and out
-                                 float m, const T* y,
-                                 const T* b,  // [cols]
-                                 T* out, size_t size, size_t cols) {
+__global__ void fused_vectorized(const T* x, float m, const T* y, const T* b, T* out, size_t size,
+                                 size_t cols) {
     constexpr int kSize = Vector<T>::kSize;
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
     const size_t vectors = size / kSize, rest = vectors * kSize + i;
@@ -119,13 +109,13 @@ __global__ void fused_vectorized(const T* x,  // [size / cols, cols] row-major, 
         else
             for (T& element : bias.at) {
                 element = b[col];
-                if (++col == cols) col = 0;  // the vector goes on in the next row
+                if (++col == cols) col = 0;  // the vector continues in the next row
             }
         for (int j = 0; j < kSize; ++j)
             xs.at[j] = T(Activation::of(float(xs.at[j]) + m * float(ys.at[j]) + float(bias.at[j])));
         reinterpret_cast<Vector<T>*>(out)[i] = xs;
     }
-    // What is left is shorter than a vector: the first threads take an element each.
+    // Fewer elements than a vector are left over: the first threads take one each.
     if (rest < size)
         out[rest] = T(Activation::of(float(x[rest]) + m * float(y[rest]) + float(b[rest % cols])));
 }
@@ -137,7 +127,7 @@ void launch_fused_vectorized(const T* x, float m, const T* y, const T* b, T* out
     fused_vectorized<Activation><<<full_blocks + 1, kVectorThreads>>>(x, m, y, b, out, size, cols);
 }
 
-// --- What must come out, in double --------------------------------------------------------------
+// --- The right result, in double ----------------------------------------------------------------
 
 template <class Activation, class T>
 struct ExpectActivation {
@@ -149,7 +139,7 @@ struct ExpectActivation {
         const double v = double(float(x[row * cols + col]));
         const double product = double(m) * double(float(y[row * cols + col]));
         const double bias = double(float(b[col])), sum = v + product + bias;
-        // The activations' slopes are at most 1.13: errors of the sum pass nearly unchanged.
+        // The activations' slopes are at most 1.13: so much can an error of the sum grow.
         const double terms = 1.13 * (fabs(v) + fabs(product) + fabs(bias));
         demo::Expected expected =
             demo::expect_elementwise(Activation::exact(sum), terms, demo::kFormat<T>);
@@ -162,12 +152,12 @@ struct ExpectActivation {
 
 // --- Running ------------------------------------------------------------------------------------
 
-constexpr float kScale = 0.5f;  // m
+constexpr float kScale = 0.5f;  // m: a float, since a double would make the whole sum a double's
 
 template <class Activation, class T>
 void run_with(demo::Session& session) {
     const auto shape = demo::MatrixShape::of(session.options);
-    const size_t size = shape.size(), cols = shape.cols, blocks = blocks_for(size);
+    const size_t size = shape.size(), cols = shape.cols, blocks = (size + kThreads - 1) / kThreads;
     const demo::Input<T> x(session, "x", shape), y(session, "y", shape),
         b(session, "b", {cols});  // random
     const demo::Output<T> out(session, "out", shape);
@@ -192,7 +182,7 @@ void run_with(demo::Session& session) {
     };
 
     const size_t matrix = x.bytes();
-    const demo::Workload work = shape.workload(session, none ? 3 : 4);
+    const demo::Workload work = shape.workload(session, none ? 3 : 4);  // operations per element
     session.run(work, expect(false),
                 {{.kernel = "chain",
                   .role = demo::Role::kChain,
@@ -220,9 +210,9 @@ void run(demo::Session& session) {
 
 }  // namespace add_mul_activation
 
-#ifndef ADD_MUL_ACTIVATION_NO_MAIN
-
 int main(int argc, char** argv) {
+    std::vector<demo::Extent> shapes;  // 4 x 4, 16 x 8, 64 x 16, ..., 262144 x 1024
+    for (size_t cols = 4; cols <= 1024; cols *= 2) shapes.push_back({cols * cols / 4, cols});
     const demo::Program program{
         .name = "10_add_mul_activation",
         .summary = "act(x + m y + b): a chain of kernels, one, and one at the speed of a copy",
@@ -233,17 +223,7 @@ int main(int argc, char** argv) {
                      .help = "the function act",
                      .choices = {"relu", "sigmoid", "gelu", "none"}}},
         .sizes = {4096, 8192, 16384},
-        .shapes = {{4, 4},
-                   {16, 8},
-                   {64, 16},
-                   {256, 32},
-                   {1024, 64},
-                   {4096, 128},
-                   {16384, 256},
-                   {65536, 512},
-                   {262144, 1024}},
+        .shapes = shapes,
         .sweep = demo::Sweep::kOnRequest};
     return demo::main_of(program, argc, argv);
 }
-
-#endif

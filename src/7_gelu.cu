@@ -1,9 +1,9 @@
 // 7: GELU, out = 0.5 x (1 + tanh(0.79788456 (x + 0.044715 x^3))), on every element of a matrix.
 //
 // Hardly any arithmetic: what costs is the road between warehouse (global memory) and factory (the
-// multiprocessors). The least traffic is x once in and out once back.
+// multiprocessors). The least traffic is x once in and out once back: 2 MN for M x N elements.
 //
-// chain             how a framework runs it eagerly: a kernel for every operation of the formula.
+// chain             as a framework runs it eagerly, a kernel for every operation of the formula.
 //                   Each ships its whole input in and its whole result out again:
 //
 //                       t = x x      t = t x      t = 0.044715 t    ...    out = 0.5 t
@@ -11,21 +11,17 @@
 //
 // fused             one kernel, one thread per element: 2 MN. Everything in between stays in
 //                   registers. This is most of what there is to win.
-// fused_vectorized  the same at the speed of a copy, by asking for 16 bytes at a time. Memory
-//                   answers after some 800 cycles, so to keep the road full, each SM must have tens
-//                   of KB under way: 2048 threads with 16 bytes each have 32 KB, with 4 bytes each
-//                   only 8. The loads also ask the L2 cache to evict x last, although nobody reads
-//                   it again: on an H200 that moves the same bytes in 1 to 2% less time. (In a
-//                   program of several kernels measure all of them: the next one finds less room.)
+// fused_vectorized  the same, 16 bytes per thread. Memory answers after some 800 cycles, so to keep
+//                   the road full, each multiprocessor must have tens of KB on their way: 2048
+//                   threads with 16 bytes each have 32 KB, with 4 bytes each only 8.
 //
-// gelu(-infinity) is 0: the fused kernels say so. The chain computes -infinity times 0, a NaN, as
-// the formula stands (and as PyTorch does).
+// gelu(-infinity) is 0 in the fused kernels. The chain computes -infinity times 0, a NaN, as the
+// formula stands (and as PyTorch does).
 //
-// Read the ratio to "copy", a kernel that reads and writes and does nothing else. Where its speed
-// is reached, the arithmetic is free. It is no bound: the copy does not ask to evict last, and what
-// reads more than it writes is faster.
+//     ./7_gelu 8192        ./7_gelu 8192 --dtype fp16
 //
-// TFLOP/s counts the chain's operations, one each: 9 per element.
+// What limits it: memory. Compare with "copy", a kernel that loads and stores and does nothing
+// else: at its speed the arithmetic is free. 8_softmax is next, where elements need each other.
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "demo/rows.cuh"
@@ -35,13 +31,14 @@ namespace gelu {
 
 // --- The function -------------------------------------------------------------------------------
 
-/// 0.5 (1 + tanh(a)) = 1 / (1 + e^-2a): one exponential and one division. Both ends come out right:
-/// e^-2a becomes 0 or infinity, and the quotient 1 or 0. The textbook's tanh(a) = (e^2a - 1) /
-/// (e^2a + 1) does not: past x = 10 it is infinity / infinity, NaN.
+/// 0.5 (1 + tanh(a)) = 1 / (1 + e^-2a): one exponential and one division. It is right at both ends,
+/// where e^-2a is 0 or infinity and the quotient 1 or 0. The textbook's tanh(a) = (e^2a - 1) /
+/// (e^2a + 1) is not: beyond x = 10 it is infinity / infinity, NaN.
 __device__ float gelu_of(float x) {
     const float a = 0.79788456f * (x + 0.044715f * x * x * x);
     const float gate = __fdividef(1.0f, 1.0f + __expf(-2.0f * a));
-    // gelu(-infinity) is 0, and -infinity times 0 would be NaN. A NaN stays one, through `gate`.
+    // gelu(-infinity) is 0, but -infinity times 0 would be NaN: so x is at least the lowest finite
+    // number. (fmaxf drops a NaN, but `gate` is NaN then, too.)
     return fmaxf(x, -3.4028235e38f) * gate;
 }
 
@@ -72,11 +69,11 @@ __global__ void with_matrix(const T* a, const T* b, T* out, size_t size) {
 }
 
 constexpr int kThreads = 256;
-constexpr int kVectorThreads = 128;   // small blocks end sooner, and make room for the next
-constexpr size_t kOperations = 9;     // of the formula, and kernels of the chain
+constexpr int kVectorThreads = 128;   // a small block ends sooner and makes room for the next
+constexpr size_t kOperations = 9;     // in the formula, so kernels in the chain
 constexpr size_t kChainTraffic = 21;  // matrices that the chain reads and writes
 
-/// `temporary` is a matrix of its own: a framework never writes where it still reads.
+/// Results alternate between `temporary` and `out`, so that no kernel overwrites its input.
 template <class T>
 void chain(const T* x, T* temporary, T* out, size_t size) {
     const size_t blocks = (size + kThreads - 1) / kThreads;
@@ -115,11 +112,13 @@ __global__ void fused_vectorized(const T* x, T* out, size_t size) {  // x, out: 
     const size_t vectors = size / kSize, rest = vectors * kSize + i;
     if (i < vectors) {
         Vector<T> values;
+        // "Evict last" is a hint to the L2 cache. x is not read again, yet on an H200 loads with
+        // this hint are 1 to 2% faster. (The next kernel then finds less room in the cache.)
         ptx::ld_global_evict_last(values, reinterpret_cast<const Vector<T>*>(x) + i);
         for (T& value : values.at) value = T(gelu_of(float(value)));
         reinterpret_cast<Vector<T>*>(out)[i] = values;
     }
-    // What is left is shorter than a vector: the first threads take an element each.
+    // Fewer elements than a vector are left over: the first threads take one each.
     if (rest < size) out[rest] = T(gelu_of(float(x[rest])));
 }
 
@@ -134,7 +133,7 @@ void launch_fused_vectorized(const T* x, T* out, size_t size) {
     fused_vectorized<<<full_blocks + 1, kVectorThreads>>>(x, out, size);
 }
 
-// --- What must come out, in double --------------------------------------------------------------
+// --- The right result, in double ----------------------------------------------------------------
 
 template <class T>
 struct ExpectGelu {
@@ -145,7 +144,8 @@ struct ExpectGelu {
         const double v = double(float(x[row * cols + col])), cubic = 0.044715 * v * v * v;
         const double a = 0.79788456 * (v + cubic), gate = 0.5 * (1 + tanh(a));
         demo::Expected expected = demo::expect_elementwise(v * gate, fabs(v), demo::kFormat<T>);
-        if (chained) {  // tanh's slope is at most 1: errors of `a` reach the product through x / 2
+        if (chained) {  // tanh's slope is at most 1, so an error of `a` changes out by x / 2 times
+                        // it
             const double u = demo::kFormat<T>.roundoff;
             const double error_of_a = 2 * u * fabs(a) + 0.8 * 4 * u * fabs(cubic);
             expected.tolerance += fabs(v) * ((error_of_a + 2 * u) / 2 + 2 * u * gate);
@@ -160,7 +160,7 @@ template <class T>
 void run(demo::Session& session) {
     const auto shape = demo::MatrixShape::of(session.options);
     const size_t size = shape.size();
-    const demo::Input<T> x(session, "x", shape, {.scale = 6});  // where GELU bends
+    const demo::Input<T> x(session, "x", shape, {.scale = 6});  // [-6, 6], where GELU bends
     const demo::Output<T> out(session, "out", shape);
     const demo::Buffer<T> temporary(size);
     const demo::SampledRows rows(shape.rows, session.options.seed);
@@ -189,8 +189,6 @@ void run(demo::Session& session) {
 
 }  // namespace gelu
 
-#ifndef GELU_NO_MAIN
-
 int main(int argc, char** argv) {
     const demo::Program program{
         .name = "7_gelu",
@@ -200,5 +198,3 @@ int main(int argc, char** argv) {
         .sizes = {4096, 8192, 16384}};
     return demo::main_of(program, argc, argv);
 }
-
-#endif

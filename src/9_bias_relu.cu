@@ -1,21 +1,25 @@
 // 9: Bias and ReLU, out = relu(x + b): b[cols] is added to every row of x[rows, cols].
 //
-// Two operations, of which one needs to know the column. Both are nothing beside the traffic: x in
-// once and out once back is all that can cost.
+// Two operations, one of which needs the element's column: b is broadcast, used again in every row.
+// The arithmetic is nothing beside the traffic. The least is x once in and out once back: 2 MN for
+// M x N elements.
 //
-// chain             two kernels, x + b and relu: 4 MN, twice the least traffic.
-// fused             one kernel, one thread per element. The element's column is i % cols, and that
-//                   remainder of two 64-bit numbers takes more instructions than all the rest.
-// fused_vectorized  16 bytes per thread, so one remainder for 4 or 8 elements. The elements of a
-//                   vector lie side by side, so all but the first just count on from there. (Its
-//                   loads ask the L2 cache to evict last, as in 7_gelu.)
+// chain             two kernels, x + b and relu: 4 MN.
+// fused             one kernel, one thread per element: 2 MN. The element's column is i % cols, and
+//                   that remainder of two 64-bit numbers takes more instructions than all the rest.
+// fused_vectorized  16 bytes per thread (as in 7_gelu), so one remainder for 4 or 8 elements. They
+//                   are neighbors: the columns of all but the first come from counting on.
 //
-// relu(v) is v < 0 ? 0 : v, not max(v, 0): of a NaN and 0, max chooses the 0, and hides the NaN.
+//                       i         0  1  2  3 |  4  5  6  7 |  8  9 10 11       cols = 6
+//                       column    0  1  2  3 |  4  5  0  1 |  2  3  4  5
+//                                 ^             ^             ^                i % cols
 //
-// With --in-place the result replaces x. Run twice, that would add b twice: so before every launch,
-// and outside of its time, the input is restored from a copy.
+// relu(v) is v < 0 ? 0 : v, not max(v, 0): of a NaN and 0, max chooses the 0 and hides the NaN.
 //
-// TFLOP/s counts two operations per element.
+// With --in-place the result replaces x. A second launch would add b again, so before every launch,
+// and outside the timed part, x is restored from a copy.
+//
+// What limits it: memory. 10_add_mul_activation has a second matrix, and a choice of activations.
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "demo/rows.cuh"
@@ -26,7 +30,7 @@ namespace bias_relu {
 __device__ float relu(float v) { return v < 0 ? 0 : v; }
 
 constexpr int kThreads = 256;
-constexpr int kVectorThreads = 128;  // small blocks end sooner, and make room for the next
+constexpr int kVectorThreads = 128;  // a small block ends sooner and makes room for the next
 
 inline size_t blocks_for(size_t size) { return (size + kThreads - 1) / kThreads; }
 
@@ -67,20 +71,20 @@ __global__ void fused_vectorized(const T* x,  // [size / cols, cols] row-major, 
     const size_t vectors = size / kSize, rest = vectors * kSize + i;
     if (i < vectors) {
         Vector<T> values, bias;
-        ptx::ld_global_evict_last(values, reinterpret_cast<const Vector<T>*>(x) + i);
+        ptx::ld_global_evict_last(values, reinterpret_cast<const Vector<T>*>(x) + i);  // see 7_gelu
         size_t col = i * kSize % cols;  // of the first element
         if (cols % kSize == 0)
             bias = *reinterpret_cast<const Vector<T>*>(&b[col]);
         else
             for (T& element : bias.at) {
                 element = b[col];
-                if (++col == cols) col = 0;  // the vector goes on in the next row
+                if (++col == cols) col = 0;  // the vector continues in the next row
             }
         for (int j = 0; j < kSize; ++j)
             values.at[j] = T(relu(float(values.at[j]) + float(bias.at[j])));
         reinterpret_cast<Vector<T>*>(out)[i] = values;
     }
-    // What is left is shorter than a vector: the first threads take an element each.
+    // Fewer elements than a vector are left over: the first threads take one each.
     if (rest < size) out[rest] = T(relu(float(x[rest]) + float(b[rest % cols])));
 }
 
@@ -90,7 +94,7 @@ void launch_fused_vectorized(const T* x, const T* b, T* out, size_t size, size_t
     fused_vectorized<<<full_blocks + 1, kVectorThreads>>>(x, b, out, size, cols);
 }
 
-// --- What must come out, in double --------------------------------------------------------------
+// --- The right result, in double ----------------------------------------------------------------
 
 template <class T>
 struct ExpectBiasRelu {
@@ -122,7 +126,7 @@ void run(demo::Session& session) {
         return out.check(rows, ExpectBiasRelu<T>{x, b, cols, chained});
     };
 
-    // In place, `out` holds the input when a kernel starts.
+    // In place, `out` holds the input at the start of each launch.
     const T* const input = in_place ? out.data() : x.data();
     T* const between = in_place ? out.data() : temporary.data();
     auto restore = [&] {
@@ -137,7 +141,7 @@ void run(demo::Session& session) {
     };
 
     const size_t matrix = x.bytes();
-    const demo::Workload work = shape.workload(session, 2);
+    const demo::Workload work = shape.workload(session, 2);  // operations per element
     session.run(work, expect(false),
                 {{.kernel = "chain",
                   .role = demo::Role::kChain,
@@ -160,8 +164,6 @@ void run(demo::Session& session) {
 
 }  // namespace bias_relu
 
-#ifndef BIAS_RELU_NO_MAIN
-
 int main(int argc, char** argv) {
     const demo::Program program{
         .name = "9_bias_relu",
@@ -172,5 +174,3 @@ int main(int argc, char** argv) {
         .sizes = {4096, 8192, 16384}};
     return demo::main_of(program, argc, argv);
 }
-
-#endif

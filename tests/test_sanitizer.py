@@ -38,7 +38,8 @@ def sanitizer():
 RUNS = [(program, ("160",)) for program in PROGRAMS]
 RUNS += [(program, ("--rows", "37", "--cols", "1003", "--dtype", "fp16"))
          for program in programs(any_shape)]
-RUNS += [("8_softmax", ("--rows", rows, "--cols", cols))  # each way to treat a row
+RUNS += [(program, ("--rows", rows, "--cols", cols))  # each way to treat a row
+         for program in ("8_softmax", "bonus_softmax_rows")
          for rows, cols in (("5", "8192"), ("5", "33000"), ("5", "33001"), ("5", "300001"),
                             ("700", "9001"))]
 RUNS += [(program, ("--talk", "32")) for program in programs(takes_talk, one_size)]

@@ -1,19 +1,23 @@
 // What programs 7 to 10 make of infinities, NaN, zeros, denormals and extreme rows. On a GPU, and
-// on the CPU lane too; without either it exits with 77 and the reason, as the programs do.
+// on the simulator too; without either it exits with 77 and the reason, as the programs do.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#define GELU_NO_MAIN
-#define SOFTMAX_NO_MAIN
-#define BIAS_RELU_NO_MAIN
-#define ADD_MUL_ACTIVATION_NO_MAIN
-#include "10_add_mul_activation.cu"
+#define main main_of_gelu
 #include "7_gelu.cu"
+#undef main
+#define main main_of_softmax
 #include "8_softmax.cu"
+#undef main
+#define main main_of_bias_relu
 #include "9_bias_relu.cu"
+#undef main
+#define main main_of_add_mul_activation
+#include "10_add_mul_activation.cu"
+#undef main
 
 namespace {
 
@@ -73,8 +77,8 @@ TYPED_TEST(SpecialValues, Gelu) {
     };
     const auto chain = map<TypeParam>(values, launch_chain);
     const auto fused = map<TypeParam>(values, gelu::launch_fused<TypeParam>);
-    const auto vectorised = map<TypeParam>(values, gelu::launch_fused_vectorized<TypeParam>);
-    for (const auto& result : {chain, fused, vectorised}) {
+    const auto vectorized = map<TypeParam>(values, gelu::launch_fused_vectorized<TypeParam>);
+    for (const auto& result : {chain, fused, vectorized}) {
         EXPECT_EQ(result[0], 0);
         EXPECT_FALSE(std::signbit(result[0]));
         EXPECT_EQ(result[1], 0);
@@ -93,7 +97,7 @@ TYPED_TEST(SpecialValues, Gelu) {
         }
     }
     EXPECT_EQ(fused[7], 0);
-    EXPECT_EQ(vectorised[7], 0);
+    EXPECT_EQ(vectorized[7], 0);
     EXPECT_TRUE(std::isnan(chain[7]));  // -infinity times 0, as the formula stands
 }
 
@@ -105,18 +109,40 @@ std::vector<std::vector<float>> all_softmaxes(const std::vector<float>& values, 
     const Device<T> x(values), out(std::vector<float>(size, kNan));
     std::vector<std::vector<float>> results;
 
-    const demo::Buffer<T> temporary(size);
+    const demo::Buffer<T> t(size), e(size);
     const demo::Buffer<float> max(rows), sum(rows);
-    softmax::launch_chain(x.data(), temporary.data(), max.data(), sum.data(), out.data(), rows,
-                          cols);
+    const size_t blocks = (size + 255) / 256;
+    softmax::row_max<T><<<rows, 256>>>(x.data(), max.data(), rows, cols);
+    softmax::subtract<T><<<blocks, 256>>>(x.data(), max.data(), t.data(), size, cols);
+    softmax::exponential<T><<<blocks, 256>>>(t.data(), e.data(), size);
+    softmax::row_sum<T><<<rows, 256>>>(e.data(), sum.data(), rows, cols);
+    softmax::divide<T><<<blocks, 256>>>(e.data(), sum.data(), out.data(), size, cols);
     results.push_back(out.read());
-    softmax::prepare_fused(x.data(), out.data(), rows, cols, 0)();
+    for (const bool may_fit : {false, true}) {
+        const bool fits = may_fit && cols * sizeof(T) <= 40 << 10;
+        const size_t shared = fits ? cols * sizeof(T) : 0;
+        softmax::fused<T><<<rows, 256, shared>>>(x.data(), out.data(), rows, cols, fits);
+        results.push_back(out.read());
+        for (const int threads : {64, softmax::kOnlineThreads}) {
+            softmax::online<T><<<rows, threads, shared>>>(x.data(), out.data(), rows, cols, fits);
+            results.push_back(out.read());
+        }
+    }
+    const demo::Gpu gpu{demo::Options{}};
+    demo::Contender record = softmax::record<T>(x.data(), out.data(), rows, cols, gpu);
+    record.setup(record), record.launch();
     results.push_back(out.read());
-    softmax::prepare_fused(x.data(), out.data(), rows, cols, 40 << 10)();
+    const softmax::Rows<T> r{x.data(), out.data(), rows, cols};  // any rung takes short rows
+    softmax::prepare_by_cluster_twice(r)();
     results.push_back(out.read());
-    softmax::prepare_online(x.data(), out.data(), rows, cols,
-                            softmax::Teams(demo::Gpu(demo::Options{})))();
-    results.push_back(out.read());
+    if (cols <= softmax::kMostPerBlock) {
+        softmax::prepare_by_block(r, gpu)();
+        results.push_back(out.read());
+    }
+    if (softmax::has_pipelines(gpu) && r.row_bytes() <= softmax::kMostRowBytes) {
+        softmax::prepare_by_cluster(r)();
+        results.push_back(out.read());
+    }
     return results;
 }
 
@@ -185,6 +211,7 @@ TYPED_TEST(SpecialValues, SoftmaxOfInfinities) {
                 ASSERT_NEAR(result[i], i % 2 ? 0 : even, 1e-3 * even + 6e-8) << cols;
                 ASSERT_TRUE(std::isnan(result[cols + i])) << cols;
                 ASSERT_TRUE(std::isnan(result[2 * cols + i])) << cols;
+                ASSERT_TRUE(std::isnan(result[3 * cols + i])) << cols;
                 ASSERT_NEAR(result[4 * cols + i], 1 / float(cols), 1e-3 / float(cols) + 6e-8);
             }
             ASSERT_TRUE(std::isnan(result[4 * cols - 1])) << cols;  // e^(inf - inf)
@@ -206,11 +233,11 @@ TYPED_TEST(SpecialValues, ReluKeepsNan) {
         bias_relu::fused<TypeParam>
             <<<bias_relu::blocks_for(size), 256>>>(x, b.data(), out, size, 1);
     };
-    auto vectorised = [&](const TypeParam* x, TypeParam* out, size_t size) {
+    auto vectorized = [&](const TypeParam* x, TypeParam* out, size_t size) {
         bias_relu::launch_fused_vectorized(x, b.data(), out, size, 1);
     };
     for (const auto& result : {map<TypeParam>(values, chain), map<TypeParam>(values, fused),
-                               map<TypeParam>(values, vectorised)}) {
+                               map<TypeParam>(values, vectorized)}) {
         EXPECT_TRUE(std::isnan(result[0]));
         EXPECT_EQ(result[1], kInf);
         EXPECT_EQ(result[2], 0);

@@ -1,0 +1,83 @@
+// Bonus: softmax of rows of any length at the speed of a copy: 8_softmax, continued as a ladder.
+//
+// The kernel `online` of 8_softmax moves each number once in and once out, the least there is, and
+// is still slower than a copy: too few bytes are in flight while a block passes its row through
+// shared memory, or waits at its barrier. So keep a row as near to the arithmetic as it fits, and
+// share it between as few threads as can hold it:
+//
+//     columns: fp32    fp16    rung               the row is kept in
+//       up to    1024    1024  by_warp            registers of a warp, which needs no barrier
+//       up to   16384   16384  by_block           registers of up to 16 warps
+//       up to  131072  262144  by_cluster         shared memory of 2 to 8 blocks (a cluster)
+//       beyond                 by_cluster_twice   nothing: it is loaded twice
+//
+// Every rung runs that can take the row, so run several lengths to see where they cross:
+//
+//     ./bonus_softmax_rows 1000                                ./bonus_softmax_rows 16384
+//     ./bonus_softmax_rows --rows 4096 --cols 131072           (and --dtype fp16)
+//     ./bonus_softmax_rows --rows 8192 --cols 50257            GPT-2's vocabulary: no row of it is
+//                                                              aligned to 16 bytes
+//
+// What limits it: rows that are not aligned, most of all in fp16, and rows that fit nowhere.
+// The kernels: kernels/softmax_rows.cuh. How maximum and sum merge: 8_softmax.
+#include "demo.cuh"
+#include "demo/copy.cuh"
+#include "demo/softmax.cuh"
+#include "kernels/softmax_rows.cuh"
+
+namespace softmax {
+
+template <class T>
+void run(demo::Session& session) {
+    const auto shape = demo::MatrixShape::of(session.options);
+    const size_t cols = shape.cols;
+    // Even rows lie around 100, odd ones around -100: e^x itself would overflow or vanish.
+    const demo::Input<T> x(session, "x", shape, {.then = demo::Then::kOffsetRows});
+    const demo::Output<T> out(session, "out", shape);
+    const demo::SoftmaxReference<T> reference(session, x);
+
+    const Rows<T> r{x, out, shape.rows, cols};
+    // Why a rung that keeps up to `most` columns cannot run. --describe looks for no GPU and lists
+    // what not every GPU can run: there the length is no reason.
+    auto why_not = [&](size_t most) -> std::string {
+        if (cols <= most || session.gpu.arch.empty()) return "";
+        return "keeps rows of up to " + std::to_string(most) + " columns";
+    };
+    const std::string no_pipelines = "needs clusters (sm_90) and 130 KiB shared memory";
+
+    const size_t matrix = x.bytes();
+    const demo::Workload work = shape.workload(session, 5);  // operations per element, as in 8
+    session.run(
+        work, reference.check(out, false),
+        {{.kernel = "by_warp",
+          .setup = [&](demo::Contender& self) { self.launch = prepare_by_warp(r); },
+          .moved_bytes = 2 * matrix,
+          .why_not = why_not(kMostPerWarp)},
+         {.kernel = "by_block",
+          .setup = [&](demo::Contender& self) { self.launch = prepare_by_block(r, session.gpu); },
+          .moved_bytes = 2 * matrix,
+          .why_not = why_not(kMostPerBlock)},
+         {.kernel = "by_cluster_twice",
+          .setup = [&](demo::Contender& self) { self.launch = prepare_by_cluster_twice(r); },
+          .moved_bytes = 3 * matrix},
+         {.kernel = "by_cluster",
+          .setup = [&](demo::Contender& self) { self.launch = prepare_by_cluster(r); },
+          .moved_bytes = 2 * matrix,
+          .why_not =
+              has_pipelines(session.gpu) ? why_not(kMostRowBytes / sizeof(T)) : no_pipelines},
+         demo::copy_contender(session, work)});
+}
+
+}  // namespace softmax
+
+int main(int argc, char** argv) {
+    const demo::Program program{
+        .name = "bonus_softmax_rows",
+        .summary = "softmax of a matrix's rows, of any length: by a warp, a block, a cluster",
+        .types = {{"fp32", softmax::run<float>}, {"fp16", softmax::run<half>}},
+        .any_shape = true,
+        .sizes = {4096, 8192, 16384},
+        // Long rows, short rows, and rows that do not begin at multiples of 16 bytes.
+        .shapes = {{4096, 131072}, {262144, 1000}, {8192, 50257}}};
+    return demo::main_of(program, argc, argv);
+}
