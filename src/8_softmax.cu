@@ -212,8 +212,8 @@ void run(demo::Session& session) {
                  {.kernel = "online",
                   .launch = by_row(online<T>, std::min<size_t>(32 * warps, kOnlineThreads)),
                   .moved_bytes = (fits ? 2 : 3) * matrix},
-                 record<T>(x, out, rows, cols, session.gpu),  // softmax_rows, of bonus_softmax_rows
-                 demo::copy_contender(session, work)});
+                 demo::copy_contender(session, work)},
+                records<T>(x, out, rows, cols, session.gpu));  // the suite's fastest: see the bonus
 }
 
 }  // namespace softmax

@@ -175,6 +175,15 @@ void allow_shared_bytes(Kernel kernel, size_t bytes) {
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
 }
 
+/// The same for more than some GPUs have: returns why the kernel cannot run then; empty where it can.
+template <class Kernel>
+std::string try_shared_bytes(Kernel kernel, size_t bytes) {
+    const auto most = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    if (dry_run || cudaFuncSetAttribute(kernel, most, int(bytes)) == cudaSuccess) return "";
+    cudaGetLastError();  // or the next check would find it
+    return "needs " + human_bytes(double(bytes)) + " of shared memory in a block";
+}
+
 /// How many blocks of a kernel one multiprocessor holds at a time.
 template <class Kernel>
 int blocks_per_multiprocessor(Kernel kernel, int threads, size_t shared_bytes) {

@@ -74,13 +74,24 @@ class Gating {
                                              b2.data(), shape.K, shape.H, rounded});
     }
 
-    /// A fused kernel, which moves the least that is possible. `prepare` is called once, before the
-    /// first launch, and returns what launches it.
-    Contender fused(const std::string& kernel,
-                    std::function<std::function<void()>()> prepare) const {
+    /// A fused kernel, which moves the least that is possible. `only`: the one shape it is for;
+    /// `why_not`: why it cannot run here.
+    Contender fused(const std::string& kernel, std::function<void()> launch,
+                    const std::string& only = "", const std::string& why_not = "") const {
         return {.kernel = kernel,
-                .setup = [=](Contender& self) { self.launch = prepare(); },
-                .moved_bytes = shape.workload().least_bytes};
+                .launch = launch,
+                .moved_bytes = shape.workload().least_bytes,
+                .only = only,
+                .why_not = why_not};
+    }
+    /// The same where preparing the launch needs a GPU: `prepare` does that, once, and returns it.
+    Contender fused_prepared(const std::string& kernel,
+                             std::function<std::function<void()>()> prepare,
+                             const std::string& only = "",
+                             const std::string& why_not = "") const {
+        Contender contender = fused(kernel, {}, only, why_not);
+        contender.setup = [=](Contender& self) { self.launch = prepare(); };
+        return contender;
     }
 
     const GatingShape shape;

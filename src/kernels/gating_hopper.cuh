@@ -152,10 +152,7 @@ std::function<void()> prepare(Kernel kernel, const demo::Gating& g) {
 inline demo::Contender contender_of(const std::string& name, const demo::Gating& g,
                                     const demo::Gpu& gpu,
                                     std::function<std::function<void()>()> prepare) {
-    demo::Contender fused = g.fused(name, prepare);
-    fused.only = "square";
-    fused.why_not = hopper::why_not(gpu);
-    return fused;
+    return g.fused_prepared(name, prepare, "square", hopper::why_not(gpu));
 }
 
 /// fused_hopper with tiles of half the width where there are SMs enough for all of them. A cluster

@@ -40,14 +40,15 @@ __device__ inline void transpose_in_four(uint32_t (&v)[4]) {
 /// A block computes [kM, kN / 2] of out. The left half of its tile of weights is of W1, the right
 /// half of W2, and each warp multiplies by the same 32 columns of both. So a thread holds both sums
 /// of an element: sums[i][j] and sums[i][j + 4].
-template <class T, bool kTransposed>
-__device__ void gate_tile(const half* x,   // [M, K] row-major
-                          const half* W1,  // [K, H] row-major
-                          const half* b1,  // [H]
-                          const half* W2,  // [K, H] row-major
-                          const half* b2,  // [H]
-                          half* out,       // [M, H] row-major
-                          size_t M, size_t K, size_t H) {
+template <class T>
+__global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
+    fused_mma(const half* x,   // [M, K] row-major
+              const half* W1,  // [K, H] row-major
+              const half* b1,  // [H]
+              const half* W2,  // [K, H] row-major
+              const half* b2,  // [H]
+              half* out,       // [M, H] row-major
+              size_t M, size_t K, size_t H) {
     extern __shared__ __align__(128) unsigned char shared[];
     const uint2 position = block_position((M + T::kM - 1) / T::kM, (2 * H + T::kN - 1) / T::kN);
     const size_t block_row = size_t(position.y) * T::kM, block_col = size_t(position.x) * T::kN / 2;
@@ -78,49 +79,26 @@ __device__ void gate_tile(const half* x,   // [M, K] row-major
             uint32_t v[4];
 #pragma unroll
             for (int j = 0; j < 4; ++j) v[j] = gate_pair(&sums[i][j][e], &sums[i][j + 4][e]);
-            const size_t r = row + i * 16 + e / 2 * 8;
-            if constexpr (kTransposed) {
-                transpose_in_four(v);
-                const size_t c = col + lane % 4 * 8;
-                if (r < M && c < H)  // __stcs: nobody reads it again, so no cache need keep it
-                    __stcs(reinterpret_cast<uint4*>(&out[r * H + c]),
-                           make_uint4(v[0], v[1], v[2], v[3]));
-            } else {
-                for (int j = 0; j < 4; ++j)
-                    if (const size_t c = col + j * 8 + lane % 4 * 2; r < M && c < H)
-                        *reinterpret_cast<uint32_t*>(&out[r * H + c]) = v[j];
-            }
+            transpose_in_four(v);
+            const size_t r = row + i * 16 + e / 2 * 8, c = col + lane % 4 * 8;
+            if (r < M && c < H)  // __stcs: nobody reads it again, so no cache need keep it
+                __stcs(reinterpret_cast<uint4*>(&out[r * H + c]),
+                       make_uint4(v[0], v[1], v[2], v[3]));
         }
 }
 
-// Two blocks of four warps, or one of eight, share an SM's registers: 255 per thread.
-template <class T>
-__global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
-    fused_mma(const half* x, const half* W1, const half* b1, const half* W2, const half* b2,
-              half* out, size_t M, size_t K, size_t H) {
-    gate_tile<T, true>(x, W1, b1, W2, b2, out, M, K, H);
-}
-
-/// The kernel `name`, with the tiles that suit the GPU and the shape: kernel_for(tiles) returns it.
-template <class KernelFor>
-demo::Contender contender_of(const std::string& name, KernelFor kernel_for, const demo::Gating& g,
-                             const demo::Gpu& gpu) {
-    return g.fused(name, [=, &g, &gpu] {
+/// With the tiles that suit the GPU and the shape.
+inline demo::Contender contender(const demo::Gating& g, const demo::Gpu& gpu) {
+    return g.fused_prepared("fused_mma", [&] {
         const size_t M = g.shape.M, K = g.shape.K, H = g.shape.H;
-        return with_tiles(gpu, M, 2 * H, [&]<class T>(T tiles) {
-            const auto kernel = kernel_for(tiles);
-            demo::allow_shared_bytes(kernel, T::kSharedBytes);
+        return with_tiles(gpu, M, 2 * H, [&]<class T>(T) {
+            demo::allow_shared_bytes(fused_mma<T>, T::kSharedBytes);
             return std::function<void()>([=, &g] {
-                kernel<<<T::blocks(M, 2 * H), T::kThreads, T::kSharedBytes>>>(g.x, g.W1, g.b1, g.W2,
-                                                                              g.b2, g.out, M, K, H);
+                fused_mma<T><<<T::blocks(M, 2 * H), T::kThreads, T::kSharedBytes>>>(
+                    g.x, g.W1, g.b1, g.W2, g.b2, g.out, M, K, H);
             });
         });
     });
-}
-
-inline demo::Contender contender(const demo::Gating& g, const demo::Gpu& gpu) {
-    return contender_of(
-        "fused_mma", []<class T>(T) { return fused_mma<T>; }, g, gpu);
 }
 
 }  // namespace gating_mma

@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads) fused_talk_mma(const half* x,   // [
 }
 
 inline demo::Contender contender(const demo::Gating& g, const demo::Gpu& gpu) {
-    demo::Contender fused = g.fused("fused_talk_mma", [&] {
+    auto prepare = [&g, &gpu] {
         demo::allow_shared_bytes(fused_talk_mma, sizeof(Memory));
         const int blocks_per_sm =
             demo::blocks_per_multiprocessor(fused_talk_mma, kThreads, sizeof(Memory));
@@ -134,9 +134,8 @@ inline demo::Contender contender(const demo::Gating& g, const demo::Gpu& gpu) {
             fused_talk_mma<<<blocks, kThreads, sizeof(Memory)>>>(g.x, g.W1, g.b1, g.W2, g.b2, g.out,
                                                                  M);
         };
-    });
-    fused.only = "talk";
-    return fused;
+    };
+    return g.fused_prepared("fused_talk_mma", prepare, "talk");
 }
 
 }  // namespace talk_mma
@@ -293,7 +292,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class Kernel>
 demo::Contender contender_of(const std::string& name, Kernel kernel, const demo::Gating& g,
                              const demo::Gpu& gpu) {
-    demo::Contender fused = g.fused(name, [=, &g, &gpu] {
+    auto prepare = [=, &g, &gpu] {
         demo::allow_shared_bytes(kernel, sizeof(Memory));
         const size_t M = g.shape.M;
         const int tiles = int(M / kRows);  // 4 S^2 is a multiple of 1024
@@ -305,10 +304,8 @@ demo::Contender contender_of(const std::string& name, Kernel kernel, const demo:
         return [=, b1 = g.b1.data(), b2 = g.b2.data()] {
             kernel<<<blocks, kThreads, sizeof(Memory)>>>(x, W1, b1, W2, b2, out, tiles);
         };
-    });
-    fused.only = "talk";
-    fused.why_not = hopper::why_not(gpu);
-    return fused;
+    };
+    return g.fused_prepared(name, prepare, "talk", hopper::why_not(gpu));
 }
 
 inline demo::Contender contender(const demo::Gating& g, const demo::Gpu& gpu) {

@@ -32,7 +32,7 @@ __device__ void store_as_half(const Accumulator& fragment, float* patch,
     const int lane = threadIdx.x % 32, row = lane / 2, col = lane % 2 * 8;
     alignas(16) half rounded[8];
     for (int i = 0; i < 8; ++i) rounded[i] = __float2half(patch[row * kPatchPitch + col + i]);
-    *reinterpret_cast<uint4*>(&C[row * pitch + col]) = *reinterpret_cast<uint4*>(rounded);
+    reinterpret_cast<uint4*>(&C[row * pitch])[lane % 2] = *reinterpret_cast<uint4*>(rounded);
     __syncwarp();  // the patch may be overwritten
 }
 

@@ -129,7 +129,7 @@ std::vector<std::vector<float>> all_softmaxes(const std::vector<float>& values, 
         }
     }
     const demo::Gpu gpu{demo::Options{}};
-    demo::Contender record = softmax::record<T>(x.data(), out.data(), rows, cols, gpu);
+    demo::Contender record = softmax::records<T>(x.data(), out.data(), rows, cols, gpu).front();
     record.setup(record), record.launch();
     results.push_back(out.read());
     const softmax::Rows<T> r{x.data(), out.data(), rows, cols};  // any rung takes short rows
