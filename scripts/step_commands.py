@@ -58,7 +58,7 @@ def sources_of(path):
     """A program's source, and the kernels of src/kernels/ that it includes."""
     paths = [path]
     for line in read_lines(path):
-        included = re.match(r'#include "(\w+\.cu|kernels/\w+\.cuh)"', line)
+        included = re.match(r'#include "(kernels/\w+\.cuh)"', line)
         if included:
             paths += sources_of(os.path.join("src", included[1]))
     return list(dict.fromkeys(paths))

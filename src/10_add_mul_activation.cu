@@ -1,13 +1,13 @@
-// 10: out = act(x + m y + b), with the activation chosen when the program is compiled.
+// 10: out = act(x + m y + b), with a kernel compiled for each activation.
 //
-// Where it comes from: LoRA, which adapts a large layer by a small one beside it. With frozen
-// weights W and two thin matrices A[in, r], B[r, out], the layer computes
+// Where it comes from: LoRA (low-rank adaptation), which adapts a large layer by a small one beside
+// it. With frozen weights W[p, q] and two thin matrices A[p, r], B[r, q], the layer computes
 //
 //     act( input W + (alpha / r) (input A) B + bias )
 //          -------   ---------   ----------    ----
 //             x    +     m            y      +   b       act: relu, sigmoid, gelu, or none
 //
-// The library computes the products. What is left is this program: x and y [rows, cols] in, out
+// A library computes the products. What is left is this program: x and y [rows, cols] in, out
 // [rows, cols] back, a number m and a row b[cols]. The least traffic is 3 MN for M x N elements.
 //
 // chain             as a framework runs it eagerly: t = m y, t = x + t, t = t + b, out = act(t).
@@ -27,8 +27,7 @@
 namespace add_mul_activation {
 
 // --- The activations: on the GPU in float, in the reference in double ---------------------------
-// Each is a type with a function, for kernels to take as a template parameter: the compiler puts
-// the instructions in place. (A pointer to a function would cost a call for each element.)
+// Each is a type with a function, for kernels to take as a template parameter: see 7_gelu.
 
 struct Relu {
     static __device__ float of(float v) { return v < 0 ? 0 : v; }  // a NaN stays a NaN

@@ -18,7 +18,7 @@
 // cudaMemcpy, the launch, cudaFree. The later programs leave that to small helpers.
 //
 // What limits it: for each multiply-add, a thread loads two numbers. The 32 threads of a warp share
-// A's element and read 32 neighbours of B, so the caches help, but every thread still asks for all
+// A's element and read 32 neighbors of B, so the caches help, but every thread still asks for all
 // 2 N numbers by itself. 2_matmul_sharedmem loads each of them once per block instead.
 #include "demo.cuh"
 #include "demo/matmul.cuh"

@@ -1,16 +1,16 @@
 // 3: Matrix multiplication on the tensor cores: fp16 in and out, sums in fp32.
 //
-// A block's threads run in warps of 32, and a warp can multiply matrices as one: its threads hold
-// tiles of 16 x 16 ("fragments") together, spread over their registers, and one mma_sync does the
-// 4096 multiply-adds of acc[16,16] += a[16,16] b[16,16] on a tensor core. wmma_global loads two
-// fragments from global memory for each mma_sync, and waits for them: the tensor cores starve.
+// A tensor core is a unit that multiplies small matrices. A block's threads run in warps of 32, and
+// a warp uses one as a whole: its threads hold tiles of 16 x 16 ("fragments") together, spread over
+// their registers, and one mma_sync does the 4096 multiply-adds of d[16,16] = a b + c. wmma_global
+// loads two fragments from global memory for each mma_sync and waits for them: the cores starve.
 //
 // wmma_tiled feeds them. A warp computes 4 x 4 fragments of C, so that each fragment it has loaded
 // is used 4 times. A block of 4 warps shares tiles in shared memory, as in 2_matmul_sharedmem. And
 // it has several pairs of tiles ("stages"): while the warps compute with one, asynchronous copies
 // fill the others.
 //
-//                  tile of B: 32 x 128              stages in shared memory:
+//                  tile of B: 32 x 128              stages in shared memory (3 of 4):
 //                  +--------+--------+                t      t+1    t+2
 //                  +--------+--------+              +------+------+------+
 //           +---+  +--------+--------+              | A  B | A  B | A  B |
@@ -20,23 +20,23 @@
 //           +---+  +--------+--------+
 //       128 x 32      C: 128 x 128
 //
-// What limits it: waiting. 64 x 64 sums a warp take most of the registers, so few warps fit, and
-// often none is ready: all wait for fragments or for a tensor core's result. bonus_matmul_mma goes
-// on from here, with the instructions that WMMA is made of.
+// What limits it: waiting. A multiprocessor hides one warp's waits behind others' work, but 64 x 64
+// sums are 128 registers a thread, so only 8 warps fit, and often none is ready. bonus_matmul_mma
+// goes on from here, with the instructions that WMMA is made of.
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "demo/matmul.cuh"
 #include "kernels/matmul_record.cuh"
 #include "kernels/wmma_tile.cuh"
 
-using namespace wmma_tile;  // fragments, Stage, copy_tile, store_as_half
+using namespace wmma_tile;  // fragments, Stage, copy_tile, store_as_half, and constants
 
 // A block of 2 x 2 warps computes 32 x 32 of C, one fragment per warp.
 __global__ void wmma_global(const half* A,  // [N, N] row-major
                             const half* B,  // [N, N] row-major
                             half* C,        // [N, N] row-major
                             size_t N) {
-    alignas(32) __shared__ float patches[4][kPatch];
+    alignas(32) __shared__ float patches[4][kPatch];  // scratch, to turn fp32 fragments into fp16
     const int warp = threadIdx.x / 32;
     const size_t row = size_t(blockIdx.y) * 32 + warp / 2 * kFragment;
     const size_t col = size_t(blockIdx.x) * 32 + warp % 2 * kFragment;
@@ -53,8 +53,7 @@ __global__ void wmma_global(const half* A,  // [N, N] row-major
     store_as_half(sums, patches[warp], &C[row * N + col], N);
 }
 
-// A block of 2 x 2 warps computes 128 x 128 of C, 4 x 4 fragments per warp. While it computes with
-// one stage, the others are on their way.
+// A block of 2 x 2 warps computes 128 x 128 of C, 4 x 4 fragments per warp.
 template <int kStages>
 __global__ void __launch_bounds__(kThreads) wmma_tiled(const half* A,  // [N, N] row-major
                                                        const half* B,  // [N, N] row-major
@@ -76,8 +75,9 @@ __global__ void __launch_bounds__(kThreads) wmma_tiled(const half* A,  // [N, N]
     for (auto& row : sums)
         for (auto& sum : row) wmma::fill_fragment(sum, 0.0f);
 
-    // A commit ends a group of copies, one group per tile; wait_prior(n) waits for all groups but
-    // the last n. After the last tile there are empty groups, so that the count stays the same.
+    // A commit ends a group of this thread's copies, one group per tile; wait_prior(n) waits for
+    // all groups but the last n. At tile t there are t + kStages - 1 groups, kStages - 2 of them
+    // behind tile t's. After the last tile come empty groups, so that this stays so.
     const size_t tiles = N / kBlockK;
     for (size_t t = 0; t < kStages - 1; ++t) {
         if (t < tiles) copy_stage(t);
@@ -122,8 +122,8 @@ static void run(demo::Session& session) {
     const dim3 grid_global(N / 32, N / 32);
     auto launch_global = [&] { wmma_global<<<grid_global, 128>>>(A, B, C, N); };
 
-    // Four stages where shared memory has room for them, three on Turing. For more than 48 KiB CUDA
-    // asks for permission.
+    // Four stages where shared memory has room for them, three on Turing (compute capability 7.5).
+    // More than 48 KiB must be asked for first.
     const bool four = session.gpu.shared_per_block >= 4 * sizeof(Stage);
     const auto tiled = four ? wmma_tiled<4> : wmma_tiled<3>;
     const size_t shared_bytes = (four ? 4 : 3) * sizeof(Stage);

@@ -8,19 +8,21 @@
 //                                                                            v
 //      x, W2 -> [gemm] -> t2 -> [add b2] -> out -------------------> [multiply] -> out
 //
-// Every arrow is a trip of M x H numbers through global memory. The three kernels after the gemms
-// do almost no arithmetic: their time is the traffic.
+// t1, t2 and out are buffers, M x H numbers each, and every arrow at them is a trip through global
+// memory. The four kernels that are no gemm do almost no arithmetic: their time is the traffic.
 //
 // six_kernels   the picture above: what a framework launches for this formula, line by line.
 // library_best  what the library can do about it. Its gemm can add the bias before it stores, and
 //               one gemm over [W1 | W2], placed side by side beforehand, reads x once instead of
 //               twice. Two gemms or one: the faster here is kept (--verbose says which).
 //
-// What limits it: the sigmoid and the product still need a kernel of their own, because no library
+// What limits it: the sigmoid and the product still need a kernel of their own, because no cuBLAS
 // call multiplies two products with each other. Its traffic remains. 6_gating_fused removes it.
 //
-// ./5_gating_unfused 4096      square matrices, N = 4096: the time is mostly the gemms'
-// ./5_gating_unfused --talk 1024   x[4 S^2, 128], W[128, 64]: tall and skinny, mostly traffic
+//     ./5_gating_unfused 4096          N x N: the time is mostly the gemms'
+//     ./5_gating_unfused --talk 1024   the talk's own shape, x[4 S^2, 128], W[128, 64]: four
+//     million
+//                                      short rows, mostly traffic
 #include "demo.cuh"
 #include "demo/gating.cuh"
 #include "kernels/gating_unfused.cuh"

@@ -12,11 +12,11 @@
 // fused             one kernel, one thread per element: 2 MN. Everything in between stays in
 //                   registers. This is most of what there is to win.
 // fused_vectorized  the same, 16 bytes per thread. Memory answers after some 800 cycles, so to keep
-//                   the road full, each multiprocessor must have tens of KB on their way: 2048
-//                   threads with 16 bytes each have 32 KB, with 4 bytes each only 8.
+//                   the road full, each multiprocessor must have tens of KB on their way. It holds
+//                   2048 threads: with 16 bytes each these have 32 KB on their way, with 4 only 8.
 //
 // gelu(-infinity) is 0 in the fused kernels. The chain computes -infinity times 0, a NaN, as the
-// formula stands (and as PyTorch does).
+// formula stands (PyTorch gives NaN, too).
 //
 //     ./7_gelu 8192        ./7_gelu 8192 --dtype fp16
 //
@@ -44,6 +44,8 @@ __device__ float gelu_of(float x) {
 
 // --- One kernel per operation -------------------------------------------------------------------
 
+// A kernel takes one of these as a template parameter, and the compiler inlines its function. (A
+// pointer to a function would cost a call for each element.)
 struct Add {
     static __device__ float of(float a, float b) { return a + b; }
 };
@@ -73,7 +75,9 @@ constexpr int kVectorThreads = 128;   // a small block ends sooner and makes roo
 constexpr size_t kOperations = 9;     // in the formula, so kernels in the chain
 constexpr size_t kChainTraffic = 21;  // matrices that the chain reads and writes
 
-/// Results alternate between `temporary` and `out`, so that no kernel overwrites its input.
+/// Kernels run in the order of their launches, each after the one before has finished. Results
+/// alternate between `temporary` and `out`, as a framework's operations have an output of their
+/// own.
 template <class T>
 void chain(const T* x, T* temporary, T* out, size_t size) {
     const size_t blocks = (size + kThreads - 1) / kThreads;
@@ -112,8 +116,9 @@ __global__ void fused_vectorized(const T* x, T* out, size_t size) {  // x, out: 
     const size_t vectors = size / kSize, rest = vectors * kSize + i;
     if (i < vectors) {
         Vector<T> values;
-        // "Evict last" is a hint to the L2 cache. x is not read again, yet on an H200 loads with
-        // this hint are 1 to 2% faster. (The next kernel then finds less room in the cache.)
+        // "Evict last" is a hint to the L2 cache, which all multiprocessors share. x is not read
+        // again, yet on an H200 loads with this hint are 1 to 2% faster (measured; we do not know
+        // why). The next kernel then finds less room in the cache.
         ptx::ld_global_evict_last(values, reinterpret_cast<const Vector<T>*>(x) + i);
         for (T& value : values.at) value = T(gelu_of(float(value)));
         reinterpret_cast<Vector<T>*>(out)[i] = values;
@@ -130,7 +135,7 @@ void launch_fused(const T* x, T* out, size_t size) {
 template <class T>
 void launch_fused_vectorized(const T* x, T* out, size_t size) {
     const size_t full_blocks = size / (kVectorThreads * Vector<T>::kSize);
-    fused_vectorized<<<full_blocks + 1, kVectorThreads>>>(x, out, size);
+    fused_vectorized<<<full_blocks + 1, kVectorThreads>>>(x, out, size);  // + 1: what is left over
 }
 
 // --- The right result, in double ----------------------------------------------------------------
@@ -144,8 +149,8 @@ struct ExpectGelu {
         const double v = double(float(x[row * cols + col])), cubic = 0.044715 * v * v * v;
         const double a = 0.79788456 * (v + cubic), gate = 0.5 * (1 + tanh(a));
         demo::Expected expected = demo::expect_elementwise(v * gate, fabs(v), demo::kFormat<T>);
-        if (chained) {  // tanh's slope is at most 1, so an error of `a` changes out by x / 2 times
-                        // it
+        // tanh's slope is at most 1, so an error of `a` changes out by at most x / 2 times it.
+        if (chained) {
             const double u = demo::kFormat<T>.roundoff;
             const double error_of_a = 2 * u * fabs(a) + 0.8 * 4 * u * fabs(cubic);
             expected.tolerance += fabs(v) * ((error_of_a + 2 * u) / 2 + 2 * u * gate);

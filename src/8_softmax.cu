@@ -2,15 +2,17 @@
 //
 // A row needs two reductions (a reduction combines many numbers into one): its maximum, then its
 // sum. Every result depends on both, so a row must be seen whole before any of it can be written.
-// (Why subtract the maximum: e^89 overflows fp32. Now no exponent is above 0, and the result is
-// the same, since e^-max cancels.)
+// (Why subtract the maximum: e^89 overflows fp32. The result is the same, since e^-max cancels.)
 //
-// chain    as a framework runs it eagerly: five kernels, with a trip through global memory after
-//          each. For M rows of N that moves 8 MN numbers, four times the least.
-// fused    one kernel, a block per row. It keeps the row in shared memory for three passes.
-// online   the same in two passes: the first finds maximum and sum together.
+// chain    as a framework runs it eagerly: max (reads M rows of N), subtract, exp, sum, divide.
+// Each
+//          kernel's result goes through global memory: 8 MN numbers, four times the least.
+// fused    one kernel, a block per row. It keeps the row in shared memory for three passes; a row
+//          too long for that is loaded three times.
+// online   keeps a running pair, maximum and sum, and so needs two passes. It also asks for 8
+//          numbers before it waits for any.
 //
-//              fused    load, max | barrier | sum | barrier | write | barrier
+//              fused    load, max | barrier | sum | barrier | write
 //              online   load, max and sum | barrier | write
 //
 //          At a barrier all of a block's threads wait for the slowest, and load nothing meanwhile.
@@ -20,8 +22,7 @@
 //
 //     ./8_softmax 4096        ./8_softmax --rows 262144 --cols 1000 --dtype fp16
 //
-// What limits `online`: 2 or 4 bytes per access, each number's way through shared memory, and a row
-// that does not fit there is loaded twice. bonus_softmax_rows goes on from here.
+// What limits `online`: 2 or 4 bytes per access, by way of shared memory. Next: bonus_softmax_rows.
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "demo/softmax.cuh"
@@ -33,7 +34,6 @@ namespace softmax {
 constexpr int kThreads = 256;
 
 // --- One kernel per operation -------------------------------------------------------------------
-
 /// A block per row. Maxima and sums are fp32 whatever T is: a sum of 131072 terms exceeds fp16.
 template <class T>
 __global__ void row_max(const T* x, float* max, size_t rows, size_t cols) {
@@ -101,7 +101,6 @@ __global__ void fused(const T* x,  // [rows, cols] row-major, like out
 
         for (size_t col = threadIdx.x; col < cols; col += blockDim.x)
             out[row * cols + col] = T(__expf(float(again[col]) - shift(max)) / sum);
-        __syncthreads();  // barrier 3: the next row may use the memory
     }
 }
 
@@ -117,7 +116,8 @@ __global__ void fused(const T* x,  // [rows, cols] row-major, like out
 //          sum = sum_a e^(max_a - max)                                  \   /
 //              + sum_b e^(max_b - max)                                (5, 1.203)
 //
-// So each thread takes a part, and its warp and its block merge the pairs (merge() in max_sum.cuh).
+// So each thread takes a part, and its warp and its block merge the pairs: merge_warp() and
+// merge_block() in max_sum.cuh.
 // Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, arXiv 1805.02867.
 
 constexpr int kOnlineThreads = 512;  // of a block, at most
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kOnlineThreads)
            T* out, size_t rows, size_t cols, bool fits) {
     extern __shared__ __align__(16) unsigned char shared[];
     T* const kept = reinterpret_cast<T*>(shared);  // [cols], if that fits
-    // A warp takes 32 * kAtOnce neighbors. A thread's are 32 apart, so its loads share one address.
+    // A warp takes 32 * kAtOnce neighbors: its lanes read 32 of them at a time, kAtOnce times.
     const size_t begin = threadIdx.x / 32 * (32 * kAtOnce) + threadIdx.x % 32;
     const size_t step = kAtOnce * blockDim.x;
     T values[kAtOnce];

@@ -7,14 +7,15 @@
 // chain             two kernels, x + b and relu: 4 MN.
 // fused             one kernel, one thread per element: 2 MN. The element's column is i % cols, and
 //                   that remainder of two 64-bit numbers takes more instructions than all the rest.
-// fused_vectorized  16 bytes per thread (as in 7_gelu), so one remainder for 4 or 8 elements. They
-//                   are neighbors: the columns of all but the first come from counting on.
+// fused_vectorized  16 bytes per thread (as in 7_gelu), so one remainder for 4 or 8 elements. If
+//                   that divides cols, one load fetches all their biases. Else their columns come
+//                   from counting on:
 //
 //                       i         0  1  2  3 |  4  5  6  7 |  8  9 10 11       cols = 6
 //                       column    0  1  2  3 |  4  5  0  1 |  2  3  4  5
 //                                 ^             ^             ^                i % cols
 //
-// relu(v) is v < 0 ? 0 : v, not max(v, 0): of a NaN and 0, max chooses the 0 and hides the NaN.
+// relu(v) is v < 0 ? 0 : v, not fmaxf(v, 0): of a NaN and 0, fmaxf returns the 0 and hides the NaN.
 //
 // With --in-place the result replaces x. A second launch would add b again, so before every launch,
 // and outside the timed part, x is restored from a copy.

@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(kThreads) warp_tiled(const float* A,  // [N, N
     const size_t block_row = size_t(tile.y) * kBlockM, block_col = size_t(tile.x) * kBlockN;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     // Lanes lie 4 x 8, in pairs: 0 and 2 have the same rows, 0 and 1 the same columns. Shared
-    // memory serves 16 lanes together where such neighbours ask for the same 16 bytes, else only 8.
+    // memory serves 16 lanes together where such neighbors ask for the same 16 bytes, else only 8.
     const int row = warp / (kBlockN / kWarp) * kWarp + (lane / 16 * 2 + lane % 2) * 4;
     const int col = warp % (kBlockN / kWarp) * kWarp + lane / 2 % 8 * 4;
 

@@ -235,7 +235,7 @@ MUTANTS = [
            [("wmma::mma_sync(v2[i][j], a[i], w2,", "wmma::mma_sync(v2[i][j], a[i], w1,")]),
     Mutant("fused_sums_swapped_biases", "6_gating_fused", _FUSED[1:2],
            "both sums begin as the first bias",
-           [("(j < 2 ? b1 : b2)", "b1")]),
+           [("begin(v2, j, b2)", "begin(v2, j, b1)")]),
     Mutant("fused_wmma_dropped_k", "6_gating_fused", _FUSED[1:2],
            "the last 32 of k are left out",
            [("t * kBlockK < K; ++t", "(t + 1) * kBlockK < K; ++t")]),

@@ -88,17 +88,15 @@ struct Program {
 inline std::vector<Option> options_of(const Program& program) {
     std::vector<Option> all;
     const Numbers from_one{.first = 1};
-    if (program.talk)
+    if (program.talk) {
+        const std::string instead = program.default_talk ? "" : " instead";
+        Numbers S{.first = 16, .multiple = 16};
+        if (program.default_talk) S.usual = program.default_talk;
         all.push_back({.name = "--talk",
-                       .help = "x[4*S*S, 128] and W[128, 64]" +
-                               std::string(program.default_talk ? "" : " instead") +
-                               ": S a multiple of 16",
-                       .numbers = Numbers{.first = 16,
-                                          .multiple = 16,
-                                          .usual = program.default_talk
-                                                       ? std::optional(program.default_talk)
-                                                       : std::nullopt},
+                       .help = "x[4*S*S, 128] and W[128, 64]" + instead + ": S a multiple of 16",
+                       .numbers = S,
                        .value = "S"});
+    }
     if (program.any_shape) {
         all.push_back({.name = "--rows",
                        .help = "with --cols C: R x C instead, any sizes from 1",

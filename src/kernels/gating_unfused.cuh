@@ -1,4 +1,4 @@
-// Lesson 5's kernels, and its two ways to call them beside the library's gemms. They stand here
+// Lesson 5's kernels, and its two ways to combine them with the library's gemms. They stand here
 // because 6_gating_fused and the gating bonuses run them too.
 #pragma once
 
@@ -26,8 +26,7 @@ __device__ void store(half* to, Half8 value) { *reinterpret_cast<Half8*>(to) = v
 template <class F>
 __device__ void for_my_elements(size_t M, size_t H, F f) {
     const size_t row = size_t(blockIdx.x) * kRows + threadIdx.y;
-    const size_t col = blockIdx.y * kColumns + threadIdx.x * 8;  // in 32 bits; in 64 the compiler
-    // does not see that this is a multiple of 8, and would store 4 bytes at a time
+    const size_t col = blockIdx.y * kColumns + threadIdx.x * 8;  // in 64 bits: stores of 4 bytes
     if (row < M && col < H) f(row, col);
 }
 

@@ -21,11 +21,12 @@ struct MaxSum {
 /// What to subtract: `max`, but 0 if that is -infinity, since -infinity minus itself is NaN.
 __device__ inline float shift(float max) { return max == kNothing ? 0 : max; }
 
-/// e^(x - max). Subtract first, then scale: around 1e10, neighboring fp32 numbers are 1024 apart,
-/// so the rounding of x log2 e would be larger than the difference.
+/// e^(x - max). Subtract first, then scale: around 1e10, rounding x log2 e is off by up to 512, so
+/// that even e^(max - max) would not be 1.
 __device__ inline float power(float x, float max) { return ptx::ex2_approx((x - max) * kLog2E); }
 
-/// The pair of both sets of elements together: each sum is rescaled to the larger maximum.
+/// The plain form: the pair of both sets of elements together, each sum rescaled to the larger
+/// maximum.
 __device__ inline MaxSum merge(MaxSum a, MaxSum b) {
     const float max = fmaxf(a.max, b.max);
     return {max, a.sum * power(a.max, shift(max)) + b.sum * power(b.max, shift(max))};
@@ -46,7 +47,8 @@ __device__ inline MaxSum merge_warp(MaxSum own) {
 
 /// Merges the pairs of a block's threads (up to 32 whole warps). All of them get the result. Each
 /// warp writes one pair to shared memory, then every warp merges them all: a single barrier.
-/// Alternate `slot` between 0 and 1 to call it again without another barrier in between.
+/// Alternate `slot` between 0 and 1 to call it again without another barrier in between: the other
+/// slot's barrier shows that all have read this one.
 __device__ inline MaxSum merge_block(MaxSum own, int slot = 0) {
     __shared__ MaxSum pairs[2][32];
     own = merge_warp(own);

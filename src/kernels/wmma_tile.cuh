@@ -14,11 +14,12 @@ using FragmentA = wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_maj
 using FragmentB = wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major>;
 using Accumulator = wmma::fragment<wmma::accumulator, 16, 16, 16, float>;
 
-constexpr int kPatchPitch = 20;  // floats in a row: 16, and 4 of padding
+constexpr int kPatchPitch = 20;  // floats from row to row: 16, and 4 of padding (see kPad)
 constexpr int kPatch = kFragment * kPatchPitch;
 
-/// Which thread holds which element of a fragment is not specified. So a warp writes a fragment to
-/// `patch`, kPatch floats of shared memory that are its own, where each thread finds any element.
+/// Which thread holds which element of a fragment is not specified, and C is fp16 where the sums
+/// are fp32. So a warp writes a fragment to `patch`, kPatch floats of shared memory that are its
+/// own, where each thread finds any element.
 __device__ void to_patch(const Accumulator& fragment, float* patch) {
     wmma::store_matrix_sync(patch, fragment, kPatchPitch, wmma::mem_row_major);
     __syncwarp();  // a barrier for the 32 threads of a warp: the patch is complete
@@ -26,7 +27,7 @@ __device__ void to_patch(const Accumulator& fragment, float* patch) {
 
 /// Stores a fragment as fp16: each thread rounds 8 neighbors of a row, 16 bytes in one store.
 __device__ void store_as_half(const Accumulator& fragment, float* patch,
-                              half* C,  // [16, 16] row-major, part of a matrix with `pitch` columns
+                              half* C,  // [16, 16] of a row-major matrix with `pitch` columns
                               size_t pitch) {
     to_patch(fragment, patch);
     const int lane = threadIdx.x % 32, row = lane / 2, col = lane % 2 * 8;
@@ -41,9 +42,10 @@ constexpr int kWarp = 64;                  // a warp computes 64 x 64 of that: .
 constexpr int kSide = kWarp / kFragment;   // ... 4 x 4 fragments
 constexpr int kThreads = 128;              // four warps
 
-// Shared memory has 32 banks; each delivers 4 bytes at a time. Loading a fragment reads 8 rows
-// together. If these begin in the same bank, they are read one after the other: a bank conflict.
-// So each row is padded by 16 bytes, and the next one begins in other banks.
+// Shared memory has 32 banks; each delivers 4 bytes at a time, and neighboring 4 bytes lie in
+// neighboring banks. Loading a fragment reads 16 bytes of 8 rows together. Rows that begin in the
+// same banks are read one after the other: a bank conflict. So each row is padded by 16 bytes, and
+// the next one begins in other banks.
 constexpr int kPad = 8;  // halfs
 
 struct Stage {
@@ -51,9 +53,9 @@ struct Stage {
     half B[kBlockK][kBlock + kPad];
 };
 
-/// Starts the asynchronous copy of a tile from[kRows, kColumns] to shared memory, 16 bytes at a
-/// time: the data passes no registers, and the thread goes on at once. From the tile's corner on,
-/// the matrix has `rows` and `columns` more: what is outside becomes 0.
+/// Starts to copy a tile of kRows x kColumns to shared memory, 16 bytes at a time. The thread goes
+/// on at once, and the data does not pass through its registers. `rows` and `columns` are left of
+/// the matrix from the tile's corner on: what is outside is not read, and becomes 0.
 template <int kRows, int kColumns>
 __device__ void copy_tile(half (*to)[kColumns + kPad], const half* from, size_t pitch, size_t rows,
                           size_t columns) {

@@ -6,8 +6,7 @@
 #define main program_main
 #include "bonus_matmul_hopper.cu"
 #undef main
-#define GATING_FUSED_NO_MAIN
-#include "6_gating_fused.cu"
+#include "kernels/gating_hopper.cuh"
 #include "test_session.cuh"
 
 namespace {
@@ -74,7 +73,7 @@ TEST(HopperGating, TheSameDataGiveTheSameBits) {
         SCOPED_TRACE("N = " + std::to_string(N));
         demo_test::Session session;
         const demo::Gating gating(session, demo::GatingShape::square(N));
-        expect_the_same_bits(gating_fused::on_hopper(gating, *gpu), gating.out);
+        expect_the_same_bits(gating_hopper::contender(gating, *gpu), gating.out);
     }
 }
 
