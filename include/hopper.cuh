@@ -74,9 +74,9 @@ __device__ inline void mbarrier_arrive_expect_tx(Barrier* barrier, uint32_t byte
         : "memory");
 }
 
-/// Arrives at the same barrier in block `rank` of this cluster. Relaxed: gives the remote block no
-/// memory ordering. None is needed, since the waiter only lets TMA overwrite a buffer that wgmma
-/// has finished reading; with .release.cluster each arrival would wait for all earlier memory
+/// Arrives at the same barrier in block `rank` of this cluster. It orders memory within this block
+/// alone (.cta), not for the remote one. There none is needed: the waiter only lets TMA overwrite a
+/// buffer that has been read. With .release.cluster each arrival would wait for all earlier memory
 /// traffic. Sections mapa, mbarrier.arrive.
 __device__ inline void mbarrier_arrive_cluster(Barrier* barrier, uint32_t rank) {
     SM90_ASM(

@@ -14,8 +14,8 @@
 // where it is while A and B stream past it ("output-stationary").
 //
 // The CPU (host) and the GPU (device) have memories of their own, so the data is copied over before
-// and the result back after. Every CUDA call is written out here, and only here: cudaMalloc,
-// cudaMemcpy, the launch, cudaFree. The later programs leave that to small helpers.
+// and the result back after. Here cudaMalloc, cudaMemcpy, the launch and cudaFree are written out;
+// the later programs leave all but the launch to small helpers.
 //
 // What limits it: for each multiply-add, a thread loads two numbers. The 32 threads of a warp share
 // A's element and read 32 neighbors of B, so the caches help, but every thread still asks for all

@@ -1,22 +1,23 @@
 // Bonus: the fastest fused gating of square matrices on Hopper (compute capability 9.0), in fp16.
 //
 // Fusion can only win here if its main loop is as good as the library's. So this is the main loop
-// of bonus_matmul_hopper, with all that its ladder adds. Where a stage there holds 256 columns of
-// B, here it holds 128 of W1 and the same 128 of W2: TMA places them side by side as it copies, so
-// nothing has to be packed beforehand:
+// of bonus_matmul_hopper's seventh rung, backward. Where a stage there holds 256 columns of B, here
+// it holds 128 of W1 and the same 128 of W2: TMA places them side by side as it copies, so nothing
+// has to be packed beforehand:
 //
 //                    stage.B: 4 panels of 64 columns
 //                 +------+------+------+------+
 //                 |  W1  |  W1  |  W2  |  W2  |       a thread's 128 sums:
 //                 +------+------+------+------+         sums[0 .. 63]    of x W1
 //      +-------+  +------+------+------+------+         sums[64 .. 127]  of x W2, same elements
-//      |   x   |  |     v1      |     v2      |
-//      +-------+  +------+------+------+------+       -> sigmoid(v1 + b1) * (v2 + b2) -> out
+//      |   x   |  |    x W1     |    x W2     |
+//      +-------+  +------+------+------+------+       -> sigmoid(x W1 + b1) * (x W2 + b2) -> out
 //
-// What limits it: the tensor cores, and at large N the power that they take (bonus_matmul_hopper).
-// Elsewhere bonus_gating_mma is the fastest; for tall and skinny matrices see bonus_gating_talk.
+// What limits it: at large N the power that the tensor cores take, at small N the first copies and
+// the last stores. Elsewhere bonus_gating_mma is the fastest; for tall and skinny matrices see
+// bonus_gating_talk.
 //
-// ./bonus_gating_hopper 4096
+//     ./bonus_gating_hopper 4096
 #include "demo.cuh"
 #include "demo/gating.cuh"
 #include "kernels/gating_hopper.cuh"
@@ -24,13 +25,13 @@
 
 using namespace gating_hopper;
 
-// --- Rung 1: two weights in one stage -----------------------------------------------------------
-// Adds to bonus_matmul_hopper: panels of both weights in a stage, and the gate between a tile's
-//          last step and its way out: gate_tiles() in kernels/gating_hopper.cuh.
-// Costs:   a block computes half as many columns of out, so it reads x twice as often. And the gate
-//          takes as long as two to four steps of the main loop.
-// Limits:  while both warpgroups gate, at the same time, the tensor cores have nothing to do.
-// Source:  PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", for who holds which sum.
+// --- Rung 1: fused_panels, two weights in one stage ---------------------------------------------
+// Adds    to bonus_matmul_hopper's backward panels of both weights in a stage, and the gate between
+//         a tile's last step and its way out: gate_tiles() in kernels/gating_hopper.cuh.
+// Costs   a block computes half as many columns of out: x is read as often as for two products. And
+//         the gate takes as long as two to four steps of the main loop.
+// Limits  while both warpgroups gate, at the same time, the tensor cores have nothing to do.
+// Source  PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", for who holds which sum.
 
 template <int kTileN, int kStages, int kCluster>
 __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
@@ -41,14 +42,12 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 }
 
 // --- Rung 2: fused_hopper, the warpgroups take turns (kernels/gating_hopper.cuh) ----------------
-// Adds:    warpgroup 1 waits until warpgroup 0 has started a tile's last step. So it comes to its
-//          own end later: one warpgroup gates while the other has the tensor cores to itself. And
-//          small matrices get tiles of half the width, one for each SM.
-// Costs:   one more mbarrier, and stages that wait for warpgroup 1: there must be four of them.
-// Limits:  power, at large N; at small N the first copies and the last stores, which have nothing
-//          to hide behind.
-// Source:  the same idea is called "ping-pong" in CUTLASS's documentation of its Hopper kernels and
-//          in FlashAttention-3 (Shah et al., 2024).
+// Adds    before a tile's last two steps warpgroup 1 waits until warpgroup 0 has started its last.
+//         So one gates while the other has the tensor cores. And small matrices get tiles of half
+//         the width, one for each multiprocessor.
+// Costs   one more mbarrier, and stages that wait for warpgroup 1: there must be at least four.
+// Limits  power takes back most of the gain at large N: it is 1% at N = 4096.
+// Source  related: "ping-pong" kernels in CUTLASS, and FlashAttention-3 (Shah et al., 2024).
 
 static void run(demo::Session& session) {
     const demo::Gating g(session);

@@ -1,8 +1,8 @@
-// Bonus: the fastest fused gating for GPUs other than Hopper, of any shape, in fp16.
+// Bonus: the fastest fused gating for GPUs other than Hopper, in fp16: mma.sync.
 //
 // Lesson 6's fused_wmma is held back by WMMA, as lesson 3's wmma_tiled is. This kernel has the main
-// loop of bonus_matmul_mma's last rung instead, unchanged. Its tile of B is 256 columns; here the
-// left half of them is of W1, and the right half is the same columns of W2:
+// loop of bonus_matmul_mma's last rung instead; only which columns a warp takes differs. A tile of
+// B is 256 columns there; here its left half is of W1, its right half the same columns of W2:
 //
 //                tile of weights: 64 x 256           a warp's sums, in registers
 //               +----------+----------+
@@ -12,11 +12,10 @@
 //       | x  |  |    v1    |    v2    |                sigmoid(v1) * v2 -> out
 //       +----+  +----------+----------+
 //
-// What limits it: mma.sync, as in bonus_matmul_mma. On an H200 that main loop reaches two thirds of
-// the library's, and for square matrices fusion saves less than that. bonus_gating_hopper has a
-// main loop as fast as the library's. For tall and skinny matrices see bonus_gating_talk.
+// For square matrices bonus_gating_hopper has a faster main loop, for tall and skinny ones
+// (--talk S: x[4 S^2, 128], W[128, 64]) bonus_gating_talk.
 //
-// ./bonus_gating_mma 4096    ./bonus_gating_mma --talk 1024
+//     ./bonus_gating_mma 4096        ./bonus_gating_mma --talk 1024
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "demo/gating.cuh"
@@ -24,12 +23,12 @@
 #include "kernels/gating_unfused.cuh"
 
 // --- The one rung: fused_mma (kernels/gating_mma.cuh) --------------------------------------------
-// Adds to mma_ptx: half of a tile of weights is of W1, half of W2; the sums begin as the biases;
-//          each thread gates its own sums, and passes them to its three neighbors by shuffles
-//          (transpose_in_four), so that each stores 8 neighbors of a row, 16 bytes.
-// Costs:   a block computes half as many columns of out, so x is read twice as often.
-// Limits:  the main loop, mma.sync.
-// Source:  PTX ISA, "Matrix Fragments for mma.m16n8k16" and "shfl.sync".
+// Adds    to mma_ptx the second weight, and a gate in registers. By shuffles (__shfl_xor_sync:
+//         threads of a warp exchange registers) each thread gets 8 neighbors of a row to store.
+// Costs   a block computes half as many columns of out: x is read as often as for two products.
+// Limits  the main loop, mma.sync: on an H200 two thirds of the library's speed, and for square
+//         matrices fusion saves less than the third that is lost.
+// Source  PTX ISA, "Matrix Fragments for mma.m16n8k16" and "shfl.sync".
 
 static void run(demo::Session& session) {
     const demo::Gating g(session);

@@ -19,12 +19,10 @@
 // run at the same time and in any order, so they must add with atomicAdd, and C must be zero before
 // (which is timed: it belongs to the method).
 //
-// Correct, and wasteful: A is read once, but every element of C now takes N / 32 atomic additions,
-// each a trip to the L2 cache: at N = 4096, 8 GiB of sums on the road for a result of 64 MiB. The
-// inner loop is 2_matmul_sharedmem's, so where a GPU's L2 adds fast enough to keep up (an H200
-// does) both take equally long; make the inner loop faster, and the additions are all that is left.
-// The operand to keep is the one that costs most to move, and that is nearly always the sum.
-// (Adding in any order also means that the last bits differ from run to run.)
+// What limits it: every element of C takes N / 32 atomic additions, each a trip to the L2 cache: at
+// N = 4096, 8 GiB of sums on the road for a result of 64 MiB. The inner loop is 2_matmul_sharedmem's,
+// so where the L2 cache adds fast enough (an H200's does) both take equally long. The operand to keep
+// is the one that costs most to move: nearly always the sum.
 #include "demo.cuh"
 #include "demo/matmul.cuh"
 

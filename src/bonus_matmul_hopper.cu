@@ -2,8 +2,8 @@
 // fp16 or bfloat16 in and out, sums in fp32.
 //
 // In 3_matmul_tensorcore warps spend their time on loading fragments. Hopper's tensor cores read
-// shared memory themselves (wgmma), and its copy engine (TMA) fills shared memory by itself. A
-// block computes a tile of C, 128 x 256, in steps of 64 along K:
+// shared memory themselves (wgmma: warpgroup matrix multiply-add), and a copy engine fills it (TMA:
+// tensor memory accelerator). A block computes a tile of C, 128 x 256, in steps of 64 along K:
 //
 //                      B: 64 x 256 a step                    a ring of stages (A and B of a step):
 //                     +----+----+----+----+                     empty -> TMA fills -> full
@@ -15,8 +15,8 @@
 //           |   |     |   warpgroup 1     |                  nobody needs them any more.
 //           +---+     +-------------------+
 //
-// Nine rungs lead from wgmma alone to the record. Each adds one thing to the rung before; what they
-// share with the record stands in kernels/matmul_hopper.cuh, in the same order.
+// Nine rungs lead from wgmma alone to the record, which other programs run as matmul_hopper. Each
+// adds one thing; what they share stands in kernels/matmul_hopper.cuh, in the same order.
 //
 //     ./bonus_matmul_hopper 4096 --dtype bf16
 //
@@ -36,7 +36,7 @@ namespace matmul_hopper {
 //         and the sums, 64 x 256, are in registers: 128 a thread.
 // Costs   a layout: rows in shared memory must be swizzled the way the tensor cores expect.
 // Limits  copies: all threads copy, wait, multiply, wait. The tensor cores are active in 10% of
-//         the cycles (ncu, N = 4096, H200).
+//         the cycles (by the profiler ncu, N = 4096, H200).
 // Source  PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 //
 // The swizzle. The tensor cores read 8 rows x 16 bytes (a chunk) at a time. A row has 64 elements,
@@ -47,7 +47,7 @@ namespace matmul_hopper {
 //     row 0   0 1 2 3 4 5 6 7      The hardware makes the pattern from address bits (4 to 6 XOR 7
 //     row 1   1 0 3 2 5 4 7 6      to 9), so a tile must begin at a multiple of 8 rows, 1024 bytes.
 //     row 2   2 3 0 1 6 7 4 5      For the next 16 columns of A the address is 32 bytes further, as
-//     ...                          in an unswizzled row.
+//     ...                          in an unswizzled row: the XOR is of the final address.
 //     row 7   7 6 5 4 3 2 1 0
 //
 // The matrix descriptor, 64 bits that hopper::matrix_descriptor() packs, tells wgmma where an
@@ -57,7 +57,11 @@ namespace matmul_hopper {
 //     bits 16-29   leading dimension byte offset / 16: from 64 columns of B (a panel) to the next.
 //                  A has one panel and needs none.
 //     bits 32-45   stride dimension byte offset / 16: from 8 rows to the next 8, 1024 bytes
-//     bits 62-63   swizzle: 1 stands for this one, of 128 bytes
+//     bits 62-63   swizzle: 1 stands for this one, of 128 bytes; all other bits are 0
+//
+// wgmma runs on by itself: a fence before it orders the registers, a commit makes a group of what
+// was started, and a wait names how many groups may still run. Ordinary stores to shared memory
+// need fence_proxy_async() before wgmma or TMA sees them.
 
 /// Copies from[kRows, 64] into a panel, 16 bytes at a time; elements outside the matrix become 0.
 template <int kRows, class T>
@@ -128,15 +132,16 @@ __global__ void __launch_bounds__(kConsumers* kWarpgroup)  // no producer
 //
 //     address, size, pitch   Elements outside the matrix are read as 0 and not written, so kernels
 //                            need no code for the edges.
-//     box                    what one instruction copies: some rows of 64 elements
+//     box                    what one instruction copies: of A 128 x 64, of B 64 x 64 elements
 //     swizzle                128 bytes: rows arrive in shared memory as wgmma wants them (rung 1)
 //     L2 promotion           256 bytes: where the box asks for 128 bytes of a row, a miss in the L2
 //                            cache fetches 256. The other half belongs to the next step or panel.
 //
 // An mbarrier (memory barrier object) counts arrivals of threads and bytes of copies. When all that
 // it expects have come, its phase ends and the next begins. Phases have a parity: 0, 1, 0, ... A
-// thread waits for the end of the phase of a given parity, so it must never be two phases behind.
-// In the ring it cannot be: "full" ends another phase only after the thread has freed the stage.
+// thread waits for the end of the phase of a given parity, so it must never be two phases behind:
+// the phase it waits for would look unfinished again. In the ring it cannot be: "full" ends another
+// phase only after the thread has freed the stage. (This rung uses "full" alone.)
 // With four stages:
 //
 //     full[0]   phase 0, parity 0: step 0 | phase 1, parity 1: step 4 | phase 2, parity 0: step 8
@@ -182,8 +187,8 @@ __global__ void __launch_bounds__(kConsumers* kWarpgroup)
 // Adds    one job for each warpgroup: one copies (a single thread of it), two multiply. mbarriers
 //         instead of __syncthreads() connect them, so each can run ahead of the others.
 // Costs   a warpgroup that does not multiply. It releases registers for those that do
-//         (setmaxnreg).
-// Limits  still both ends of a block. Alone this is hardly faster; the next rungs build on it.
+//         (setmaxnreg): 3 warpgroups x 168 become 40 and 2 x 232.
+// Limits  still both ends of a block. Alone this is no faster; the next rungs need it.
 // Source  Bauer, Cook, Khailany: CudaDMA, SC 2011, introduces warp specialization.
 
 template <class T>
@@ -271,10 +276,11 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 // --- 5: overlapped ------------------------------------------------------------------------------
 //
-// Adds    stores beside the next tile's first steps (Outgoing): sums are rounded into spare
-//         registers; with each step 64 columns go to shared memory, from where TMA stores them.
+// Adds    another way out (Outgoing): sums are rounded into spare registers; with each of the next
+//         tile's first steps 64 columns go to shared memory, from where TMA stores whole rows of
+//         128 bytes. At N = 2048, with one tile a block, only the whole rows help.
 // Costs   64 registers a thread, and 32 KiB of shared memory.
-// Limits  reads from the L2 cache, and their energy: each block reads its tiles of A and B alone.
+// Limits  the main loop, and its energy: each block reads its tiles of A and B alone.
 // Source  PTX ISA, "stmatrix" and "cp.async.bulk.tensor"; search for: epilogue overlap.
 
 template <class T>
@@ -328,10 +334,11 @@ __global__ void __launch_bounds__(kThreads, 1)
 // --- 6: multicast -------------------------------------------------------------------------------
 //
 // Adds    clusters of two blocks. Their tiles are below each other and need the same B, so each
-//         block copies half of it into the shared memory of both. That saves a third of all reads.
+//         block copies half of it into the shared memory of both. (A cluster is blocks on
+//         neighboring multiprocessors that reach each other's shared memory.)
 // Costs   waiting: a stage is free when the consumers of both blocks have freed it. And a cluster
-//         takes longer to start.
-// Limits  misses in the L2 cache: when a tile begins, its first columns of A have been evicted.
+//         takes longer to start. It reads a third less from the L2 cache, but alone is no faster.
+// Limits  at large N misses in that cache: when a tile begins, its first columns of A are gone.
 // Source  PTX ISA, "cp.async.bulk.tensor" with .multicast::cluster; NVIDIA Hopper Tuning Guide.
 
 // Four would read less, but only 30 such clusters fit an H200: 120 of its 132 multiprocessors.
@@ -406,8 +413,8 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 // Adds    a direction: a cluster walks every second tile from the last step of K to the first. The
 //         tiles just computed in the same rows left the end of A in the L2 cache, and that is
 //         where the next ones begin.
-// Costs   nothing.
-// Limits  the last round: if tiles do not come out even, most clusters idle in it.
+// Costs   nothing. On an H200 it gains 2 to 4% at N = 4096, and less elsewhere.
+// Limits  the last round: if tiles do not come out even, some clusters idle in it.
 // Source  search for: serpentine (or boustrophedon) order.
 
 template <class T>
@@ -425,7 +432,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 //         clusters, so that each computes equally many steps. The block with a tile's first steps
 //         adds the sums of the others (Exchange) and stores the tile. See multiply_parts().
 // Costs   sums that travel through global memory, in the time of some 20 steps. So a last round
-//         that is nearly full is not divided: see prepare_parts().
+//         that is nearly full is not divided, as at N = 2048 and 4096: see prepare_parts().
 // Limits  small N, with fewer tiles than multiprocessors.
 // Source  Osama, Merrill, Cecka, Garland, Owens: Stream-K, PPoPP 2023.
 
@@ -441,11 +448,10 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 // --- 9: matmul_hopper, the record ---------------------------------------------------------------
 //
 // Adds    a choice by N, in prepare(): smaller tiles, so that most multiprocessors have one, and
-//         no clusters where a block computes a single tile.
+//         no clusters where a block computes a single tile. At large N it is rung 8.
 // Costs   an instance of the kernel for each choice. Smaller tiles read more per multiplication.
 // Limits  at large N power: the tensor cores are active in 95% of the cycles (ncu, N = 4096,
-//         H200), the GPU lowers its clock, and what saves energy, as rungs 6 and 7 do, saves time.
-//         At small N both ends of a block again.
+//         H200), and the GPU lowers its clock. At small N both ends of a block again.
 // Source  NVIDIA, Matrix Multiplication Background User's Guide: tile and wave quantization.
 //
 // The kernel is in the header, since other programs run it, too.

@@ -37,12 +37,14 @@ namespace matmul_mma {
 //     chunk  0 1 2 3 4 5 6 7         Without it, the 8 rows of an 8 x 8 matrix begin in the same
 //     row 0  a b c d e f g h         banks, and ldmatrix reads them one after the other. With it,
 //     row 1  b a d c f e h g         all the a's are in different banks, the b's too, and so on:
-//     row 2  c d a b g h e f         ldmatrix reads 8 rows at once.
-//     row 3  d c b a h g f e ...
+//     row 2  c d a b g h e f         ldmatrix reads 8 rows at once, as with padding, but without
+//     row 3  d c b a h g f e ...     the memory that padding takes.
 //
-// Costs:   rows of 64 numbers, to have 8 chunks: stages of 32 KiB, so three instead of four.
-// Limit:   latency. Before each 16 of k a warp waits for its fragments, and a scheduler has only
-//          two warps.
+//          And sums are rounded to fp16 in registers: a thread knows which they are.
+// Costs:   rows of 64 numbers, to have 8 chunks: three stages of 32 KiB, where wmma_tiled's four
+//          take 74 KiB.
+// Limit:   latency. Before each 16 of k a warp waits for its fragments, and each of an SM's four
+//          schedulers has only two warps.
 // Sources: PTX ISA, ldmatrix and mma.m16n8k16; for the swizzle, CuTe's Swizzle<3, 3, 3>.
 
 template <class T>
@@ -79,7 +81,8 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
         const typename T::Stage& stage = stages[reading];
 #pragma unroll
         for (int k = 0; k < kDepth; k += 16) {
-            // Lane i names row i % 16 of four matrices, 16 x 16, and the left or the right half.
+            // Four 8 x 8 matrices form 16 x 16. Lane i gives the address of row i % 16, of the left
+            // half where i < 16, else of the right.
             Fragments a, b;
 #pragma unroll
             for (int i = 0; i < kWarp / 16; ++i)
@@ -107,8 +110,8 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
 //          comes once the last fragments of the first are in registers, so that each warp leaves it
 //          with fragments to multiply.
 // Costs:   32 registers per thread.
-// Limit:   memory. The blocks that run together take whole rows of blocks of C, one after the
-//          other: for these few rows of A they read nearly all of B.
+// Limit:   at N = 8192 memory. The blocks that run together take whole rows of blocks of C, one
+//          after the other: for these few rows of A they read all of B.
 // Source:  CUTLASS, Efficient GEMM in CUDA, "Pipelining".
 
 template <class T>
@@ -124,8 +127,8 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
 //
 // Adds:    block_position(), an order of blocks. Those that run together make up nearly a square of
 //          C, which needs the fewest rows of A and columns of B, and these stay in the L2 cache.
-// Costs:   two integer divisions per block.
-// Limit:   the L2 cache: for 64 multiply-adds, a block of 128 x 128 reads 2 bytes from it.
+// Costs:   two integer divisions per block. At N = 2048 and 4096 the order hardly matters.
+// Limit:   in part the L2 cache: for 64 multiply-adds, a block of 128 x 128 reads 2 bytes from it.
 // Source:  CUTLASS, Efficient GEMM in CUDA, "Threadblock Rasterization".
 
 template <class T>

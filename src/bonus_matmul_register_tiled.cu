@@ -1,43 +1,23 @@
 // Bonus: C = A B in fp32 without tensor cores, step by step up to the library's speed.
 //
-// Each of an SM's four schedulers starts one instruction a cycle, for the 32 threads of a warp, and
-// has units for 32 multiply-adds. So every other instruction, and every cycle in which no warp can
-// go on, is a multiply-add lost. What Nsight Compute counts on an H200 at N = 4096:
+// Each of a multiprocessor's four schedulers starts one instruction a cycle, for the 32 threads of
+// a warp, and has units for 32 multiply-adds. So every other instruction, and every cycle in which
+// no warp can go on, is a multiply-add lost. In 2_matmul_sharedmem two loads from shared memory
+// stand beside each multiply-add. The way out is reuse in registers:
 //
-//                   loads from shared   instructions that   multiply-adds,
-//                   memory, for each    are multiply-adds   of the peak
-//                   multiply-add
-//   block_tiled     0.38                57%                 25%
-//   register_tiled  0.25                55%                 36%
-//   vectorized      0.07                74%                 56%
-//   warp_tiled      0.05                92%                 77%
-//   cublas_fp32     0.05                88%                 76%
+//                 b: 8 numbers            a thread's 8 x 8 sums: 16 numbers from shared memory,
+//                 +-+-+-+-+-+-+-+-+       once in registers, feed 64 multiply-adds. That is a
+//                 +-+-+-+-+-+-+-+-+       quarter of a load each, instead of two.
+//         a: 8 +-+  . . . . . . . .
+//              +-+  . . . . . . . .
+//              +-+  . . . . . . . .
 //
-// block_tiled     A thread computes 8 elements of a column. It reads b once for 8 multiply-adds,
-//                 but a for every one (the compiler fetches a for four k at a time). Limit: shared
-//                 memory, busy 75% of the time, and between the barriers global memory's latency.
+// What limits the last rung: the register file, and at small N the number of its tiles: at N = 1024
+// there are 32 of them for the 132 multiprocessors of an H200.
 //
-// register_tiled  8 x 8 elements: 8 + 8 numbers, once in registers, feed 64 multiply-adds. And with
-//                 tiles of 128 x 128 instead of 64 x 64 the SM fetches 1/32 of a byte for each
-//                 operation, not 1/16. The price: 127 registers a thread, so that only 16 warps fit
-//                 an SM. Limit: instructions. Every load of 4 bytes is one, and its address others.
+//     ./bonus_matmul_register_tiled 4096
 //
-// vectorized      Loads of 16 bytes: a quarter as many. Asynchronous copies into shared memory, two
-//                 tiles ahead: hardly a warp waits for global memory any more. Limit: bank
-//                 conflicts. A warp's lanes lie 2 x 16, so a load of B asks for 256 bytes, and
-//                 shared memory delivers 128 a cycle: 3.4 cycles for a load on average.
-//
-// warp_tiled      Lanes lie 4 x 8 and a warp's part of C is a square, 64 x 64: its loads ask for 64
-//                 or 128 bytes, and take 2 cycles, the least for 16 bytes a lane. 16 x 8 elements a
-//                 thread: 6 loads feed 128 multiply-adds. That takes 243 registers, so only 8 warps
-//                 fit an SM, two per scheduler. Latency is hidden inside the thread instead, which
-//                 loads what k + 1 needs while it multiplies for k. Limit: the register file. It
-//                 has two banks, and a multiply-add reads three registers: one must come from the
-//                 small cache of what was read just before. Where it does not, issuing waits, in
-//                 most of the 13% of cycles that are left.
-//
-// Large tiles need large matrices: at N = 1024 there are 32 of them, for 132 SMs, and the library,
-// which has other kernels for that, is far ahead.
+// (Percentages are ncu's, on an H200 at N = 4096.) bonus_matmul_mma starts again on tensor cores.
 #include <cuda_pipeline.h>
 
 #include "demo.cuh"
@@ -49,7 +29,12 @@ namespace matmul_register_tiled {
 // No tile need divide N: where a block at the edge finds no more rows or columns it loads the last
 // one again, and what it computes from that is not stored.
 
-// --- Eight sums per thread ----------------------------------------------------------------------
+// --- 1: block_tiled, eight sums per thread ------------------------------------------------------
+// Adds    a thread computes 8 elements of a column: it reads b once for 8 multiply-adds.
+// Costs   8 registers for sums.
+// Limits  shared memory, busy 75% of the time: a is read for every multiply-add, if for four k at a
+//         time. And global memory's latency between the barriers. 57% of instructions multiply-add.
+// Source  search for: thread coarsening, register blocking.
 
 __global__ void __launch_bounds__(512) block_tiled(const float* A,  // [N, N] row-major
                                                    const float* B,  // [N, N] row-major
@@ -83,7 +68,13 @@ __global__ void __launch_bounds__(512) block_tiled(const float* A,  // [N, N] ro
     }
 }
 
-// --- 8 x 8 sums per thread ----------------------------------------------------------------------
+// --- 2: register_tiled, 8 x 8 sums per thread ---------------------------------------------------
+// Adds    reuse of both a and b, and tiles of 128 x 128 instead of 64 x 64: 1/32 of a byte from
+// global
+//         memory for each operation, not 1/16.
+// Costs   127 registers a thread, so that only 16 warps fit a multiprocessor.
+// Limits  instructions: every load of 4 bytes is one, and its address others. 55% multiply-add.
+// Source  CUTLASS, Efficient GEMM in CUDA, "Thread-level GEMM".
 
 __global__ void __launch_bounds__(256) register_tiled(const float* A,  // [N, N] row-major
                                                       const float* B,  // [N, N] row-major
@@ -123,9 +114,15 @@ __global__ void __launch_bounds__(256) register_tiled(const float* A,  // [N, N]
         }
 }
 
-// --- Asynchronous copies, and 16 bytes at a time ------------------------------------------------
+// --- 3: vectorized, 16 bytes at a time ----------------------------------------------------------
+// Adds    loads of 16 bytes, a quarter as many; and asynchronous copies into shared memory, two
+//         tiles ahead, so that hardly a warp waits for global memory any more.
+// Costs   three stages of shared memory, with A transposed in them.
+// Limits  bank conflicts: a warp's lanes lie 2 x 16, so a load of B asks for 256 bytes, and shared
+//         memory delivers 128 a cycle. 74% multiply-add.
+// Source  CUDA C++ Programming Guide, "Asynchronous Data Copies".
 
-/// A tile of A and a tile of B in shared memory. A lies transposed, so that four neighbouring rows
+/// A tile of A and a tile of B in shared memory. A lies transposed, so that four neighboring rows
 /// are 16 bytes that one load fetches; four columns of padding let the copies of eight k hit
 /// different banks.
 template <int kM, int kN, int kK>
@@ -220,7 +217,14 @@ __global__ void __launch_bounds__(256) vectorized(const float* A,  // [N, N] row
         }
 }
 
-// --- Square warp tiles, 16 x 8 sums per thread --------------------------------------------------
+// --- 4: warp_tiled, square warp tiles, 16 x 8 sums per thread -----------------------------------
+// Adds    lanes that lie 4 x 8, and a warp's part of C is a square, 64 x 64: its loads ask for 64
+// or
+//         128 bytes. Each thread loads what k + 1 needs while it multiplies for k.
+// Costs   243 registers a thread, so only 8 warps fit, two per scheduler.
+// Limits  the register file. It has two banks, and a multiply-add reads three registers: one must
+//         come from the small cache of what was read just before. 92% multiply-add.
+// Source  CUTLASS, Efficient GEMM in CUDA, "Warp-level GEMM".
 
 constexpr int kBlockM = 128, kBlockN = 256, kBlockK = 16;  // a block's tiles
 constexpr int kWarp = 64;                                  // a warp's part of C: 64 x 64

@@ -1,9 +1,10 @@
-// Bonus: softmax of rows of any length at the speed of a copy: 8_softmax, continued as a ladder.
+// Bonus: softmax of rows of any length, up to the speed of a copy: 8_softmax, continued as a
+// ladder.
 //
-// The kernel `online` of 8_softmax moves each number once in and once out, the least there is, and
-// is still slower than a copy: too few bytes are in flight while a block passes its row through
-// shared memory, or waits at its barrier. So keep a row as near to the arithmetic as it fits, and
-// share it between as few threads as can hold it:
+// While a row fits, the kernel `online` of 8_softmax moves each number once in and once out, the
+// least there is, and is still slower than a copy: too few bytes are in flight while a block passes
+// its row through shared memory, or waits at its barrier. So keep a row as near to the arithmetic
+// as it fits, and share it between as few threads as can hold it:
 //
 //     columns: fp32    fp16    rung               the row is kept in
 //       up to    1024    1024  by_warp            registers of a warp, which needs no barrier
@@ -13,10 +14,10 @@
 //
 // Every rung runs that can take the row, so run several lengths to see where they cross:
 //
-//     ./bonus_softmax_rows 1000                                ./bonus_softmax_rows 16384
+//     ./bonus_softmax_rows --rows 262144 --cols 1000           ./bonus_softmax_rows 16384
 //     ./bonus_softmax_rows --rows 4096 --cols 131072           (and --dtype fp16)
-//     ./bonus_softmax_rows --rows 8192 --cols 50257            GPT-2's vocabulary: no row of it is
-//                                                              aligned to 16 bytes
+//     ./bonus_softmax_rows --rows 8192 --cols 50257            GPT-2's vocabulary: few of its rows
+//                                                              begin at a multiple of 16 bytes
 //
 // What limits it: rows that are not aligned, most of all in fp16, and rows that fit nowhere.
 // The kernels: kernels/softmax_rows.cuh. How maximum and sum merge: 8_softmax.

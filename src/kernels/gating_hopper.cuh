@@ -14,7 +14,8 @@ constexpr int kAlone = 2;  // steps at a tile's end for which one warpgroup has 
 template <int kTileN, int kStages>
 struct GatingMemory : Memory<half, kTileN, kStages, kOutPanels> {
     hopper::Barrier last_step;  // warpgroup 0 has started a tile's last step
-    static_assert(kAlone + 2 <= kStages, "else the last step waits for a stage that is held back");
+    static_assert(kAlone + 2 <= kStages,
+                  "else a deadlock: warpgroup 0's last step needs a stage that warpgroup 1 holds");
 };
 
 /// The gates of a thread's elements of a tile: sums[i] is of x W1, sums[kGates + i] of x W2.

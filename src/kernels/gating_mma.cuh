@@ -1,5 +1,6 @@
-// fused_mma: the suite's fastest fused gating for any shape on GPUs other than Hopper. It belongs
-// to bonus_gating_mma, which explains it; lesson 6 and bonus_benchmark_fused run it too.
+// fused_mma: the suite's fastest fused gating on GPUs other than Hopper, of any shape but the
+// talk's (K and H multiples of 8). It belongs to bonus_gating_mma, which explains it; lesson 6 and
+// bonus_benchmark_fused run it too.
 #pragma once
 
 #include "demo/gating.cuh"

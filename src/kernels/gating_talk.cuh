@@ -1,6 +1,6 @@
-// fused_talk_mma and fused_talk_hopper: the suite's fastest fused gating of the talk's shape,
-// x[M, 128], W[128, 64], on every GPU and on Hopper. They belong to bonus_gating_talk, which
-// explains them; lesson 6 and bonus_benchmark_fused run them too.
+// fused_talk_mma for every GPU, fused_talk_hopper for Hopper: the suite's fastest fused gating of
+// the talk's shape, x[M, 128], W[128, 64]. They belong to bonus_gating_talk, which explains them;
+// lesson 6 and bonus_benchmark_fused run them too.
 #pragma once
 
 #include "kernels/gating_hopper.cuh"
@@ -151,8 +151,8 @@ constexpr int kRows = 64;       // of a tile of x and of out: what a warpgroup m
 constexpr int kWarpgroups = 3;  // that multiply; two are 3 to 4% slower
 constexpr int kStages = 6;      // tiles of x that have arrived, or are on their way
 constexpr int kThreads = kWarpgroups * kWarpgroup + 32;
-// A stage always goes to the same warpgroup. Another one could be a whole round ahead, which the
-// parity of a barrier cannot tell.
+// A stage always goes to the same warpgroup. Else one could wait for a stage's next tile while
+// another still waits for this one, and parity could not tell the two phases apart.
 static_assert(kStages % kWarpgroups == 0);
 
 struct alignas(1024) Memory {
@@ -205,12 +205,11 @@ __device__ void stream(const CUtensorMap& x,    // [M, 128] row-major
     __syncthreads();  // the barriers are ready
 
     if (producer) {
-        // The tiles that fill the ring first are dealt out; the others are drawn. So all blocks
-        // finish together, and what is read at one time lies close together in memory.
+        // The tiles that fill the ring first are dealt out, the others drawn; or all are dealt.
         const int dealt = kDrawn ? kStages * gridDim.x : tiles;
-        // Each block draws until no tile is left, and the very last draw sets `drawn` back to 0 for
-        // the next launch. (Not atomicAdd: the compiler would add once for the whole warp and pass
-        // the result on by a shuffle, which waits for it.)
+        // Each block draws until no tile is left. atomicInc returns the old count, and sets it back
+        // to 0 at last_draw, for the next launch. (The compiler would make of atomicAdd one addition
+        // for the whole warp and a shuffle, which waits for its result.)
         const unsigned int last_draw = max(tiles - dealt, 0) + gridDim.x - 1;
         auto draw = [&] { return dealt + int(atomicInc(&drawn, last_draw)); };
         int next = kDrawn ? draw() : tiles;  // a draw takes as long as a tile: one ahead

@@ -144,7 +144,7 @@ __device__ void multiply(Sums& sums, typename T::Stage* stages, size_t K,
 
 /// The block of C to compute: y is its row of blocks, x its column. Blocks start in the order of
 /// blockIdx.x. It goes down 16 rows of blocks, then on to the next column, so that blocks that run
-/// together share rows of A and columns of B.
+/// together (some 16 x 16 on an H200) share rows of A and columns of B.
 __device__ uint2 block_position(unsigned int rows, unsigned int columns) {
     constexpr unsigned int kGroup = 16;
     const unsigned int group = blockIdx.x / (kGroup * columns), i = blockIdx.x % (kGroup * columns);
@@ -198,9 +198,11 @@ __device__ void compute_tile(const half* A, const half* B, half* C, size_t N, si
 //
 // Adds:    128 x 256 of C per block. That reads 3/4 of the bytes that 128 x 128 reads for each
 //          multiply-add.
-// Costs:   144 KiB of stages, so one block per SM: none computes while it begins or ends.
+// Costs:   144 KiB of stages, so one block per SM: nothing computes while it begins or ends. With
+//          fewer wide tiles than SMs (N = 2048 on an H200) it keeps 128 x 128.
 // Limit:   mma.sync. On an H200 one occupies the tensor cores of a quarter SM for 6 cycles; at the
-//          data sheet's rate it would be 4. Only wgmma reaches that (bonus_matmul_hopper).
+//          data sheet's rate it would be 4, which wgmma can reach (bonus_matmul_hopper). And power
+//          at large N.
 // Source:  CUTLASS, Efficient GEMM in CUDA, "Threadblock-level GEMM".
 
 // Two blocks of four warps, or one of eight, share an SM's registers: 255 per thread.

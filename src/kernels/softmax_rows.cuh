@@ -1,13 +1,5 @@
-// Softmax of rows of any length at the speed of a copy: the rungs of bonus_softmax_rows, and the
-// choice between them, which 8_softmax runs as well.
-//
-//     rung               a row is shared by       and kept in
-//     by_warp            a warp                   its registers
-//     by_block           up to 16 warps           their registers
-//     by_cluster_twice   up to 8 blocks           nothing: it is loaded twice
-//     by_cluster         2 to 8 blocks            their shared memory
-//
-// How pairs of maximum and sum merge: max_sum.cuh.
+// The rungs of bonus_softmax_rows, and the choice between them, which 8_softmax runs as well. How
+// pairs of maximum and sum merge: max_sum.cuh.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -75,8 +67,8 @@ __device__ void load(Piece<T, kElements> (&pieces)[kPieces], const T* row, Index
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
         if (first + i * stride < count) {
-            // x is loaded once, yet on an H200 evict_last is 3 to 4% faster in fp32 than no hint,
-            // and evict_first 4% slower.
+            // Most rungs load x once, yet on an H200 evict_last is 3 to 4% faster in fp32 than no
+            // hint, and evict_first 4% slower.
             if constexpr (kFrom == From::kGlobal && sizeof pieces[i] == 16)
                 ptx::ld_global_evict_last(pieces[i], &from[first + i * stride]);
             else
@@ -120,7 +112,7 @@ struct Rows {
 // Limits: 32 numbers a thread, so 1024 columns. Source: CUDA Programming Guide, "Warp Shuffle
 // Functions"; PTX ISA, "Cache Eviction Priority Hints", for the loads.
 
-constexpr int kPerThread = 32;  // numbers that a thread keeps: more, and fewer threads fit an SM
+constexpr int kPerThread = 32;  // numbers that a thread keeps: with more, fewer threads fit
 template <class T>
 constexpr int kMostPieces = kPerThread * sizeof(T) / 16;
 constexpr size_t kMostPerWarp = 32 * kPerThread;  // columns
@@ -177,8 +169,8 @@ std::function<void()> prepare_by_warp(Rows<T> r) {
 
 constexpr int kMostThreads = 512;                            // of a block
 constexpr size_t kMostPerBlock = kMostThreads * kPerThread;  // columns
-constexpr size_t kShortestFetched = kMostPerBlock / 2;       // columns: shorter rows lose up to 3%
-constexpr size_t kBytesAhead = 3 << 20;  // of the row to fetch: 8 MiB is 13% slower in fp32
+constexpr size_t kShortestFetched = kMostPerBlock / 2;       // columns: fetching slows shorter rows
+constexpr size_t kBytesAhead = 3 << 20;  // how far ahead to fetch: 8 MiB is 13% slower in fp32
 
 /// Also has the L2 cache fetch the row that comes `ahead` rows later, from row `first_fetched` on:
 /// the blocks of rows before that start at once, and load them themselves.
@@ -212,7 +204,8 @@ std::function<void()> prepare_by_block(Rows<T> r, const demo::Gpu& gpu) {
 // --- by_cluster_twice ---------------------------------------------------------------------------
 // Adds: rows of any length. Eight blocks share a row, a cluster, whose blocks read each other's
 // shared memory. Costs: the row is loaded twice, so 3 MN numbers move instead of 2 MN, unless the
-// L2 cache still has it. Limits: that traffic. Before 9.0 there are no clusters: one block a row.
+// L2 cache still has it. Limits: that traffic, and in short rows starting and meeting. Before 9.0
+// there are no clusters: one block a row.
 // Source: CUDA Programming Guide, "Thread Block Clusters" and "Distributed Shared Memory".
 
 constexpr unsigned int kMostBlocks = 8;  // of a cluster, on every GPU that has clusters
@@ -284,9 +277,9 @@ std::function<void()> prepare_by_cluster_twice(Rows<T> r) {
 
 // --- by_cluster ---------------------------------------------------------------------------------
 // Adds: the cluster keeps its row in shared memory, and each warp has one job: to load, reduce or
-// write. So a row is written while the next ones are loaded, and memory never idles (on an H200 15%
-// faster than blocks that load, meet and write). Costs: a protocol of barriers, and 130 KiB of
-// shared memory. Limits: rows of 512 KiB; in unaligned rows, the single elements at the edges.
+// write. So a row is written while the next ones are loaded, and in long rows memory hardly idles.
+// Costs: a protocol of barriers, and 130 KiB of shared memory. Limits: rows of 512 KiB; short rows,
+// of which each takes the whole protocol; in unaligned rows, the single elements at the edges.
 // Source: Bauer, Cook, Khailany, "CudaDMA: optimizing GPU memory bandwidth via warp
 // specialization", SC 2011; PTX ISA, "mbarrier", "cp.async.bulk" and "st.async".
 
@@ -294,8 +287,7 @@ constexpr unsigned int kChunkPieces = 1024;          // pieces of 16 bytes that 
 constexpr unsigned int kSlots = 8;                   // chunks in flight: with 13, fp16 is 6% slower
 constexpr unsigned int kReducers = 8, kWriters = 8;  // warps; one more loads
 constexpr unsigned int kPipelineThreads = 32 * (kReducers + kWriters + 1);
-constexpr size_t kMostShareBytes = 64
-                                   << 10;  // of a row: half of the slots, for the next row's sake
+constexpr size_t kMostShareBytes = 64 << 10;  // half of the slots; the next row uses the others
 
 /// A block's share of a row: as many pieces as the other blocks', and for the first block of the
 /// cluster the edges as well. (In a short row the last blocks may have none.)
@@ -317,12 +309,14 @@ struct Share {
 
 /// A block's shared memory. Chunks of rows pass through the slots in turn: chunk i uses slot
 /// i % kSlots, and waits there for parity i / kSlots % 2. Rows alternate between two sets of pairs.
+/// (An mbarrier counts arrivals and announced bytes; when all have come, its phase ends and the
+/// parity changes. Waiting for parity 1 on a new one passes. See bonus_matmul_hopper, rung 2.)
 ///
 ///     barrier            its phase ends when                           who waits for it
 ///     full[slot]         the chunk has arrived                         reducers, writers
 ///     empty[slot]        all writers have read the chunk               the loader
 ///     pairs_full[set]    all reducers of the cluster have sent pairs   the writers
-///     pairs_empty[set]   all writers of the cluster have read them     the reducers, for row + 2
+///     pairs_empty[set]   all writers of the cluster have read them     the reducers, two rows on
 ///
 /// A slot needs no "reducers are done" barrier: writers start a row only after every reducer has
 /// sent its pair, and so has read every chunk of that row.
@@ -409,7 +403,7 @@ __global__ void __launch_bounds__(kPipelineThreads, 1)
             for (unsigned int k = lane; k < blocks * kReducers; k += 32)
                 whole = merge(whole, {pipeline.pairs[set][k].x, pipeline.pairs[set][k].y});
             whole = merge_warp(whole);
-            if (thread == 0) pipeline.expect_pairs(set, blocks);  // re-arm this set for row + 2
+            if (thread == 0) pipeline.expect_pairs(set, blocks);  // re-arm for the row after next
             __syncwarp();  // every lane has read its pairs: their values went into the shuffles
             if (lane < blocks) hopper::mbarrier_arrive_cluster(&pipeline.pairs_empty[set], lane);
             for (unsigned int p = 0; p < share.pieces; p += kChunkPieces, ++i) {
@@ -466,8 +460,7 @@ inline bool has_pipelines(const demo::Gpu& gpu) {
 // --- The choice ---------------------------------------------------------------------------------
 
 /// The best rung for rows of this length, on this GPU, as other programs run it: the one that
-/// shares a row between the fewest threads, since they wait for each other. (At 16384 columns
-/// by_cluster is 5% slower than by_block.)
+/// keeps a row nearest to the arithmetic.
 template <class T>
 std::vector<demo::Contender> records(const T* x, T* out, size_t rows, size_t cols,
                                      const demo::Gpu& gpu) {
