@@ -391,6 +391,9 @@ __global__ void __launch_bounds__(kPipelineThreads, 1)
                 hopper::st_async(&pipeline.pairs[set][rank * kReducers + warp],
                                  {part.max, part.sum}, &pipeline.pairs_full[set], lane);
         }
+        // The cluster's writers arrive at this block's barriers: it stays until the last ones have.
+        for (int last = 0; last < 2; ++last, ++turn)
+            hopper::mbarrier_wait(&pipeline.pairs_empty[turn % 2], turn / 2 % 2 ^ 1);
     } else if (warp < kReducers + kWriters) {
         const unsigned int thread = threadIdx.x - 32 * kReducers;
         for (size_t row = own_row; row < rows; row += clusters, ++turn) {
@@ -431,7 +434,6 @@ __global__ void __launch_bounds__(kPipelineThreads, 1)
             }
         }
     }
-    hopper::barrier_cluster_sync();  // no block may exit while others still write to its memory
 }
 
 constexpr size_t kMostRowBytes = kMostBlocks * kMostShareBytes;
