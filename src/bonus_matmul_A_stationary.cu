@@ -20,9 +20,9 @@
 // (which is timed: it belongs to the method).
 //
 // What limits it: every element of C takes N / 32 atomic additions, each a trip to the L2 cache: at
-// N = 4096, 8 GiB of sums on the road for a result of 64 MiB. The inner loop is 2_matmul_sharedmem's,
-// so where the L2 cache adds fast enough (an H200's does) both take equally long. The operand to keep
-// is the one that costs most to move: nearly always the sum.
+// N = 4096, 8 GiB of sums on the road for a result of 64 MiB. The inner loop is
+// 2_matmul_sharedmem's, so where the L2 cache adds fast enough (an H200's does) both take equally
+// long. The operand to keep is the one that costs most to move: nearly always the sum.
 #include "demo.cuh"
 #include "demo/matmul.cuh"
 

@@ -153,6 +153,10 @@ def takes(program, option):
     return any(known["name"] == option for known in describe(program)["options"])
 
 
+def takes_n(program):
+    return describe(program)["sizes"] is not None
+
+
 def takes_talk(program):
     return describe(program)["talk"] is not None
 

@@ -327,9 +327,9 @@ inline void print_help(const Program& program, const std::vector<std::string>& k
     std::printf("\nusage: ./%s [%s] [options]\n\n", program.name.c_str(), size);
     const std::string sizes = to_text({.first = program.step(), .multiple = program.step()});
     if (!program.default_talk)
-        line("N", (program.sweep == Sweep::kAlways ? "the largest size: "
-                                                   : "the matrices are N x N: ") +
-                      sizes + " (default " + std::to_string(program.default_n) + ")");
+        line("N",
+             (program.sweep == Sweep::kAlways ? "the largest size: " : "the matrices are N x N: ") +
+                 sizes + " (default " + std::to_string(program.default_n) + ")");
     for (const Option& option : options_of(program)) {
         std::string help = option.help;
         if (!option.choices.empty())

@@ -139,16 +139,16 @@ inline void print_description(const Program& program, const std::vector<Plan>& p
             const std::string type = json_text(comparison.work.dtype);
             if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
         }
+    std::string sizes = json_object({{"multiple", json_number(program.step())},
+                                     {"default", json_number(program.default_n)},
+                                     {"measured", json_list(program.sizes, number)}});
+    if (program.default_talk) sizes = "null";
     constexpr const char* kSweeps[] = {"never", "on request", "always"};
     const std::vector<JsonMember> members{
         {"program", json_text(program.name)},
         {"summary", json_text(program.summary)},
         {"sweep", json_text(kSweeps[int(program.sweep)])},
-        {"sizes", program.default_talk
-                      ? "null"
-                      : json_object({{"multiple", json_number(program.step())},
-                                     {"default", json_number(program.default_n)},
-                                     {"measured", json_list(program.sizes, number)}})},
+        {"sizes", sizes},
         {"talk", program.talk ? json_object({{"multiple", "16"},
                                              {"measured", json_list(program.talk_sizes, number)}})
                               : "null"},

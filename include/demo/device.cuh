@@ -175,7 +175,8 @@ void allow_shared_bytes(Kernel kernel, size_t bytes) {
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
 }
 
-/// The same for more than some GPUs have: returns why the kernel cannot run then; empty where it can.
+/// The same for more than some GPUs have: returns why the kernel cannot run then; empty where it
+/// can.
 template <class Kernel>
 std::string try_shared_bytes(Kernel kernel, size_t bytes) {
     const auto most = cudaFuncAttributeMaxDynamicSharedMemorySize;

@@ -87,8 +87,7 @@ class Gating {
     /// The same where preparing the launch needs a GPU: `prepare` does that, once, and returns it.
     Contender fused_prepared(const std::string& kernel,
                              std::function<std::function<void()>()> prepare,
-                             const std::string& only = "",
-                             const std::string& why_not = "") const {
+                             const std::string& only = "", const std::string& why_not = "") const {
         Contender contender = fused(kernel, {}, only, why_not);
         contender.setup = [=](Contender& self) { self.launch = prepare(); };
         return contender;

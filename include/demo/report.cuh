@@ -116,13 +116,13 @@ class Report {
     /// Prints what stands below the table.
     void finish() const {
         if (options_.csv) return;
+        if (!record_.empty() && !options_.sweep) note(record_);
         if (noisy_) note("~ noisy: the middle half of the samples spreads over more than 2%");
         if (kSimulator && times_.size() > 0) {
             note("(CPU): this computer's time, which says nothing about a GPU's. To see what");
             note("the kernels touch: DEMO_COUNT=1 in front of the command");
         }
         compare_best();
-        if (!record_.empty() && !options_.sweep) note(record_);
     }
 
     /// What main() returns: kSkipped where nothing ran.

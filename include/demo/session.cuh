@@ -59,8 +59,7 @@ class Session {
 };
 
 inline void Session::run(const Workload& work, const Check& check,
-                         std::vector<Contender> contenders,
-                         const std::vector<Contender>& records) {
+                         std::vector<Contender> contenders, const std::vector<Contender>& records) {
     const auto is_copy = [](const Contender& c) { return !c.computes; };
     const auto can_run = [&](const Contender& c) {
         return wants(c.kernel) && c.why_not.empty() && (c.only.empty() || c.only == work.shape);

@@ -208,8 +208,8 @@ __device__ void stream(const CUtensorMap& x,    // [M, 128] row-major
         // The tiles that fill the ring first are dealt out, the others drawn; or all are dealt.
         const int dealt = kDrawn ? kStages * gridDim.x : tiles;
         // Each block draws until no tile is left. atomicInc returns the old count, and sets it back
-        // to 0 at last_draw, for the next launch. (The compiler would make of atomicAdd one addition
-        // for the whole warp and a shuffle, which waits for its result.)
+        // to 0 at last_draw, for the next launch. (The compiler would make of atomicAdd one
+        // addition for the whole warp and a shuffle, which waits for its result.)
         const unsigned int last_draw = max(tiles - dealt, 0) + gridDim.x - 1;
         auto draw = [&] { return dealt + int(atomicInc(&drawn, last_draw)); };
         int next = kDrawn ? draw() : tiles;  // a draw takes as long as a tile: one ahead
