@@ -91,6 +91,18 @@ TEST(CommandLine, ABadSizeIsRefusedWithWhatIsAccepted) {
     EXPECT_TRUE(contains(refusal({"9223372036854775808"}), "too large"));
 }
 
+TEST(CommandLine, AProgramMayTakeTheTalksShapeAlone) {
+    const demo::Program talk{.name = "talk",
+                             .summary = "gates",
+                             .types = {{"fp16"}},
+                             .talk = true,
+                             .default_talk = 1024};
+    EXPECT_EQ(parse({}, talk).talk, 1024u);
+    EXPECT_EQ(parse({}, talk).size.name, "S");
+    EXPECT_EQ(parse({"--talk", "32"}, talk).talk, 32u);
+    EXPECT_TRUE(contains(refusal({"4096"}, talk), "takes no N: its size is --talk S, not '4096'"));
+}
+
 TEST(CommandLine, NothingMayBeGivenTwice) {
     EXPECT_TRUE(contains(refusal({"4096", "4096"}), "N was given twice"));
     EXPECT_TRUE(contains(refusal({"--csv", "--csv"}), "--csv was given twice"));
