@@ -21,8 +21,8 @@
 //       128 x 32      C: 128 x 128
 //
 // What limits it: waiting. A multiprocessor hides one warp's waits behind others' work, but 64 x 64
-// sums are 128 registers a thread, so only 8 warps fit, and often none is ready. bonus_matmul_mma
-// goes on from here, with the instructions that WMMA is made of.
+// sums and the fragments take some 230 registers a thread, so only 8 warps fit, and often none is
+// ready. bonus_matmul_mma goes on from here, with the instructions that WMMA is made of.
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "demo/matmul.cuh"

@@ -13,11 +13,14 @@
 // A tile of x serves both products, nothing but out is stored, and one launch replaces six. The
 // price: two sums per element of out, so a block covers half as many columns.
 //
-// When it pays: --talk S (x[4 S^2, 128], W[128, 64]) moves 192 numbers a row in one kernel, 960 in
-// six, for 85 operations per byte: the time is the traffic, and a copy of as many bytes the limit.
-// N x N does N / 2 operations per byte: the time is the matmuls', and only a kernel with as good a
-// main loop as the library's wins. The last row has one: the suite's fastest for this GPU, of
-// bonus_gating_hopper, bonus_gating_mma or bonus_gating_talk.
+// When it pays: a row of --talk S (x[4 S^2, 128], W[128, 64]) is 192 numbers to move in one kernel,
+// 448 or 576 in library_best, 960 in six_kernels. At 85 operations per byte the tensor cores wait,
+// and a copy of 192 numbers a row is about the limit. But N x N is N / 2 operations per byte: there
+// only a kernel with as good a main loop as the library's wins. The last row has one: the suite's
+// fastest for this GPU (bonus_gating_hopper, bonus_gating_mma, bonus_gating_talk).
+//
+// What limits them: fused_basic has no tensor cores; fused_wmma reloads the weights for every 128
+// rows; in fused_streamed WMMA loads all fragments from shared memory again for every tile.
 //
 //     ./6_gating_fused 4096        ./6_gating_fused --talk 1024
 #include "demo.cuh"
@@ -43,11 +46,9 @@ constexpr int kTile = 32;  // a tile is kTile x kTile elements, a block kTile x 
 __global__ void fused_basic(Operands operands) {
     const auto [x, W1, b1, W2, b2, out, M, K, H] = operands;
     __shared__ float tile_x[kTile][kTile], tile_W1[kTile][kTile], tile_W2[kTile][kTile];
-
     const int tx = threadIdx.x, ty = threadIdx.y;
     const size_t row = size_t(blockIdx.x) * kTile + ty;  // rows on grid.x: grid.y ends at 65535
     const size_t col = size_t(blockIdx.y) * kTile + tx;
-
     float v1 = b1[col], v2 = b2[col];
     for (size_t t = 0; t < K; t += kTile) {
         tile_x[ty][tx] = x[row * K + (t + tx)];
@@ -170,7 +171,7 @@ struct Stream {
 /// all tiles of out need all of the weights, and they are small: a block loads them once, then
 /// takes every gridDim.x-th tile of x. A warp computes 32 x 32 of a tile of out.
 __global__ void __launch_bounds__(kThreads) fused_streamed(Operands operands) {
-    const auto [x, W1, b1, W2, b2, out, M, K, H] = operands;  // K is 128, H is 64
+    const auto [x, W1, b1, W2, b2, out, M, K, H] = operands;  // K = 128, H = 64, M = 4 S^2
     extern __shared__ __align__(128) unsigned char shared[];
     Stream& stream = *reinterpret_cast<Stream*>(shared);
     const int warp = threadIdx.x / 32, warp_row = warp / 2 * 32, warp_col = warp % 2 * kWarpCols;
@@ -204,13 +205,12 @@ static void run(demo::Session& session) {
     const auto [M, K, H, name, size] = g.shape;
     const Operands operands{g.x, g.W1, g.b1, g.W2, g.b2, g.out, M, K, H};
     const gating_unfused::Unfused unfused(g);
-
     auto basic = [&] { fused_basic<<<dim3(M / kTile, H / kTile), dim3(kTile, kTile)>>>(operands); };
     const dim3 blocks((M + kBlock - 1) / kBlock, (H + kCols - 1) / kCols);
     demo::allow_shared_bytes(fused_wmma, sizeof(Tiles));
     auto tiled = [&] { fused_wmma<<<blocks, kThreads, sizeof(Tiles)>>>(operands); };
     const std::string lack = demo::try_shared_bytes(fused_streamed, sizeof(Stream));
-    const int at_once = 2 * session.gpu.multiprocessors;  // blocks that go on from tile to tile
+    const int at_once = 2 * session.gpu.multiprocessors;  // blocks: two fit one, by shared memory
     auto streamed = [&] { fused_streamed<<<at_once, kThreads, sizeof(Stream)>>>(operands); };
     session.run(g.shape.workload(), g.check({}),
                 {unfused.six_kernels(), unfused.library_best(), g.fused("fused_basic", basic),

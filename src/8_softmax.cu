@@ -4,13 +4,11 @@
 // sum. Every result depends on both, so a row must be seen whole before any of it can be written.
 // (Why subtract the maximum: e^89 overflows fp32. The result is the same, since e^-max cancels.)
 //
-// chain    as a framework runs it eagerly: max (reads M rows of N), subtract, exp, sum, divide.
-// Each
-//          kernel's result goes through global memory: 8 MN numbers, four times the least.
-// fused    one kernel, a block per row. It keeps the row in shared memory for three passes; a row
-//          too long for that is loaded three times.
-// online   keeps a running pair, maximum and sum, and so needs two passes. It also asks for 8
-//          numbers before it waits for any.
+// chain    as a framework runs it eagerly: max, subtract, exp, sum, divide. Each result goes
+//          through global memory: 8 MN numbers for M rows of N, four times the least.
+// fused    one kernel, a block per row, which keeps the row in shared memory for three passes:
+//          2 MN. A row too long for that is loaded three times.
+// online   keeps a running pair, maximum and sum: two passes, one barrier, and 8 loads at once.
 //
 //              fused    load, max | barrier | sum | barrier | write
 //              online   load, max and sum | barrier | write
@@ -77,6 +75,7 @@ __global__ void divide(const T* e, const float* sum, T* out, size_t size, size_t
     if (i < size) out[i] = T(float(e[i]) / sum[i / cols]);
 }
 
+// --- One kernel for all -------------------------------------------------------------------------
 template <class T>
 __global__ void fused(const T* x,  // [rows, cols] row-major, like out
                       T* out, size_t rows, size_t cols, bool fits) {
@@ -188,7 +187,7 @@ void run(demo::Session& session) {
         row_sum<T><<<row_blocks, kThreads>>>(temporary.data(), sum.data(), rows, cols);
         divide<T><<<blocks, kThreads>>>(temporary.data(), sum.data(), out, size, cols);
     };
-    const size_t most = session.gpu.shared_per_block - 1024;  // merge_block needs the rest
+    const size_t most = session.gpu.shared_per_block - 1024;  // merge_block takes 512 of that
     const bool fits = cols <= most / sizeof(T);
     const size_t kept = fits ? cols * sizeof(T) : 0;
     auto by_row = [&](auto kernel, size_t threads) {

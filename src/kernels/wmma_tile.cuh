@@ -54,7 +54,7 @@ struct Stage {
 };
 
 /// Starts to copy a tile of kRows x kColumns to shared memory, 16 bytes at a time. The thread goes
-/// on at once, and the data does not pass through its registers. `rows` and `columns` are left of
+/// on at once, and the data does not pass through its registers. `rows` and `columns` remain in
 /// the matrix from the tile's corner on: what is outside is not read, and becomes 0.
 template <int kRows, int kColumns>
 __device__ void copy_tile(half (*to)[kColumns + kPad], const half* from, size_t pitch, size_t rows,
