@@ -76,8 +76,7 @@ constexpr size_t kOperations = 9;     // in the formula, so kernels in the chain
 constexpr size_t kChainTraffic = 21;  // matrices that the chain reads and writes
 
 /// Kernels run in the order of their launches, each after the one before has finished. Results
-/// alternate between `temporary` and `out`, as a framework's operations have an output of their
-/// own.
+/// alternate between `temporary` and `out`: a framework's operations do not overwrite their input.
 template <class T>
 void chain(const T* x, T* temporary, T* out, size_t size) {
     const size_t blocks = (size + kThreads - 1) / kThreads;

@@ -25,17 +25,17 @@
 #include "kernels/gating_unfused.cuh"
 
 // --- Rung 1: fused_talk_mma, weights in registers (kernels/gating_talk.cuh) ---------------------
-// Adds    to lesson 6's fused_streamed fragments of the weights that stay in registers, by
-// mma.sync;
-//         stores without patches; and three tiles of x on their way instead of two.
-// Costs   242 registers a thread, 128 of them for the weights: a multiprocessor has room for 8
-// warps. Limits  waiting: in half of the cycles none of the 8 warps has an instruction ready (ncu,
-// H200). Source  PTX ISA, "cp.async" and "Matrix Fragments for mma.m16n8k16".
+// Adds    to lesson 6's fused_streamed: fragments of the weights stay in registers, by mma.sync;
+//         stores need no patches; and three tiles of x are on their way instead of two.
+// Costs   242 registers a thread, 128 of them for the weights, so only 8 warps fit.
+// Limits  waiting: in half of the cycles no scheduler's two warps have an instruction ready (ncu,
+//         H200).
+// Source  PTX ISA, "cp.async" and "Matrix Fragments for mma.m16n8k16".
 
 // --- Rung 2: fused_talk_tma, Hopper's copies and products ---------------------------------------
 // Adds    wgmma, which reads the weights from shared memory, and TMA, which brings x and takes out
 //         away: stream() in kernels/gating_talk.cuh. No warp waits for fragments; while one
-//         warpgroup gates, others multiply. Loads of x are faster with evict_last, as in 7_gelu.
+//         warpgroup gates, others multiply. (tma_load_panels asks for evict_last, as 7_gelu does.)
 // Costs   Hopper alone, and 176 KiB of shared memory.
 // Limits  every block gets as many tiles, and the slowest block decides.
 // Source  PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and "Tensor copy".

@@ -26,8 +26,9 @@
 
 namespace matmul_register_tiled {
 
-// No tile need divide N: where a block at the edge finds no more rows or columns it loads the last
-// one again, and what it computes from that is not stored.
+// N is a multiple of 32, but no tile's rows or columns need divide it: where a block at the edge
+// finds no more rows or columns it loads the last one again, and what it computes from that is not
+// stored.
 
 // --- 1: block_tiled, eight sums per thread ------------------------------------------------------
 // Adds    a thread computes 8 elements of a column: it reads b once for 8 multiply-adds.
@@ -70,8 +71,7 @@ __global__ void __launch_bounds__(512) block_tiled(const float* A,  // [N, N] ro
 
 // --- 2: register_tiled, 8 x 8 sums per thread ---------------------------------------------------
 // Adds    reuse of both a and b, and tiles of 128 x 128 instead of 64 x 64: 1/32 of a byte from
-// global
-//         memory for each operation, not 1/16.
+//         global memory for each operation, not 1/16. So instructions are issued more often.
 // Costs   127 registers a thread, so that only 16 warps fit a multiprocessor.
 // Limits  instructions: every load of 4 bytes is one, and its address others. 55% multiply-add.
 // Source  CUTLASS, Efficient GEMM in CUDA, "Thread-level GEMM".
@@ -219,8 +219,8 @@ __global__ void __launch_bounds__(256) vectorized(const float* A,  // [N, N] row
 
 // --- 4: warp_tiled, square warp tiles, 16 x 8 sums per thread -----------------------------------
 // Adds    lanes that lie 4 x 8, and a warp's part of C is a square, 64 x 64: its loads ask for 64
-// or
-//         128 bytes. Each thread loads what k + 1 needs while it multiplies for k.
+//         or 128 bytes. Each thread loads what k + 1 needs while it multiplies for k. Blocks are
+//         128 x 256, and walk in bands, for the L2 cache's sake.
 // Costs   243 registers a thread, so only 8 warps fit, two per scheduler.
 // Limits  the register file. It has two banks, and a multiply-add reads three registers: one must
 //         come from the small cache of what was read just before. 92% multiply-add.

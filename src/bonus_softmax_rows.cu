@@ -1,5 +1,4 @@
-// Bonus: softmax of rows of any length, up to the speed of a copy: 8_softmax, continued as a
-// ladder.
+// Bonus: softmax of rows of any length, up to a copy's speed: 8_softmax, continued as a ladder.
 //
 // While a row fits, the kernel `online` of 8_softmax moves each number once in and once out, the
 // least there is, and is still slower than a copy: too few bytes are in flight while a block passes

@@ -141,7 +141,7 @@ __device__ void consume(float (&sums)[kTileN / 2], Ring<T, kTileN, kStages, kTil
 // --- From rung 4 on: tile after tile ------------------------------------------------------------
 
 /// Tile i of rows x columns: down 8 rows, then on to the next column. So the tiles that are
-/// computed at the same time form a square, whose rows of A and columns of B fit the L2 cache.
+/// computed at the same time lie close together, and what their steps read of A and B is in L2.
 __device__ int2 walk(int i, int rows, int columns) {
     constexpr int kGroup = 8;
     int first = 0;
