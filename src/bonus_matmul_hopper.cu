@@ -89,7 +89,7 @@ __device__ void store_sums(const float (&sums)[kBlockN / 2],
     for (int i = 0; i < kBlockN / 2; i += 2) {
         const size_t r = row + i / 2 % 2 * 8, c = col + i / 4 * 8;
         if (r < N && c < N)
-            *reinterpret_cast<uint32_t*>(&C[r * N + c]) = round_pair<T>(sums[i], sums[i + 1]);
+            *reinterpret_cast<uint32_t*>(&C[r * N + c]) = ptx::cvt_rn_x2<T>(sums[i], sums[i + 1]);
     }
 }
 

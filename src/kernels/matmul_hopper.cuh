@@ -27,18 +27,6 @@ constexpr int kWarpgroup = 128;              // threads
 /// all threads of a warp.
 __device__ int warpgroup_index() { return __shfl_sync(~0u, threadIdx.x / kWarpgroup, 0); }
 
-/// Two neighboring elements of C, rounded.
-template <class T>
-__device__ uint32_t round_pair(float low, float high) {
-    if constexpr (std::is_same_v<T, half>) {
-        const __half2 pair = __floats2half2_rn(low, high);
-        return reinterpret_cast<const uint32_t&>(pair);
-    } else {
-        const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-        return reinterpret_cast<const uint32_t&>(pair);
-    }
-}
-
 // --- From rung 1 on: a stage, and wgmma ---------------------------------------------------------
 
 /// The tiles of A and B that one step of K needs, in shared memory.
@@ -172,7 +160,8 @@ struct Outgoing {
 
     __device__ void take(const float (&sums)[kTileN / 2], int new_row, int new_col) {
 #pragma unroll
-        for (int i = 0; i < kTileN / 4; ++i) pairs[i] = round_pair<T>(sums[2 * i], sums[2 * i + 1]);
+        for (int i = 0; i < kTileN / 4; ++i)
+            pairs[i] = ptx::cvt_rn_x2<T>(sums[2 * i], sums[2 * i + 1]);
         row = new_row, col = new_col, pending = true;
     }
 
