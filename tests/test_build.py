@@ -171,7 +171,7 @@ def test_editing_any_header_rebuilds_what_includes_it(nvcc):
     one, _, other = tree.partition("+-6_gating_fused")
     for header in headers:
         assert header in one and header in other, header
-    assert "src/5_gating_unfused.cu" in other and "src/5_gating_unfused.cu" not in one
+    assert "src/kernels/gating_unfused.cuh" in other and "src/kernels/gating_unfused.cuh" not in one
 
 
 def test_every_source_is_a_target(nvcc):
