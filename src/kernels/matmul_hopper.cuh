@@ -14,6 +14,7 @@
 
 #include "demo.cuh"
 #include "hopper.cuh"
+#include "ptx.cuh"
 
 namespace matmul_hopper {
 
