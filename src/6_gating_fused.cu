@@ -19,8 +19,8 @@
 // only a kernel with as good a main loop as the library's wins. The last row has one: the suite's
 // fastest for this GPU (bonus_gating_hopper, bonus_gating_mma, bonus_gating_talk).
 //
-// What limits them: fused_basic has no tensor cores; fused_wmma reloads the weights for every 128
-// rows; in fused_streamed WMMA loads all fragments from shared memory again for every tile.
+// What limits them: fused_basic has no tensor cores; fused_wmma waits as lesson 3's does, and on
+// --talk loads the weights again for every 128 rows; fused_streamed loads their fragments again.
 //
 //     ./6_gating_fused 4096        ./6_gating_fused --talk 1024
 #include "demo.cuh"

@@ -28,8 +28,8 @@
 // Adds    to lesson 6's fused_streamed: fragments of the weights stay in registers, by mma.sync;
 //         stores need no patches; and three tiles of x are on their way instead of two.
 // Costs   242 registers a thread, 128 of them for the weights, so only 8 warps fit.
-// Limits  waiting: in half of the cycles no scheduler's two warps have an instruction ready (ncu,
-//         H200).
+// Limits  waiting: in half of the cycles a scheduler has no instruction ready from its two warps
+//         (ncu, H200).
 // Source  PTX ISA, "cp.async" and "Matrix Fragments for mma.m16n8k16".
 
 // --- Rung 2: fused_talk_tma, Hopper's copies and products ---------------------------------------

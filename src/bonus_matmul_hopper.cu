@@ -339,8 +339,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 //         block copies half of it into the shared memory of both: a third less to read. (A cluster
 //         is blocks on neighboring multiprocessors that reach each other's shared memory.)
 // Costs   waiting: a stage is free when the consumers of both blocks have freed it. And a cluster
-//         takes longer to start: this is 2% faster at N = 4096 and 8192, and 2% slower at 2048.
-// Limits  at large N misses in that cache: when a tile begins, its first columns of A are gone.
+//         takes longer to start, which does not pay for a single tile. Alone this gains little.
+// Limits  at large N misses in the L2 cache: when a tile begins, its first columns of A are gone.
 // Source  PTX ISA, "cp.async.bulk.tensor" with .multicast::cluster; NVIDIA Hopper Tuning Guide.
 
 // Four would read less, but only 30 such clusters fit an H200: 120 of its 132 multiprocessors.

@@ -34,7 +34,7 @@ struct ExpectCopy {
     }
 };
 
-/// A copy by a vectorised kernel or by cudaMemcpyAsync, whichever is faster here.
+/// A copy by a vectorized kernel or by cudaMemcpyAsync, whichever is faster here.
 class Copy {
   public:
     /// `traffic` bytes in all: half of them are read, half written.
@@ -53,7 +53,7 @@ class Copy {
     }
     void launch() const { copy(by_kernel_); }
     size_t traffic() const { return saturating_product(2, from_.bytes()); }
-    const char* how() const { return by_kernel_ ? "a vectorised kernel" : "cudaMemcpyAsync"; }
+    const char* how() const { return by_kernel_ ? "a vectorized kernel" : "cudaMemcpyAsync"; }
 
   private:
     void copy(bool by_kernel) const {
