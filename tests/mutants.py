@@ -73,6 +73,10 @@ _HOPPER = ("wgmma", "tma", "warp_specialized", "persistent", "overlapped", "mult
            "stream_k", "matmul_hopper")
 _TALK = dict(sizes=(), talk_sizes=(16, 32, 256))
 
+_WEIGHTS_COPIED = (
+    "        hopper::mbarrier_arrive_expect_tx(&memory.weights, sizeof memory.W);\n"
+    "        hopper::tma_load(memory.W[0], W1, 0, 0, &memory.weights);\n"
+    "        hopper::tma_load(memory.W[1], W2, 0, 0, &memory.weights);\n")
 _ALWAYS_PACKED = ("packed = demo::quick_time(packed_gemm) < demo::quick_time(two_gemms);",
                   "packed = true;")
 _NEVER_PACKED = (_ALWAYS_PACKED[0], "packed = false;")
@@ -377,9 +381,12 @@ MUTANTS = [
     Mutant("fused_talk_hopper_weights_not_awaited", "bonus_gating_talk", _FUSED_TALK[1:],
            "the first tiles are multiplied by what is there of the weights",
            [("hopper::mbarrier_wait(&memory.weights, 0);", ""),
-            # x has arrived by then, and the weights' copies only start.
-            ("hopper::mbarrier_arrive_expect_tx(&memory.weights",
-             "__nanosleep(20000);\n        hopper::mbarrier_arrive_expect_tx(&memory.weights")],
+            # x has arrived, the copies start later, and those of a launch before are gone.
+            (_WEIGHTS_COPIED, "for (auto& row : memory.W[0])\n"
+             "            for (half& weight : row) weight = 0;\n"
+             "        hopper::fence_proxy_async();\n"),
+            ("// The tiles that fill the ring first",
+             "__nanosleep(20000);\n" + _WEIGHTS_COPIED + "// The tiles that fill the ring first")],
            race=True, **_TALK),
     Mutant("fused_talk_hopper_freed_too_early", "bonus_gating_talk", _FUSED_TALK[1:],
            "a stage is filled again before it is multiplied",

@@ -264,8 +264,11 @@ class Report {
         for (const Measured& each : line_)
             if (is_ours(each.contender.role) && each.result.median_ms() > 0)
                 if (!best || each.result.median_ms() < best->result.median_ms()) best = &each;
-        std::string line = "  " + left(work.text.substr(0, work.text.find(':')), kSizeWidth);
-        std::string head = "  " + left(kSimulator ? "(CPU) ms" : "ms", kSizeWidth);
+        const std::string size = work.text.substr(0, work.text.find(':'));
+        const bool is_shape = size.find(" x ") != std::string::npos;
+        const size_t size_width = is_shape ? 13 : 9;  // "262144 x 1024", "N = 16384"
+        std::string line = "  " + left(size, size_width);
+        std::string head = "  " + left(kSimulator ? "(CPU) ms" : "ms", size_width);
         bool ok = true;
         for (const Measured& each : line_) {
             const size_t width = std::max<size_t>(each.contender.kernel.size(), 8) + 1;
@@ -292,7 +295,6 @@ class Report {
             "%s %s\n", line.c_str(),
             terminal.styled(ok ? Terminal::kGood : Terminal::kBad, ok ? " ok" : "WRONG").c_str());
     }
-    static constexpr size_t kSizeWidth = 13;  // "262144 x 1024"
 
     // --- Pieces ---------------------------------------------------------------------------------
 
