@@ -70,19 +70,21 @@ ensure_scons() {
     fi
 }
 
-# Sets PYTEST, the command that runs pytest.
+# Sets PYTEST, the command that runs pytest, on several cores too.
 ensure_pytest() {
+    local python
     ensure_python
-    PYTEST=(python3 -m pytest)
-    "${PYTEST[@]}" --version >/dev/null 2>&1 && return
-    PYTEST=(.venv/bin/python -m pytest)
-    "${PYTEST[@]}" --version >/dev/null 2>&1 || pip_install pytest pytest
+    for python in python3 .venv/bin/python; do
+        PYTEST=("$python" -m pytest)
+        "$python" -c 'import pytest, xdist' 2>/dev/null && return
+    done
+    pip_install pytest pytest pytest-xdist
 }
 
 # jsonschema for PYTEST, which without it skips the tests of what --describe prints.
 ensure_jsonschema() {
     "${PYTEST[0]}" -c 'from jsonschema import Draft202012Validator' 2>/dev/null && return
-    if (pip_install jsonschema pytest "jsonschema>=4"); then
+    if (pip_install jsonschema pytest pytest-xdist "jsonschema>=4"); then
         PYTEST=(.venv/bin/python -m pytest)
     else
         say "what --describe prints is not held against its schema, then"
@@ -171,11 +173,13 @@ ensure_cupti() {
     pip_install CUPTI "$CUDA_WHEELS"
 }
 
-# The disassembler, for the tests of machine code, which are skipped without one.
-ensure_nvdisasm() {
-    PYTHONPATH=site_scons python3 -c \
-        'import cuda_toolkit, sys; sys.exit(not cuda_toolkit.find().tool("nvdisasm"))' && return
-    (pip_install "a disassembler" nvidia-cuda-nvdisasm) || say "machine code is not tested, then"
+# What takes programs apart, for the tests of machine code, which are skipped without.
+ensure_disassembler() {
+    PYTHONPATH=site_scons python3 -c 'import cuda_toolkit, sys
+toolkit = cuda_toolkit.find()
+sys.exit(not (toolkit.tool("nvdisasm") and toolkit.tool("cuobjdump")))' && return
+    (pip_install "a disassembler" nvidia-cuda-nvdisasm nvidia-cuda-cuobjdump) ||
+        say "machine code is not tested, then"
 }
 
 # build TARGET-OR-OPTION...: SCons, without its lines about what is up to date.

@@ -1,5 +1,8 @@
-"""Fixtures: each test of a program runs once for every backend (see suite.py)."""
+"""Fixtures: each test of a program runs once for every backend (see suite.py). And how long each
+file of tests took, for test.sh."""
 
+import collections
+import os
 import signal
 
 import pytest
@@ -9,6 +12,25 @@ from suite import BACKENDS
 # In the background shells ignore Ctrl-C, and so would all that the tests start, also where they
 # mean to interrupt it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "timed: measures time, so nothing may run beside it")
+
+
+SECONDS = collections.Counter()  # by file
+
+
+def pytest_runtest_logreport(report):
+    SECONDS[report.nodeid.partition("::")[0]] += report.duration
+
+
+def pytest_sessionfinish(session):
+    """Appends "SECONDS FILE" lines to $TEST_TIMES. With several processes the first one hears of
+    all tests, and the others do not write."""
+    if "TEST_TIMES" in os.environ and not hasattr(session.config, "workerinput"):
+        with open(os.environ["TEST_TIMES"], "a", encoding="utf-8") as file:
+            file.writelines(f"{seconds:.1f} {name}\n" for name, seconds in SECONDS.items())
 
 
 def _pairs(sizes):

@@ -1,6 +1,8 @@
 """What the tests share: where programs run, how to run one, and how to read what it prints."""
 
+import contextlib
 import csv
+import fcntl
 import functools
 import json
 import os
@@ -13,11 +15,14 @@ from typing import NamedTuple, Tuple
 
 import pytest
 
+import pages
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "site_scons"))
 import cuda_toolkit  # noqa: E402
 
 PROGRAMS = sorted(path.stem for path in (ROOT / "src").glob("*.cu"))
+EVERYTHING = "TEST_ALL" in os.environ  # scripts/test.sh --all: what takes too long for every day
 
 COLUMNS = (
     "program kernel gpu sm dtype shape n median_ms spread_pct tflops gb_per_s verified "
@@ -38,7 +43,7 @@ class Backend(NamedTuple):
     talk_sizes: Tuple[int, ...]  # S
     timed_size: int  # N of the runs that measure
     largest_mutant: int  # N; S is up to an eighth of it
-    schedules: Tuple[str, ...] = ("",)  # orders in which the simulator can run threads
+    schedules: Tuple[str, ...] = ("",)  # orders of the simulator's threads; the first is the usual
 
     def run(self, program, *arguments, timeout=120, env=None):
         done = run(self.folder / program, *arguments, timeout=timeout, env=env)
@@ -48,7 +53,7 @@ class Backend(NamedTuple):
 
     def sizes_for(self, mutant):
         """The command lines with which a mutant is tried here."""
-        if self.name == "cpu" and not mutant.on_cpu:
+        if self.name == "cpu" and mutant.gpu_only:
             return []
         sizes = [n for n in mutant.sizes if n <= self.largest_mutant]
         if self.name == "cpu" and mutant.cpu_sizes:
@@ -66,10 +71,11 @@ class Backend(NamedTuple):
 BACKENDS = [
     Backend("gpu", ROOT, ROOT / "build/mutants", sizes=(32, 64, 96, 160, 2080, 4096, 4128),
             talk_sizes=(16, 32, 48, 112, 128, 1024), timed_size=1024, largest_mutant=8192),
-    Backend("cpu", ROOT / "cpu", ROOT / "cpu/mutants", sizes=(32, 96, 160), talk_sizes=(16,),
-            timed_size=96, largest_mutant=160, schedules=("forward", "reverse", "random:7")),
+    Backend("cpu", ROOT / "cpu", ROOT / "cpu/mutants", sizes=(32, 64, 96, 160, 256),
+            talk_sizes=(16,), timed_size=96, largest_mutant=160,
+            schedules=("forward", "reverse", "random:7")),
 ]
-GPU = BACKENDS[0]
+GPU, CPU = BACKENDS
 
 
 @functools.lru_cache(maxsize=None)
@@ -90,15 +96,25 @@ def run(program, *arguments, timeout=120, env=None, cwd=None):
                           stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})
 
 
+@contextlib.contextmanager
+def build_lock():
+    """While it is held no other test builds in this tree."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    with open(ROOT / "build/lock", "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def scons(*arguments, env=None):
     """Runs SCons, from where the scripts find it; skips the test where there is none."""
     pythons = [sys.executable, "python3", str(ROOT / ".venv/bin/python")]
     for command in [["scons"], *([python, "-m", "SCons"] for python in pythons)]:
         if shutil.which(command[0]) and subprocess.run(command + ["--version"],
                                                        capture_output=True).returncode == 0:
-            return subprocess.run(command + ["-Q", *arguments], cwd=ROOT, capture_output=True,
-                                  text=True, stdin=subprocess.DEVNULL,
-                                  env={**os.environ, **(env or {})})
+            with build_lock():
+                return subprocess.run(command + ["-Q", *arguments], cwd=ROOT, capture_output=True,
+                                      text=True, stdin=subprocess.DEVNULL,
+                                      env={**os.environ, **(env or {})})
     pytest.skip("SCons is not installed")
 
 
@@ -113,6 +129,17 @@ def toolkit():
 
 # CUDA finds no GPU then. What a program says of its command line must not depend on one.
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+
+
+def runs_of(name):
+    """(program, arguments) of all runs that the programs' pages hold under this name."""
+    return [(program, tuple(arguments.split())) for program in PROGRAMS
+            for arguments in pages.of_page(program, name)]
+
+
+def words(value):
+    """How a parameter is called in a test's name: a program, or arguments."""
+    return value if isinstance(value, str) else " ".join(value) or "none"
 
 
 def assert_one_line(text, who):

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import pages
 from suite import PROGRAMS, ROOT, scons
 
 FIND = [sys.executable, str(ROOT / "site_scons/cuda_toolkit.py")]
@@ -160,6 +161,20 @@ def test_a_bad_option_ends_with_one_line(nvcc, option):
     assert done.returncode != 0
     lines = [line for line in done.stderr.splitlines() if line]
     assert len(lines) == 1 and lines[0].startswith("scons: "), done.stderr
+
+
+def test_architectures_are_compiled_of_what_asks_for_them(fake):
+    """A program whose sources are the same for all GPUs needs no more than one."""
+    done = scons("-n", "architectures", env={"CUDA_HOME": str(fake)})
+    compiled = set(re.findall(r"nvcc src/(\w+)\.cu \(cubin 75\)", done.stdout))
+    assert "bonus_matmul_mma" in compiled and "1_matmul_basic" not in compiled, done.stderr
+    assert "(cubin 80)" in done.stdout and "(cubin 90)" in done.stdout
+
+
+def test_a_mutant_that_does_not_fit_is_named(tmp_path):
+    mutant = pages.Mutant("bug", "kernel", "reason", [("no such text", "")])
+    with pytest.raises(ValueError, match="^bug: 'no such text' occurs 0 times, not once$"):
+        pages.all_in_one("1_matmul_basic", [mutant])
 
 
 def test_editing_any_header_rebuilds_what_includes_it(nvcc):

@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from suite import BACKENDS, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_line, run, scons
+from pages import accesses, of_page
+from suite import (CPU, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_line, run, runs_of, scons, words)
 
-CPU = next(backend for backend in BACKENDS if backend.name == "cpu").folder
 COUNT = {"DEMO_COUNT": "1"}
 COMPARED = ["1_matmul_basic", "2_matmul_sharedmem", "bonus_matmul_A_stationary"]
 
@@ -23,10 +23,10 @@ class Table:
     """One kernel's table: whole["global loads"]["sectors"], lines[43]["global loads"][...]."""
 
     def __init__(self, text):
-        title, columns, *rows = text.splitlines()
-        assert len(title) <= 100
-        self.kernel, self.grid, self.block = re.fullmatch(
-            r"(.+): \((\d+ x \d+)\) blocks of \((\d+ x \d+)\) threads, one launch", title).groups()
+        self.title, columns, *rows = text.splitlines()
+        assert len(self.title) <= 100
+        title = r"(.+): \((\d+ x \d+)\) blocks of \((\d+ x \d+)\) threads, one launch"
+        self.kernel, self.grid, self.block = re.fullmatch(title, self.title).groups()
         assert columns.split() == ["threads", "requests", "bytes", "sectors", "/request",
                                    "conflicts"]
         self.whole, self.lines, self.sources = {}, {}, {}
@@ -74,51 +74,41 @@ def counted_run(program, *arguments, schedule="forward"):
 
 def count(program, *arguments, **options):
     """The tables of one of the suite's programs, by kernel."""
-    found = tables(counted_run(CPU / program, *arguments, **options))[1]
+    found = tables(counted_run(CPU.folder / program, *arguments, **options))[1]
     for table in found.values():
         table.check_sums()
     return found
 
 
-def numbers(threads, bytes_each, sectors=0, conflicts=0, requests=None, distinct=None):
-    """What a row holds, for whole warps; where lanes share addresses, `distinct` says how many of
-    them all requests have."""
-    return {"threads": threads, "requests": threads // 32 if requests is None else requests,
-            "bytes": (threads if distinct is None else distinct) * bytes_each,
-            "sectors": sectors, "conflicts": conflicts}
-
-
 # --- The programs, against closed forms -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [64, 128, 256])
-def test_naive_matmul(n):
-    table = count("1_matmul_basic", n)["matmul_basic"]
-    # For each k a warp loads one element of A, in one sector, and 32 neighbours of B, in four.
-    assert table.whole == {
-        "global loads": numbers(2 * n**3, 4, sectors=n**3 // 32 * 5, distinct=n**3 // 32 * 33),
-        "global stores": numbers(n**2, 4, sectors=n**2 // 32 * 4),
-    }
-    assert (table.grid, table.block) == (f"{n // 32} x {n // 32}", "32 x 32")
+@pytest.mark.parametrize("program, arguments", runs_of("COUNTS"), ids=words)
+def test_counts_are_those_of_the_closed_form(program, arguments):
+    """And no other kernel is counted: not those of the harness, which check and fill."""
+    by_hand = of_page(program, "COUNTS")[" ".join(arguments)]
+    done = counted_run(CPU.folder / program, *arguments)
+    if not by_hand:
+        assert done.stdout.endswith("\n\nnothing to count: no kernel of the program's own ran\n")
+        return
+    found = tables(done)[1]
+    for table in found.values():
+        table.check_sums()
+    assert {table.title: table.whole for table in found.values()} == by_hand
 
 
-def tiled(n):
-    """The rows of matmul_sharedmem: N / 32 tiles, of which each thread loads one element of each
-    matrix, stores it, and reads 32 of both."""
-    tiles = n // 32
-    return {
-        "global loads": numbers(2 * n**2 * tiles, 4, sectors=2 * n**2 * tiles // 8),
-        "global stores": numbers(n**2, 4, sectors=n**2 // 8),
-        "shared loads": numbers(2 * n**3, 4, distinct=n**3 // 32 * 33),
-        "shared stores": numbers(2 * n**2 * tiles, 4),
-        "barriers": numbers(2 * n**2 * tiles, 0),
-    }
+@pytest.mark.parametrize("program, arguments", [
+    (program, arguments) for program, arguments in runs_of("COUNTS")
+    if arguments == runs_of("COUNTS")[0][1]], ids=words)
+@pytest.mark.parametrize("schedule", CPU.schedules[1:])
+def test_counts_are_the_same_in_any_order(program, arguments, schedule):
+    found = count(program, *arguments, schedule=schedule)
+    assert {table.title: table.whole
+            for table in found.values()} == of_page(program, "COUNTS")[" ".join(arguments)]
 
 
-@pytest.mark.parametrize("n", [64, 128, 256])
-def test_tiled_matmul(n):
-    table = count("2_matmul_sharedmem", n)["matmul_sharedmem"]
-    assert table.whole == tiled(n)
+def test_a_line_has_its_own_counts():
+    table = count("2_matmul_sharedmem", 64)["matmul_sharedmem"]
     source = (ROOT / "src/2_matmul_sharedmem.cu").read_text().splitlines()
     for line, text in table.sources.items():
         assert text and text == source[line - 1].strip()[:len(text)]
@@ -141,34 +131,10 @@ def test_the_readme_shows_what_is_printed(program):
     block = re.search(rf"^    \$ DEMO_COUNT=1 cpu/{program} 256\n((?:    (?!\$).*\n|\n)+)", text,
                       re.MULTILINE)[1]
     shown = [line[4:] for line in block.rstrip().split("\n")]
-    printed = counted_run(CPU / program, 256).stdout.rstrip().split("\n")
+    printed = counted_run(CPU.folder / program, 256).stdout.rstrip().split("\n")
     timed = re.compile("  copies: ")  # these two figures are the machine's
     assert [line for line in shown if not timed.match(line)] == [
         line for line in printed if not timed.match(line)]
-
-
-def test_kernels_are_named_without_namespaces():
-    found = count("3_matmul_tensorcore", 64)
-    assert found.keys() == {"wmma_global", "wmma_tiled<4>", "mma_ptx<Tiles<128, 128, 3> >"}
-
-
-def test_what_checks_a_kernel_is_not_counted():
-    """The reference, the comparison and the data are the harness's, not the program's."""
-    assert count("8_softmax", 64, "--kernel", "fused").keys() == {"fused<float>"}
-
-
-@pytest.mark.parametrize("schedule", ["forward", "reverse", "random:7"])
-def test_stationary_matmul_in_any_order(schedule):
-    n = 64
-    table = count("bonus_matmul_A_stationary", n, schedule=schedule)["matmul_A_stationary"]
-    once, many = n**2, n**2 * (n // 32)
-    assert table.whole == {
-        "global loads": numbers(once + many, 4, sectors=(once + many) // 8),
-        "global atomics": numbers(many, 4, sectors=many // 8),
-        "shared loads": numbers(2 * n**3, 4, distinct=n**3 // 32 * 33),
-        "shared stores": numbers(once + many, 4),
-        "barriers": numbers(2 * many, 0),
-    }
 
 
 # --- Patterns -------------------------------------------------------------------------------------
@@ -207,8 +173,8 @@ GLOBAL = {  # of one warp's loads: sectors, bytes of each, distinct addresses
 def test_coalescing(counts, case):
     sectors, size, distinct = GLOBAL[case]
     table = one_table(counts, case)
-    assert table.whole == {"global loads": numbers(32, size, sectors=sectors, distinct=distinct),
-                           "global stores": numbers(32, size, sectors=size)}
+    assert table.whole == {"global loads": accesses(32, size, sectors=sectors, distinct=distinct),
+                           "global stores": accesses(32, size, sectors=size)}
     assert len(table.lines) == 2, "a header's function is the calling line's"
 
 
@@ -229,58 +195,58 @@ SHARED = {  # conflicts of the loads, bytes of each
 def test_bank_conflicts(counts, case):
     conflicts, size = SHARED[case]
     assert one_table(counts, case).whole == {
-        "global stores": numbers(32, size, sectors=size),
-        "shared loads": numbers(32, size, conflicts=conflicts,
+        "global stores": accesses(32, size, sectors=size),
+        "shared loads": accesses(32, size, conflicts=conflicts,
                                 distinct=1 if case == "same_word" else 32),
-        "shared stores": numbers(32 * 32, size),
-        "barriers": numbers(32, 0),
+        "shared stores": accesses(32 * 32, size),
+        "barriers": accesses(32, 0),
     }
 
 
 OTHERS = {
     # Six blocks of 8 x 5 threads: a whole warp and one of 8 each. All rows load the same.
-    "blocks": {"global loads": numbers(240, 4, requests=12, sectors=12, distinct=12 * 8),
-               "global stores": numbers(240, 4, requests=12, sectors=12, distinct=12 * 8)},
+    "blocks": {"global loads": accesses(240, 4, requests=12, sectors=12, distinct=12 * 8),
+               "global stores": accesses(240, 4, requests=12, sectors=12, distinct=12 * 8)},
     # No instruction has 12 bytes: three of 4, in steps of 12, so every sector is touched thrice.
-    "float3": {"global loads": numbers(96, 4, sectors=36),
-               "global stores": numbers(96, 4, sectors=36)},
-    "read_modify_write": {"global loads": numbers(32, 4, sectors=4),
-                          "global stores": numbers(32, 4, sectors=4)},
-    "half_the_warp": {"global loads": numbers(16, 4, requests=1, sectors=2),
-                      "global stores": numbers(16, 4, requests=1, sectors=2)},
+    "float3": {"global loads": accesses(96, 4, sectors=36),
+               "global stores": accesses(96, 4, sectors=36)},
+    "read_modify_write": {"global loads": accesses(32, 4, sectors=4),
+                          "global stores": accesses(32, 4, sectors=4)},
+    "half_the_warp": {"global loads": accesses(16, 4, requests=1, sectors=2),
+                      "global stores": accesses(16, 4, requests=1, sectors=2)},
     # Lane l loads l times; the longest way is the warp's.
-    "triangle": {"global loads": numbers(31 * 32 // 2, 4, requests=31, sectors=31,
+    "triangle": {"global loads": accesses(31 * 32 // 2, 4, requests=31, sectors=31,
                                          distinct=31),
-                 "global stores": numbers(32, 4, sectors=4)},
-    "registers": {"global loads": numbers(4 * 32, 4, sectors=16),
-                  "global stores": numbers(32, 4, sectors=4)},
+                 "global stores": accesses(32, 4, sectors=4)},
+    "registers": {"global loads": accesses(4 * 32, 4, sectors=16),
+                  "global stores": accesses(32, 4, sectors=4)},
     # Sums in one place are added one after the other, each a trip with its sector.
-    "one_sum": {"global atomics": numbers(64, 4, sectors=64, distinct=2)},
-    "sums_of_pairs": {"global atomics": numbers(64, 4, sectors=2 * 2 * 2, distinct=32)},
-    "many_sums": {"global atomics": numbers(256, 4, sectors=4 * 2 * 4)},
-    "dynamic": {"global stores": numbers(128, 4, sectors=16),
-                "shared loads": numbers(128, 4),
-                "shared stores": numbers(128, 4)},
-    "shared_sum": {"global stores": numbers(1, 4, requests=1, sectors=1),
-                   "shared loads": numbers(1, 4, requests=1),
-                   "shared stores": numbers(1, 4, requests=1),
-                   "shared atomics": numbers(64, 4, distinct=2),
-                   "barriers": numbers(128, 0)},
-    "async_copy": {"global loads": numbers(32, 16, sectors=16),
-                   "global stores": numbers(32, 4, sectors=4),
-                   "shared loads": numbers(32, 4),
-                   "shared stores": numbers(32, 16),
-                   "barriers": numbers(32, 0)},
+    "one_sum": {"global atomics": accesses(64, 4, sectors=64, distinct=2)},
+    "sums_of_pairs": {"global atomics": accesses(64, 4, sectors=2 * 2 * 2, distinct=32)},
+    "many_sums": {"global atomics": accesses(256, 4, sectors=4 * 2 * 4)},
+    "dynamic": {"global stores": accesses(128, 4, sectors=16),
+                "shared loads": accesses(128, 4),
+                "shared stores": accesses(128, 4)},
+    "shared_sum": {"global stores": accesses(1, 4, requests=1, sectors=1),
+                   "shared loads": accesses(1, 4, requests=1),
+                   "shared stores": accesses(1, 4, requests=1),
+                   "shared atomics": accesses(64, 4, distinct=2),
+                   "barriers": accesses(128, 0)},
+    "async_copy": {"global loads": accesses(32, 16, sectors=16),
+                   "global stores": accesses(32, 4, sectors=4),
+                   "shared loads": accesses(32, 4),
+                   "shared stores": accesses(32, 16),
+                   "barriers": accesses(32, 0)},
     # A tile of 16 rows of 32 bytes; one of 1 KiB.
-    "wmma_tile": {"global loads": numbers(32, 16, sectors=16),
-                  "global stores": numbers(64, 16, sectors=32)},
+    "wmma_tile": {"global loads": accesses(32, 16, sectors=16),
+                  "global stores": accesses(64, 16, sectors=32)},
     # Rows 128 bytes apart lie in the same banks: each of the four matrices takes 8 passes.
-    "matrices": {"global stores": numbers(32, 4, sectors=4),
-                 "shared loads": numbers(32, 16, conflicts=4 * 7)},
-    "padded_matrices": {"global stores": numbers(32, 4, sectors=4),
-                        "shared loads": numbers(32, 16)},
-    "twice": {"global loads": numbers(32, 4, sectors=4),
-              "global stores": numbers(32, 4, sectors=4)},
+    "matrices": {"global stores": accesses(32, 4, sectors=4),
+                 "shared loads": accesses(32, 16, conflicts=4 * 7)},
+    "padded_matrices": {"global stores": accesses(32, 4, sectors=4),
+                        "shared loads": accesses(32, 16)},
+    "twice": {"global loads": accesses(32, 4, sectors=4),
+              "global stores": accesses(32, 4, sectors=4)},
 }
 
 
@@ -289,13 +255,12 @@ def test_other_accesses(counts, case):
     assert one_table(counts, case).whole == OTHERS[case]
 
 
+def test_kernels_are_named_without_namespaces(counts):
+    assert one_table(counts, "registers").kernel == "registers<Values<4> >"
+
+
 def test_no_table_without_a_launch(counts):
     assert counted_run(counts, "nothing").stdout == "cudaSuccess\n"
-
-
-def test_no_kernel_of_its_own():
-    done = counted_run(CPU / "4_matmul_cublas", 32, "--kernel", "cublas_fp32")
-    assert done.stdout.endswith("\n\nnothing to count: no kernel of the program's own ran\n")
 
 
 def test_without_addr2line(counts):
@@ -311,19 +276,19 @@ def test_without_addr2line(counts):
 
 @pytest.mark.parametrize("env", [{}, {"DEMO_COUNT": "0"}])
 def test_no_table_unless_asked(env):
-    done = run(CPU / "2_matmul_sharedmem", 32, "--once", env=env)
+    done = run(CPU.folder / "2_matmul_sharedmem", 32, "--once", env=env)
     assert done.returncode == VERIFIED
     assert re.fullmatch(r"2_matmul_sharedmem on .*\n  matmul_sharedmem +verified\n", done.stdout)
 
 
 def test_the_table_follows_the_usual_output():
-    usual = run(CPU / "2_matmul_sharedmem", 32, "--once").stdout
-    assert tables(counted_run(CPU / "2_matmul_sharedmem", 32))[0] + "\n" == usual
+    usual = run(CPU.folder / "2_matmul_sharedmem", 32, "--once").stdout
+    assert tables(counted_run(CPU.folder / "2_matmul_sharedmem", 32))[0] + "\n" == usual
 
 
 @pytest.mark.parametrize("value", ["", "2", "yes", "1 "])
 def test_bad_value(value):
-    done = run(CPU / "2_matmul_sharedmem", 32, env={"DEMO_COUNT": value})
+    done = run(CPU.folder / "2_matmul_sharedmem", 32, env={"DEMO_COUNT": value})
     assert (done.returncode, done.stdout) == (USAGE, "")
     assert_one_line(done.stderr, "2_matmul_sharedmem")
     assert "DEMO_COUNT takes" in done.stderr
@@ -332,23 +297,23 @@ def test_bad_value(value):
 @pytest.mark.parametrize("program, arguments", [("debug/2_matmul_sharedmem", []),
                                                 ("2_matmul_sharedmem", ["--csv"])])
 def test_builds_and_output_that_counting_is_not_for(program, arguments):
-    done = run(CPU / program, 32, *arguments, env=COUNT)
+    done = run(CPU.folder / program, 32, *arguments, env=COUNT)
     assert (done.returncode, done.stdout) == (USAGE, "")
     assert_one_line(done.stderr, "2_matmul_sharedmem")
 
 
 def test_the_command_line_is_still_checked():
     count("2_matmul_sharedmem", 32)  # skips where that cannot count
-    done = run(CPU / "2_matmul_sharedmem", 33, env=COUNT)
+    done = run(CPU.folder / "2_matmul_sharedmem", 33, env=COUNT)
     assert (done.returncode, done.stdout) == (USAGE, "")
     assert "33" in done.stderr
 
 
 def test_without_the_build_that_counts(tmp_path):
     program = tmp_path / "2_matmul_sharedmem"
-    if not (CPU / program.name).exists():
+    if not (CPU.folder / program.name).exists():
         pytest.skip("cpu/2_matmul_sharedmem is not built")
-    shutil.copy(CPU / program.name, program)
+    shutil.copy(CPU.folder / program.name, program)
     done = subprocess.run([program, "32"], capture_output=True, text=True,
                           env={**os.environ, **COUNT})
     assert (done.returncode, done.stdout) == (SKIPPED, "")
@@ -406,7 +371,7 @@ def test_script_without_gpu(name):
     if "CPU lane" not in done.stderr:
         pytest.skip("there is a GPU here")
     assert done.returncode == VERIFIED
-    assert done.stdout == counted_run(CPU / "2_matmul_sharedmem", 32).stdout
+    assert done.stdout == counted_run(CPU.folder / "2_matmul_sharedmem", 32).stdout
 
 
 def test_script_with_another_compiler(tmp_path):

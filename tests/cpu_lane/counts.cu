@@ -45,14 +45,22 @@ __global__ void triangle(const float* in, float* out) {
     out[threadIdx.x] = sum;
 }
 
+namespace apart {
+template <int kSize>
+struct Values {
+    static constexpr int size = kSize;
+};
+
 // Local arrays and what shuffles pass on are registers.
+template <class V>
 __global__ void registers(const float* in, float* out) {
-    float values[4];
-    for (int i = 0; i < 4; ++i) values[i] = in[threadIdx.x + 32 * i];
+    float values[V::size];
+    for (int i = 0; i < V::size; ++i) values[i] = in[threadIdx.x + 32 * i];
     float sum = 0;
-    for (int i = 0; i < 4; ++i) sum += __shfl_xor_sync(~0u, values[i], i);
+    for (int i = 0; i < V::size; ++i) sum += __shfl_xor_sync(~0u, values[i], i);
     out[threadIdx.x] = sum;
 }
+}  // namespace apart
 
 __global__ void one_sum(float* out) { atomicAdd(out, 1.0f); }
 __global__ void sums_of_pairs(float* out) { atomicAdd(&out[threadIdx.x / 2], 1.0f); }
@@ -148,7 +156,7 @@ int main(int argc, char** argv) {
         {"hinted", [&] { hinted<<<1, 32>>>(in, out); }},
         {"half_the_warp", [&] { half_the_warp<<<1, 32>>>(in, out); }},
         {"triangle", [&] { triangle<<<1, 32>>>(in, out); }},
-        {"registers", [&] { registers<<<1, 32>>>(in, out); }},
+        {"registers", [&] { apart::registers<apart::Values<4>><<<1, 32>>>(in, out); }},
         {"one_sum", [&] { one_sum<<<1, 64>>>(out); }},
         {"sums_of_pairs", [&] { sums_of_pairs<<<1, 64>>>(out); }},
         {"many_sums", [&] { many_sums<<<4, 64>>>(out); }},

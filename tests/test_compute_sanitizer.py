@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
-from suite import (GPU, PROGRAMS, ROOT, SKIPPED, any_shape, declared, needs, one_size, programs,
-                   run, runs_anywhere, takes_talk)
+from suite import (GPU, ROOT, SKIPPED, any_shape, declared, needs, one_size, programs, run,
+                   runs_anywhere, runs_of, takes_n, takes_talk, words)
 
 SUMMARY = {
     "memcheck": "ERROR SUMMARY: 0 errors",
@@ -35,14 +35,11 @@ def sanitizer():
     return find_sanitizer() or pytest.skip("compute-sanitizer is not installed")
 
 
-RUNS = [(program, ("160",)) for program in PROGRAMS]
+RUNS = [(program, ("160",)) for program in programs(takes_n)]
 RUNS += [(program, ("--rows", "37", "--cols", "1003", "--dtype", "fp16"))
          for program in programs(any_shape)]
-RUNS += [(program, ("--rows", rows, "--cols", cols))  # each way to treat a row
-         for program in ("8_softmax", "bonus_softmax_rows")
-         for rows, cols in (("5", "8192"), ("5", "33000"), ("5", "33001"), ("5", "300001"),
-                            ("700", "9001"))]
 RUNS += [(program, ("--talk", "32")) for program in programs(takes_talk, one_size)]
+RUNS += runs_of("SANITIZED")
 
 
 def race_runs(program, size):
@@ -66,7 +63,7 @@ RACE_RUNS = [race_run for program, size in RUNS if program in programs(one_size)
 @pytest.mark.parametrize(
     "tool, program, arguments",
     [(tool, *run) for tool in SUMMARY for run in (RACE_RUNS if tool == "racecheck" else RUNS)],
-    ids=lambda value: value if isinstance(value, str) else " ".join(value))
+    ids=words)
 def test_clean(sanitizer, tool, program, arguments):
     if not (ROOT / program).exists():
         pytest.skip(f"{program} is not built")

@@ -1,4 +1,4 @@
-"""Every program's promises: command line, exit codes, output, and right results at every size."""
+"""What programs print, for people and for scripts, and what they say where they cannot run."""
 
 import re
 import subprocess
@@ -6,168 +6,41 @@ import time
 
 import pytest
 
-from suite import (FAILED, GPU, NO_GPU, PROGRAMS, SKIPPED, TIMES, USAGE, VERIFIED, any_shape,
-                   assert_one_line, describe, kernels, one_size, problem_of, programs,
-                   takes, takes_n, takes_talk, verified_rows)
+from pages import of_page
+from suite import (CPU, FAILED, GPU, NO_GPU, PROGRAMS, SKIPPED, USAGE, VERIFIED, assert_one_line,
+                   describe, kernels, one_size, problem_of, programs, runs_anywhere, runs_of, takes_n,
+                   takes_talk, verified_rows, words)
 
-each_program = pytest.mark.parametrize("program", PROGRAMS)
 each_with_n = pytest.mark.parametrize("program", programs(takes_n))
 each_of_one_size = pytest.mark.parametrize("program", programs(one_size, takes_n))
-each_with_talk = pytest.mark.parametrize("program", programs(takes_talk))
 each_with_tables = pytest.mark.parametrize(
     "program", programs(lambda program: describe(program)["sweep"] != "never"))
 
 COLUMNS_OF_A_TERMINAL = 79
 
-# --- Command line, which needs no GPU ---------------------------------------------------------
 
-# Every program gets these ...
-BAD_ARGUMENTS = [
-    [""], ["0"], ["4096", "4096"], ["--bogus"], ["--kernel", "bogus"], ["--seed"],
-    ["--talk", "17"], ["64", "--talk", "32"], ["--rounds", "0"], ["--describe", "--bogus"],
-    ["--describe", "--kernel", "bogus"],
-]
-# ... and one with --talk and one without all the rest: the parser is the same.
-MORE_BAD_ARGUMENTS = [
-    ["abc"], ["33"], ["-32"], ["9223372036854775808"], ["1e3"], ["12abc"], ["+32"], [" 32"],
-    ["32.0"], ["--csv", "--csv"], ["--seed", "-1"], ["--seed", "one"], ["--device", "-1"],
-    ["--device", ""], ["--kernel"], ["--kernel", ""], ["--talk"], ["--talk", "0"],
-    ["--talk", "32", "64"], ["--rounds"], ["--rounds", "100"], ["--rounds", "1.5"],
-]
+def assert_fits_a_terminal(text):
+    assert not [line for line in text.splitlines() if len(line) > COLUMNS_OF_A_TERMINAL]
+
+# --- What --help says ---------------------------------------------------------------------------
 
 
-def name_of(arguments):
-    return " ".join(arguments) or "empty"
-
-
-@each_program
-@pytest.mark.parametrize("arguments", BAD_ARGUMENTS, ids=name_of)
-def test_bad_arguments_end_with_one_line_before_cuda_is_touched(backend, program, arguments):
-    refuse(backend, program, arguments)
-
-
-@pytest.mark.parametrize("program", ["1_matmul_basic", "6_gating_fused"])
-@pytest.mark.parametrize("arguments", MORE_BAD_ARGUMENTS, ids=name_of)
-def test_more_bad_arguments(backend, program, arguments):
-    refuse(backend, program, arguments)
-
-
-def refuse(backend, program, arguments):
-    done = backend.run(program, *arguments, env=NO_GPU)
-    assert done.returncode == USAGE
-    assert done.stdout == ""
-    assert_one_line(done.stderr, program)
-    assert len(done.stderr) < 250
-
-
-@each_with_n
-def test_a_bad_size_is_answered_with_what_is_accepted(backend, program):
-    accepted = "a whole number from 1 up" if any_shape(program) else "a multiple of 32 from 32 up"
-    assert accepted in backend.run(program, "0", env=NO_GPU).stderr
-
-
-@each_program
-def test_talk_is_for_the_programs_that_declare_it(backend, program):
-    done = backend.run(program, "--talk", "32", "--describe", env=NO_GPU)
-    assert done.returncode == (VERIFIED if takes_talk(program) else USAGE)
-
-
-@each_program
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_help(backend, program):
     done = backend.run(program, "--help", env=NO_GPU)
     assert done.returncode == VERIFIED
     assert done.stderr == ""
     assert done.stdout.startswith(program + ": ")
     assert_fits_a_terminal(done.stdout)
-    words = done.stdout.replace(",", " ").split()
+    shown = done.stdout.replace(",", " ").split()
     about = describe(program)
-    assert all(option["name"] in words for option in about["options"])
-    assert all(value in words for option in about["options"] for value in option.get("values", []))
-    assert all(kernel in words for kernel in kernels(program))
+    assert all(option["name"] in shown for option in about["options"])
+    assert all(value in shown for option in about["options"] for value in option.get("values", []))
+    assert all(kernel in shown for kernel in kernels(program))
     assert backend.run(program, "-h", env=NO_GPU).stdout == done.stdout
 
 
-@each_program
-def test_an_unknown_kernel_is_answered_with_the_known_ones(backend, program):
-    message = backend.run(program, "--kernel", "bogus", env=NO_GPU).stderr
-    assert all(name in message for name in kernels(program))
-
-
-@each_with_n
-@pytest.mark.parametrize("arguments", [["32"], ["--once"], ["64", "--csv", "--seed", "3"]],
-                         ids=" ".join)
-def test_without_a_gpu_a_program_is_skipped_and_says_why(program, arguments):
-    done = GPU.run(program, *arguments, env=NO_GPU)
-    assert done.returncode == SKIPPED
-    assert done.stdout == ""
-    assert_one_line(done.stderr, program)
-
-
-# --- Right results ----------------------------------------------------------------------------
-
-
-def assert_untimed(rows):
-    assert all(row[name] == "" for row in rows for name in TIMES), "--once times nothing"
-
-
-@each_with_n
-def test_every_size_is_verified(live_n, program):
-    live, n = live_n
-    rows = verified_rows(live.run(program, n, "--once", "--csv"), program)
-    assert_untimed(rows)
-    if one_size(program):
-        assert {(row["shape"], row["n"]) for row in rows} == {("square", str(n))}
-        return
-    square = [int(row["n"]) for row in rows if row["shape"] == "square"]
-    assert max(square) == n and min(square) == min(n, 1024)
-    if takes_talk(program):
-        talk = [int(row["n"]) for row in rows if row["shape"] == "talk"]
-        assert max(talk) == max(32, n // 8 // 16 * 16) and min(talk) == 32
-
-
-@each_with_talk
-def test_every_talk_size_is_verified(live_s, program):
-    live, s = live_s
-    rows = verified_rows(live.run(program, "--talk", s, "--once", "--csv"), program)
-    assert_untimed(rows)
-    assert {row["shape"] for row in rows} == {"talk"}
-    assert max(int(row["n"]) for row in rows) == s
-
-
-@each_with_n
-def test_each_kernel_can_be_run_alone(live, program):
-    for contender in describe(program)["contenders"]:
-        options = ["--kernel", contender["kernel"], "--once", "--csv"]
-        done = live.run(program, 64, *options)
-        if contender["only"] == "talk":
-            assert done.returncode == USAGE
-            assert_one_line(done.stderr, program)
-            assert "--talk" in done.stderr
-            done = live.run(program, "--talk", 16, *options)
-        if contender["needs"] and done.returncode == SKIPPED:
-            assert_one_line(done.stderr, program)
-            assert contender["needs"] in done.stderr and done.stdout == ""
-            continue
-        rows = verified_rows(done, program)
-        assert {row["kernel"] for row in rows} == {contender["kernel"]}
-
-
-@each_of_one_size
-def test_the_seed_decides_the_data(live, program):
-    # In the last type, so that every program rounds: x + b is exact in fp32.
-    dtype = ["--dtype", describe(program)["dtypes"][-1]] if takes(program, "--dtype") else []
-
-    def errors(seed):
-        done = live.run(program, 64, "--once", "--csv", "--seed", seed, *dtype)
-        rows = verified_rows(done, program)
-        return [row["error_of_bound"] for row in rows]
-
-    assert errors(0) != errors(2**63 - 1)
-    if program != "bonus_matmul_A_stationary":  # its sums depend on the order of the blocks
-        assert errors(7) == errors(7)
-
-
-# --- Figures ----------------------------------------------------------------------------------
+# --- Figures ------------------------------------------------------------------------------------
 
 
 @each_with_n
@@ -189,10 +62,6 @@ def test_figures_agree_with_each_other(live, program, options):
         if row["gb_per_s"]:
             expected = problem["least_bytes"] / ms / 1e6
             assert float(row["gb_per_s"]) == pytest.approx(expected, rel=2e-3, abs=1e-9)
-
-
-def assert_fits_a_terminal(text):
-    assert not [line for line in text.splitlines() if len(line) > COLUMNS_OF_A_TERMINAL]
 
 
 def assert_for_people(done, program):
@@ -223,8 +92,7 @@ RUNS = [(program, ()) for program in programs(one_size, takes_n)]
 RUNS += [(program, ("--talk", "32")) for program in programs(one_size, takes_talk)]
 
 
-@pytest.mark.parametrize("program, size", RUNS, ids=lambda value: value if isinstance(value, str)
-                         else " ".join(value) or "square")
+@pytest.mark.parametrize("program, size", RUNS, ids=words)
 def test_people_get_a_row_for_each_kernel(live, program, size):
     size = size or (str(live.timed_size),)
     lines = assert_for_people(live.run(program, *size), program)
@@ -346,31 +214,14 @@ def test_a_sweep_prints_a_line_for_each_size(live, program):
     assert all(set(cells) == {"-"} for _, _, cells, _ in untimed)
 
 
-@pytest.mark.parametrize("program", ["5_gating_unfused", "6_gating_fused"])
-def test_fusion_saves_launches_memory_and_bytes(live, program):
-    for size in (["64"], ["--talk", "16"]):
-        rows = verified_rows(live.run(program, *size, "--once", "--csv"), program)
-        by_kernel = {row["kernel"]: row for row in rows}
-        six, library = by_kernel["six_kernels"], by_kernel["library_best"]
-        assert (six["role"], library["role"]) == ("chain", "library")
-        assert six["launches"] == "6"
-        assert library["launches"] in ("2", "3")  # one packed gemm or two, and one kernel more
-        assert int(six["moved_bytes"]) > int(library["moved_bytes"]) > int(six["least_bytes"])
-        assert int(six["temp_bytes"]) > 0
-        fused = [row for row in rows if row["role"] == "ours"]
-        assert bool(fused) == (program == "6_gating_fused")
-        for row in fused:
-            assert (row["launches"], row["temp_bytes"]) == ("1", "0")
-            assert row["moved_bytes"] == row["least_bytes"]
+@pytest.mark.parametrize("program, arguments", runs_of("PRINTS"), ids=words)
+def test_what_only_this_program_prints(live, program, arguments):
+    text = live.run(program, *arguments).stdout
+    for pattern in of_page(program, "PRINTS")[" ".join(arguments)]:
+        assert re.search(pattern, text), text
 
 
-def test_lesson_1_tells_of_its_grid_and_copies(live):
-    n = live.timed_size
-    text = live.run("1_matmul_basic", n).stdout
-    assert f"grid: ({n // 32} x {n // 32}) blocks of (32 x 32) threads" in text
-    assert re.search(r"to the device [\d.]+ ms", text)
-
-
+@pytest.mark.timed
 @each_with_n
 def test_the_first_line_appears_within_two_seconds(live, program):
     arguments = ["--once"] if one_size(program) else ["64", "--once"]
@@ -395,7 +246,7 @@ TOO_LARGE_TALK = [["--talk", "1048576"], ["--talk", "9223372036854775792"]]
     "program, arguments",
     [(p, a) for p in programs(one_size, takes_n) for a in TOO_LARGE]
     + [(p, a) for p in programs(one_size, takes_talk) for a in TOO_LARGE_TALK],
-    ids=lambda value: value if isinstance(value, str) else " ".join(value))
+    ids=words)
 def test_too_little_memory_names_the_largest_size_that_fits(live, program, arguments):
     name = "S" if "--talk" in arguments else "N"
     step = describe(program)["talk" if name == "S" else "sizes"]["multiple"]
@@ -422,3 +273,24 @@ def test_a_gpu_that_is_not_there_is_a_usage_error(live, program):
         assert done.returncode == USAGE
         assert done.stdout == ""
         assert_one_line(done.stderr, program)
+
+
+@each_with_n
+def test_without_a_gpu_a_program_is_skipped_and_says_why(program):
+    done = GPU.run(program, "32", env=NO_GPU)
+    assert (done.returncode, done.stdout) == (SKIPPED, "")
+    assert_one_line(done.stderr, program)
+
+
+@each_of_one_size  # a sweep's lines have no room for it
+def test_what_not_every_gpu_has_is_named(program):
+    done = CPU.run(program, 64, "--once", env=NO_GPU)
+    lacking = {c["kernel"]: c["needs"] for c in describe(program)["contenders"]
+               if c["needs"] and c["only"] != "talk" and c["role"] != "record"}
+    if runs_anywhere(program):
+        skipped = re.findall(r"^  (\w+) +skipped: (.*)$", done.stdout, re.MULTILINE)
+        assert dict(skipped) == lacking
+        return
+    assert (done.returncode, done.stdout) == (SKIPPED, "")
+    assert_one_line(done.stderr, program)
+    assert any(reason in done.stderr for reason in lacking.values())

@@ -6,7 +6,7 @@ from suite import ROOT, SKIPPED, run
 
 
 @pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "tests/device").glob("*.cu")))
-def test_compiled(name):
+def test_device(name):
     done = run(ROOT / "build/tests" / name, "--gtest_brief=1")
     if done.returncode == SKIPPED:
         pytest.skip(done.stderr.strip())

@@ -1,0 +1,38 @@
+"""What the tests of 10_add_mul_activation need besides what it declares (see tests/pages.py)."""
+
+from pages import LOAD_16, Mutant, STORE_16
+
+MUTANTS = [
+    Mutant("act_wrong_broadcast", "fused",
+           "b is broadcast along columns",
+           [("if (i < size) out[i] = T(Activation::of(float(x[i]) + m * float(y[i]) + float(b[i % cols])));",
+             "if (i < size) out[i] = T(Activation::of(float(x[i]) + m * float(y[i]) + float(b[i / cols])));")]),
+    Mutant("act_no_scale", "chain",
+           "y is not multiplied by m",
+           [("t[i] = T(m * float(y[i]));", "t[i] = y[i];")]),
+    Mutant("act_missing_activation", "fused_vectorized",
+           "the activation is left out",
+           [("xs.at[j] = T(Activation::of(", "xs.at[j] = T((")]),
+    Mutant("act_lost_tail", "fused_vectorized",
+           "what is left behind the last vector is not written",
+           [("if (rest < size)", "if (rest + 1 < size)")],
+           sizes=(33,)),
+]
+
+FAST = {"fused_vectorized": (LOAD_16, STORE_16)}
+OPERATIONS = {"--rows 3 --cols 7": 4 * 3 * 7, "8 --activation none": 3 * 8 * 8}
+
+
+def traffic(R, C):
+    """By hand, in fp32: of R x C elements."""
+    least = 4 * (3 * R * C + C)
+    return {"chain": (4, 4 * (9 * R * C + C), 4 * 2 * R * C),
+            "fused": (1, least, 0), "fused_vectorized": (1, least, 0)}
+
+
+TRAFFIC = {"--rows 24 --cols 20": traffic(24, 20)}
+RUNS = tuple(f"{size} --activation {activation} --dtype {dtype} --once"
+             for size in ("33", "--rows 9 --cols 1028") for dtype in ("fp32", "fp16")
+             for activation in ("relu", "sigmoid", "gelu", "none"))
+REFUSED = ("--activation tanh", "--activation", "--sweep 64", "--sweep --rows 4 --cols 4",
+           "--sweep --kernel fused", "--in-place")

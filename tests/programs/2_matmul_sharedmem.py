@@ -1,0 +1,43 @@
+"""What the tests of 2_matmul_sharedmem need besides what it declares (see tests/pages.py)."""
+
+from pages import Mutant, accesses, launch_once
+
+MUTANTS = [
+    Mutant("sharedmem_dropped_k", "matmul_sharedmem",
+           "the last tile's last k is left out",
+           [("k = 0; k < kTile; ++k", "k = 0; k < kTile - int(t + kTile == N); ++k")]),
+    Mutant("sharedmem_swapped_B", "matmul_sharedmem",
+           "the tile of B is read transposed",
+           [("tile_B[k][x]", "tile_B[x][k]")]),
+    Mutant("sharedmem_swapped_C", "matmul_sharedmem",
+           "C is written transposed",
+           [("C[row * N + col]", "C[col * N + row]")]),
+    Mutant("sharedmem_no_first_barrier", "matmul_sharedmem",
+           "threads compute with tiles that are not complete",
+           [("__syncthreads();  // the tiles are complete", "")], race=True),
+    Mutant("sharedmem_no_second_barrier", "matmul_sharedmem",
+           "threads load over tiles that others still compute with",
+           [("__syncthreads();  // nobody needs the tiles any more", "")], race=True),
+    Mutant("sharedmem_unwritten_tile", "matmul_sharedmem",
+           "the block in the lower left corner does not store",
+           [("C[row * N + col] = sum;",
+             "if (blockIdx.x > 0 || blockIdx.y + 1 < gridDim.y) C[row * N + col] = sum;")]),
+    Mutant("sharedmem_stale", "matmul_sharedmem",
+           "only the first launch computes",
+           [launch_once("matmul_sharedmem<<<")], timed=True),
+]
+
+
+def counts(n):
+    """N / 32 tiles, of which each thread loads one element of each matrix, stores it, and reads 32
+    of both."""
+    tiles = n // 32
+    return {f"matmul_sharedmem: ({tiles} x {tiles}) blocks of (32 x 32) threads, one launch": {
+        "global loads": accesses(2 * n**2 * tiles, 4, sectors=2 * n**2 * tiles // 8),
+        "global stores": accesses(n**2, 4, sectors=n**2 // 8),
+        "shared loads": accesses(2 * n**3, 4, distinct=n**3 // 32 * 33),
+        "shared stores": accesses(2 * n**2 * tiles, 4),
+        "barriers": accesses(2 * n**2 * tiles, 0)}}
+
+
+COUNTS = {str(n): counts(n) for n in (64, 128, 256)}

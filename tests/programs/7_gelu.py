@@ -1,0 +1,38 @@
+"""What the tests of 7_gelu need besides what it declares (see tests/pages.py)."""
+
+from pages import LOAD_16, Mutant, STORE_16, launch_once
+
+MUTANTS = [
+    Mutant("gelu_missing_bounds_check", "fused",
+           "the last block writes behind the matrix",
+           [("if (i < size) out[i] = T(gelu_of(float(x[i])));", "out[i] = T(gelu_of(float(x[i])));")],
+           sizes=(33,), out_of_bounds=True),
+    Mutant("gelu_lost_tail", "fused_vectorized",
+           "what is left behind the last vector is not written",
+           [("if (rest < size) out[rest] = T(gelu_of(float(x[rest])));", "")], sizes=(33,)),
+    Mutant("gelu_wrong_constant", "fused fused_vectorized",
+           "0.0447 instead of 0.044715",
+           [("0.044715f * x * x * x", "0.0447f * x * x * x")]),
+    Mutant("gelu_coarse_tanh", "fused fused_vectorized",
+           "the gate is rounded to fp16",
+           [("* gate;", "* __half2float(__float2half(gate));")]),
+    Mutant("gelu_missing_operation", "chain",
+           "the chain adds no 1",
+           [("step(with_number<Add, T>, 1.0f);", "step(with_number<Add, T>, 0.0f);")]),
+    Mutant("gelu_stale", "fused_vectorized",
+           "only the first launch computes",
+           [launch_once("fused_vectorized<<<")], timed=True),
+]
+
+FAST = {"fused_vectorized": (LOAD_16, STORE_16)}
+OPERATIONS = {"--rows 3 --cols 7": 9 * 3 * 7}
+
+
+def traffic(R, C):
+    """By hand, in fp32: of R x C elements."""
+    least = 4 * 2 * R * C
+    return {"chain": (9, 4 * 21 * R * C, 4 * R * C),
+            "fused": (1, least, 0), "fused_vectorized": (1, least, 0)}
+
+
+TRAFFIC = {"--rows 24 --cols 20": traffic(24, 20)}

@@ -1,0 +1,59 @@
+"""What the tests of 8_softmax need besides what it declares (see tests/pages.py)."""
+
+from pages import Mutant, launch_once
+
+MUTANTS = [
+    Mutant("softmax_no_max", "fused online softmax_rows",
+           "the maximum is not subtracted",
+           [("return max == kNothing ? 0 : max;", "return 0;")], sizes=(33, 1028)),
+    Mutant("softmax_one_warp", "chain fused online softmax_rows",
+           "a block's result is its first warp's",
+           [("lane < blockDim.x / 32 ? pairs[slot][lane]", "lane < 1 ? pairs[slot][lane]")],
+           sizes=(1028,), cpu_runs=("--rows 5 --cols 1028",)),
+    Mutant("softmax_sum_of_sums", "online softmax_rows",
+           "a warp's sums are added without bringing them to one maximum",
+           [("float sum = own.sum * power(own.max, shift(max));",
+             "float sum = own.sum;")], sizes=(33, 160)),
+    Mutant("softmax_no_block_barrier", "chain fused online softmax_rows",
+           "warps read the others' pairs before they are there",
+           [("__syncthreads();  // every warp's pair is there", "")], sizes=(1028,), race=True,
+           cpu_runs=("--rows 5 --cols 1028",)),
+    Mutant("softmax_online_no_rescaling", "online",
+           "a thread's sum keeps terms that belong to an earlier, smaller maximum",
+           [("own.sum *= power(own.max, shift(max));", "")],
+           sizes=(8192,), runs=("--rows 9 --cols 20001 --dtype fp16",),
+           cpu_runs=("--rows 5 --cols 8192",)),
+    Mutant("softmax_online_lost_tail", "online",
+           "the last element of a row is taken for -infinity",
+           [("32 * i < left ? from[col + 32 * i]", "32 * i + 1 < left ? from[col + 32 * i]")],
+           sizes=(33, 160)),
+    Mutant("softmax_online_own_sum", "online",
+           "each thread divides by the sum of its own elements",
+           [("factor = 1 / whole.sum;", "factor = 1 / own.sum;")], sizes=(33, 160)),
+    Mutant("softmax_online_unwritten", "online",
+           "the last 32 elements of a row are not written",
+           [("if (32 * i < left)\n                    out[",
+             "if (32 * i + 32 < left)\n                    out[")], sizes=(33, 160)),
+    Mutant("softmax_stale", "fused online",
+           "only the first launch computes",
+           [launch_once("kernel<<<row_blocks, threads, kept>>>")], timed=True),
+    Mutant("softmax_wrong_choice", "softmax_rows",
+           "rows are cut to the pieces that the chosen kernel keeps",
+           [("r.row_bytes() <= 4 * 32 * 16", "r.row_bytes() <= 8 * 32 * 16")],
+           sizes=(), runs=("--rows 5 --cols 1000", "1024"), cpu_runs=("--rows 5 --cols 1000",)),
+]
+
+FAST = {"online": ()}
+OPERATIONS = {"--rows 3 --cols 7": 5 * 3 * 7}
+SANITIZED = ("--rows 5 --cols 8192", "--rows 5 --cols 33000", "--rows 5 --cols 33001",
+             "--rows 5 --cols 300001", "--rows 700 --cols 9001")  # each way to treat a row
+
+
+def traffic(R, C):
+    """By hand, in fp32: of R x C elements."""
+    least = 4 * 2 * R * C
+    return {"chain": (5, 4 * (8 * R * C + 4 * R), 4 * (R * C + 2 * R)),
+            "fused": (1, least, 0), "online": (1, least, 0)}
+
+
+TRAFFIC = {"--rows 24 --cols 20": traffic(24, 20)}

@@ -1,0 +1,48 @@
+"""What the tests of 9_bias_relu need besides what it declares (see tests/pages.py)."""
+
+from pages import LOAD_16, Mutant, STORE_16
+
+MUTANTS = [
+    Mutant("bias_wrong_broadcast", "fused",
+           "b is broadcast along columns",
+           [("if (i < size) out[i] = T(relu(float(x[i]) + float(b[i % cols])));",
+             "if (i < size) out[i] = T(relu(float(x[i]) + float(b[i / cols])));")]),
+    Mutant("bias_wrong_broadcast_in_chain", "chain",
+           "b is broadcast along columns",
+           [("if (i < size) out[i] = T(float(x[i]) + float(b[i % cols]));",
+             "if (i < size) out[i] = T(float(x[i]) + float(b[i / cols]));")]),
+    Mutant("bias_wrong_column", "fused_vectorized",
+           "every thread adds the first columns' b",
+           [("size_t col = i * kSize % cols;", "size_t col = 0;")]),
+    Mutant("bias_no_wrap", "fused_vectorized",
+           "a vector that goes on in the next row takes b's elements behind the last",
+           [("if (++col == cols) col = 0;", "++col;")], sizes=(33, 1023), out_of_bounds=True),
+    Mutant("bias_missing_bounds_check", "fused",
+           "the last block writes behind the matrix",
+           [("if (i < size) out[i] = T(relu(float(x[i]) + float(b[i % cols])));",
+             "out[i] = T(relu(float(x[i]) + float(b[i % cols])));")],
+           sizes=(33,), out_of_bounds=True),
+    Mutant("bias_lost_tail", "fused_vectorized",
+           "what is left behind the last vector is not written",
+           [("if (rest < size)", "if (rest + 1 < size)")],
+           sizes=(33,)),
+]
+
+FAST = {"fused_vectorized": (LOAD_16, STORE_16)}
+OPERATIONS = {"--rows 3 --cols 7": 2 * 3 * 7}
+
+
+def traffic(R, C):
+    """By hand, in fp32: of R x C elements."""
+    least = 4 * (2 * R * C + C)
+    return {"chain": (2, 4 * (4 * R * C + C), 4 * R * C),
+            "fused": (1, least, 0), "fused_vectorized": (1, least, 0)}
+
+
+TRAFFIC = {"--rows 24 --cols 20": traffic(24, 20)}
+TRAFFIC["--rows 24 --cols 20 --in-place"] = {
+    kernel: (launches, moved, 0)
+    for kernel, (launches, moved, kept) in traffic(24, 20).items()}
+# Timed, too: b must not be added again and again.
+RUNS = tuple(f"{size} --in-place --dtype {dtype}"
+             for size in ("--rows 37 --cols 1028", "96") for dtype in ("fp32", "fp16"))
