@@ -17,7 +17,7 @@ import command_line
 from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE
 
 LIMIT_S = 60
-KEYS = "program summary sweep sizes talk shapes dtypes options".split()  # what the scripts need
+KEYS = "program sweep sizes talk shapes dtypes options".split()  # what the scripts need of it
 QUICK_SIZE, QUICK_TALK_SIZE = 4096, 1024
 
 

@@ -44,7 +44,7 @@ def programs_table(names):
 
 def plain(text):
     """As markdown that shows it as it is. A * before a blank, or a _ within a word, needs no \\."""
-    return re.sub(r"[\\`|<]|\*(?=\S)|\b_", r"\\\g<0>", text)
+    return re.sub(r"[\\`<]|\*(?=\S)|\b_", r"\\\g<0>", text)
 
 
 def main(arguments):
