@@ -90,13 +90,13 @@ def run(program, *arguments, timeout=120, env=None, cwd=None):
                           stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})
 
 
-def scons(*arguments, env=None):
+def scons(*arguments, env=None, cwd=ROOT):
     """Runs SCons, from where the scripts find it; skips the test where there is none."""
     pythons = [sys.executable, "python3", str(ROOT / ".venv/bin/python")]
     for command in [["scons"], *([python, "-m", "SCons"] for python in pythons)]:
         if shutil.which(command[0]) and subprocess.run(command + ["--version"],
                                                        capture_output=True).returncode == 0:
-            return subprocess.run(command + ["-Q", *arguments], cwd=ROOT, capture_output=True,
+            return subprocess.run(command + ["-Q", *arguments], cwd=cwd, capture_output=True,
                                   text=True, stdin=subprocess.DEVNULL,
                                   env={**os.environ, **(env or {})})
     pytest.skip("SCons is not installed")

@@ -28,8 +28,8 @@ __global__ void fused(const T* x, const T* y, T* out, size_t size) {
     if (i < size) out[i] = T(sum < 0 ? 0 : sum);
 }
 
-template <class T>
-struct Expect {      // the right result, in double, and how far from it a kernel's may lie
+template <class T>  // the right result, in double, and how far from it a kernel's may lie
+struct Expect {
     const T *x, *y;  // [rows, cols] row-major
     size_t cols;
     DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t row, size_t col) const {
