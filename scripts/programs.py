@@ -14,7 +14,7 @@ import subprocess
 from pathlib import Path
 
 import command_line
-from command_line import FAILED, OK, SKIPPED, USAGE
+from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE
 
 LIMIT_S = 60
 KEYS = "program sweep sizes talk shapes dtypes options".split()  # what the scripts need of it
@@ -52,6 +52,22 @@ def describe(path, *arguments):
     if not isinstance(about, dict) or any(key not in about for key in KEYS):
         fail("--describe printed something else")
     return about
+
+
+def listed():
+    """The names of the programs of src/, in the order of the talk: as list_programs prints them."""
+    if not any((PROJECT / "src").glob("*.cu")):
+        return []
+    command = ["bash", "-c", "source scripts/demo_step.sh && list_programs"]
+    return subprocess.run(command, cwd=PROJECT, stdout=subprocess.PIPE, check=True,
+                          universal_newlines=True).stdout.split()
+
+
+def latest_build(name):
+    """Where a program lies: built for the GPU or for the simulator, whichever was done last."""
+    builds = [PROJECT / name, PROJECT / "cpu" / name]
+    return max((path for path in builds if path.exists()), default=builds[0],
+               key=lambda path: path.stat().st_mtime)
 
 
 def takes(about, option):

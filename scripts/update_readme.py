@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
-"""Writes measured results into README.md: those of results/*.csv between its markers "results", and
-those of results/frameworks/*.csv, where there are any, between its markers "frameworks".
+"""Writes into README.md what is known elsewhere, each part between its markers: "programs", the
+summary that each program gives of itself (--describe), for which all of them must be built, for the
+GPU or for the simulator; "results", of results/*.csv; "frameworks", of results/frameworks/*.csv,
+where there are any.
 
     update_readme.py             rewrites those parts
-    update_readme.py --check     exits 1 where README.md and results/ disagree
+    update_readme.py --check     exits 1 where they are out of date, and changes nothing
+
+Exit status: 2 usage, also of the files that it reads; 3 a program is not built.
 """
 
 import functools
+import re
 
 import command_line
 import compare_frameworks
+import programs
 import table
-from command_line import PROJECT, USAGE, WRONG
+from command_line import FAILED, PROJECT, USAGE, WRONG
 
 say = functools.partial(command_line.say, "update_readme.py")
 
@@ -25,6 +31,22 @@ def section(results):
     return lines
 
 
+def programs_table(names):
+    """The table of what each program teaches. Raises ProgramError where they are not built."""
+    paths = [programs.latest_build(name) for name in names]
+    missing = [path.name for path in paths if not path.exists()]
+    if missing:
+        raise programs.ProgramError("the table of programs needs all of them built (scons, or scons"
+                                    " cpu), without which there are: " + " ".join(missing))
+    rows = [[f"`{path.name}`", plain(programs.describe(path)["summary"])] for path in paths]
+    return table.markdown(["program", "the idea"], rows, left=2)
+
+
+def plain(text):
+    """As markdown that shows it as it is. A * before a blank, or a _ within a word, needs no \\."""
+    return re.sub(r"[\\`<]|\*(?=\S)|\b_", r"\\\g<0>", text)
+
+
 def main(arguments):
     if arguments not in ([], ["--check"]):
         return say("the only option is --check", USAGE)
@@ -33,12 +55,18 @@ def main(arguments):
     if not files:
         return say("results/ holds no measurements: scripts/compare_gpus.sh writes them", USAGE)
     frameworks = sorted((PROJECT / "results/frameworks").glob("*.csv"))
+    names = programs.listed()
+    parts = {}
     try:
-        parts = {"results": ["\n".join(section(table.read(file))) for file in files]}
+        if names:
+            parts["programs"] = [programs_table(names)]
+        parts["results"] = ["\n".join(section(table.read(file))) for file in files]
         if frameworks:
             parts["frameworks"] = [compare_frameworks.markdown(file) for file in frameworks]
     except table.TableError as error:
         return say(error, USAGE)
+    except programs.ProgramError as error:
+        return say(error, FAILED)
 
     readme = PROJECT / "README.md"
     old = new = readme.read_text(encoding="utf-8") if readme.exists() else ""
@@ -48,7 +76,7 @@ def main(arguments):
             return say(f"README.md lacks <!-- {name}:begin --> and <!-- {name}:end -->", USAGE)
     if arguments == ["--check"]:
         if new != old:
-            return say("README.md and results/ disagree: run scripts/update_readme.py", WRONG)
+            return say("README.md is out of date: run scripts/update_readme.py", WRONG)
     elif new != old:
         readme.write_text(new, encoding="utf-8")
     return 0

@@ -214,7 +214,7 @@ int main(int argc, char** argv) {
     for (size_t cols = 4; cols <= 1024; cols *= 2) shapes.push_back({cols * cols / 4, cols});
     const demo::Program program{
         .name = "10_add_mul_activation",
-        .summary = "act(x + m y + b): a chain of kernels, one, and one at the speed of a copy",
+        .summary = "act(x + m y + b), a LoRA layer's end: a kernel compiled for each activation",
         .types = {{"fp32", add_mul_activation::run<float>},
                   {"fp16", add_mul_activation::run<half>}},
         .any_shape = true,

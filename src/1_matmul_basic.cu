@@ -88,9 +88,10 @@ static void run(demo::Session& session) {
 }
 
 int main(int argc, char** argv) {
-    const demo::Program program{.name = "1_matmul_basic",
-                                .summary = "C = A B in fp32, one thread per element",
-                                .types = {{"fp32", run}},
-                                .sizes = {1024, 2048, 4096, 8192}};
+    const demo::Program program{
+        .name = "1_matmul_basic",
+        .summary = "C = A B, one thread per element: grid, block, thread; host and device memory",
+        .types = {{"fp32", run}},
+        .sizes = {1024, 2048, 4096, 8192}};
     return demo::main_of(program, argc, argv);
 }

@@ -67,7 +67,7 @@ static void run(demo::Session& session) {
 
 int main(int argc, char** argv) {
     const demo::Program program{.name = "2_matmul_sharedmem",
-                                .summary = "C = A B in fp32, tiles in shared memory",
+                                .summary = "C = A B by tiles in shared memory, and the barrier",
                                 .types = {{"fp32", run}},
                                 .sizes = {1024, 2048, 4096, 8192}};
     return demo::main_of(program, argc, argv);

@@ -140,7 +140,7 @@ static void run(demo::Session& session) {
 
 int main(int argc, char** argv) {
     const demo::Program program{.name = "3_matmul_tensorcore",
-                                .summary = "C = A B on the tensor cores, fp16 with fp32 sums",
+                                .summary = "tensor cores, why they starve, and what feeds them",
                                 .types = {{"fp16", run}}};
     return demo::main_of(program, argc, argv);
 }

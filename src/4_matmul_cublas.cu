@@ -58,7 +58,7 @@ static void run(demo::Session& session) {
 
 int main(int argc, char** argv) {
     const demo::Program program{.name = "4_matmul_cublas",
-                                .summary = "C = A B by cuBLAS, in fp32, TF32, fp16 and bf16",
+                                .summary = "the library: fp32, TF32, fp16 and bf16 side by side",
                                 .types = {{"all", run}}};
     return demo::main_of(program, argc, argv);
 }

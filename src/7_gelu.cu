@@ -196,7 +196,7 @@ void run(demo::Session& session) {
 int main(int argc, char** argv) {
     const demo::Program program{
         .name = "7_gelu",
-        .summary = "GELU of a matrix: nine kernels, one, and one at the speed of a copy",
+        .summary = "GELU, which is all traffic: nine kernels, one, and one at the speed of a copy",
         .types = {{"fp32", gelu::run<float>}, {"fp16", gelu::run<half>}},
         .any_shape = true,
         .sizes = {4096, 8192, 16384}};

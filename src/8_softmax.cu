@@ -220,7 +220,7 @@ void run(demo::Session& session) {
 int main(int argc, char** argv) {
     const demo::Program program{
         .name = "8_softmax",
-        .summary = "softmax of a matrix's rows: five kernels, one, and one in two passes",
+        .summary = "softmax, where rows must be seen whole first: reductions, and rows read once",
         .types = {{"fp32", softmax::run<float>}, {"fp16", softmax::run<half>}},
         .any_shape = true,
         .sizes = {4096, 8192, 16384},

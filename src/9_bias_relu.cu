@@ -168,7 +168,7 @@ void run(demo::Session& session) {
 int main(int argc, char** argv) {
     const demo::Program program{
         .name = "9_bias_relu",
-        .summary = "relu(x + b): two kernels, one, and one at the speed of a copy",
+        .summary = "relu(x + b): a broadcast, and what a remainder per element costs",
         .types = {{"fp32", bias_relu::run<float>}, {"fp16", bias_relu::run<half>}},
         .any_shape = true,
         .options = {{.name = "--in-place", .help = "the result replaces x"}},

@@ -42,7 +42,7 @@ static void run(demo::Session& session) {
 
 int main(int argc, char** argv) {
     const demo::Program program{.name = "bonus_gating_mma",
-                                .summary = "fused gating by mma.sync, for every GPU and shape",
+                                .summary = "the fastest fused gating on GPUs other than Hopper",
                                 .types = {{"fp16", run}},
                                 .talk = true};
     return demo::main_of(program, argc, argv);

@@ -67,7 +67,7 @@ static void run(demo::Session& session) {
 int main(int argc, char** argv) {
     const demo::Program program{
         .name = "bonus_gating_talk",
-        .summary = "fused gating of x[4*S*S, 128], W[128, 64], up to a copy's speed",
+        .summary = "the fastest fused gating of the talk's tall and skinny shape",
         .types = {{"fp16", run}},
         .talk = true,
         .default_talk = demo::kSimulator ? 16 : 1024,

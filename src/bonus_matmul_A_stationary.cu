@@ -70,7 +70,7 @@ static void run(demo::Session& session) {
 
 int main(int argc, char** argv) {
     const demo::Program program{.name = "bonus_matmul_A_stationary",
-                                .summary = "C = A B in fp32, tiles of A stay, sums meet in C",
+                                .summary = "C = A B, another dataflow: A stays, the sums travel",
                                 .types = {{"fp32", run}},
                                 .sizes = {1024, 2048, 4096, 8192}};
     return demo::main_of(program, argc, argv);

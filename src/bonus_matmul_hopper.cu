@@ -577,8 +577,9 @@ void run(demo::Session& session) {
 }
 
 int main(int argc, char** argv) {
-    const demo::Program program{.name = "bonus_matmul_hopper",
-                                .summary = "C = A B by Hopper's TMA and wgmma, with fp32 sums",
-                                .types = {{"fp16", run<half>}, {"bf16", run<__nv_bfloat16>}}};
+    const demo::Program program{
+        .name = "bonus_matmul_hopper",
+        .summary = "matmul Hopper's way: TMA, wgmma, warps with one job each, clusters",
+        .types = {{"fp16", run<half>}, {"bf16", run<__nv_bfloat16>}}};
     return demo::main_of(program, argc, argv);
 }

@@ -176,8 +176,9 @@ static void run(demo::Session& session) {
 }
 
 int main(int argc, char** argv) {
-    const demo::Program program{.name = "bonus_matmul_mma",
-                                .summary = "C = A B by mma.sync, step by step, fp16 with fp32 sums",
-                                .types = {{"fp16", run}}};
+    const demo::Program program{
+        .name = "bonus_matmul_mma",
+        .summary = "tensor cores by mma.sync, on any GPU from Turing on, in four steps",
+        .types = {{"fp16", run}}};
     return demo::main_of(program, argc, argv);
 }

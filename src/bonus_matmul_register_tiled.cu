@@ -349,7 +349,7 @@ static void run(demo::Session& session) {
 int main(int argc, char** argv) {
     const demo::Program program{
         .name = "bonus_matmul_register_tiled",
-        .summary = "C = A B in fp32 without tensor cores, up to the library's speed",
+        .summary = "fp32 without tensor cores, in four steps up to the library's speed",
         .types = {{"fp32", run}}};
     return demo::main_of(program, argc, argv);
 }

@@ -73,7 +73,7 @@ void run(demo::Session& session) {
 int main(int argc, char** argv) {
     const demo::Program program{
         .name = "bonus_softmax_rows",
-        .summary = "softmax of a matrix's rows, of any length: by a warp, a block, a cluster",
+        .summary = "softmax of rows of any length, at a copy's speed: by warp, block, cluster",
         .types = {{"fp32", softmax::run<float>}, {"fp16", softmax::run<half>}},
         .any_shape = true,
         .sizes = {4096, 8192, 16384},

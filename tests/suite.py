@@ -97,22 +97,22 @@ def run(program, *arguments, timeout=120, env=None, cwd=None):
 
 
 @contextlib.contextmanager
-def build_lock():
+def build_lock(tree=ROOT):
     """While it is held no other test builds in this tree."""
-    (ROOT / "build").mkdir(exist_ok=True)
-    with open(ROOT / "build/lock", "w", encoding="utf-8") as file:
+    (tree / "build").mkdir(exist_ok=True)
+    with open(tree / "build/lock", "w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def scons(*arguments, env=None):
+def scons(*arguments, env=None, cwd=ROOT):
     """Runs SCons, from where the scripts find it; skips the test where there is none."""
     pythons = [sys.executable, "python3", str(ROOT / ".venv/bin/python")]
     for command in [["scons"], *([python, "-m", "SCons"] for python in pythons)]:
         if shutil.which(command[0]) and subprocess.run(command + ["--version"],
                                                        capture_output=True).returncode == 0:
-            with build_lock():
-                return subprocess.run(command + ["-Q", *arguments], cwd=ROOT, capture_output=True,
+            with build_lock(cwd):
+                return subprocess.run(command + ["-Q", *arguments], cwd=cwd, capture_output=True,
                                       text=True, stdin=subprocess.DEVNULL,
                                       env={**os.environ, **(env or {})})
     pytest.skip("SCons is not installed")
