@@ -10,14 +10,16 @@ import stat
 import subprocess
 import sys
 
+import pytest
+
 from suite import COLUMNS, ROOT
 
 
-def script(name, *arguments, root=ROOT, cwd=None, env=None):
+def script(name, *arguments, root=ROOT, cwd=None, env=None, python=sys.executable):
     path = root / "scripts" / name
-    command = [sys.executable] if name.endswith(".py") else ["bash"]
+    command = [python] if name.endswith(".py") else ["bash"]
     return subprocess.run(command + [str(path)] + [str(a) for a in arguments], cwd=cwd or root,
-                          capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL,
                           env={**os.environ, **(env or {})})
 
 
@@ -56,6 +58,73 @@ def write_csv(path, *rows, comments=(), columns=COLUMNS):
 def table_lines(text):
     """The lines of a printed table, as lists of its cells."""
     return [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
+
+
+# --- Results of several programs, for plots ---------------------------------------------------
+
+PLOTTED = ["1_matmul_basic", "4_matmul_cublas", "5_gating_unfused", "6_gating_fused", "7_gelu"]
+STOPPED = "8_softmax,,,,fp32,square,4096,,,,,failed,,,,,,,,,,,out of <memory>"
+
+
+def python_with_matplotlib():
+    """Where the scripts look for it; skips the test where there is none."""
+    for name in ["python3", str(ROOT / ".venv/bin/python")]:
+        if shutil.which(name) and subprocess.run([name, "-c", "import matplotlib"],
+                                                 capture_output=True).returncode == 0:
+            return name
+    pytest.skip("matplotlib is not installed: scripts/test.sh installs it")
+
+
+def measured(program, kernel, dtype, n, ms, flops, moved="", least=100, launches=1, shape="square",
+             memory=False, role="ours"):
+    """A row whose rates are those of its time."""
+    values = {
+        "program": program, "kernel": kernel, "gpu": "GPU A", "sm": "90", "dtype": dtype,
+        "shape": shape, "n": n, "median_ms": ms, "spread_pct": 1.5,
+        "tflops": flops / ms / 1e9 if flops else "",
+        "gb_per_s": least / ms / 1e6 if memory else "", "verified": "yes",
+        "error_of_bound": 0.1, "launches": launches, "temp_bytes": 0, "moved_bytes": moved,
+        "least_bytes": least, "role": role}
+    return ",".join(str(values[name]) for name in COLUMNS) + ",1980,50,600,,"
+
+
+def write_measured(path, gpu="GPU A", speed=1.0, extra=(), protocol=1, chain_rate=560):
+    """A file with a program of each kind, at two sizes. chain_rate: the TFLOP/s of 6's chain."""
+    rows = []
+    for n in (2048, 4096):
+        square, s = n * n, n // 4
+        product, talk = 2 * n**3, 4 * 4 * s * s * 128 * 64
+        rows += [
+            measured("1_matmul_basic", "matmul_basic", "fp32", n, product / 3e9 / speed, product,
+                     least=12 * square),
+            measured("4_matmul_cublas", "cublas_fp32", "fp32", n, product / 50e9 / speed, product,
+                     least=12 * square, role="library"),
+            measured("4_matmul_cublas", "cublas_fp16", "fp16", n, product / 700e9 / speed, product,
+                     least=6 * square, role="library")]
+        for program, kernel, role, rate, launches, trips in [
+                ("5_gating_unfused", "six_kernels", "chain", 550, 6, 15),
+                ("6_gating_fused", "fused", "ours", 720, 1, 4),
+                ("6_gating_fused", "six_kernels", "chain", chain_rate, 6, 15),
+                ("6_gating_fused", "library_best", "library", 650, 2, 8)]:
+            rows.append(measured(program, kernel, "fp16", n, 2 * product / rate / 1e9 / speed,
+                                 2 * product, moved=2 * trips * square, least=8 * square,
+                                 launches=launches, role=role))
+        for program, kernel, role, rate, launches, trips in [
+                ("5_gating_unfused", "six_kernels", "chain", 70, 6, 5),
+                ("6_gating_fused", "fused", "ours", 340, 1, 1)]:
+            least = 8 * s * s * 192
+            rows.append(measured(program, kernel, "fp16", s, talk / rate / 1e9 / speed, talk,
+                                 moved=trips * least, least=least, launches=launches, shape="talk",
+                                 memory=True, role=role))
+        for kernel, role, trips, launches in (("chain", "chain", 21, 9), ("fused", "ours", 2, 1),
+                                              ("copy", "yardstick", 2, 1)):
+            rows.append(measured("7_gelu", kernel, "fp32", n, trips * 4 * square / 4.2e9 / speed,
+                                 9 * square if role != "yardstick" else 0, moved=trips * 4 * square,
+                                 least=8 * square, launches=launches, memory=True, role=role))
+    columns = COLUMNS + CLOCKS
+    about = [f"# GPU: {gpu}", f"# protocol: {protocol}", "# driver: 580.1", "# SM clock: 1755 MHz"]
+    path.write_text("\n".join(about + [",".join(columns), *rows, *extra]) + "\n")
+    return path
 
 
 # --- A machine --------------------------------------------------------------------------------
