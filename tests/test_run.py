@@ -1,5 +1,5 @@
-"""run.sh, and the tables that it prints: of lessons, of kernels, a line for each step. Fake programs
-and a fake nvidia-smi stand in for a machine with GPUs."""
+"""run.sh, and the tables that it prints: of lessons, of kernels, a line for each step. Fake
+programs and a fake nvidia-smi stand in for a machine with GPUs."""
 
 import functools
 import glob
