@@ -42,10 +42,13 @@ def test_bad_arguments_end_with_one_line(arguments):
     assert_one_line(done.stderr, "table.py" if of_the_table else "compare_gpus.sh")
 
 
-def test_bad_sizes_end_with_one_line():
-    done = script("programs.py", "measure", "--sizes", "x", "y")
+@pytest.mark.parametrize("name, arguments", [
+    ("programs.py", ["measure", "--sizes", "x", "y"]), ("collect.py", []),
+], ids=["programs.py", "collect.py"])
+def test_bad_arguments_of_what_it_calls_end_with_one_line(name, arguments):
+    done = script(name, *arguments)
     assert (done.returncode, done.stdout) == (USAGE, "")
-    assert_one_line(done.stderr, "programs.py")
+    assert_one_line(done.stderr, name)
 
 
 def test_compare_has_one_help():
