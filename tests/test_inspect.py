@@ -12,11 +12,15 @@ import sys
 
 import pytest
 
+from fakes import script
 from suite import ROOT, SKIPPED, USAGE, assert_one_line, toolkit
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import machine_code  # noqa: E402
 from machine_code import cuda_toolkit  # noqa: E402
+
+# In one process: what was compiled is kept in build/inspect/, where two would replace each other's.
+pytestmark = pytest.mark.xdist_group("inspect")
 
 SHARED, TILED, HOPPER = "2_matmul_sharedmem", "bonus_matmul_register_tiled", "bonus_matmul_hopper"
 SOURCE = (ROOT / f"src/{SHARED}.cu").read_text().splitlines()
@@ -34,7 +38,9 @@ def inspect(*arguments, env=None):
                           capture_output=True, timeout=300, cwd="/", env=env)
 
 
+@functools.lru_cache(maxsize=None)
 def shown(*arguments):
+    """What it prints; called once for each list of arguments."""
     done = inspect(*arguments)
     assert done.returncode == 0, done.stderr
     assert "\033" not in done.stdout  # a pipe gets no colours
@@ -266,13 +272,24 @@ def test_diff_shows_short_loops_and_no_long_ones():
 # --- What goes wrong, and colours ---
 
 
+@pytest.mark.parametrize("arguments", [
+    [], ["--bogus"], ["bonus"], ["2", "a", "b"], ["2", "--ptx", "--sass"], ["2", "--diff", "a"],
+    ["2", "a", "--diff", "b", "c"], ["2", "--both", "--diff", "b", "c"], ["2", "--block", "0"],
+    ["2", "--block", "1025"], ["2", "--shared", "many"], ["2", "a", "--all"],
+], ids=lambda arguments: " ".join(arguments) or "none")
+def test_bad_arguments_end_with_one_line(arguments):
+    done = script("inspect.sh", *arguments)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, "inspect.sh")
+
+
 @pytest.mark.parametrize("arguments, says", [
     (["2", "bogus"], "there are 'matmul_sharedmem'"),
     ([TILED, "warp"], "may be any of 'warp_tiled<3>' 'warp_tiled<2>'"),
     (["2", "--diff", "matmul_sharedmem", "bogus"], "no kernel 'bogus'"),
 ])
 def test_an_unknown_kernel_ends_with_the_names(arguments, says):
-    inspect(arguments[0], "--ptx")  # compiles
+    shown(arguments[0], "--ptx")  # compiles
     done = inspect(*arguments, "--ptx")
     assert done.returncode == USAGE and done.stdout == ""
     assert_one_line(done.stderr, "inspect.sh")
@@ -351,13 +368,6 @@ def test_a_terminal_gets_colours(env, coloured):
     assert process.returncode == 0
     assert (rb"\033[36m" in text.replace(b"\x1b", rb"\033")) == coloured
     assert (b"\x1b" in text) == coloured and b"fma.rn.f32" in text
-
-
-def test_a_pager_may_stop_reading():
-    shown("2", "--ptx")  # compiles
-    done = subprocess.run(f"'{ROOT}/scripts/inspect.sh' 2 matmul --ptx --arch {arch()} | head -n 1",
-                          shell=True, capture_output=True, text=True)
-    assert done.stderr == "" and done.stdout.startswith("matmul_sharedmem")
 
 
 # --- Kinds of instructions, and loops ---
@@ -479,7 +489,7 @@ int main(int, char** argv) {
     state.cacheConfig = CACHE_PREFER_SHARED, state.carveoutConfig = 100;
     for (int threads = 32; threads <= 1024; threads += 96)
         for (int registers = 16; registers <= 255; registers += 24)
-            for (int bytes = 0; bytes <= shared - reserved; bytes += 331) {
+            for (int bytes = 0; bytes <= shared - reserved; bytes += 1331) {
                 kernel.numRegs = registers, kernel.sharedSizeBytes = 0;
                 kernel.maxDynamicSharedSizeBytes = shared - reserved;
                 cudaOccResult result;

@@ -316,18 +316,12 @@ def test_bad_input_ends_with_one_line(arguments):
 
 @pytest.mark.parametrize("arguments", [
     [], ["--bogus", "./5_gating_unfused"], ["--trace"], ["--trace", "x.json"],
-    ["./no_such_program"], ["no_such_program", "4096"], ["README.md"],
+    ["./no_such_program"], ["99"], ["README.md"],
 ], ids=lambda arguments: " ".join(arguments) or "none")
 def test_bad_usage_ends_with_one_line(arguments):
     done = profile(*arguments, cwd=ROOT)
     assert done.returncode == USAGE and done.stdout == ""
     assert_one_line(done.stderr, "profile.sh")
-
-
-def test_help():
-    done = profile("--help")
-    assert done.returncode == 0 and done.stderr == ""
-    assert "--trace FILE" in done.stdout and "CUPTI" in done.stdout
 
 
 def test_the_cpu_lane_has_nothing_to_profile(tmp_path):

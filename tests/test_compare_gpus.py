@@ -1,0 +1,582 @@
+"""compare_gpus.sh: what it measures and when, the files that it writes, and the tables of --table.
+Fake programs and a fake nvidia-smi stand in for a machine with GPUs."""
+
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from fakes import (CLOCKS, FAKE_NVIDIA_SMI, TWO_GPUS, FakeMachine, clocked, description, row,
+                   script, stopped, table_lines, write_csv)
+from suite import COLUMNS, FAILED, PROGRAMS, ROOT, USAGE, assert_one_line
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import datasheet  # noqa: E402
+import programs  # noqa: E402
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return FakeMachine(tmp_path)
+
+
+def compare(*files, cwd=None):
+    return script("compare_gpus.sh", "--table", *files, cwd=cwd)
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--bogus"], ["64"], ["--sizes", "33"], ["--sizes", "64,abc"], ["--sizes", "0"],
+    ["--talk", "17"], ["--talk"], ["--rounds", "0"], ["--programs", "bonus"],
+    ["--programs", ".*"], ["--quick", "--sizes", "64"], ["--table"],
+    ["--quick", "--table", "x.csv"], ["--table", "--sizes", "many", "x.csv"],
+    ["--table", "--csv", "--markdown", "x.csv"], ["--table", "--bogus", "x.csv"],
+], ids=" ".join)
+def test_bad_arguments_end_with_one_line(arguments):
+    done = script("compare_gpus.sh", *arguments)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    of_the_table = arguments[0] == "--table" and len(arguments) > 1
+    assert_one_line(done.stderr, "table.py" if of_the_table else "compare_gpus.sh")
+
+
+@pytest.mark.parametrize("name, arguments", [
+    ("programs.py", ["measure", "--sizes", "x", "y"]), ("collect.py", []),
+], ids=["programs.py", "collect.py"])
+def test_bad_arguments_of_what_it_calls_end_with_one_line(name, arguments):
+    done = script(name, *arguments)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, name)
+
+
+def test_compare_has_one_help():
+    done = script("compare_gpus.sh", "--table", "--help")
+    assert done.returncode == 0 and done.stdout == script("compare_gpus.sh", "--help").stdout
+
+
+# --- Measuring --------------------------------------------------------------------------------
+
+
+def test_compare_measures_each_gpu_into_a_file_of_its_own(machine):
+    done = machine.run("compare_gpus.sh", "--sizes", "64", "--talk", "32")
+    assert done.returncode == 0, done.stderr
+    folder = machine.root / "build/results"
+    files = sorted(path.name for path in folder.iterdir())
+    assert files == ["fake-gpu-0.csv", "fake-gpu-1.csv"]
+    about, rows = machine.results("fake-gpu-0.csv")
+    assert about["GPU"] == "Fake GPU" and about["driver"] == "580.1" and about["protocol"] == "2"
+    assert about["seed"] == about["rounds"] == "1" and about["rows"] == "7"
+    assert all(about[name] for name in ("toolkit", "suite", "date"))
+    assert [(row["program"], row["shape"], row["dtype"]) for row in rows] == [
+        ("1_matmul_basic", "square", "fp32"), ("2_matmul_sharedmem", "square", "fp32"),
+        ("6_gating_fused", "square", "fp32"), ("6_gating_fused", "talk", "fp32"),
+        ("10_fake", "square", "fp32"), ("10_fake", "square", "fp16"),
+        ("bonus_fake", "square", "fp32")]
+    assert list(rows[0]) == COLUMNS + CLOCKS
+
+    assert len(machine.calls()) == 2 * 7
+    assert {call.split()[-1] for call in machine.calls()} == {"GPU-aaa", "GPU-bbb"}
+    assert not any("GPU-aaa" in (folder / name).read_text() for name in files)
+    assert "fake-gpu-0.csv" in done.stdout  # the table's head
+    assert compare(*(folder / name for name in files)).returncode == 0
+
+
+def test_compare_measures_everything_into_results_and_a_selection_elsewhere(machine):
+    machine.has(TWO_GPUS[0])
+    assert machine.run("compare_gpus.sh").returncode == 0
+    _, rows = machine.results("fake-gpu.csv", "results")
+    sizes = {}
+    for row in rows:
+        shape = "other" if "x" in row["shape"] else row["shape"]
+        sizes.setdefault((row["program"], shape, row["dtype"]), []).append(int(row["n"]))
+    assert sizes == {
+        ("1_matmul_basic", "square", "fp32"): [1024, 2048, 4096, 8192],
+        ("2_matmul_sharedmem", "square", "fp32"): [1024, 2048, 4096, 8192],
+        ("6_gating_fused", "square", "fp32"): [1024, 2048, 4096, 8192, 16384],
+        ("6_gating_fused", "talk", "fp32"): [128, 256, 512, 1024, 2048],
+        ("10_fake", "square", "fp32"): [4096, 8192, 16384],
+        ("10_fake", "other", "fp32"): [4096, 8192],
+        ("10_fake", "square", "fp16"): [4096, 8192, 16384],
+        ("10_fake", "other", "fp16"): [4096, 8192],
+        ("bonus_fake", "square", "fp32"): [1024, 2048, 4096, 8192, 16384],
+    }
+    before = (machine.root / "results/fake-gpu.csv").read_text()
+    assert machine.run("compare_gpus.sh", "--quick").returncode == 0
+    assert (machine.root / "results/fake-gpu.csv").read_text() == before
+    _, rows = machine.results("fake-gpu.csv")
+    assert [(row["program"], row["n"]) for row in rows] == [
+        ("1_matmul_basic", "4096"), ("2_matmul_sharedmem", "4096"), ("6_gating_fused", "4096"),
+        ("6_gating_fused", "1024"), ("10_fake", "4096"), ("bonus_fake", "4096")]
+
+
+def test_compare_chooses_programs_by_name_or_number(machine):
+    machine.has(TWO_GPUS[0])
+    done = machine.run("compare_gpus.sh", "--programs", "1,bonus_fake", "--talk", "16", "--sizes",
+                       "32", "--out", "elsewhere")
+    assert done.returncode == 0, done.stderr
+    _, rows = machine.results("fake-gpu.csv", "elsewhere")
+    assert [row["program"] for row in rows] == ["1_matmul_basic", "bonus_fake"]
+    done = machine.run("compare_gpus.sh", "--programs", "1", "--talk", "16")
+    assert done.returncode == USAGE  # it has no such shape
+    assert_one_line(done.stderr, "compare_gpus.sh")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--sizes", "64"), ("--quick",)])
+def test_compare_measures_no_program_that_declares_no_sizes(machine, arguments):
+    machine.has(TWO_GPUS[0])
+    done = machine.run("compare_gpus.sh", *arguments, "--programs", "bonus_benchmark_fused")
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, "compare_gpus.sh")
+    assert "declares no sizes to measure" in done.stderr
+
+
+def test_compare_skips_sizes_that_a_program_does_not_take(machine):
+    machine.has(TWO_GPUS[0])
+    machine.describes("bonus_fake", description("bonus_fake", multiple=128))
+    assert machine.run("compare_gpus.sh", "--sizes", "64,128", "--programs",
+                       "1,bonus_fake").returncode == 0
+    _, rows = machine.results("fake-gpu.csv")
+    assert [row["n"] for row in rows if row["program"] == "bonus_fake"] == ["128"]
+    assert [row["n"] for row in rows if row["program"] == "1_matmul_basic"] == ["64", "128"]
+
+
+def test_compare_passes_the_number_of_rounds_on(machine):
+    machine.has(TWO_GPUS[0])
+    done = machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1", "--rounds", "3")
+    assert done.returncode == 0, done.stderr
+    assert [call.split()[:-2] for call in machine.calls()] == [
+        "1_matmul_basic 64 --seed 1 --rounds 3 --csv".split()]
+    about, _ = machine.results("fake-gpu.csv")
+    assert about["rounds"] == "3"
+
+
+def test_compare_ends_where_a_program_does_not_describe_itself(machine):
+    machine.install(machine.root / "10_fake", "#!/bin/sh\nexit 2\n")
+    done = machine.run("compare_gpus.sh", "--sizes", "64")
+    assert (done.returncode, done.stdout) == (FAILED, "")
+    assert_one_line(done.stderr, "programs.py")
+    assert "10_fake" in done.stderr
+    assert not (machine.root / "calls").exists()  # nothing was measured in vain
+
+
+def test_compare_shows_the_time_left(machine):
+    machine.has(TWO_GPUS[0])
+    done = machine.run("compare_gpus.sh", "--sizes", "32,64,96", "--programs", "1,2")
+    assert re.search(r"^\[6/6, about \d:\d\d left\] Fake GPU: ", done.stdout, re.MULTILINE)
+
+
+def test_compare_visits_instances_instead_of_a_divided_gpu(machine):
+    machine.has("GPU 0: Fake (R) GPU (UUID: GPU-aaa)",
+                "  MIG 1g.18gb     Device  0: (UUID: MIG-111)",
+                "  MIG 1g.18gb     Device  1: (UUID: MIG-222)",
+                "  MIG 3g.71gb     Device  2: (UUID: MIG-333)", TWO_GPUS[1])
+    done = machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1")
+    assert done.returncode == 0, done.stderr
+    assert [call.split()[-1] for call in machine.calls()] == ["MIG-111", "MIG-222", "MIG-333",
+                                                              "GPU-bbb"]
+    names = {path.name for path in (machine.root / "build/results").iterdir()}
+    assert names == {"fake-r-gpu-mig-1g-18gb-0.csv", "fake-r-gpu-mig-1g-18gb-1.csv",
+                     "fake-r-gpu-mig-3g-71gb.csv", "fake-gpu.csv"}
+    about, _ = machine.results("fake-r-gpu-mig-3g-71gb.csv")
+    assert about["GPU"] == "Fake (R) GPU MIG 3g.71gb"
+    sampled = (machine.root / "bin/calls").read_text().split("\n")
+    assert sampled.count("sampling GPU-aaa") == 2 * 3  # clocks are those of the whole GPU
+
+
+def test_compare_joins_clocks_with_what_ran_meanwhile(machine):
+    machine.has(TWO_GPUS[0])
+    machine.fail("1_matmul_basic", 40, "slow, and right")
+    done = machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1")
+    assert done.returncode == 0, done.stderr
+    about, (row,) = machine.results("fake-gpu.csv")
+    assert [row[name] for name in CLOCKS] == ["1755", "61", "698", "power cap 100%", ""]
+    assert about["SM clock"] == "1755 MHz" and about["temperature"] == "61 C"
+    assert about["power"] == "698 W" and about["throttled"] == "power cap 100%"
+
+
+@pytest.mark.parametrize("how, seen", [
+    ("old", ["1755", "61", "698", "power cap 100%"]),  # a driver with the older names
+    ("N/A", ["1980", "", "", ""]),  # and a GPU that does not tell everything
+    ("nothing", ["", "", "", ""]),
+])
+def test_compare_takes_what_nvidia_smi_tells(machine, how, seen):
+    machine.has(TWO_GPUS[0])
+    machine.fail("1_matmul_basic", 40, "slow, and right")
+    if how == "old":
+        (machine.root / "bin/old").touch()
+    elif how == "N/A":
+        machine.samples("[N/A], 1980, [N/A], [Not Supported], [N/A]")
+    else:
+        machine.samples("Unable to determine the device handle")
+    done = machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1")
+    assert done.returncode == 0, done.stderr
+    _, (row,) = machine.results("fake-gpu.csv")
+    assert [row[name] for name in CLOCKS[:4]] == seen
+
+
+def test_compare_asks_the_driver_for_sms_and_memory(machine, tmp_path):
+    if not shutil.which("g++"):
+        pytest.skip("g++ is not installed")
+    source = tmp_path / "driver.cpp"
+    source.write_text("""
+        #include <cstddef>
+        extern "C" {
+        int cuInit(unsigned) { return 0; }
+        int cuDeviceGet(int* device, int) { return *device = 0; }
+        int cuDeviceGetAttribute(int* value, int what, int) { *value = 7 * (what == 16); return 0; }
+        int cuDeviceTotalMem_v2(size_t* bytes, int) { *bytes = size_t(18) << 30; return 0; }
+        }""")
+    (tmp_path / "lib").mkdir()
+    subprocess.run(["g++", "-shared", "-fPIC", source, "-o", tmp_path / "lib/libcuda.so.1"],
+                   check=True)
+    machine.has(TWO_GPUS[0])
+    arguments = ["compare_gpus.sh", "--sizes", "64", "--programs", "1"]
+    assert machine.run(*arguments, env={"LD_LIBRARY_PATH": str(tmp_path / "lib")}).returncode == 0
+    about, _ = machine.results("fake-gpu.csv")
+    assert about["SMs"] == "7" and about["memory"] == "18.0 GiB"
+
+
+@pytest.mark.parametrize("status, exit_status, verdicts", [
+    (3, 3, ["failed"]),
+    (4, 3, ["yes", "failed"]),  # at a later kernel
+    (1, 1, ["no"]),
+    (77, 0, ["skipped"]),
+    (2, 3, ["failed"]),
+])
+def test_compare_goes_on_after_a_failure_and_its_row_says_why(machine, status, exit_status,
+                                                              verdicts):
+    machine.has(TWO_GPUS[0])
+    machine.fail("2_matmul_sharedmem", status, 'a reason, with "quotes"')
+    done = machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "2,bonus_fake")
+    assert done.returncode == exit_status
+    _, rows = machine.results("fake-gpu.csv")
+    failed = [row for row in rows if row["program"] == "2_matmul_sharedmem"]
+    assert [row["verified"] for row in failed] == verdicts
+    assert failed[-1]["note"] == 'a reason, with "quotes"'
+    assert failed[-1]["n"] == "64" and failed[-1]["shape"] == "square"
+    assert rows[-1]["program"] == "bonus_fake" and rows[-1]["verified"] == "yes"
+    assert compare(machine.root / "build/results/fake-gpu.csv").returncode == 0
+
+
+def interrupted(machine):
+    """Starts measuring three programs, and presses Ctrl-C at the third. Returns the command."""
+    command = ["compare_gpus.sh", "--sizes", "64", "--programs", "1,2,6"]
+    machine.fail("6_gating_fused", 130, "pressed Ctrl-C")
+    done = machine.run(*command)
+    assert done.returncode == 130
+    assert "the same command goes on" in done.stderr
+    assert not list((machine.root / "build/results").iterdir())
+    assert len(machine.calls()) == 3
+    (machine.root / "fakes/6_gating_fused").unlink()
+    return command
+
+
+def test_compare_goes_on_where_it_was_interrupted(machine):
+    command = interrupted(machine)
+    done = machine.run(*command)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 3 steps were measured before" in done.stderr
+    assert len(machine.calls()) == 3 + 1 + 3  # what was cut off, and the other GPU
+    about, rows = machine.results("fake-gpu-0.csv")
+    assert about["rows"] == "3" == str(len(rows))
+    assert not (machine.root / "build/compare").exists()  # the next run starts over
+
+
+def test_compare_keeps_what_another_selection_has_measured(machine):
+    machine.has(TWO_GPUS[0])
+    command = interrupted(machine)
+    assert machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1").returncode == 0
+    done = machine.run(*command)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 3 steps were measured before" in done.stderr
+
+
+@pytest.mark.parametrize("change", ["driver", "program", "fresh"])
+def test_compare_starts_over_where_something_has_changed(machine, change):
+    machine.has(TWO_GPUS[0])
+    command = interrupted(machine)
+    if change == "driver":
+        machine.install(machine.root / "bin/nvidia-smi", FAKE_NVIDIA_SMI.replace("580.1", "590.2"))
+    elif change == "program":
+        for path in machine.root.glob("*_*"):  # built once more
+            os.utime(path, (os.path.getmtime(path) + 3600,) * 2)
+    done = machine.run(*command, *["--fresh"] * (change == "fresh"))
+    assert done.returncode == 0, done.stderr
+    assert len(machine.calls()) == 3 + 3
+
+
+def test_compare_without_a_gpu_is_skipped(machine):
+    machine.install(machine.root / "bin/nvidia-smi", "#!/bin/sh\nexit 9\n")
+    done = machine.run("compare_gpus.sh", "--quick")
+    assert done.returncode == 77
+    assert_one_line(done.stderr, "compare_gpus.sh")
+    assert not (machine.root / "build/results").exists()
+
+
+def test_collect_names_a_missing_folder(tmp_path):
+    done = script("collect.py", tmp_path / "nowhere")
+    assert (done.returncode, done.stdout) == (FAILED, "")
+    assert_one_line(done.stderr, "collect.py")
+
+
+def test_programs_take_what_the_scripts_make_of_their_descriptions(backend):
+    built = [backend.folder / name for name in PROGRAMS if (backend.folder / name).exists()]
+    if not built:
+        pytest.skip("no program is built")
+    for path in built:
+        about = programs.describe(path)
+        runs = programs.runs_to_measure(about) or []
+        runs += [run for _, run in programs.runs_to_show(about, 256, 16)]
+        assert about["program"] == path.name and runs
+        for run in runs:
+            programs.describe(path, *run.split())
+
+
+def test_every_column_is_explained():
+    text = (ROOT / "docs/measuring.md").read_text(encoding="utf-8")
+    table = re.search(r"\n\| column \|.*?\n\n", text, re.DOTALL)[0]
+    words = {word for cell in re.findall(r"^\| `([^`]*)`", table, re.MULTILINE)
+             for word in cell.split(", ")}
+    assert words == set(COLUMNS + CLOCKS)
+
+
+# --- Tables -----------------------------------------------------------------------------------
+
+
+def test_compare_puts_two_gpus_side_by_side(tmp_path):
+    a = write_csv(tmp_path / "a.csv", row(), row(n="2048", tflops="4.000"),
+                  row("6_gating_fused", "fused_tiled", dtype="fp16", shape="talk", n="512",
+                      tflops="50.00", gb_per_s="1000"),
+                  comments=["GPU: GPU A", "protocol: 1"])
+    b = write_csv(tmp_path / "b.csv", row(gpu="GPU B", tflops="5.000"),
+                  row("2_matmul_sharedmem", "matmul_sharedmem", gpu="GPU B", tflops="8.000"),
+                  comments=["GPU: GPU B", "protocol: 1"])
+    done = compare("a.csv", "b.csv", cwd=tmp_path)  # names are relative to the caller
+    assert done.returncode == 0
+    assert done.stderr == ""
+    head, _, *lines = [" ".join(cells) for cells in table_lines(done.stdout)]
+    assert head == "program kernel data size unit GPU A GPU B ratio"
+    assert sorted(lines) == [
+        "1_matmul_basic matmul_basic fp32 N=1024 TFLOP/s 2.00 5.00 2.50x",
+        "1_matmul_basic matmul_basic fp32 N=2048 TFLOP/s 4.00 missing -",
+        "2_matmul_sharedmem matmul_sharedmem fp32 N=1024 TFLOP/s missing 8.00 -",
+        "6_gating_fused fused_tiled fp16 S=512 GB/s 1000 missing -",
+    ]
+
+
+def test_compare_tells_alike_gpus_apart_by_their_files(tmp_path):
+    a = write_csv(tmp_path / "h200-0.csv", row(), comments=["GPU: H200"])
+    b = write_csv(tmp_path / "h200-1.csv", row(), comments=["GPU: H200"])
+    head = compare(a, b).stdout.splitlines()[0]
+    assert "h200-0.csv" in head and "h200-1.csv" in head
+    (tmp_path / "other").mkdir()
+    c = write_csv(tmp_path / "other/h200-0.csv", row(), comments=["GPU: H200"])
+    done = compare(a, c)
+    assert str(a) in done.stdout.splitlines()[0] and str(c) in done.stdout.splitlines()[0]
+    assert f"{a} -> {c}: 1 of 1 steady" in done.stdout
+
+
+def test_compare_shows_no_figure_for_a_wrong_or_untimed_result(tmp_path):
+    a = write_csv(tmp_path / "a.csv", row(), row(n="2048"))
+    b = write_csv(tmp_path / "b.csv", row(gpu="GPU B", verified="no", median_ms="", tflops=""),
+                  row(gpu="GPU B", n="2048", verified="no", tflops="999.0"))
+    done = compare(a, b)
+    assert done.returncode == 0
+    assert [line[-2:] for line in table_lines(done.stdout)[2:]] == [["wrong", "-"], ["wrong", "-"]]
+
+
+def test_compare_says_why_a_program_has_no_figure(tmp_path):
+    a = write_csv(tmp_path / "a.csv", row(), row("7_gelu", "fused", dtype="fp16"),
+                  row("8_softmax", "fused", dtype="fp16"), comments=["GPU: A"])
+    b = write_csv(tmp_path / "b.csv", stopped(),
+                  stopped("7_gelu", dtype="fp16", verified="skipped"),
+                  stopped("8_softmax", dtype="fp32"), columns=COLUMNS + CLOCKS,
+                  comments=["GPU: B"])
+    done = compare(a, b)
+    assert done.returncode == 0, done.stderr
+    assert [line[:2] + line[-2:] for line in table_lines(done.stdout)[2:]] == [
+        ["1_matmul_basic", "matmul_basic", "failed", "-"],
+        ["7_gelu", "fused", "skipped", "-"],
+        ["8_softmax", "fused", "missing", "-"],  # what failed was the other data type
+        ["8_softmax", "-", "failed", "-"],
+    ]
+
+
+def test_compare_chooses_sizes(tmp_path):
+    a = write_csv(tmp_path / "a.csv", row(), row(n="2048"), row(n="4096"),
+                  row("5_gating_unfused", shape="talk", n="2048"), row(shape="2048x7", n="2048"))
+    sizes = {
+        ("--sizes", "2048"): ["N=2048"],
+        ("--sizes", "1024,4096"): ["N=1024", "N=4096"],
+        ("--talk", "2048"): ["S=2048"],
+        ("--sizes", "4096", "--talk", "2048"): ["N=4096", "S=2048"],
+        (): ["N=1024", "N=2048", "N=4096", "S=2048", "2048x7"],
+    }
+    for arguments, expected in sizes.items():
+        done = compare(*arguments, a)
+        assert [line[3] for line in table_lines(done.stdout)[2:]] == expected
+    done = compare("--sizes", "64", a)
+    assert done.returncode == USAGE
+    assert_one_line(done.stderr, "table.py")
+
+
+def test_compare_writes_markdown_and_csv(tmp_path):
+    a = write_csv(tmp_path / "a.csv", row(gpu='"GPU A, 80 GB"'))
+    b = write_csv(tmp_path / "b.csv", row(n="2048"), comments=["GPU: B|C"])
+    assert compare("--markdown", a, b).stdout.splitlines() == [
+        r"| program | kernel | data | size | unit | GPU A, 80 GB | B\|C | ratio |",
+        "|---|---|---|---|---|---:|---:|---:|",
+        "| 1_matmul_basic | matmul_basic | fp32 | N=1024 | TFLOP/s | 2.00 | missing | - |",
+        "| 1_matmul_basic | matmul_basic | fp32 | N=2048 | TFLOP/s | missing | 2.00 | - |",
+    ]
+    lines = list(csv.reader(compare("--csv", a, b).stdout.splitlines()))
+    assert lines[0][-3:] == ["GPU A, 80 GB", "B|C", "ratio"]
+    assert lines[1] == ["1_matmul_basic", "matmul_basic", "fp32", "N=1024", "TFLOP/s", "2.00",
+                        "missing", "-"]
+
+
+def test_compare_flags_what_the_datasheet_rules_out(tmp_path):
+    rows = [row("4_matmul_cublas", "cublas_fp16", dtype="fp16", tflops="995.0"),
+            row("4_matmul_cublas", "cublas_fp32", tflops="66.0"),
+            row("7_gelu", "copy", tflops="", gb_per_s="4900", role="yardstick")]
+    a = write_csv(tmp_path / "a.csv", *rows, comments=["GPU: NVIDIA H200"])
+    b = write_csv(tmp_path / "b.csv", *rows, comments=["GPU: NVIDIA H9000"])  # nobody knows it
+    table, notes = compare(a, b).stdout.split("\n\n")
+    assert [line[-3:-1] for line in table_lines(table)[2:]] == [
+        ["995!", "995"], ["66.0", "66.0"], ["4900!", "4900"]]
+    assert len(notes.splitlines()) == 2
+    assert "cublas_fp16 N=1024: 995 TFLOP/s is above the datasheet's 989.4" in notes
+    assert "copy N=1024: 4900 GB/s is above the datasheet's 4800" in notes
+
+
+def test_compare_says_how_two_runs_of_one_gpu_differ(tmp_path):
+    first = [clocked(row(tflops="100.0")), clocked(row(n="2048", tflops="100.0"), "1980"),
+             clocked(row(n="4096", tflops="100.0")), clocked(row(n="8192", tflops="100.0"))]
+    second = [clocked(row(tflops="102.9")),
+              clocked(row(n="2048", tflops="96.0"), "1755", "61", "700", "power cap 90%"),
+              clocked(row(n="4096", tflops="50.0", spread_pct="2.50")),  # noisy: says nothing
+              clocked(row(n="8192", tflops="100.0", verified="no"))]
+    a = write_csv(tmp_path / "a.csv", *first, comments=["GPU: X"], columns=COLUMNS + CLOCKS)
+    b = write_csv(tmp_path / "b.csv", *second, comments=["GPU: X"], columns=COLUMNS + CLOCKS)
+    done = compare(a, b)
+    assert done.returncode == 0
+    assert done.stdout.split("\n\n")[1].splitlines() == [
+        "a.csv -> b.csv: 1 of 2 steady results within 3%, but",
+        "  1_matmul_basic matmul_basic fp32 N=2048: -4.0%; SM clock 1980 -> 1755 MHz; "
+        "power 600 -> 700 W; temperature 50 -> 61 C; throttled: no -> power cap 90%",
+    ]
+    assert "1 of 1 steady" in compare("--sizes", "1024", a, b).stdout
+    assert "a.csv -> b.csv: 1 of 2 steady" in compare("--csv", a, b).stderr
+
+
+def test_memory_bound_rows_are_compared_in_gb_per_s(tmp_path):
+    a = write_csv(tmp_path / "a.csv", row("7_gelu", "fused", tflops="4.2", gb_per_s="4000"),
+                  row("7_gelu", "copy", tflops="", gb_per_s="4200", role="yardstick"))
+    b = write_csv(tmp_path / "b.csv", row("7_gelu", "fused", tflops="0.3", gb_per_s="276.8"),
+                  row("7_gelu", "copy", tflops="", gb_per_s="300", role="yardstick"),
+                  comments=["GPU: GPU B"])
+    simulator = write_csv(tmp_path / "c.csv", row("7_gelu", "fused", sm="", tflops="0.001"))
+    assert [line[4:] for line in table_lines(compare(a, b).stdout)[2:]] == [
+        ["GB/s", "4000", "277", "0.0692x"], ["GB/s", "4200", "300", "0.0714x"]]
+    done = compare(simulator, a)  # it counts no bandwidth
+    assert table_lines(done.stdout)[2][4:] == ["GB/s", "-", "4000", "-"]
+
+
+def test_a_file_from_the_cpu_lane_and_one_of_another_gpus_name_are_second_columns(tmp_path):
+    program = ROOT / "cpu/1_matmul_basic"
+    lane = tmp_path / "lane.csv"
+    if program.exists():
+        lane.write_text(subprocess.run([program, "96", "--csv"], capture_output=True,
+                                       text=True).stdout)
+    else:
+        write_csv(lane, row(gpu='"CPU simulation"', sm="", n="96", tflops="0.001"))
+    measured = write_csv(tmp_path / "measured.csv", row(), row(n="2048"),
+                         comments=["GPU: NVIDIA H200"])
+    renamed = tmp_path / "renamed.csv"
+    renamed.write_text(measured.read_text().replace("# GPU: NVIDIA H200", "# GPU: NVIDIA H300"))
+    done = compare(measured, lane, renamed)
+    assert done.returncode == 0, done.stderr
+    head, _, *lines = table_lines(done.stdout)
+    assert head[-5:] == ["NVIDIA H200", "CPU simulation", "ratio", "NVIDIA H300", "ratio"]
+    assert {line[-1] for line in lines if line[-5] != "missing"} <= {"1.00x", "-"}
+    (own,) = [line for line in lines if line[3] == "N=96"]
+    assert own[-5] == own[-2] == "missing" and float(own[-4]) > 0
+    assert "within" not in done.stdout  # only runs on the same kind of GPU should agree
+
+
+def test_compare_warns_of_different_protocols(tmp_path):
+    a = write_csv(tmp_path / "a.csv", row(), comments=["protocol: 1"])
+    b = write_csv(tmp_path / "b.csv", row(gpu="GPU B"), comments=["protocol: 2"])
+    done = compare(a, b)
+    assert done.returncode == 0
+    assert "not comparable" in done.stderr and "1, 2" in done.stderr
+
+
+def test_compare_reads_files_that_were_mailed(tmp_path):
+    a = write_csv(tmp_path / "a.csv", row(gpu='"GPU ""A"", 80 GB"'), comments=["date: 2026-01-01"])
+    text = a.read_text()
+    a.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    done = compare(a)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[0].endswith('GPU "A", 80 GB')
+
+
+def test_compare_finds_columns_by_name(tmp_path):
+    columns = ["new"] + COLUMNS[::-1]
+    cells = ["7"] + row().split(",")[::-1]
+    done = compare(write_csv(tmp_path / "a.csv", ",".join(cells), columns=columns))
+    assert done.returncode == 0
+    assert "2.00" in done.stdout
+
+
+@pytest.mark.parametrize("content", [
+    b"",
+    b"\n\n",
+    b"# GPU: x\n",
+    b"hello\nworld\n",
+    b"\xff\xfe\x00binary\x00",
+    ",".join(COLUMNS).encode() + b"\n",
+    (",".join(COLUMNS) + "\n" + row().rsplit(",", 1)[0]).encode(),
+    (",".join(COLUMNS) + "\n" + row() + ",extra").encode(),
+    (",".join(COLUMNS) + "\n" + row(tflops="nan")).encode(),
+    (",".join(COLUMNS) + "\n" + row(tflops="-inf")).encode(),
+    (",".join(COLUMNS) + "\n" + row(median_ms="fast")).encode(),
+    (",".join(COLUMNS) + "\n" + row(launches="six")).encode(),
+    (",".join(COLUMNS) + "\n" + row(n="1e3")).encode(),
+    (",".join(COLUMNS) + "\n" + row(verified="maybe")).encode(),
+    (",".join(COLUMNS) + "\n" + row(role="rival")).encode(),
+    (",".join(COLUMNS) + "\n" + row(role="")).encode(),
+    (",".join(COLUMNS[:-1]) + "\n" + row().rsplit(",", 1)[0]).encode(),
+    (",".join(COLUMNS) + "\n" + '"unfinished').encode(),
+    ("# rows: 3\n" + ",".join(COLUMNS) + "\n" + row() + "\n").encode(),
+    ("# rows: 1\n" + ",".join(COLUMNS) + "\n" + row() + "\n" + row(n="2048")[:60]).encode(),
+], ids=["empty", "blank", "comment", "text", "binary", "no-rows", "short-row", "long-row", "nan",
+        "inf", "word", "launches", "size", "verdict", "role", "no-role", "missing-column", "quote",
+        "rows-lost", "row-cut"])
+def test_a_broken_file_is_named_in_one_line(tmp_path, content):
+    good = write_csv(tmp_path / "good.csv", row())
+    broken = tmp_path / "broken.csv"
+    broken.write_bytes(content)
+    done = script("table.py", "compare", good, broken)
+    assert done.returncode == USAGE
+    assert done.stdout == ""
+    assert_one_line(done.stderr, "table.py")
+    assert "broken.csv" in done.stderr
+
+
+def test_a_missing_file_is_named_in_one_line(tmp_path):
+    done = compare(tmp_path / "nowhere.csv")
+    assert done.returncode == USAGE
+    assert_one_line(done.stderr, "table.py")
+    assert "nowhere.csv" in done.stderr
+
+
+def test_data_sheets_are_those_of_the_programs():
+    peaks = datasheet.peaks()
+    assert peaks["NVIDIA H200"] == {"fp32": 67, "tf32": 494.7, "fp16": 989.4, "bf16": 989.4,
+                                    "GB/s": 4800}
+    assert peaks["Tesla T4"] == {"fp32": 8.1, "fp16": 65, "GB/s": 320}  # it has no other types
+    text = (ROOT / "include/demo/data_sheets.inc").read_text()
+    assert len(peaks) == len(re.findall("^DATA_SHEET", text, re.MULTILINE))

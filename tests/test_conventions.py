@@ -1,0 +1,130 @@
+"""What all scripts have in common: --help, where they may be called from, what they may know of the
+programs."""
+
+import ast
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from fakes import TWO_GPUS, FakeMachine, script
+from suite import FAILED, ROOT, USAGE, assert_one_line
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return FakeMachine(tmp_path)
+
+
+CALLED_BY_PEOPLE = ["run.sh", "test.sh", "compare_gpus.sh", "compare_frameworks.py", "report.sh",
+                    "plot.py", "count.sh", "profile.sh", "inspect.sh", "step.sh",
+                    "update_readme.py"]
+
+
+@pytest.mark.parametrize("name", CALLED_BY_PEOPLE)
+def test_help(name):
+    done = script(name, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert name in done.stdout
+
+
+def test_bad_arguments_of_ncu_counts_end_with_one_line():
+    done = script("ncu_counts.py", "table", "x.csv")
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, "ncu_counts.py")
+
+
+@pytest.mark.parametrize("name, arguments", [
+    ("run.sh", []), ("compare_gpus.sh", ["--sizes", "64"]), ("count.sh", ["10"]),
+], ids=["run.sh", "compare_gpus.sh", "count.sh"])
+def test_a_program_that_is_not_built_is_named(machine, name, arguments):
+    machine.has(TWO_GPUS[0])
+    (machine.root / "10_fake").unlink()
+    done = machine.run(name, *arguments)
+    assert done.returncode == FAILED
+    [line] = [line for line in (done.stdout + done.stderr).splitlines() if "not built" in line]
+    assert "10_fake" in line
+    if name == "compare_gpus.sh":
+        assert_one_line(done.stderr, "programs.py")
+
+
+def test_scripts_find_their_folder_whatever_cdpath_says(machine, tmp_path):
+    (tmp_path / "elsewhere/scripts").mkdir(parents=True)
+    env = {**os.environ, "CDPATH": str(tmp_path / "elsewhere"),
+           "PATH": f"{machine.root}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "scripts/run.sh", "--no-build", "64"], cwd=machine.root, env=env,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_pager_may_stop_reading():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, ROOT / "scripts/plot.py", "--help"], stdout=writing,
+                          stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+
+
+# --- What scripts may know of the programs -----------------------------------------------------
+
+NAME_KERNELS = {"compare_frameworks.py"}  # it sets other people's kernels beside ours
+KERNEL_NAMES = re.compile(r"(?<![a-z])(cublas|copy|six_kernels|library_best|fused|tiled|gating)")
+# The trace of a profile has copies, and copies are no kernels; a Python package is named cublas.
+OTHER_MEANINGS = {"profile_report.py": {"copy"}, "profile.sh": {"copy"}, "setup.sh": {"cublas"}}
+
+
+def literals(path):
+    """What a script's code holds as text: Python's strings, or the words of Bash; no comments, no
+    help."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        tree = ast.parse(text)
+        prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        return [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)
+                and isinstance(node.value, str) and id(node) not in prose]
+    text = re.sub(r"<<'END'\n.*?\nEND\n", "\n", text, flags=re.DOTALL)
+    return [re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines()]
+
+
+def named_kernels(path):
+    """Words with which a script could tell a kernel by its name, in text that is no sentence."""
+    words = [word for text in literals(path) for word in text.split()
+             if path.suffix == ".sh" or " " not in text]
+    found = {match[0] for match in map(KERNEL_NAMES.search, words) if match}
+    return found - OTHER_MEANINGS.get(path.name, set())
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts").glob("*.[ps][yh]")),
+                         ids=lambda path: path.name)
+def test_scripts_know_kernels_by_their_roles_alone(path):
+    if path.name not in NAME_KERNELS:
+        assert not named_kernels(path)
+
+
+@pytest.mark.parametrize("text, found", [
+    ("if row['kernel'] == 'copy': pass", {"copy"}),
+    ("best = kernel.startswith('cublas')", {"cublas"}),
+    ('"""fused"""', set()), ("# fused\nx = 'as fused kernels do'", set()),
+])
+def test_a_kernels_name_in_code_is_found(tmp_path, text, found):
+    (tmp_path / "x.py").write_text(text + "\n")
+    assert named_kernels(tmp_path / "x.py") == found
+
+
+HELP_OF_A_PROGRAM = re.compile(  # called: by a script, by a test
+    r"(\"?\$\S+|\$\{\S+\}\"?) +--help\b|(backend|live|GPU)\.run\([^)]*\"--help\"")
+
+
+@pytest.mark.parametrize("path", sorted([*(ROOT / "scripts").glob("*.[ps][yh]"),
+                                         *(ROOT / "tests").glob("*.py")]),
+                         ids=lambda path: path.name)
+def test_nothing_reads_a_programs_help(path):
+    # One tests the text itself; the other uses --help to have options read and nothing run.
+    if path.name in ("test_programs.py", "test_describe.py"):
+        return
+    found = HELP_OF_A_PROGRAM.search(path.read_text(encoding="utf-8"))
+    assert not found, found[0]

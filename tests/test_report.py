@@ -1,0 +1,95 @@
+"""report.sh: that all is there, that nothing is fetched, and how it takes what goes wrong. The page
+is opened in a real browser."""
+
+import re
+
+import pytest
+
+import browser
+from fakes import (PLOTTED, STOPPED, python_with_matplotlib, row, script, write_csv,
+                   write_measured)
+from suite import FAILED, USAGE, assert_one_line
+
+# In one process: the report that most tests look at takes seconds to draw.
+pytestmark = pytest.mark.xdist_group("report")
+
+
+@pytest.fixture(scope="module")
+def python():
+    return python_with_matplotlib()
+
+
+@pytest.mark.parametrize("arguments", [[], ["--bogus", "x.csv"], ["--out"]],
+                         ids=lambda arguments: " ".join(arguments) or "none")
+def test_bad_arguments_end_with_one_line(arguments):
+    done = script("report.sh", *arguments)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, "report.sh")
+
+
+def test_a_broken_file_is_named_in_one_line(tmp_path):
+    (tmp_path / "b.csv").write_text("hello\n")
+    done = script("report.sh", "--out", tmp_path / "x", write_measured(tmp_path / "a.csv"),
+                  tmp_path / "b.csv")
+    assert done.returncode == USAGE
+    assert_one_line(done.stderr, "report.sh")
+    assert "b.csv" in done.stderr
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("out", ["", "file/report.html"])
+def test_what_cannot_be_written_is_named_in_one_line(python, tmp_path, out):
+    (tmp_path / "file").touch()
+    done = script("report.sh", "--out", tmp_path / out, write_csv(tmp_path / "a.csv", row()))
+    assert done.returncode == FAILED
+    assert_one_line(done.stderr, "report.sh")
+
+
+@pytest.fixture(scope="module")
+def report(python, tmp_path_factory):
+    """The report of two GPUs."""
+    folder = tmp_path_factory.mktemp("report")
+    a = write_measured(folder / "a.csv", "NVIDIA <H200>", extra=[STOPPED])
+    b = write_measured(folder / "b.csv", "NVIDIA A100-SXM4-80GB", 0.4, protocol=2)
+    done = script("report.sh", "--out", folder / "report.html", a, b)
+    assert done.returncode == 0, done.stderr
+    return folder / "report.html"
+
+
+def test_report_holds_all_it_shows(report):
+    text = report.read_text(encoding="utf-8")
+    links = re.findall(r'(?:src|srcset|href)="([^"]{0,40})', text)
+    assert links and all(link.startswith(("data:image/svg+xml;base64,", "#")) for link in links)
+    assert not re.search(r"https?://|<script|@import|url\(", re.sub(r"base64,[^\"]*", "", text))
+    assert "&lt;H200&gt;" in text and "<H200>" not in text
+    assert "out of &lt;memory&gt;" in text and "1755 MHz" in text
+    assert "measured by different protocols, so not comparable: 1, 2" in text
+
+
+@pytest.mark.skipif(not browser.CHROMIUM, reason="Chromium is not installed")
+def test_report_in_a_browser(report, tmp_path):
+    plots = 2 + 2 + len(PLOTTED)
+    with browser.page(tmp_path / "profile") as page:
+        for width, dark in [(1280, False), (1280, True), (390, False), (390, True)]:
+            page.open(report, width, dark)
+            fetched = [url for url in page.requested() if not url.startswith("data:")]
+            assert fetched == [report.as_uri()]
+            assert page.evaluate("innerWidth") == width
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate("document.images.length") == plots
+            assert page.evaluate("""[...document.images].every(image =>
+                image.complete && image.naturalWidth > 300
+                && image.clientWidth > innerWidth / 2)""")
+            assert page.evaluate("""[...document.querySelectorAll('td')].every(cell => {
+                const box = cell.getBoundingClientRect();
+                return box.height > 0 && (innerWidth > 600 || box.right <= innerWidth); })""")
+            captions = page.evaluate(
+                "[...document.querySelectorAll('caption')].map(caption => caption.innerText)")
+            assert captions[0] == "Rates" and len(captions) == 1 + 2 * 4 + 1
+            words = page.evaluate("document.body.innerText")
+            assert "NVIDIA <H200>" in words and "0.400x" in words and "missing" in words
+            shown = page.evaluate("document.images[0].currentSrc")
+            sources = page.evaluate("[document.images[0].src,"
+                                    " document.querySelector('source').srcset]")
+            assert shown == sources[dark]
+        assert page.pdf().startswith(b"%PDF")

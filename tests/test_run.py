@@ -1,0 +1,299 @@
+"""run.sh, and the tables that it prints: of lessons, of kernels, a line for each step. Fake
+programs and a fake nvidia-smi stand in for a machine with GPUs."""
+
+import functools
+import glob
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from fakes import (FAKE_NVIDIA_SMI, FAKES, FakeMachine, description, row, script, table_lines,
+                   write_csv)
+from suite import FAILED, ROOT, USAGE, assert_one_line
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import table  # noqa: E402
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return FakeMachine(tmp_path)
+
+
+@pytest.mark.parametrize("name, arguments", [
+    ("run.sh", ["--bogus"]), ("run.sh", ["64", "96"]), ("run.sh", ["33"]), ("run.sh", ["abc"]),
+    ("run.sh", [""]), ("table.py", []), ("table.py", ["bogus", "x.csv"]), ("table.py", ["run"]),
+    ("programs.py", []), ("programs.py", ["bogus", "x"]),
+    ("programs.py", ["show", "x", "many", "1"]),
+], ids=lambda value: value if isinstance(value, str) else " ".join(value) or "none")
+def test_bad_arguments_end_with_one_line(name, arguments):
+    done = script(name, *arguments)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, name)
+
+
+# --- A run ------------------------------------------------------------------------------------
+
+
+def test_run_shows_progress_and_a_row_for_each_lesson(machine):
+    done = machine.run("run.sh", "2048")
+    assert done.returncode == 0, done.stderr
+    steps, table = done.stdout.split("\n\n")
+    assert [re.sub(r" \.\.\. .*", "", line) for line in steps.splitlines()] == [
+        "[1/4] 1_matmul_basic N=2048", "[2/4] 2_matmul_sharedmem N=2048",
+        "[3/4] 6_gating_fused N=2048", "[3/4] 6_gating_fused talk S=512", "[4/4] 10_fake N=2048"]
+    lines = table_lines(table)
+    assert lines[0] == ["Fake GPU, N=2048", "speed-up over"]
+    assert [line[:2] for line in lines[3:8]] == [
+        ["1_matmul_basic", "kernel_of_1_matmul_basic"],
+        ["2_matmul_sharedmem", "kernel_of_2_matmul_sharedmem"],
+        ["6_gating_fused", "kernel_of_6_gating_fused"],
+        ["talk S=512", "kernel_of_6_gating_fused"],
+        ["10_fake", "kernel_of_10_fake"]]
+    assert lines[-1] == ["results: all verified"]
+
+
+def test_run_all_shows_every_kernel_of_every_program(machine):
+    done = machine.run("run.sh", "--all", "2048")
+    assert done.returncode == 0, done.stderr
+    steps, table = done.stdout.split("\n\n")
+    begin = ["[1/6] 1_matmul_basic N=2048 ... 12.5 TFLOP/s",
+             "[2/6] 2_matmul_sharedmem N=2048 ... ", "[3/6] 6_gating_fused N=2048 ... ",
+             "[3/6] 6_gating_fused talk S=512 ... ", "[4/6] 10_fake N=2048 ... ",
+             "[5/6] bonus_benchmark_fused ", "[6/6] bonus_fake N=2048 ... "]
+    assert len(steps.splitlines()) == len(begin)
+    assert all(line.startswith(text) for line, text in zip(steps.splitlines(), begin)), steps
+    lines = table.splitlines()[2:]
+    assert [line for line in lines if not line.startswith(" ")] == list(FAKES)
+    kernels = [line.split() for line in lines if line.startswith(" ")]
+    names = list(FAKES)
+    assert [row[0] for row in kernels] == ["kernel_of_" + name for name in names[:3] + names[2:]]
+    assert all(row[-1] == "yes" for row in kernels)
+
+
+def test_run_runs_what_describes_itself(machine):
+    machine.install(machine.root / "2_matmul_sharedmem", "#!/bin/sh\necho nonsense\n")
+    machine.describes("bonus_fake", description("bonus_fake", multiple=1000))
+    done = machine.run("run.sh", "--all", "2048")
+    assert done.returncode == FAILED
+    assert_one_line(done.stderr, "programs.py")
+    assert "2_matmul_sharedmem does not describe itself" in done.stderr
+    ran = {call.split()[0] for call in machine.calls()}
+    assert ran == set(FAKES) - {"2_matmul_sharedmem", "bonus_fake"}  # which does not take this size
+
+
+@pytest.mark.parametrize("program, reason", [
+    ("echo '{\"program\": 1}'", "--describe printed something else"),
+    ("echo 7", "--describe printed something else"),
+    ("echo usage: x", "--describe printed no JSON"),
+    ("echo 'x: unknown option --describe' >&2; exit 2", "exit status 2: unknown option --describe"),
+    ("exit 3", "exit status 3: it gave no reason"),
+    (None, "it is not built"),
+])
+def test_a_program_that_does_not_describe_itself_is_named(tmp_path, program, reason):
+    if program:
+        FakeMachine.install(tmp_path / "x", f"#!/bin/sh\n{program}\n")
+    for command in (["show", tmp_path / "x", "64", "16"], ["measure", tmp_path / "x"]):
+        done = script("programs.py", *command)
+        assert (done.returncode, done.stdout) == (FAILED, "")
+        assert done.stderr == f"programs.py: x does not describe itself: {reason}\n"
+
+
+@pytest.mark.parametrize("failures, status, shown", [
+    ({"2_matmul_sharedmem": 1}, 1, "FAILED, a wrong result: some reason"),
+    ({"2_matmul_sharedmem": 3}, 3, "FAILED, exit status 3: some reason"),
+    ({"2_matmul_sharedmem": 3, "10_fake": 1}, 1, "FAILED, a wrong result"),
+    ({"2_matmul_sharedmem": 1, "10_fake": 3}, 1, "FAILED, exit status 3"),
+    ({"2_matmul_sharedmem": 77}, 0, "skipped: some reason"),
+    ({name: 77 for name in FAKES}, 77, "skipped: some reason"),
+], ids=["wrong", "error", "error-then-wrong", "wrong-then-error", "one-skipped", "all-skipped"])
+def test_run_goes_on_after_a_failure_and_reports_it(machine, failures, status, shown):
+    for program, code in failures.items():
+        machine.fail(program, code, "some reason")
+    done = machine.run("run.sh", "--all")
+    assert done.returncode == status
+    assert shown in done.stdout
+    assert {call.split()[0] for call in machine.calls()} == set(FAKES)
+
+
+def test_run_without_a_gpu_runs_the_same_programs_on_the_cpu(machine):
+    if glob.glob("/dev/nvidia[0-9]*"):
+        pytest.skip("this machine has a GPU, which cannot be hidden from a script")
+    FakeMachine.install(machine.root / "bin/nvidia-smi", "#!/bin/sh\nexit 9\n")
+    (machine.root / "cpu").mkdir()
+    for name in FAKES:
+        (machine.root / name).rename(machine.root / "cpu" / name)
+    for arguments, ran in (["--all"], set(FAKES)), ([], {n for n in FAKES if n[0].isdigit()}):
+        done = machine.run("run.sh", *arguments)
+        assert done.returncode == 0, done.stdout
+        assert_one_line(done.stderr, "run.sh")
+        assert "no GPU here" in done.stderr
+        calls = (machine.root / "cpu/calls").read_text()
+        (machine.root / "cpu/calls").unlink()
+        assert {call.split()[0] for call in calls.splitlines()} == ran
+        assert {"256", "--talk 16"} == set(re.findall(r"(?<= )(?:--talk )?\d+(?= )", calls))
+
+
+@pytest.mark.parametrize("driver, installs", [("580.1", True), ("570.86.15", False),
+                                              ("[N/A]", True)])
+def test_no_toolkit_is_installed_that_the_driver_cannot_run(machine, driver, installs):
+    machine.install(machine.root / "bin/nvidia-smi", FAKE_NVIDIA_SMI.replace("580.1", driver))
+    code = ("source scripts/setup.sh; ensure_compiler() { :; }; has_cuda() { false; }; "
+            "pip_install() { echo installed && exit; }; ensure_cuda")
+    env = {**os.environ, "PATH": f"{machine.root}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", code, "run.sh"], cwd=machine.root, env=env, text=True,
+                          capture_output=True)
+    assert (done.returncode, done.stdout) == ((0, "installed\n") if installs else (FAILED, ""))
+    if not installs:
+        assert_one_line(done.stderr, "run.sh")
+        assert "570" in done.stderr and "CUDA_HOME" in done.stderr
+
+
+# --- Its tables -------------------------------------------------------------------------------
+
+
+def test_one_runs_table_has_a_heading_for_each_program(tmp_path):
+    gelu = dict(program="7_gelu", dtype="fp16", tflops="4.0")
+    a = write_csv(tmp_path / "a.csv", row(median_ms="0.2"), row(n="2048", spread_pct="2.50"))
+    b = write_csv(tmp_path / "b.csv", row(kernel="fused", gb_per_s="4000", **gelu),
+                  row(kernel="slow", gb_per_s="4", **dict(gelu, verified="no")),
+                  row("7_gelu", "copy", dtype="fp16", sm="", tflops="", role="yardstick"),
+                  row("bonus_matmul_register_tiled", "matmul_A_stationary", n="16384",
+                      tflops="0.00312", spread_pct="3"))
+    text = script("table.py", "run", a, b).stdout
+    lines = table_lines(text)
+    assert lines == [
+        ["kernel", "data", "size", "time/ms", "rate", "verified"], [lines[1][0]],
+        ["1_matmul_basic"],
+        ["matmul_basic", "fp32", "N=1024", "0.200", "2.00 TFLOP/s", "yes"],
+        ["matmul_basic", "fp32", "N=2048", "1.00", "2.00 TFLOP/s", "yes, noisy"],
+        ["7_gelu"],
+        ["fused", "fp16", "N=1024", "1.00", "4000 GB/s", "yes"],
+        ["slow", "fp16", "N=1024", "1.00", "4.00 GB/s", "wrong"],
+        ["copy", "fp16", "N=1024", "(CPU) 1.00", "yes"],  # on the simulator
+        ["bonus_matmul_register_tiled"],
+        ["matmul_A_stationary", "fp32", "N=16384", "1.00", "0.00312 TFLOP/s", "yes, noisy"],
+    ]
+    assert max(map(len, text.splitlines())) <= 79
+
+
+def lessons_table(tmp_path, *rows):
+    """What `table.py lessons` prints of these rows: its text, and its lines as lists of cells."""
+    done = script("table.py", "lessons", write_csv(tmp_path / "a.csv", *rows))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert max(map(len, done.stdout.splitlines())) <= 79
+    return done.stdout, [cells for cells in table_lines(done.stdout) if cells[0].strip("-")]
+
+
+def gating(kernel, ms, role, program="6_gating_fused", tflops="100", **more):
+    return row(program, kernel, dtype="fp16", median_ms=ms, tflops=tflops, role=role, **more)
+
+
+def test_a_lessons_row_has_its_best_kernel_and_below_it_the_record(tmp_path):
+    talk = dict(shape="talk", n="512", gb_per_s="4000")
+    text, lines = lessons_table(
+        tmp_path, row(median_ms="46.64", spread_pct="2.5"),
+        gating("six_kernels", "0.8", "chain"), gating("library_best", "0.5", "library"),
+        gating("fused_basic", "8", "ours"), gating("fused_wmma", "1", "ours", tflops="428"),
+        gating("fused_hopper", "0.4", "record"),
+        gating("six_kernels", "4", "chain", **talk), gating("library_best", "2", "library", **talk),
+        gating("copy", "0.9", "yardstick", **{**talk, "tflops": ""}),
+        gating("fused_wmma", "1", "ours", **talk),
+        gating("chain", "3", "chain", program="10_add_mul_activation", gb_per_s="1"),
+        gating("fused_vectorized", "1", "ours", program="10_add_mul_activation", gb_per_s="3844"))
+    assert lines == [
+        ["GPU A, N=1024", "speed-up over"],
+        ["lesson", "kernel", "time/ms", "rate", "chain", "library"],
+        ["1_matmul_basic", "matmul_basic", "~46.6", "2.00 TFLOP/s", "-", "-"],
+        ["6_gating_fused", "fused_wmma", "1.00", "428 TFLOP/s", "0.800x", "0.500x"],
+        ["record", "fused_hopper", "0.400", "100 TFLOP/s", "2.00x", "1.25x"],
+        ["talk S=512", "fused_wmma", "1.00", "4000 GB/s", "4.00x", "2.00x"],
+        ["10_add_mul_activation", "fused_vectorized", "1.00", "3844 GB/s", "3.00x", "-"],
+        *([line] for line in text.splitlines()[-4:])]
+    assert text.splitlines()[-1] == "results: all verified"
+    assert "\nrecord: " in text and "\n~: noisy" in text
+
+
+def test_a_lessons_table_explains_only_what_it_shows(tmp_path):
+    name = "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"
+    text, _ = lessons_table(tmp_path, row(gpu=name, n="16384"))
+    assert text.startswith(f"{name}, N=16384  speed-up over\n")
+    assert "record" not in text and "~" not in text
+
+
+def test_a_lesson_without_kernels_of_ours_shows_the_best_that_it_calls(tmp_path):
+    call = functools.partial(row, "4_matmul_cublas", role="library")
+    _, lines = lessons_table(
+        tmp_path, call("cublas_fp32", median_ms="2", tflops="50"),
+        call("cublas_fp16", dtype="fp16", median_ms="0.2", tflops="700"),
+        gating("six_kernels", "3", "chain", program="5_gating_unfused"),
+        gating("library_best", "2", "library", program="5_gating_unfused"))
+    assert lines[2:4] == [  # fp32 takes no part: other numbers, other work
+        ["4_matmul_cublas", "cublas_fp16", "0.200", "700 TFLOP/s", "-", "-"],
+        ["5_gating_unfused", "library_best", "2.00", "100 TFLOP/s", "1.50x", "-"]]
+
+
+def test_a_lessons_rival_is_the_best_of_the_library_but_never_a_copy(tmp_path):
+    _, lines = lessons_table(
+        tmp_path, gating("mine", "2", "ours"), gating("cublas", "1", "yardstick"),
+        gating("slow_call", "3", "library"), gating("copy", "0.1", "yardstick", tflops=""))
+    assert lines[2][-2:] == ["-", "0.500x"]
+
+
+def test_a_wrong_kernel_is_a_row_of_its_own_and_never_the_best(tmp_path):
+    text, lines = lessons_table(
+        tmp_path, gating("six_kernels", "1", "chain", verified="no"),
+        gating("fused_basic", "2", "ours"), gating("fused_wmma", "0.1", "ours", verified="no"),
+        gating("fused_hopper", "0.2", "record", verified="no"),
+        row("7_gelu", "fused", verified="no"))
+    assert lines[2:7] == [
+        ["6_gating_fused", "fused_basic", "2.00", "100 TFLOP/s", "-", "-"],
+        ["six_kernels", "-", "wrong", "-", "-"],
+        ["fused_wmma", "-", "wrong", "-", "-"],
+        ["record", "fused_hopper", "-", "wrong", "-", "-"],
+        ["7_gelu", "fused", "-", "wrong", "-", "-"]]
+    assert text.endswith("\nresults: 4 of 5 WRONG\n")
+
+
+def test_a_lessons_row_on_the_simulator_has_kernels_and_no_times(tmp_path):
+    cpu = dict(gpu="CPU simulation", sm="", median_ms="7.77")
+    names = [f"kernel_number_{i}" for i in range(6)]
+    text, lines = lessons_table(
+        tmp_path, row(**cpu), *(gating(name, role="ours", ms="7.77", gpu="CPU simulation", sm="")
+                                for name in names),
+        gating("copy", "7.77", "yardstick", gpu="CPU simulation", sm=""),
+        gating("fused", "7.77", "ours", shape="talk", n="16", gpu="CPU simulation", sm="",
+               verified="no"))
+    assert "7.77" not in text and "copy" not in text and text.startswith("CPU simulation, N=1024;")
+    assert lines[1:] == [
+        ["lesson", "kernels that ran"], ["1_matmul_basic", "matmul_basic"],
+        ["6_gating_fused", ", ".join(names[:3]) + ","], [", ".join(names[3:])],
+        ["talk S=16", "fused (WRONG)"], ["results: 1 of 9 WRONG"]]
+
+
+@pytest.mark.parametrize("rows, text", [
+    ([row(tflops="0.2")], "0.200 TFLOP/s (matmul_basic)"),
+    ([row(kernel="a", tflops="3"), row(kernel="b", tflops="2", role="record"),
+      row(kernel="c", tflops="9", role="library"), row(kernel="d", tflops="8", role="chain"),
+      row(kernel="e", tflops="7", role="yardstick")], "3.00 TFLOP/s (a, the best of 2)"),
+    ([row(kernel="a", tflops="1", role="chain"), row(kernel="b", tflops="2", role="library"),
+      row(kernel="c", tflops="9", role="yardstick")], "2.00 TFLOP/s (b, the best of 2)"),
+    ([row(kernel="a", tflops="", gb_per_s="4100", role="yardstick")], "4100 GB/s (a)"),
+    ([row(kernel="a", tflops="300"), row(kernel="b", tflops="9", gb_per_s="4000"),
+      row(kernel="c", tflops="", gb_per_s="4200", role="yardstick")],
+     "300 TFLOP/s (a, the best of 2)"),
+], ids=["one", "ours", "no-own", "copy", "units"])
+def test_one_line_names_the_best_kernel_of_the_programs_own(tmp_path, rows, text):
+    done = script("table.py", "summary", write_csv(tmp_path / "a.csv", *rows))
+    assert (done.returncode, done.stdout) == (0, text + "\n")
+
+
+@pytest.mark.parametrize("value, text", [
+    (None, "-"), (0.0, "0"), (0.0041, "0.00410"), (0.2, "0.200"), (0.9996, "1.00"), (3.06, "3.06"),
+    (9.999, "10.0"), (50.64, "50.6"), (99.96, "100"), (716.4, "716"), (4812.3, "4812"),
+])
+def test_figures_have_three_significant_digits(value, text):
+    assert table.number(value) == text
