@@ -14,10 +14,6 @@ from suite import BACKENDS
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "timed: measures time, so nothing may run beside it")
-
-
 SECONDS = collections.Counter()  # by file
 
 

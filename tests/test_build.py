@@ -10,6 +10,8 @@ import pytest
 import pages
 from suite import PROGRAMS, ROOT, scons
 
+pytestmark = pytest.mark.xdist_group("scons")
+
 FIND = [sys.executable, str(ROOT / "site_scons/cuda_toolkit.py")]
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from suite import PROGRAMS, ROOT, WRONG, read_rows, scons
 
+pytestmark = pytest.mark.xdist_group("new_program")
+
 NAME = "bonus_example"
 EXAMPLE = ROOT / "tests/data/new_program"
 TWO_FILES = {f"src/{NAME}.cu": EXAMPLE / f"{NAME}.cu",
@@ -157,8 +159,6 @@ def test_the_tests_of_every_program_take_it(tree):
 
 
 def test_its_mutants_are_rejected(tree):
-    if not (ROOT / "tests/pages.py").exists():
-        pytest.skip("this tree has no tests/pages.py, which reads a program's page")
     built = scons(f"cpu/mutants/{NAME}", cwd=tree.root)
     assert built.returncode == 0, built.stdout + built.stderr
     outcomes = tree.pytest("tests/test_mutants.py", "-k", "example")

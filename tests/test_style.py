@@ -50,11 +50,6 @@ def test_a_program_begins_with_its_idea(program):
     assert header[0].startswith("// Bonus: " if number == "bonus" else f"// {number}: ")
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_the_readme_mentions_every_program(program):
-    assert program in (ROOT / "README.md").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("path", sorted((ROOT / "scripts").glob("*.sh")) + [ROOT / ".ci/run"],
                          ids=lambda path: path.name)
 def test_shell_scripts_parse(path):
