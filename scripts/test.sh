@@ -13,8 +13,8 @@ and runs every test, on the GPU if there is one and on the CPU lane; what was sk
 its reason, and at the end the ten slowest steps. Without a GPU the programs are compiled for 9.0a,
 and for 7.5, 8.0 and 9.0 those whose sources differ between these.
 
-  --all    before a release: all architectures that the toolkit knows, every size in every order of
-           the simulator's threads, and mutants that are made of every kernel by rule
+  --all    before a release: all architectures that the toolkit knows, and every size in every order
+           of the simulator's threads
 
 Other arguments go to pytest: scripts/test.sh -k command_line -x
 END
@@ -23,7 +23,7 @@ END
 all=""
 case ${1-} in
     -h | --help) usage && exit ;;
-    --all) all=yes && export TEST_ALL=1 && shift ;;
+    --all) all=all && export TEST_ALL=1 && shift ;;
 esac
 
 TEST_TIMES=$(mktemp)
@@ -51,16 +51,13 @@ ensure_browser
 (ensure_gdb) || say "stepping through kernels is not tested, then"
 
 if has_gpu; then
-    timed build programs tests
+    timed build programs ${all:+arch=all}
+    timed build tests
     timed build mutants
 else
     say "no GPU here: compiling, and running on the CPU lane"
-    if [[ $all ]]; then
-        timed build programs arch=all
-    else
-        timed build programs arch=90a
-        timed build architectures arch=90a
-    fi
+    timed build programs "arch=${all:-90a}"
+    timed build architectures arch=90a
     timed build tests arch=90a # they cannot run here: that they compile is enough
 fi
 timed build cpu/programs cpu/tests
@@ -81,7 +78,7 @@ run_tests() {
         *) status=1 ;;
     esac
 }
-run_tests -n "$(nproc)" --dist loadgroup -m "not timed" "$@"
+run_tests -n "$(nproc)" --dist loadfile -m "not timed" "$@"
 run_tests -m timed "$@"
 ((none < 2)) || status=5
 

@@ -10,8 +10,6 @@ import pytest
 import pages
 from suite import PROGRAMS, ROOT, scons
 
-pytestmark = pytest.mark.xdist_group("scons")
-
 FIND = [sys.executable, str(ROOT / "site_scons/cuda_toolkit.py")]
 
 

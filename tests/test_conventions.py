@@ -124,7 +124,7 @@ HELP_OF_A_PROGRAM = re.compile(  # called: by a script, by a test
                          ids=lambda path: path.name)
 def test_nothing_reads_a_programs_help(path):
     # One tests the text itself; the other uses --help to have options read and nothing run.
-    if path.name in ("test_programs.py", "test_describe.py"):
+    if path.name in ("test_output.py", "test_describe.py"):
         return
     found = HELP_OF_A_PROGRAM.search(path.read_text(encoding="utf-8"))
     assert not found, found[0]

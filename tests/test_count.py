@@ -10,8 +10,6 @@ import pytest
 from pages import accesses, of_page
 from suite import (CPU, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_line, run, runs_of, scons, words)
 
-pytestmark = pytest.mark.xdist_group("scons")
-
 COUNT = {"DEMO_COUNT": "1"}
 COMPARED = ["1_matmul_basic", "2_matmul_sharedmem", "bonus_matmul_A_stationary"]
 

@@ -19,9 +19,6 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import machine_code  # noqa: E402
 from machine_code import cuda_toolkit  # noqa: E402
 
-# In one process: what was compiled is kept in build/inspect/, where two would replace each other's.
-pytestmark = pytest.mark.xdist_group("inspect")
-
 SHARED, TILED, HOPPER = "2_matmul_sharedmem", "bonus_matmul_register_tiled", "bonus_matmul_hopper"
 SOURCE = (ROOT / f"src/{SHARED}.cu").read_text().splitlines()
 

@@ -21,8 +21,6 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import machine_code  # noqa: E402
 from machine_code import Resources  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("instructions")
-
 
 class Kernel(NamedTuple):
     """A kernel that must be fast (FAST of its program's page), and what its machine code must hold:

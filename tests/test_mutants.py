@@ -1,5 +1,5 @@
-"""Every mutant (a program with one bug: MUTANTS of its page) is rejected, and the kernels beside the
-broken one are not."""
+"""Every mutant (a program with one bug: MUTANTS of its page) is rejected, and the kernels beside
+the broken one are not."""
 
 import itertools
 

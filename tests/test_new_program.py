@@ -12,8 +12,6 @@ import pytest
 
 from suite import PROGRAMS, ROOT, WRONG, read_rows, scons
 
-pytestmark = pytest.mark.xdist_group("new_program")
-
 NAME = "bonus_example"
 EXAMPLE = ROOT / "tests/data/new_program"
 TWO_FILES = {f"src/{NAME}.cu": EXAMPLE / f"{NAME}.cu",

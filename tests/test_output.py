@@ -8,8 +8,8 @@ import pytest
 
 from pages import of_page
 from suite import (CPU, FAILED, GPU, NO_GPU, PROGRAMS, SKIPPED, USAGE, VERIFIED, assert_one_line,
-                   describe, kernels, one_size, problem_of, programs, runs_anywhere, runs_of, takes_n,
-                   takes_talk, verified_rows, words)
+                   describe, kernels, one_size, problem_of, programs, runs_anywhere, runs_of,
+                   takes_n, takes_talk, verified_rows, words)
 
 each_with_n = pytest.mark.parametrize("program", programs(takes_n))
 each_of_one_size = pytest.mark.parametrize("program", programs(one_size, takes_n))

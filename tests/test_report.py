@@ -10,9 +10,6 @@ from fakes import (PLOTTED, STOPPED, python_with_matplotlib, row, script, write_
                    write_measured)
 from suite import FAILED, USAGE, assert_one_line
 
-# In one process: the report that most tests look at takes seconds to draw.
-pytestmark = pytest.mark.xdist_group("report")
-
 
 @pytest.fixture(scope="module")
 def python():

@@ -9,8 +9,6 @@ import pytest
 
 from suite import ROOT, scons
 
-pytestmark = pytest.mark.xdist_group("scons")
-
 SCHEDULES = ["forward", "reverse", "random:1"]
 
 spec = importlib.util.spec_from_file_location("translate", ROOT / "include/cpu/translate.py")

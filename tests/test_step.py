@@ -8,10 +8,7 @@ import subprocess
 
 import pytest
 
-from suite import ROOT, SKIPPED, USAGE, assert_one_line, scons
-
-# In one process with all that builds here: two SCons would write one .sconsign.dblite.
-pytestmark = pytest.mark.xdist_group("scons")
+from suite import ROOT, SKIPPED, USAGE, assert_one_line, build_lock, scons
 
 SCRIPT = ROOT / "scripts/step.sh"
 WALK = ROOT / "scripts/walks/2_matmul_sharedmem.txt"
@@ -82,7 +79,8 @@ def shown_in_readme():
 
 @on_cpu
 def test_the_walk_prints_what_the_readme_shows():
-    done = step("--cpu", "--batch", WALK, "2")
+    with build_lock():
+        done = step("--cpu", "--batch", WALK, "2")
     assert done.returncode == 0, done.stderr
     assert done.stdout == shown_in_readme()
 

@@ -1,5 +1,5 @@
-"""update_readme.py: it writes the README's tables, between the markers alone: that of the programs from
-what each says of itself, the others from results/."""
+"""update_readme.py: it writes the README's tables, between the markers alone: that of the programs
+from what each says of itself, the others from results/."""
 
 import glob
 import json
