@@ -13,8 +13,8 @@ and runs every test, on the GPU if there is one and on the CPU lane; what was sk
 its reason, and at the end the ten slowest steps. Without a GPU the programs are compiled for 9.0a,
 and for 7.5, 8.0 and 9.0 those whose sources differ between these.
 
-  --all    before a release: all architectures that the toolkit knows, and every size in every order
-           of the simulator's threads
+  --all    before a release: all architectures that the toolkit knows, every size in every order of
+           the simulator's threads, and mutants that are made by rule of every barrier and bound
 
 Other arguments go to pytest: scripts/test.sh -k command_line -x
 END
@@ -61,7 +61,7 @@ else
     timed build tests arch=90a # they cannot run here: that they compile is enough
 fi
 timed build cpu/programs cpu/tests
-timed build cpu/mutants
+timed build cpu/mutants ${all:+cpu/generated}
 timed build cpu/programs cpu/tests sanitize=1
 
 # Whatever one finds, the others run. Where pytest's arguments choose no test of a part, it ends

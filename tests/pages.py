@@ -14,6 +14,7 @@ What a program declares (--describe) stands on no page. A page may hold
     PRINTS        patterns that a run must print: {"64": ("grid: ...",)}
     REFUSED       command lines that must end with exit code 2
     SANITIZED     runs for compute-sanitizer, beside those that every program gets
+    HARMLESS      what mutants made by rule (generated.py) may survive: {"rule: the line": why}
     ORDER_OF_SUMS_VARIES  True where two runs on the same data may round otherwise
 
 where a run is a command line's arguments. tests/data/new_program/ shows how a program is added.
@@ -109,19 +110,24 @@ def edited(mutant, source):
 INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)
 
 
-def all_in_one(program, mutants):
-    """A program that holds all these mutants, each in a namespace: its first argument chooses one
-    by its name. What they include is compiled once for all, which is most of the time."""
+def mutants_of(program, on_gpu):
+    """{name: text} of the program's mutants that can run there."""
     source = source_of(program)
-    parts = list(dict.fromkeys(INCLUDE.findall(source)))
-    for mutant in mutants:
-        text = INCLUDE.sub("", edited(mutant, source))
-        parts.append(f"namespace {mutant.name} {{\n{text}}}  // namespace {mutant.name}\n")
-    choices = [f'    if (name == "{m.name}") return {m.name}::main(argc - 1, argv + 1);\n'
-               for m in mutants]
-    return "".join(parts + ["int main(int argc, char** argv) {\n",
-                            '    const std::string name = argc > 1 ? argv[1] : "";\n', *choices,
-                            "    return demo::kUsage;\n}\n"])
+    return {mutant.name: edited(mutant, source) for mutant in of_page(program, "MUTANTS")
+            if on_gpu or not mutant.gpu_only}
+
+
+def all_in_one(texts):
+    """One program of {name: text of a program}, each in a namespace: its first argument is a name,
+    and chooses. What all include is compiled once, which is most of the time."""
+    includes, parts, choices = [], [], []
+    for name, text in texts.items():
+        includes += INCLUDE.findall(text)
+        parts.append(f"namespace {name} {{\n{INCLUDE.sub('', text)}}}  // namespace {name}\n")
+        choices.append(f'    if (name == "{name}") return {name}::main(argc - 1, argv + 1);\n')
+    return "".join([*dict.fromkeys(includes), *parts, "int main(int argc, char** argv) {\n",
+                    '    const std::string name = argc > 1 ? argv[1] : "";\n', *choices,
+                    "    return demo::kUsage;\n}\n"])
 
 
 # --- Machine code: what instructions look like that move 16 bytes --------------------------------

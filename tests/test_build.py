@@ -174,7 +174,7 @@ def test_architectures_are_compiled_of_what_asks_for_them(fake):
 def test_a_mutant_that_does_not_fit_is_named(tmp_path):
     mutant = pages.Mutant("bug", "kernel", "reason", [("no such text", "")])
     with pytest.raises(ValueError, match="^bug: 'no such text' occurs 0 times, not once$"):
-        pages.all_in_one("1_matmul_basic", [mutant])
+        pages.edited(mutant, pages.source_of("1_matmul_basic"))
 
 
 def test_editing_any_header_rebuilds_what_includes_it(nvcc):
