@@ -10,8 +10,8 @@ Usage: scripts/test.sh [--all] [PYTEST-ARGUMENT ...]
 
 Installs what is missing, builds the programs, the tests and the mutants (programs with a bug each),
 and runs every test, on the GPU if there is one and on the CPU lane; what was skipped is listed with
-its reason, and at the end the ten slowest steps. Without a GPU the programs are compiled for 9.0a,
-and for 7.5, 8.0 and 9.0 those whose sources differ between these.
+its reason, and at the end the ten slowest steps. Without a GPU the programs are compiled for 9.0a
+with PTX of 9.0, and for 7.5 and 8.0 those whose kernels differ there.
 
   --all    before a release: all architectures that the toolkit knows, every size in every order of
            the simulator's threads, and mutants that are made by rule of every barrier and bound
@@ -26,17 +26,9 @@ case ${1-} in
     --all) all=all && export TEST_ALL=1 && shift ;;
 esac
 
-TEST_TIMES=$(mktemp)
+TEST_TIMES=$(mktemp) # SConstruct and tests/conftest.py write there what each step took
 export TEST_TIMES
 trap 'rm -f "$TEST_TIMES"' EXIT
-
-# timed COMMAND ...: runs it, and notes what it took, as tests/conftest.py does for each of its files.
-timed() {
-    local start=$SECONDS status=0
-    "$@" || status=$?
-    echo "$((SECONDS - start)) $*" >>"$TEST_TIMES"
-    return $status
-}
 
 ensure_compiler
 ensure_lane_libraries
@@ -50,24 +42,19 @@ ensure_matplotlib
 ensure_browser
 (ensure_gdb) || say "stepping through kernels is not tested, then"
 
+simulator=(cpu/programs cpu/tests cpu/mutants ${all:+cpu/generated})
 if has_gpu; then
-    timed build programs ${all:+arch=all}
-    timed build tests
-    timed build mutants
+    build programs tests mutants "${simulator[@]}" ${all:+arch=all}
 else
     say "no GPU here: compiling, and running on the CPU lane"
-    timed build programs "arch=${all:-90a}"
-    timed build architectures arch=90a
-    timed build tests arch=90a # they cannot run here: that they compile is enough
+    build programs tests architectures "${simulator[@]}" "arch=${all:-90a}"
 fi
-timed build cpu/programs cpu/tests
-timed build cpu/mutants ${all:+cpu/generated}
-timed build cpu/programs cpu/tests sanitize=1
+build cpu/tests sanitize=1
 
 # Whatever one finds, the others run. Where pytest's arguments choose no test of a part, it ends
 # with 5.
 status=0
-timed build/tests/host_tests --gtest_brief=1 || status=1
+build/tests/host_tests --gtest_brief=1 || status=1
 none=0
 run_tests() {
     local ended=0
@@ -83,6 +70,6 @@ run_tests -m timed "$@"
 ((none < 2)) || status=5
 
 echo
-echo "The ten slowest steps, in seconds of one process:"
+echo "The ten slowest steps, in seconds (several run at a time):"
 sort -rn "$TEST_TIMES" | head -n 10 | sed 's/^/  /'
 exit $status

@@ -130,6 +130,17 @@ def all_in_one(texts):
                     "    return demo::kUsage;\n}\n"])
 
 
+def in_one(program):
+    """A program's name among those of all_in_one()."""
+    return "program_" + program
+
+
+def sanitized(programs):
+    """{target: programs} of those that the tests run under the host compiler's sanitizers: all in
+    two, since most of the time would go to what they share."""
+    return {f"cpu/sanitize/programs_{part}": sorted(programs)[part::2] for part in (0, 1)}
+
+
 # --- Machine code: what instructions look like that move 16 bytes --------------------------------
 
 LOAD_16, STORE_16 = r"LDG\.E\S*\.128", r"STG\.E\S*\.128"

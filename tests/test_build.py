@@ -168,7 +168,7 @@ def test_architectures_are_compiled_of_what_asks_for_them(fake):
     done = scons("-n", "architectures", env={"CUDA_HOME": str(fake)})
     compiled = set(re.findall(r"nvcc src/(\w+)\.cu \(cubin 75\)", done.stdout))
     assert "bonus_matmul_mma" in compiled and "1_matmul_basic" not in compiled, done.stderr
-    assert "(cubin 80)" in done.stdout and "(cubin 90)" in done.stdout
+    assert "(cubin 80)" in done.stdout and "(cubin 90)" not in done.stdout
 
 
 def test_a_mutant_that_does_not_fit_is_named(tmp_path):

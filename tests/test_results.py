@@ -3,8 +3,8 @@ under the host compiler's sanitizers. What needs other checks stands on the prog
 
 import pytest
 
-from pages import of_page
-from suite import (CPU, EVERYTHING, ROOT, SKIPPED, TIMES, any_shape, declared, describe,
+from pages import in_one, of_page, sanitized
+from suite import (CPU, EVERYTHING, PROGRAMS, ROOT, SKIPPED, TIMES, any_shape, declared, describe,
                    one_size, programs, run, runs_anywhere, runs_of, takes, takes_n, takes_talk,
                    verified_rows, words)
 
@@ -122,7 +122,8 @@ def test_verified_in_any_order(program, arguments, schedule):
     (program, arguments) for program, arguments in ONE_SIZE
     if "--rows" not in arguments and program in programs(one_size)], ids=words)
 def test_the_sanitizers_find_nothing(program, arguments):
-    done = run(ROOT / "cpu/sanitize" / program, *arguments, "--once", "--csv", timeout=300)
+    [bundle] = [target for target, names in sanitized(PROGRAMS).items() if program in names]
+    done = run(ROOT / bundle, in_one(program), *arguments, "--once", "--csv", timeout=300)
     assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr
     verified_rows(done, program)
 
