@@ -1,7 +1,7 @@
 """The commands of scripts/step.sh, inside gdb and cuda-gdb, which run this file in their Python.
 
 On a GPU they are short forms of cuda-gdb's. On the CPU lane a block's threads are fibers
-(include/cpu/blocks.cpp): the one that runs is the selected one. To select another, its address is
+(simulator/blocks.cpp): the one that runs is the selected one. To select another, its address is
 written into Runner::wanted_; the runtime then goes to it, whether or not it could run on, and stops
 in debugger_looks(). A thread that has yet to begin is begun, and stops at the kernel's first line.
 
@@ -293,8 +293,8 @@ class Lane:
     def prepare(self):
         quietly("handle SIGUSR1 nostop noprint pass")
         # Calls of the lane's runtime, from __syncthreads() to launches, are the hardware's part.
-        quietly("skip -gfi */include/cpu/*")
-        quietly("skip -gfi include/cpu/*")
+        quietly("skip -gfi simulator/*")
+        quietly("skip -gfi simulator/cuda/*")
 
     def runner(self):
         symbol = gdb.lookup_static_symbol("demo_cpu::(anonymous namespace)::runner")
@@ -314,7 +314,7 @@ class Lane:
     def is_own(self, frame):
         place = frame.find_sal().symtab
         return (frame.type() == gdb.NORMAL_FRAME and place is not None
-                and "include/cpu/" not in place.filename
+                and "simulator/cuda/" not in place.filename
                 and place.filename.endswith((".cu", ".cuh")))
 
     def own_frame(self):

@@ -11,7 +11,7 @@ from suite import ROOT, scons
 
 SCHEDULES = ["forward", "reverse", "random:1"]
 
-spec = importlib.util.spec_from_file_location("translate", ROOT / "include/cpu/translate.py")
+spec = importlib.util.spec_from_file_location("translate", ROOT / "simulator/translate.py")
 translator = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(translator)
 

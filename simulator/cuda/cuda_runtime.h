@@ -248,8 +248,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, i
     return demo_cpu::blocks_per_multiprocessor(blocks, threads, shared_bytes);
 }
 
+#include "../launch.hpp"
 #include "device_functions.hpp"
-#include "launch.hpp"
 
 // --- Launches with attributes: clusters of blocks are refused -----------------------------------
 

@@ -415,7 +415,9 @@ class Symbols {
         const auto found = frames_.find(code);
         if (found == frames_.end() || found->second.empty()) return {};
         for (const auto& [function, line] : found->second)
-            if (!line.file.starts_with("include/") && !line.file.starts_with("/")) return line;
+            if (!line.file.starts_with("include/") && !line.file.starts_with("simulator/") &&
+                !line.file.starts_with("/"))
+                return line;
         return found->second.front().line;
     }
 

@@ -1,7 +1,7 @@
 // half: IEEE 754's binary16.
 #pragma once
 
-#include "small_float.hpp"
+#include "../small_float.hpp"
 
 struct __half {
     DEMO_CPU_SMALL_FLOAT(__half)

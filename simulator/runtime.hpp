@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda_runtime.h"
+#include "cuda/cuda_runtime.h"
 
 namespace demo_cpu {
 

@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "launch.hpp"
+#include "../launch.hpp"
 
 // --- Barriers -----------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 // is NaN bytes (blocks.cpp).
 #pragma once
 
-#include "launch.hpp"
+#include "../launch.hpp"
 
 inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zero_bytes = 0,
                                     DEMO_CPU_SITE) {

@@ -1,7 +1,7 @@
 // bfloat16: the upper half of an fp32 number.
 #pragma once
 
-#include "small_float.hpp"
+#include "../small_float.hpp"
 
 struct __nv_bfloat16 {
     DEMO_CPU_SMALL_FLOAT(__nv_bfloat16)

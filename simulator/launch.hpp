@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "cuda_runtime.h"
+#include "cuda/cuda_runtime.h"
 
 namespace demo_cpu {
 

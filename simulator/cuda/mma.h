@@ -3,10 +3,10 @@
 // no chip has any of them, so a program that relies on one fails.
 #pragma once
 
-#include "count.hpp"
+#include "../count.hpp"
+#include "../launch.hpp"
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
-#include "launch.hpp"
 
 namespace nvcuda::wmma {
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "../runtime.hpp"
 #include "cublasLt.h"
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
-#include "runtime.hpp"
 
 #ifdef DEMO_CPU_OPENBLAS
 #include <cblas.h>

@@ -4,10 +4,10 @@
 
 #include <cstdint>
 
-#include "count.hpp"
+#include "../count.hpp"
+#include "../launch.hpp"
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
-#include "launch.hpp"
 
 namespace demo_cpu {
 

@@ -4,7 +4,7 @@
 // fp32 through from_float() and go back through to_float(), which each defines.
 #pragma once
 
-#include "cuda_runtime.h"
+#include "cuda/cuda_runtime.h"
 
 namespace demo_cpu {
 

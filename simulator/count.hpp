@@ -1,7 +1,7 @@
 // What the runtime tells count.cpp: nothing, except in the build that counts (DEMO_CPU_COUNT).
 #pragma once
 
-#include "cuda_runtime.h"
+#include "cuda/cuda_runtime.h"
 
 namespace demo_cpu {
 
