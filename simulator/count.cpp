@@ -22,7 +22,10 @@
 #include <utility>
 #include <vector>
 
-#include "runtime.hpp"
+#include "cuda/device_launch_parameters.h"
+#include "device.hpp"
+#include "errors.hpp"
+#include "memory.hpp"
 
 namespace demo_cpu {
 namespace {

@@ -1,7 +1,10 @@
 // What the runtime tells count.cpp: nothing, except in the build that counts (DEMO_CPU_COUNT).
 #pragma once
 
-#include "cuda/cuda_runtime.h"
+#include <cstddef>
+
+#include "launch.hpp"
+#include "site.hpp"
 
 namespace demo_cpu {
 

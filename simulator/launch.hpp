@@ -1,61 +1,18 @@
-// What translate.py's output calls: launches and dynamic shared memory. And what the device
-// functions are made of: threads of a block that meet at barriers and at warp-wide operations.
+// What translate.py's output calls: launches and dynamic shared memory.
 #pragma once
 
+#include <cstddef>
+#include <cstring>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
-#include "cuda/cuda_runtime.h"
+#include "blocks.hpp"
+#include "cuda/driver_types.h"
+#include "cuda/vector_types.h"
 
 namespace demo_cpu {
-
-/// A place in a kernel where threads meet.
-struct Site {
-    const char* what;  // "__syncthreads()"
-    const char* file;
-    int line;
-
-    bool operator==(const Site& other) const {
-        return line == other.line && what == other.what &&
-               (file == other.file || std::strcmp(file, other.file) == 0);
-    }
-};
-#define DEMO_CPU_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
-
-/// Ends the program: one line on stderr, after the thread of the kernel if one is running.
-[[noreturn]] void fail(int exit_code, const char* format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/// Ends the program with 77: a kernel `needs` hardware that has no counterpart here.
-[[noreturn]] void unsupported(const char* needs);
-
-/// The thread of the kernel that is running: its number in its warp.
-unsigned int lane();
-
-/// Waits for all threads of the block. Returns for how many of them `predicate` held.
-int block_meet(bool predicate, Site site);
-
-/// Waits for the lanes of `mask`. The last to come calls finish(records, mask) for all of them,
-/// where records[lane] is what that lane passed: the arguments, and room for its result.
-void warp_meet(unsigned int mask, void* record, void (*finish)(void* const*, unsigned int),
-               Site site);
-
-/// cp.async and its kin: the copy takes place at its wait and not before, and until then `to` is
-/// NaN bytes, because a GPU may do it at any moment in between.
-void async_copy(void* to, const void* from, size_t bytes, size_t zero_bytes, Site site);
-void async_commit();
-void async_wait(size_t groups_still_allowed);
-
-/// The block's dynamic shared memory, as a pointer to whatever it is declared to hold.
-struct DynamicShared {
-    void* data;
-    template <class T>
-    operator T*() const {
-        return static_cast<T*>(data);
-    }
-};
-DynamicShared dynamic_shared();
 
 /// kernel<<<grid, block, shared_bytes, stream>>>, and where it stands.
 struct Launch {

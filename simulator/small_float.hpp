@@ -4,7 +4,10 @@
 // fp32 through from_float() and go back through to_float(), which each defines.
 #pragma once
 
-#include "cuda/cuda_runtime.h"
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
 
 namespace demo_cpu {
 

@@ -23,6 +23,21 @@ def translate(text):
     return rest
 
 
+# --- Its headers ----------------------------------------------------------------------------------
+
+HEADERS = sorted(path.relative_to(ROOT) for path in (ROOT / "simulator").rglob("*")
+                 if path.suffix in (".h", ".hpp", ".cuh"))
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=str)
+def test_a_header_compiles_alone(header):
+    command = [os.environ.get("CXX", "g++"), "-std=c++20", "-Wall", "-Wextra", "-Werror",
+               "-fsyntax-only", "-Isimulator/cuda", "-Iinclude", "-x", "c++", "-"]
+    done = subprocess.run(command, input=f'#include "{header}"\n', capture_output=True, text=True,
+                          cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
 # --- The translator -------------------------------------------------------------------------------
 
 

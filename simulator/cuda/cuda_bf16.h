@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../small_float.hpp"
+#include "vector_types.h"
 
 struct __nv_bfloat16 {
     DEMO_CPU_SMALL_FLOAT(__nv_bfloat16)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../small_float.hpp"
+#include "vector_types.h"
 
 struct __half {
     DEMO_CPU_SMALL_FLOAT(__half)

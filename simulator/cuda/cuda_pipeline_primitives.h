@@ -2,7 +2,9 @@
 // is NaN bytes (blocks.cpp).
 #pragma once
 
-#include "../launch.hpp"
+#include <cstddef>
+
+#include "../blocks.hpp"
 
 inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zero_bytes = 0,
                                     DEMO_CPU_SITE) {

@@ -6,10 +6,6 @@
 // streams have nothing to do and events are plain times.
 #pragma once
 
-#define DEMO_CPU_LANE 1
-#define __CUDACC__ \
-    1  // headers ask it whether they may say __device__; __CUDA_ARCH__ stays undefined
-
 #include <bit>
 #include <climits>
 #include <cmath>
@@ -19,123 +15,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
-#define __global__
-#define __device__
-#define __host__
-#define __constant__
-#define __managed__
-#define __grid_constant__
-#define __shared__ static thread_local  // a worker has one block at a time
-#define __forceinline__ inline __attribute__((always_inline))
-#define __align__(bytes) __attribute__((aligned(bytes)))
-#define __launch_bounds__(...)
-#define __cluster_dims__(...)
-
-// --- Vector types -------------------------------------------------------------------------------
-
-#define DEMO_CPU_VECTOR(T, name, pair, quad)                              \
-    struct name##1 {                                                      \
-        T x;                                                              \
-    };                                                                    \
-    struct alignas(pair) name##2 {                                        \
-        T x, y;                                                           \
-    };                                                                    \
-    struct name##3 {                                                      \
-        T x, y, z;                                                        \
-    };                                                                    \
-    struct alignas(quad) name##4 {                                        \
-        T x, y, z, w;                                                     \
-    };                                                                    \
-    constexpr name##1 make_##name##1(T x) { return {x}; }                 \
-    constexpr name##2 make_##name##2(T x, T y) { return {x, y}; }         \
-    constexpr name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; } \
-    constexpr name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
-DEMO_CPU_VECTOR(signed char, char, 2, 4)
-DEMO_CPU_VECTOR(unsigned char, uchar, 2, 4)
-DEMO_CPU_VECTOR(short, short, 4, 8)
-DEMO_CPU_VECTOR(unsigned short, ushort, 4, 8)
-DEMO_CPU_VECTOR(int, int, 8, 16)
-DEMO_CPU_VECTOR(unsigned int, uint, 8, 16)
-DEMO_CPU_VECTOR(long long, longlong, 16, 16)
-DEMO_CPU_VECTOR(unsigned long long, ulonglong, 16, 16)
-DEMO_CPU_VECTOR(float, float, 8, 16)
-DEMO_CPU_VECTOR(double, double, 16, 16)
-
-struct dim3 {
-    unsigned int x, y, z;
-    constexpr dim3(unsigned int x = 1, unsigned int y = 1, unsigned int z = 1) : x(x), y(y), z(z) {}
-    constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
-    constexpr operator uint3() const { return {x, y, z}; }
-};
-
-extern constinit thread_local uint3 threadIdx, blockIdx;
-extern constinit thread_local dim3 blockDim, gridDim;
-inline constexpr int warpSize = 32;
-
-// --- The runtime API ----------------------------------------------------------------------------
-
-#define DEMO_CPU_ERRORS(ERROR)                                                      \
-    ERROR(cudaSuccess, 0, "no error")                                               \
-    ERROR(cudaErrorInvalidValue, 1, "invalid argument")                             \
-    ERROR(cudaErrorMemoryAllocation, 2, "out of memory")                            \
-    ERROR(cudaErrorInitializationError, 3, "initialization error")                  \
-    ERROR(cudaErrorInvalidConfiguration, 9, "invalid configuration argument")       \
-    ERROR(cudaErrorInvalidSymbol, 13, "invalid device symbol")                      \
-    ERROR(cudaErrorInvalidMemcpyDirection, 21, "invalid copy direction for memcpy") \
-    ERROR(cudaErrorInsufficientDriver, 35, "driver too old for this runtime")       \
-    ERROR(cudaErrorInvalidDeviceFunction, 98, "invalid device function")            \
-    ERROR(cudaErrorNoDevice, 100, "no CUDA-capable device is detected")             \
-    ERROR(cudaErrorInvalidDevice, 101, "invalid device ordinal")                    \
-    ERROR(cudaErrorNoKernelImageForDevice, 209, "no kernel image for the device")   \
-    ERROR(cudaErrorUnsupportedPtxVersion, 222, "PTX of an unsupported toolchain")   \
-    ERROR(cudaErrorInvalidResourceHandle, 400, "invalid resource handle")           \
-    ERROR(cudaErrorNotReady, 600, "device not ready")                               \
-    ERROR(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered") \
-    ERROR(cudaErrorLaunchOutOfResources, 701, "too many resources requested")       \
-    ERROR(cudaErrorMisalignedAddress, 716, "misaligned address")                    \
-    ERROR(cudaErrorLaunchFailure, 719, "unspecified launch failure")                \
-    ERROR(cudaErrorNotSupported, 801, "operation not supported")                    \
-    ERROR(cudaErrorUnknown, 999, "unknown error")
-
-#define DEMO_CPU_ENUMERATOR(name, value, text) name = value,
-enum cudaError_t { DEMO_CPU_ERRORS(DEMO_CPU_ENUMERATOR) };
-
-enum cudaMemcpyKind {
-    cudaMemcpyHostToHost,
-    cudaMemcpyHostToDevice,
-    cudaMemcpyDeviceToHost,
-    cudaMemcpyDeviceToDevice,
-    cudaMemcpyDefault,
-};
-enum cudaFuncAttribute {
-    cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
-    cudaFuncAttributePreferredSharedMemoryCarveout = 9,
-};
-enum cudaDeviceAttr {
-    cudaDevAttrMaxThreadsPerBlock = 1,
-    cudaDevAttrMaxSharedMemoryPerBlock = 8,
-    cudaDevAttrWarpSize = 10,
-    cudaDevAttrClockRate = 13,
-    cudaDevAttrMultiProcessorCount = 16,
-    cudaDevAttrL2CacheSize = 38,
-    cudaDevAttrComputeCapabilityMajor = 75,
-    cudaDevAttrComputeCapabilityMinor = 76,
-    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
-    cudaDevAttrClusterLaunch = 120,
-};
-
-struct cudaDeviceProp {
-    char name[256];
-    size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
-    int major, minor, multiProcessorCount, warpSize, l2CacheSize, regsPerBlock;
-    int maxThreadsPerBlock, maxThreadsPerMultiProcessor, maxThreadsDim[3], maxGridSize[3];
-};
-
-using cudaStream_t = struct CUstream_st*;
-using cudaEvent_t = struct CUevent_st*;
-enum { cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
-enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
+#include "../device.hpp"
+#include "../launch.hpp"
+#include "device_functions.h"
+#include "device_launch_parameters.h"
+#include "driver_types.h"
+#include "host_defines.h"
+#include "vector_types.h"
 
 const char* cudaGetErrorName(cudaError_t);
 const char* cudaGetErrorString(cudaError_t);
@@ -232,11 +120,6 @@ inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
 }
 inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 
-namespace demo_cpu {
-cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribute, int value);
-cudaError_t blocks_per_multiprocessor(int* blocks, int threads, size_t shared_bytes);
-}  // namespace demo_cpu
-
 template <class Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute, int value) {
     return demo_cpu::set_function_attribute(reinterpret_cast<const void*>(kernel), attribute,
@@ -248,29 +131,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, i
     return demo_cpu::blocks_per_multiprocessor(blocks, threads, shared_bytes);
 }
 
-#include "../launch.hpp"
-#include "device_functions.hpp"
-
-// --- Launches with attributes: clusters of blocks are refused -----------------------------------
-
-enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension = 4 };
-union cudaLaunchAttributeValue {
-    struct {
-        unsigned int x, y, z;
-    } clusterDim;
-};
-struct cudaLaunchAttribute {
-    cudaLaunchAttributeID id;
-    cudaLaunchAttributeValue val;
-};
-struct cudaLaunchConfig_t {
-    dim3 gridDim, blockDim;
-    size_t dynamicSmemBytes = 0;
-    cudaStream_t stream = nullptr;
-    cudaLaunchAttribute* attrs = nullptr;
-    unsigned int numAttrs = 0;
-};
-
+// Clusters of blocks are refused.
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {

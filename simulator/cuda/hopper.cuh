@@ -2,13 +2,20 @@
 // kernels cannot run.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
-#include "demo/device.cuh"
+#include "../errors.hpp"
+#include "cuda_runtime.h"
 
 #define HOPPER_CLUSTER(blocks)
 
 struct CUtensorMap {};
+
+namespace demo {
+struct Gpu;
+}
 
 namespace hopper {
 

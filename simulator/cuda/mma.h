@@ -3,8 +3,14 @@
 // no chip has any of them, so a program that relies on one fails.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "../blocks.hpp"
 #include "../count.hpp"
-#include "../launch.hpp"
+#include "../errors.hpp"
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 
@@ -86,9 +92,7 @@ void access_tile(void* const* records, unsigned int mask) {
     using Access = TileAccess<Fragment>;
     const Access& first = *static_cast<Access*>(records[0]);
     auto require = [&](bool holds, const char* what) {
-        if (!holds)
-            fail(3, "%s in %s:%d needs %s", first.site.what, first.site.file, first.site.line,
-                 what);
+        if (!holds) fail(3, "%s needs %s", text(first.site).c_str(), what);
     };
     require(mask == ~0u, "a whole warp");
     for (int lane = 0; lane < 32; ++lane) {

@@ -2,10 +2,13 @@
 // the PTX ISA says, so that what a kernel makes of it is tested here too.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <cstring>
 
+#include "../blocks.hpp"
 #include "../count.hpp"
-#include "../launch.hpp"
+#include "../errors.hpp"
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 
@@ -19,7 +22,7 @@ struct MatrixRow {
 };
 
 inline void require_whole_warp(unsigned int mask, const Site& site) {
-    if (mask != ~0u) fail(3, "%s in %s:%d needs a whole warp", site.what, site.file, site.line);
+    if (mask != ~0u) fail(3, "%s needs a whole warp", text(site).c_str());
 }
 
 /// The lanes' common work: four 8 x 8 matrices, from the 32 rows that they name.
@@ -31,8 +34,8 @@ void load_matrices(void* const* records, unsigned int mask) {
     require_whole_warp(mask, of(0).site);
     for (int lane = 0; lane < 32; ++lane)
         if (reinterpret_cast<uintptr_t>(of(lane).row) % 16 != 0)
-            fail(3, "%s in %s:%d: lane %d names a row that is not aligned to 16 bytes",
-                 of(lane).site.what, of(lane).site.file, of(lane).site.line, lane);
+            fail(3, "%s: lane %d names a row that is not aligned to 16 bytes",
+                 text(of(lane).site).c_str(), lane);
     for (int matrix = 0; matrix < 4; ++matrix) {
         uint16_t elements[8][8];
         for (int row = 0; row < 8; ++row)

@@ -1,20 +1,17 @@
-// The rest of the runtime API: the device, limits of launches, streams, events.
-#include "runtime.hpp"
-
-#include <unistd.h>
+#include "device.hpp"
 
 #include <algorithm>
-#include <chrono>
+#include <climits>
+#include <cstdint>
+#include <cstring>
 #include <map>
 #include <mutex>
 
-using demo_cpu::set_error;
+#include "cuda/cuda_runtime.h"
+#include "errors.hpp"
+#include "workers.hpp"
 
-struct CUstream_st {};
-struct CUevent_st {
-    std::chrono::steady_clock::time_point time;
-    bool recorded = false;
-};
+using demo_cpu::set_error;
 
 namespace demo_cpu {
 namespace {
@@ -56,19 +53,6 @@ cudaError_t blocks_per_multiprocessor(int* blocks, int threads, size_t shared_by
 }
 
 }  // namespace demo_cpu
-
-const char* cudaGetErrorName(cudaError_t error) {
-#define DEMO_CPU_NAME(name, value, text) \
-    if (error == name) return #name;
-    DEMO_CPU_ERRORS(DEMO_CPU_NAME)
-    return "cudaErrorUnknown";
-}
-const char* cudaGetErrorString(cudaError_t error) {
-#define DEMO_CPU_TEXT(name, value, text) \
-    if (error == name) return text;
-    DEMO_CPU_ERRORS(DEMO_CPU_TEXT)
-    return "unknown error";
-}
 
 cudaError_t cudaDriverGetVersion(int* version) {
     return *version = demo_cpu::kVersion, cudaSuccess;
@@ -141,29 +125,5 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
         default:
             return set_error(cudaErrorInvalidValue);
     }
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-    return *stream = new CUstream_st, cudaSuccess;
-}
-cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete stream, cudaSuccess; }
-
-cudaError_t cudaEventCreate(cudaEvent_t* event) { return *event = new CUevent_st, cudaSuccess; }
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-    if (!event) return set_error(cudaErrorInvalidResourceHandle);
-    event->time = std::chrono::steady_clock::now();
-    event->recorded = true;
-    return cudaSuccess;
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    demo_cpu::lock_memory();
-    return event ? cudaSuccess : set_error(cudaErrorInvalidResourceHandle);
-}
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-    if (!begin || !end || !begin->recorded || !end->recorded)
-        return set_error(cudaErrorInvalidResourceHandle);
-    *milliseconds = std::chrono::duration<float, std::milli>(end->time - begin->time).count();
     return cudaSuccess;
 }

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "../runtime.hpp"
+#include "../memory.hpp"
+#include "../workers.hpp"
 #include "cublasLt.h"
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"

@@ -2,8 +2,15 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
 
-#include "../launch.hpp"
+#include "../blocks.hpp"
+#include "../errors.hpp"
+#include "host_defines.h"
 
 // --- Barriers -----------------------------------------------------------------------------------
 
