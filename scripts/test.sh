@@ -9,9 +9,9 @@ usage() {
 Usage: scripts/test.sh [--all] [PYTEST-ARGUMENT ...]
 
 Installs what is missing, builds the programs, the tests and the mutants (programs with a bug each),
-and runs every test, on the GPU if there is one and on the CPU lane; what was skipped is listed with
-its reason, and at the end the ten slowest steps. Without a GPU the programs are compiled for 9.0a,
-and for 7.5, 8.0 and 9.0 those whose sources differ between these.
+and runs every test, on the GPU if there is one and on the simulator; what was skipped is listed
+with its reason, and at the end the ten slowest steps. Without a GPU the programs are compiled for
+9.0a, and for 7.5, 8.0 and 9.0 those whose sources differ between these.
 
   --all    before a release: all architectures that the toolkit knows, and every size in every order
            of the simulator's threads
@@ -30,7 +30,8 @@ TEST_TIMES=$(mktemp)
 export TEST_TIMES
 trap 'rm -f "$TEST_TIMES"' EXIT
 
-# timed COMMAND ...: runs it, and notes what it took, as tests/conftest.py does for each of its files.
+# timed COMMAND ...: runs it, and notes what it took, as tests/conftest.py does for each of its
+# files.
 timed() {
     local start=$SECONDS status=0
     "$@" || status=$?
@@ -39,7 +40,7 @@ timed() {
 }
 
 ensure_compiler
-ensure_lane_libraries
+ensure_simulator_libraries
 ensure_scons
 ensure_cuda
 ensure_disassembler
@@ -55,7 +56,7 @@ if has_gpu; then
     timed build tests
     timed build mutants
 else
-    say "no GPU here: compiling, and running on the CPU lane"
+    say "no GPU here: compiling, and running on the simulator"
     timed build programs "arch=${all:-90a}"
     timed build architectures arch=90a
     timed build tests arch=90a # they cannot run here: that they compile is enough

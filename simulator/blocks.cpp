@@ -25,14 +25,14 @@
 #include "memory.hpp"
 #include "workers.hpp"
 
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
 #include <sanitizer/asan_interface.h>
 #endif
 
 constinit thread_local uint3 threadIdx{}, blockIdx{};
 constinit thread_local dim3 blockDim, gridDim;
 
-namespace demo_cpu {
+namespace simulator {
 namespace {
 
 // --- DEMO_SCHEDULE ------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ struct Grid {
     unsigned int threads() const { return launch.block.x * launch.block.y * launch.block.z; }
 };
 
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
 constexpr size_t kStackBytes = 512 << 10;
 #else
 constexpr size_t kStackBytes = 128 << 10;
@@ -233,7 +233,7 @@ void Runner::prepare(const Grid& grid) {
     }
     // As far back as alignment allows, so that its end is the guard page.
     dynamic_start_ = dynamic_end_ - (grid.launch.shared_bytes + 127) / 128 * 128;
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
     ASAN_UNPOISON_MEMORY_REGION(dynamic_, dynamic_end_ - dynamic_);
     ASAN_POISON_MEMORY_REGION(dynamic_start_ + grid.launch.shared_bytes,
                               dynamic_end_ - dynamic_start_ - grid.launch.shared_bytes);
@@ -401,7 +401,7 @@ void Runner::fail_for_ever_waiting() {
 
 // --- Stepping through a kernel ------------------------------------------------------------------
 
-#ifdef DEMO_CPU_DEBUG
+#ifdef SIMULATOR_DEBUG
 // scripts/step_commands.py stops a thread anywhere, writes wanted_ and sends this signal.
 struct StepAside {
     StepAside() {
@@ -482,4 +482,4 @@ std::string describe_in_block(const void* address) {
     return runner ? runner->describe(address) : "";
 }
 
-}  // namespace demo_cpu
+}  // namespace simulator

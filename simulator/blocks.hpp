@@ -7,7 +7,7 @@
 
 #include "site.hpp"
 
-namespace demo_cpu {
+namespace simulator {
 
 /// The thread of the kernel that is running: its number in its warp.
 unsigned int lane();
@@ -43,4 +43,4 @@ std::string running_thread();
 /// right behind it. Else empty.
 std::string describe_in_block(const void* address);
 
-}  // namespace demo_cpu
+}  // namespace simulator

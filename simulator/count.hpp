@@ -1,4 +1,4 @@
-// What the runtime tells count.cpp: nothing, except in the build that counts (DEMO_CPU_COUNT).
+// What the runtime tells count.cpp: nothing, except in the build that counts (SIMULATOR_COUNT).
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 #include "launch.hpp"
 #include "site.hpp"
 
-namespace demo_cpu {
+namespace simulator {
 
-#ifdef DEMO_CPU_COUNT
+#ifdef SIMULATOR_COUNT
 
 inline constexpr bool kCounts = true;
 
@@ -50,4 +50,4 @@ inline void count_access(const void*, size_t, bool, const Site&) {}
 
 #endif
 
-}  // namespace demo_cpu
+}  // namespace simulator

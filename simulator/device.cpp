@@ -11,9 +11,9 @@
 #include "errors.hpp"
 #include "workers.hpp"
 
-using demo_cpu::set_error;
+using simulator::set_error;
 
-namespace demo_cpu {
+namespace simulator {
 namespace {
 
 constexpr unsigned int kMaxThreadsPerBlock = 1024, kMaxGridYZ = 65535, kMaxBlockZ = 64;
@@ -52,13 +52,13 @@ cudaError_t blocks_per_multiprocessor(int* blocks, int threads, size_t shared_by
     return cudaSuccess;
 }
 
-}  // namespace demo_cpu
+}  // namespace simulator
 
 cudaError_t cudaDriverGetVersion(int* version) {
-    return *version = demo_cpu::kVersion, cudaSuccess;
+    return *version = simulator::kVersion, cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {
-    return *version = demo_cpu::kVersion, cudaSuccess;
+    return *version = simulator::kVersion, cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
 cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
@@ -73,14 +73,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     std::strcpy(properties->name, "CPU simulation");
     size_t free_bytes = 0;
     cudaMemGetInfo(&free_bytes, &properties->totalGlobalMem);
-    properties->sharedMemPerBlock = demo_cpu::kSharedBytes;
-    properties->sharedMemPerBlockOptin = demo_cpu::kMaxSharedBytes;
-    properties->sharedMemPerMultiprocessor = demo_cpu::kMaxSharedBytes + 1024;
-    properties->multiProcessorCount = demo_cpu::worker_count();
+    properties->sharedMemPerBlock = simulator::kSharedBytes;
+    properties->sharedMemPerBlockOptin = simulator::kMaxSharedBytes;
+    properties->sharedMemPerMultiprocessor = simulator::kMaxSharedBytes + 1024;
+    properties->multiProcessorCount = simulator::worker_count();
     properties->warpSize = warpSize;
     properties->l2CacheSize = 1 << 20;
     properties->regsPerBlock = 65536;
-    properties->maxThreadsPerBlock = demo_cpu::kMaxThreadsPerBlock;
+    properties->maxThreadsPerBlock = simulator::kMaxThreadsPerBlock;
     properties->maxThreadsPerMultiProcessor = 2048;
     const int block[] = {1024, 1024, 64}, grid[] = {INT_MAX, 65535, 65535};
     std::copy(block, block + 3, properties->maxThreadsDim);

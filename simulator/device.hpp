@@ -5,7 +5,7 @@
 
 #include "cuda/driver_types.h"
 
-namespace demo_cpu {
+namespace simulator {
 
 struct Launch;
 
@@ -18,4 +18,4 @@ cudaError_t check_launch(const Launch& launch, const void* function);
 cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribute, int value);
 cudaError_t blocks_per_multiprocessor(int* blocks, int threads, size_t shared_bytes);
 
-}  // namespace demo_cpu
+}  // namespace simulator

@@ -15,11 +15,11 @@
 #include "launch.hpp"
 #include "memory.hpp"
 
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
 #include <sanitizer/asan_interface.h>
 #endif
 
-namespace demo_cpu {
+namespace simulator {
 namespace {
 
 thread_local cudaError_t last_error = cudaSuccess;
@@ -121,20 +121,20 @@ cudaError_t set_error(cudaError_t error) {
     return error;
 }
 
-}  // namespace demo_cpu
+}  // namespace simulator
 
 // --- What the sanitizers call -------------------------------------------------------------------
 
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
 // Their own reports do not know which thread of the kernel it is.
 extern "C" void __asan_on_error() {
     std::fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name,
-                 demo_cpu::running_thread().c_str(),
-                 demo_cpu::describe(__asan_get_report_address()).c_str());
+                 simulator::running_thread().c_str(),
+                 simulator::describe(__asan_get_report_address()).c_str());
 }
 extern "C" void __ubsan_on_report() {
     std::fprintf(stderr, "%s: %s:\n", program_invocation_short_name,
-                 demo_cpu::running_thread().c_str());
+                 simulator::running_thread().c_str());
 }
 extern "C" const char* __asan_default_options() {
     return "exitcode=3:detect_leaks=0:detect_stack_use_after_return=0:handle_segv=0:"
@@ -145,18 +145,18 @@ extern "C" const char* __ubsan_default_options() { return "exitcode=3:print_stac
 
 // --- CUDA's errors ------------------------------------------------------------------------------
 
-cudaError_t cudaGetLastError() { return std::exchange(demo_cpu::last_error, cudaSuccess); }
-cudaError_t cudaPeekAtLastError() { return demo_cpu::last_error; }
+cudaError_t cudaGetLastError() { return std::exchange(simulator::last_error, cudaSuccess); }
+cudaError_t cudaPeekAtLastError() { return simulator::last_error; }
 
 const char* cudaGetErrorName(cudaError_t error) {
-#define DEMO_CPU_NAME(name, value, text) \
+#define SIMULATOR_NAME(name, value, text) \
     if (error == name) return #name;
-    DEMO_CPU_ERRORS(DEMO_CPU_NAME)
+    SIMULATOR_ERRORS(SIMULATOR_NAME)
     return "cudaErrorUnknown";
 }
 const char* cudaGetErrorString(cudaError_t error) {
-#define DEMO_CPU_TEXT(name, value, text) \
+#define SIMULATOR_TEXT(name, value, text) \
     if (error == name) return text;
-    DEMO_CPU_ERRORS(DEMO_CPU_TEXT)
+    SIMULATOR_ERRORS(SIMULATOR_TEXT)
     return "unknown error";
 }

@@ -9,7 +9,7 @@
 #include "cuda/vector_types.h"
 #include "site.hpp"
 
-namespace demo_cpu {
+namespace simulator {
 
 /// Sets what cudaGetLastError() returns, and returns it.
 cudaError_t set_error(cudaError_t error);
@@ -32,4 +32,4 @@ std::string text(const Site& site);
 /// Gives this thread a stack of its own for the handler of memory faults.
 void prepare_fault_handling();
 
-}  // namespace demo_cpu
+}  // namespace simulator

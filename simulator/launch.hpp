@@ -12,7 +12,7 @@
 #include "cuda/driver_types.h"
 #include "cuda/vector_types.h"
 
-namespace demo_cpu {
+namespace simulator {
 
 /// kernel<<<grid, block, shared_bytes, stream>>>, and where it stands.
 struct Launch {
@@ -67,7 +67,7 @@ void launch_with(const Launch& launch, const void* function, const Call& call,
 }
 
 /// A kernel with parameters P, given N arguments. The second argument makes the call's validity
-/// depend on a template, so that DEMO_LAUNCH can ask for it.
+/// depend on a template, so that SIMULATOR_LAUNCH can ask for it.
 template <class... P>
 auto pointer_to(void (*kernel)(P...), auto) {
     return kernel;
@@ -90,23 +90,23 @@ void launch(const Launch& launch, std::nullptr_t, const Call& call, Arguments&&.
                 std::tuple<std::decay_t<Arguments>...>(std::forward<Arguments>(arguments)...));
 }
 
-}  // namespace demo_cpu
+}  // namespace simulator
 
-#define DEMO_CPU_UNPACK(...) __VA_ARGS__
-#define DEMO_CPU_REST(...) __VA_OPT__(, ) __VA_ARGS__
+#define SIMULATOR_UNPACK(...) __VA_ARGS__
+#define SIMULATOR_REST(...) __VA_OPT__(, ) __VA_ARGS__
 
 /// kernel<<<config>>>(arguments), each of the three in parentheses.
-#define DEMO_LAUNCH(demo_kernel, demo_config, demo_arguments)                                \
-    ::demo_cpu::launch(                                                                      \
-        ::demo_cpu::Launch(#demo_kernel, __FILE__, __LINE__, DEMO_CPU_UNPACK demo_config),   \
-        [&](auto demo_tag) {                                                                 \
-            if constexpr (requires {                                                         \
-                              ::demo_cpu::pointer_to(DEMO_CPU_UNPACK demo_kernel, demo_tag); \
-                          })                                                                 \
-                return ::demo_cpu::pointer_to(DEMO_CPU_UNPACK demo_kernel, demo_tag);        \
-            else                                                                             \
-                return nullptr;                                                              \
-        }(0),                                                                                \
-        [&](const auto&... demo_parameters) {                                                \
-            (DEMO_CPU_UNPACK demo_kernel)(demo_parameters...);                               \
-        } DEMO_CPU_REST demo_arguments)
+#define SIMULATOR_LAUNCH(demo_kernel, demo_config, demo_arguments)                             \
+    ::simulator::launch(                                                                       \
+        ::simulator::Launch(#demo_kernel, __FILE__, __LINE__, SIMULATOR_UNPACK demo_config),   \
+        [&](auto demo_tag) {                                                                   \
+            if constexpr (requires {                                                           \
+                              ::simulator::pointer_to(SIMULATOR_UNPACK demo_kernel, demo_tag); \
+                          })                                                                   \
+                return ::simulator::pointer_to(SIMULATOR_UNPACK demo_kernel, demo_tag);        \
+            else                                                                               \
+                return nullptr;                                                                \
+        }(0),                                                                                  \
+        [&](const auto&... demo_parameters) {                                                  \
+            (SIMULATOR_UNPACK demo_kernel)(demo_parameters...);                                \
+        } SIMULATOR_REST demo_arguments)

@@ -15,13 +15,13 @@
 #include "cuda/cuda_runtime.h"
 #include "errors.hpp"
 
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
 #include <sanitizer/asan_interface.h>
 #endif
 
 extern "C" char __executable_start, _end;  // the linker's: where the program's own data lie
 
-namespace demo_cpu {
+namespace simulator {
 namespace {
 
 constexpr size_t kPage = 4096;
@@ -99,7 +99,7 @@ cudaError_t allocate(void** pointer, size_t bytes, bool pinned, const char* file
     char* const data = end - (bytes + kAlignment - 1) / kAlignment * kAlignment;
     mprotect(pages, pages_bytes, PROT_READ | PROT_WRITE);
     std::memset(pages, 0xFF, pages_bytes);
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
     __asan_poison_memory_region(pages, data - pages);
     __asan_poison_memory_region(data + bytes, end - (data + bytes));
 #endif
@@ -144,22 +144,22 @@ std::string describe_in_buffer(const void* address) {
            (b->freed ? ", freed since)" : ")");
 }
 
-}  // namespace demo_cpu
+}  // namespace simulator
 
-using demo_cpu::set_error;
+using simulator::set_error;
 
 cudaError_t cudaMalloc(void** pointer, size_t bytes, const char* file, int line) {
-    return demo_cpu::allocate(pointer, bytes, false, file, line);
+    return simulator::allocate(pointer, bytes, false, file, line);
 }
 
 cudaError_t cudaMallocHost(void** pointer, size_t bytes, const char* file, int line) {
-    return demo_cpu::allocate(pointer, bytes, true, file, line);
+    return simulator::allocate(pointer, bytes, true, file, line);
 }
 
 cudaError_t cudaFree(void* pointer) {
     if (!pointer) return cudaSuccess;
-    std::lock_guard lock(demo_cpu::mutex);
-    demo_cpu::Buffer* const buffer = demo_cpu::find(pointer);
+    std::lock_guard lock(simulator::mutex);
+    simulator::Buffer* const buffer = simulator::find(pointer);
     if (!buffer || buffer->freed || buffer->data != pointer)
         return set_error(cudaErrorInvalidValue);
     // Its address stays taken, its memory goes back to the system.
@@ -173,7 +173,7 @@ cudaError_t cudaFreeHost(void* pointer) { return cudaFree(pointer); }
 
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
     *total_bytes = size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
-    *free_bytes = std::min(demo_cpu::available_memory(), *total_bytes);
+    *free_bytes = std::min(simulator::available_memory(), *total_bytes);
     return cudaSuccess;
 }
 
@@ -183,20 +183,20 @@ cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t fro
     if (width > to_pitch || width > from_pitch) return set_error(cudaErrorInvalidValue);
     // A device pointer must be one, with room; and what a direction calls host must not be one.
     auto fits = [&](const void* pointer, size_t pitch, bool device) {
-        const demo_cpu::Buffer* const buffer = demo_cpu::find(pointer);
+        const simulator::Buffer* const buffer = simulator::find(pointer);
         if (!buffer) return !device || kind == cudaMemcpyDefault;
-        return demo_cpu::find_range(pointer, (height - 1) * pitch + width) &&
+        return simulator::find_range(pointer, (height - 1) * pitch + width) &&
                (device != buffer->pinned || kind == cudaMemcpyDefault);
     };
     const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
     const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
     if (!fits(to, to_pitch, to_device) || !fits(from, from_pitch, from_device))
         return set_error(cudaErrorInvalidValue);
-    demo_cpu::unlock_memory();
+    simulator::unlock_memory();
     for (size_t row = 0; row < height; ++row)
         std::memmove(static_cast<char*>(to) + row * to_pitch,
                      static_cast<const char*>(from) + row * from_pitch, width);
-    demo_cpu::lock_memory();
+    simulator::lock_memory();
     return cudaSuccess;
 }
 
@@ -206,8 +206,8 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
 
 cudaError_t cudaMemset(void* pointer, int value, size_t bytes) {
     if (bytes == 0) return cudaSuccess;
-    if (!demo_cpu::find_range(pointer, bytes)) return set_error(cudaErrorInvalidValue);
-    demo_cpu::unlock_memory();
+    if (!simulator::find_range(pointer, bytes)) return set_error(cudaErrorInvalidValue);
+    simulator::unlock_memory();
     std::memset(pointer, value, bytes);
     return cudaSuccess;
 }

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace demo_cpu {
+namespace simulator {
 
 /// Device memory can be touched from unlock_memory() on, which kernels and copies call, until
 /// lock_memory(), which the calls do that hand control to host code with all work done.
@@ -22,4 +22,4 @@ bool is_device_pointer(const void* pointer);
 /// buffer and not beside one.
 std::string describe_in_buffer(const void* address);
 
-}  // namespace demo_cpu
+}  // namespace simulator

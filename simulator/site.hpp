@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-namespace demo_cpu {
+namespace simulator {
 
 struct Site {
     const char* what;  // "__syncthreads()"
@@ -17,6 +17,6 @@ struct Site {
 };
 
 /// A function's last parameters, which its callers leave out: where it is called.
-#define DEMO_CPU_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#define SIMULATOR_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
-}  // namespace demo_cpu
+}  // namespace simulator

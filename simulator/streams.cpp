@@ -5,7 +5,7 @@
 #include "errors.hpp"
 #include "memory.hpp"
 
-using demo_cpu::set_error;
+using simulator::set_error;
 
 struct CUstream_st {};
 struct CUevent_st {
@@ -13,7 +13,7 @@ struct CUevent_st {
     bool recorded = false;
 };
 
-cudaError_t cudaDeviceSynchronize() { return demo_cpu::lock_memory(), cudaSuccess; }
+cudaError_t cudaDeviceSynchronize() { return simulator::lock_memory(), cudaSuccess; }
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
     return *stream = new CUstream_st, cudaSuccess;
@@ -29,7 +29,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
     return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    demo_cpu::lock_memory();
+    simulator::lock_memory();
     return event ? cudaSuccess : set_error(cudaErrorInvalidResourceHandle);
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {

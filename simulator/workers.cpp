@@ -8,7 +8,7 @@
 
 #include "errors.hpp"
 
-namespace demo_cpu {
+namespace simulator {
 namespace {
 
 class Workers {
@@ -55,7 +55,7 @@ class Workers {
 }  // namespace
 
 int worker_count() {
-#ifdef DEMO_CPU_DEBUG
+#ifdef SIMULATOR_DEBUG
     return 1;  // blocks in order: who steps through one does not want another in between
 #endif
     static const int count = std::max(1u, std::thread::hardware_concurrency());
@@ -67,4 +67,4 @@ void parallel(uint64_t count, const std::function<void(uint64_t)>& body) {
     workers.run(count, body);
 }
 
-}  // namespace demo_cpu
+}  // namespace simulator

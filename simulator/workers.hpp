@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace demo_cpu {
+namespace simulator {
 
 /// How many there are: CPU cores that this process may use.
 int worker_count();
@@ -12,4 +12,4 @@ int worker_count();
 /// Calls body(i) once for every i < count, on all workers. Returns when all are done.
 void parallel(uint64_t count, const std::function<void(uint64_t)>& body);
 
-}  // namespace demo_cpu
+}  // namespace simulator

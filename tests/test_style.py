@@ -10,7 +10,8 @@ from suite import PROGRAMS, ROOT
 
 CLANG_FORMAT = 14  # other versions lay some lines out otherwise
 FORMATTED = sorted(
-    path for folder in ("src", "include", "simulator", "tests") for path in (ROOT / folder).rglob("*")
+    path for folder in ("src", "include", "simulator", "tests")
+    for path in (ROOT / folder).rglob("*")
     if path.suffix in (".cu", ".cuh", ".cpp", ".hpp", ".h"))
 
 

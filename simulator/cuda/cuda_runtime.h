@@ -122,13 +122,13 @@ inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 
 template <class Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute, int value) {
-    return demo_cpu::set_function_attribute(reinterpret_cast<const void*>(kernel), attribute,
-                                            value);
+    return simulator::set_function_attribute(reinterpret_cast<const void*>(kernel), attribute,
+                                             value);
 }
 template <class Kernel>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, int threads,
                                                           size_t shared_bytes) {
-    return demo_cpu::blocks_per_multiprocessor(blocks, threads, shared_bytes);
+    return simulator::blocks_per_multiprocessor(blocks, threads, shared_bytes);
 }
 
 // Clusters of blocks are refused.
@@ -139,8 +139,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
         const auto [x, y, z] = config->attrs[i].val.clusterDim;
         if (size_t(x) * y * z > 1) return cudaErrorNotSupported;
     }
-    DEMO_LAUNCH((kernel), (config->gridDim, config->blockDim, config->dynamicSmemBytes),
-                (std::forward<Arguments>(arguments)...));
+    SIMULATOR_LAUNCH((kernel), (config->gridDim, config->blockDim, config->dynamicSmemBytes),
+                     (std::forward<Arguments>(arguments)...));
     return cudaPeekAtLastError();
 }
 

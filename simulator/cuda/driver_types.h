@@ -5,7 +5,7 @@
 
 #include "vector_types.h"
 
-#define DEMO_CPU_ERRORS(ERROR)                                                      \
+#define SIMULATOR_ERRORS(ERROR)                                                     \
     ERROR(cudaSuccess, 0, "no error")                                               \
     ERROR(cudaErrorInvalidValue, 1, "invalid argument")                             \
     ERROR(cudaErrorMemoryAllocation, 2, "out of memory")                            \
@@ -28,8 +28,8 @@
     ERROR(cudaErrorNotSupported, 801, "operation not supported")                    \
     ERROR(cudaErrorUnknown, 999, "unknown error")
 
-#define DEMO_CPU_ENUMERATOR(name, value, text) name = value,
-enum cudaError_t { DEMO_CPU_ERRORS(DEMO_CPU_ENUMERATOR) };
+#define SIMULATOR_ENUMERATOR(name, value, text) name = value,
+enum cudaError_t { SIMULATOR_ERRORS(SIMULATOR_ENUMERATOR) };
 
 enum cudaMemcpyKind {
     cudaMemcpyHostToHost,

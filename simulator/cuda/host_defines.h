@@ -1,7 +1,7 @@
 // The words that nvcc adds to C++, for a host compiler.
 #pragma once
 
-#define DEMO_CPU_LANE 1
+#define SIMULATOR 1  // for what has to know that it is no GPU
 
 // Headers ask for it before they say __device__. __CUDA_ARCH__ stays undefined.
 #define __CUDACC__ 1
