@@ -1,7 +1,7 @@
-// Runs kernels. The workers take blocks in turn. A block's threads are fibers: a thread
-// runs until it has to wait for others, then the next one does. The order is DEMO_SCHEDULE's, so a
-// kernel that lacks a barrier meets an order that shows it. When nobody can run and not all have
-// finished, somebody waits for a thread that will never come, and the program ends saying so.
+// Runs kernels. The workers take blocks in turn. A block's threads are fibers: a thread runs until
+// it has to wait for others, then the next one does. The order is DEMO_SCHEDULE's, so a kernel that
+// lacks a barrier meets an order that shows it. When nobody can run and not all have finished,
+// somebody waits for a thread that will never come, and the program ends saying so.
 #include "fiber.hpp"
 // fiber.hpp has to come first: it chooses what setjmp.h declares.
 #include <signal.h>
@@ -416,6 +416,8 @@ struct StepAside {
 #endif
 
 }  // namespace
+
+// --- Launches and meetings ----------------------------------------------------------------------
 
 void run_grid(const Launch& launch, const void* function, void (*thread)(const void*),
               const void* call) {

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "../memory.hpp"
-#include "../workers.hpp"
-#include "cublasLt.h"
-#include "cuda_bf16.h"
-#include "cuda_fp16.h"
+#include "cuda/cublasLt.h"
+#include "cuda/cuda_bf16.h"
+#include "cuda/cuda_fp16.h"
+#include "memory.hpp"
+#include "workers.hpp"
 
 #ifdef SIMULATOR_OPENBLAS
 #include <cblas.h>

@@ -95,7 +95,7 @@ void prepare_fault_handling() {
 }
 
 [[noreturn]] void unsupported(const char* needs) {
-    fail(77, "needs %s, which the CPU simulation does not have", needs);
+    fail(77, "needs %s, which the simulator does not have", needs);
 }
 
 [[noreturn]] void fail_waiting(const Site& site, uint3 missing, const Site* elsewhere) {
