@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Counts what a program's kernels touch: with ncu on a GPU, else on the CPU lane.
+# Counts what a program's kernels touch: with ncu on a GPU, else on the simulator.
 set -euo pipefail
 CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
@@ -14,7 +14,7 @@ kernels touches: loads, stores and atomics of global and of shared memory, by th
 bytes, sectors of 32 bytes, bank conflicts, barriers. ARGUMENT is PROGRAM's: 256 --kernel NAME.
 
 Where there is a GPU and ncu (Nsight Compute, part of the CUDA Toolkit), its counters say it. Else
-the CPU lane does, and there also by source line: DEMO_COUNT=1 cpu/PROGRAM. The GPU's own compiler
+the simulator does, and there also by source line: DEMO_COUNT=1 cpu/PROGRAM. The GPU's own compiler
 merges loads and unrolls loops, so the counts differ where it did; tensor cores' copies by TMA are
 not among them.
 
@@ -53,17 +53,17 @@ find_ncu() {
     return 1
 }
 
-# --- The CPU lane ---
+# --- The simulator ---
 
 if ! has_gpu || ! ncu=$(find_ncu); then
     ! has_gpu || say "no ncu here (it comes with the CUDA Toolkit)"
-    say "counting on the CPU lane"
+    say "counting on the simulator"
     if [[ $must_build ]]; then
         ensure_compiler
         [[ $("${CXX:-g++}" -dM -E -x c++ - </dev/null) != *__clang__* ]] ||
             die 77 "counting on the CPU takes g++, not ${CXX:-g++}"
         ensure_scons
-        ensure_lane_libraries
+        ensure_simulator_libraries
         build "cpu/$program" "cpu/count/$program" >&2 || die 3 "the build failed"
     fi
     [[ -x cpu/$program ]] || die 3 "cpu/$program is not built: scons cpu"

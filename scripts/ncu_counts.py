@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints ncu's counts in the form in which the CPU lane prints its own, for count.sh.
+"""Prints ncu's counts in the form in which the simulator prints its own, for count.sh.
 
     ncu_counts.py metrics KNOWN         what to ask ncu for, of what it knows of this GPU
     ncu_counts.py table RAW.csv SASS.csv
@@ -107,7 +107,7 @@ def print_table(raw, sass):
         # Those that make the data and verify results are in the namespace demo.
         if counts is None or re.match(r"(void )?demo::", name):
             continue
-        _, called, *_ = kernel_names.shorten(name)  # kernel<1>, as the CPU lane says it
+        _, called, *_ = kernel_names.shorten(name)  # kernel<1>, as the simulator says it
         print(f"\n{called}: {shape(launch[column['Grid Size']])} blocks of "
               f"{shape(launch[column['Block Size']])} threads, one launch")
         print(f"{'':20}{'threads':>15}{'requests':>14}{'bytes':>17}{'sectors':>14}"

@@ -374,35 +374,35 @@ def timeline(group, profile, names, work):
                            if operation.call and begin - operation.call.start < end - begin])
     letters = dict(zip(shown, LETTERS))
 
-    lane_width = WIDTH - 12
-    scale = (end - begin) / lane_width
+    row_width = WIDTH - 12
+    scale = (end - begin) / row_width
 
-    def lane(title, spans):
+    def row(title, spans):
         """`spans` of (start, end, letter): each column shows what took most of it."""
-        columns = [defaultdict(float) for _ in range(lane_width)]
+        columns = [defaultdict(float) for _ in range(row_width)]
         for start, stop, letter in spans:
-            start, stop = max(start - begin, 0) / scale, min((stop - begin) / scale, lane_width)
-            for i in range(int(start), min(math.ceil(stop), lane_width)):
+            start, stop = max(start - begin, 0) / scale, min((stop - begin) / scale, row_width)
+            for i in range(int(start), min(math.ceil(stop), row_width)):
                 columns[i][letter] += min(stop, i + 1) - max(start, i)
         return f"  {title:<9} " + "".join(max(column, key=column.get)
                                           if sum(column.values()) > 0.3 else "."
                                           for column in columns)
 
     calls = [call for call in profile.calls if call.end > begin and call.start < end]
-    lines = [f"  {'us':<9} {0:<{lane_width // 2}}{end - begin:>{lane_width // 2}.1f}"]
+    lines = [f"  {'us':<9} {0:<{row_width // 2}}{end - begin:>{row_width // 2}.1f}"]
     threads = sorted({call.thread for call in calls})
     for i, thread in enumerate(threads, 1):
         title = "host" if len(threads) == 1 else f"host {i}"
-        lines.append(lane(title, ((call.start, call.end, work(call).letter)
-                                  for call in calls if call.thread == thread)))
+        lines.append(row(title, ((call.start, call.end, work(call).letter)
+                                 for call in calls if call.thread == thread)))
     streams = sorted({(operation.device, operation.stream) for operation in shown})
     for place in streams:
         title = "GPU" if len(streams) == 1 else f"stream {place[1]}"
         if len({device for device, _ in streams}) > 1:
             title = "GPU {}: {}".format(*place)
-        lines.append(lane(title, ((operation.start, operation.end, letter)
-                                  for operation, letter in letters.items()
-                                  if (operation.device, operation.stream) == place)))
+        lines.append(row(title, ((operation.start, operation.end, letter)
+                                 for operation, letter in letters.items()
+                                 if (operation.device, operation.stream) == place)))
     lines += ["  L launches a kernel, M a copy or memset, W waits for the GPU, C another CUDA call",
               "",
               f"    {'':<{TIMELINE_NAME_WIDTH}} {'launched':>9} {'began':>9} {'took':>9}  us"]

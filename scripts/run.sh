@@ -57,7 +57,7 @@ if [[ $must_build ]]; then
     ensure_compiler
     ensure_scons
     if [[ $folder == cpu ]]; then
-        ensure_lane_libraries
+        ensure_simulator_libraries
         build "cpu/$target" || die 3 "the build failed"
     else
         ensure_cuda

@@ -118,12 +118,12 @@ offer_apt() {
     (apt_install "what is of use" "$@") || say "$without"
 }
 
-# Makes the CPU lane faster where that is possible, as root on Debian; it works without them.
-ensure_lane_libraries() {
+# Makes the simulator faster where that is possible, as root on Debian; it works without them.
+ensure_simulator_libraries() {
     local header
     for header in boost/context/detail/fcontext.hpp cblas.h; do
         echo "#include <$header>" | "${CXX:-g++}" -E -x c++ - >/dev/null 2>&1 && continue
-        offer_apt "the CPU lane is slower, then" libboost-context-dev libopenblas-dev
+        offer_apt "the simulator is slower, then" libboost-context-dev libopenblas-dev
         return
     done
 }

@@ -1,7 +1,7 @@
 """The commands of scripts/step.sh, inside gdb and cuda-gdb, which run this file in their Python.
 
-On a GPU they are short forms of cuda-gdb's. On the CPU lane a block's threads are fibers
-(include/cpu/blocks.cpp): the one that runs is the selected one. To select another, its address is
+On a GPU they are short forms of cuda-gdb's. On the simulator a block's threads are fibers
+(simulator/blocks.cpp): the one that runs is the selected one. To select another, its address is
 written into Runner::wanted_; the runtime then goes to it, whether or not it could run on, and stops
 in debugger_looks(). A thread that has yet to begin is begun, and stops at the kernel's first line.
 
@@ -282,22 +282,22 @@ class Gpu:
         return [place or ("", 0, "left the kernel") for place in found]
 
 
-class Lane:
-    """gdb, and the CPU lane."""
+class Simulator:
+    """gdb, and the simulator."""
 
-    LOOKS = "demo_cpu::(anonymous namespace)::debugger_looks"
+    LOOKS = "simulator::(anonymous namespace)::debugger_looks"
 
     def __init__(self):
         self.left = {}  # (block, number of a thread) -> the file and line where it stepped aside
 
     def prepare(self):
         quietly("handle SIGUSR1 nostop noprint pass")
-        # Calls of the lane's runtime, from __syncthreads() to launches, are the hardware's part.
-        quietly("skip -gfi */include/cpu/*")
-        quietly("skip -gfi include/cpu/*")
+        # Calls of the simulator, from __syncthreads() to launches, are the hardware's part.
+        quietly("skip -gfi simulator/*")
+        quietly("skip -gfi simulator/cuda/*")
 
     def runner(self):
-        symbol = gdb.lookup_static_symbol("demo_cpu::(anonymous namespace)::runner")
+        symbol = gdb.lookup_static_symbol("simulator::(anonymous namespace)::runner")
         runner = symbol.value() if symbol else None
         return runner.dereference() if runner else None
 
@@ -314,7 +314,7 @@ class Lane:
     def is_own(self, frame):
         place = frame.find_sal().symtab
         return (frame.type() == gdb.NORMAL_FRAME and place is not None
-                and "include/cpu/" not in place.filename
+                and "simulator/cuda/" not in place.filename
                 and place.filename.endswith((".cu", ".cuh")))
 
     def own_frame(self):
@@ -358,7 +358,7 @@ class Lane:
             return
         newest = gdb.newest_frame().find_sal().symtab
         if newest and newest.filename.endswith("blocks.cpp") and not self.looks():
-            fail("thread: not from inside of the CPU lane's runtime; `finish` leaves it")
+            fail("thread: not from inside of the simulator; `finish` leaves it")
         wanted = self.all_threads(runner)[linear(thread, shape)].dereference()
         if wanted["exited"]:
             fail(f"thread {spell(thread)} has left the kernel")
@@ -384,7 +384,7 @@ class Lane:
             fail(f"block {spell(block)} is over: on the CPU, blocks run one after the other")
         if wanted > current:
             start = self.kernel_start()
-            with only(stop_at("demo_cpu::(anonymous namespace)::Runner::prepare",
+            with only(stop_at("simulator::(anonymous namespace)::Runner::prepare",
                               is_at("blockIdx", block))):
                 quietly("continue")
             with only(stop_at(start)):
@@ -406,8 +406,8 @@ class Lane:
 
     def next_barrier(self):
         if not self.looks():
-            continue_to(["demo_cpu::block_meet"] + kernel_ends())
-            if not alive() or gdb.newest_frame().name() != "demo_cpu::block_meet":
+            continue_to(["simulator::block_meet"] + kernel_ends())
+            if not alive() or gdb.newest_frame().name() != "simulator::block_meet":
                 return False
         self.run_to(self.own_frame())
         if not at_line_start(gdb.newest_frame()):
@@ -436,7 +436,7 @@ class Lane:
         return result
 
 
-world = Gpu() if ON_GPU else Lane()
+world = Gpu() if ON_GPU else Simulator()
 
 
 # --- Showing --------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ usage() {
 Usage: scripts/test.sh [--all] [PYTEST-ARGUMENT ...]
 
 Installs what is missing, builds the programs, the tests and the mutants (programs with a bug each),
-and runs every test, on the GPU if there is one and on the CPU lane; what was skipped is listed with
-its reason, and at the end the ten slowest steps. Without a GPU the programs are compiled for 9.0a
-with PTX of 9.0, and for 7.5 and 8.0 those whose kernels differ there.
+and runs every test, on the GPU if there is one and on the simulator; what was skipped is listed
+with its reason, and at the end the ten slowest steps. Without a GPU the programs are compiled for
+9.0a with PTX of 9.0, and for 7.5 and 8.0 those whose kernels differ there.
 
   --all    before a release: all architectures that the toolkit knows, every size in every order of
            the simulator's threads, and mutants that are made by rule of every barrier and bound
@@ -31,7 +31,7 @@ export TEST_TIMES
 trap 'rm -f "$TEST_TIMES"' EXIT
 
 ensure_compiler
-ensure_lane_libraries
+ensure_simulator_libraries
 ensure_scons
 ensure_cuda
 ensure_disassembler
@@ -46,7 +46,7 @@ simulator=(cpu/programs cpu/tests cpu/mutants ${all:+cpu/generated})
 if has_gpu; then
     build programs tests mutants "${simulator[@]}" ${all:+arch=all}
 else
-    say "no GPU here: compiling, and running on the CPU lane"
+    say "no GPU here: compiling, and running on the simulator"
     build programs tests architectures "${simulator[@]}" "arch=${all:-90a}"
 fi
 build cpu/tests sanitize=1

@@ -484,19 +484,19 @@ def test_memory_bound_rows_are_compared_in_gb_per_s(tmp_path):
     assert table_lines(done.stdout)[2][4:] == ["GB/s", "-", "4000", "-"]
 
 
-def test_a_file_from_the_cpu_lane_and_one_of_another_gpus_name_are_second_columns(tmp_path):
+def test_a_file_from_the_simulator_and_one_of_another_gpus_name_are_second_columns(tmp_path):
     program = ROOT / "cpu/1_matmul_basic"
-    lane = tmp_path / "lane.csv"
+    simulated = tmp_path / "simulated.csv"
     if program.exists():
-        lane.write_text(subprocess.run([program, "96", "--csv"], capture_output=True,
-                                       text=True).stdout)
+        simulated.write_text(subprocess.run([program, "96", "--csv"], capture_output=True,
+                                            text=True).stdout)
     else:
-        write_csv(lane, row(gpu='"CPU simulation"', sm="", n="96", tflops="0.001"))
+        write_csv(simulated, row(gpu='"CPU simulation"', sm="", n="96", tflops="0.001"))
     measured = write_csv(tmp_path / "measured.csv", row(), row(n="2048"),
                          comments=["GPU: NVIDIA H200"])
     renamed = tmp_path / "renamed.csv"
     renamed.write_text(measured.read_text().replace("# GPU: NVIDIA H200", "# GPU: NVIDIA H300"))
-    done = compare(measured, lane, renamed)
+    done = compare(measured, simulated, renamed)
     assert done.returncode == 0, done.stderr
     head, _, *lines = table_lines(done.stdout)
     assert head[-5:] == ["NVIDIA H200", "CPU simulation", "ratio", "NVIDIA H300", "ratio"]

@@ -1,4 +1,4 @@
-"""Counting what kernels touch: DEMO_COUNT=1 on the CPU lane, and ncu on a GPU."""
+"""Counting what kernels touch: DEMO_COUNT=1 on the simulator, and ncu on a GPU."""
 
 import os
 import re
@@ -142,7 +142,7 @@ def test_the_readme_shows_what_is_printed(program):
 
 @pytest.fixture(scope="module")
 def counts():
-    """Builds tests/cpu_lane/counts.cu, both ways, and returns the program."""
+    """Builds tests/simulator/counts.cu, both ways, and returns the program."""
     built = scons("cpu/tests")
     assert built.returncode == 0, built.stdout + built.stderr
     return ROOT / "build/cpu/release/tests/counts"
@@ -331,9 +331,9 @@ def count_script(*arguments, env=None):
 
 @pytest.mark.parametrize("program", COMPARED)
 def test_ncu_agrees(program):
-    """The CPU lane's counts against the hardware's, of a GPU whose counters may be read."""
+    """The simulator's counts against the hardware's, of a GPU whose counters may be read."""
     measured = count_script("--no-build", program, 256)
-    if measured.returncode == SKIPPED or "CPU lane" in measured.stderr:
+    if measured.returncode == SKIPPED or "counting on the simulator" in measured.stderr:
         pytest.skip(measured.stderr.strip())
     assert measured.stderr == ""
     [gpu], [cpu] = (found.values() for found in (tables(measured)[1], count(program, 256)))
@@ -368,7 +368,7 @@ def test_script_bad_arguments(arguments):
 def test_script_without_gpu(name):
     count("2_matmul_sharedmem", 32)  # skips where it is not built
     done = count_script("--no-build", name, 32)
-    if "CPU lane" not in done.stderr:
+    if "counting on the simulator" not in done.stderr:
         pytest.skip("there is a GPU here")
     assert done.returncode == VERIFIED
     assert done.stdout == counted_run(CPU.folder / "2_matmul_sharedmem", 32).stdout
@@ -378,7 +378,7 @@ def test_script_with_another_compiler(tmp_path):
     (tmp_path / "clang++").write_text("#!/bin/sh\necho '#define __clang__ 1'\n")
     (tmp_path / "clang++").chmod(0o755)
     done = count_script("2", 32, env={"CXX": str(tmp_path / "clang++")})
-    if "CPU lane" not in done.stderr:
+    if "counting on the simulator" not in done.stderr:
         pytest.skip("there is a GPU here")
     assert (done.returncode, done.stdout) == (SKIPPED, "")
     assert "takes g++" in done.stderr

@@ -109,8 +109,8 @@ def test_the_figures_are_those_of_the_records():
 
 def test_the_timeline_shows_the_host_running_ahead():
     lines = section(report(GATING).stdout, "timed / six_kernels, the time with the median")
-    host, gpu = (next(line for line in lines if line.startswith("  " + lane)).split()[1]
-                 for lane in ("host", "GPU"))
+    host, gpu = (next(line for line in lines if line.startswith("  " + title)).split()[1]
+                 for title in ("host", "GPU"))
     assert len(host) == len(gpu) == 88
     assert re.fullmatch(r"M*L{2,}W+\.?", host), host  # launches at once, then waits
     letters = re.sub(r"(.)\1*", r"\1", gpu.replace(".", ""))
@@ -154,8 +154,8 @@ def test_a_program_without_ranges_is_one_table():
         "scale<float, 2>", "scale<float, 3>", "scale<double, 2>"}
     assert table["hidden"][:1] == ["1"]  # of an anonymous namespace
     assert table["copy host to device 64.0 MiB"][4:6] == ["10", "GB/s"]
-    lanes = [line.split()[:2] for line in done.stdout.splitlines() if line.startswith("  stream")]
-    assert lanes == [["stream", "7"], ["stream", "13"], ["stream", "14"]]
+    streams = [line.split()[:2] for line in done.stdout.splitlines() if line.startswith("  stream")]
+    assert streams == [["stream", "7"], ["stream", "13"], ["stream", "14"]]
 
 
 def test_no_line_is_wider_than_the_projector():
@@ -324,7 +324,7 @@ def test_bad_usage_ends_with_one_line(arguments):
     assert_one_line(done.stderr, "profile.sh")
 
 
-def test_the_cpu_lane_has_nothing_to_profile(tmp_path):
+def test_the_simulator_has_nothing_to_profile(tmp_path):
     program = ROOT / "cpu/5_gating_unfused"
     if not program.exists():
         pytest.skip("cpu/5_gating_unfused is not built")

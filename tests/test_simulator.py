@@ -1,4 +1,4 @@
-"""The CPU lane: its translator, what its kernels can do, and what it catches."""
+"""The simulator: its translator, what its kernels can do, and what it catches."""
 
 import importlib.util
 import os
@@ -11,7 +11,7 @@ from suite import ROOT, scons
 
 SCHEDULES = ["forward", "reverse", "random:1"]
 
-spec = importlib.util.spec_from_file_location("translate", ROOT / "include/cpu/translate.py")
+spec = importlib.util.spec_from_file_location("translate", ROOT / "simulator/translate.py")
 translator = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(translator)
 
@@ -21,6 +21,21 @@ def translate(text):
     assert first == '#line 1 "f.cu"'
     assert rest.count("\n") == text.count("\n"), "a line moved"
     return rest
+
+
+# --- Its headers ----------------------------------------------------------------------------------
+
+HEADERS = sorted(path.relative_to(ROOT) for path in (ROOT / "simulator").rglob("*")
+                 if path.suffix in (".h", ".hpp", ".cuh"))
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=str)
+def test_a_header_compiles_alone(header):
+    command = [os.environ.get("CXX", "g++"), "-std=c++20", "-Wall", "-Wextra", "-Werror",
+               "-fsyntax-only", "-x", "c++", "-"]
+    done = subprocess.run(command, input=f'#include "{header}"\n', capture_output=True, text=True,
+                          cwd=ROOT)
+    assert done.returncode == 0, done.stderr
 
 
 # --- The translator -------------------------------------------------------------------------------
@@ -50,7 +65,7 @@ def translate(text):
 @pytest.mark.parametrize("before", ["", "return ", "if (x) ", "else ", "f = [&] { ", "{ a < b; ",
                                     "#define RUN(n) ", "int* p = nullptr; ", "x = 1'000'000; "])
 def test_launch(before, launch, kernel, configuration, arguments):
-    expected = f"DEMO_LAUNCH(({kernel}), ({configuration}), ({arguments}))"
+    expected = f"SIMULATOR_LAUNCH(({kernel}), ({configuration}), ({arguments}))"
     assert translate(before + launch + ";") == before + expected + ";"
 
 
@@ -71,13 +86,13 @@ def test_text_that_stays(text):
 
 
 @pytest.mark.parametrize("text, expected", [
-    ("extern __shared__ float t[];", "float *const t = ::demo_cpu::dynamic_shared();"),
-    ("extern __shared__ float t[][32];", "float (*const t)[32] = ::demo_cpu::dynamic_shared();"),
+    ("extern __shared__ float t[];", "float *const t = ::simulator::dynamic_shared();"),
+    ("extern __shared__ float t[][32];", "float (*const t)[32] = ::simulator::dynamic_shared();"),
     ("extern __shared__ __align__(16) unsigned char t[];",
-     "unsigned char *const t = ::demo_cpu::dynamic_shared();"),
-    ("alignas(128) extern __shared__ T t[];", "T *const t = ::demo_cpu::dynamic_shared();"),
+     "unsigned char *const t = ::simulator::dynamic_shared();"),
+    ("alignas(128) extern __shared__ T t[];", "T *const t = ::simulator::dynamic_shared();"),
     ("extern __shared__\nalignas(16)\nhalf t[];",
-     "\n\nhalf *const t = ::demo_cpu::dynamic_shared();"),
+     "\n\nhalf *const t = ::simulator::dynamic_shared();"),
     ("alignas(32) __shared__ float t[4];", "alignas(32) __shared__ float t[4];"),
 ])
 def test_shared_memory(text, expected):
@@ -99,7 +114,7 @@ def test_text_that_is_wrong(text, line):
 
 
 def build(*options):
-    """Builds tests/cpu_lane/ and returns the folder of the programs."""
+    """Builds tests/simulator/ and returns the folder of the programs."""
     built = scons("cpu/tests", *options)
     assert built.returncode == 0, built.stdout + built.stderr
     assert "warning" not in built.stdout + built.stderr
@@ -124,7 +139,7 @@ def run(program, *arguments, schedule="forward"):
 
 def line_of(text):
     """The line of misuse.cu that `text` stands in."""
-    lines = (ROOT / "tests/cpu_lane/misuse.cu").read_text().splitlines()
+    lines = (ROOT / "tests/simulator/misuse.cu").read_text().splitlines()
     return next(i for i, line in enumerate(lines, 1) if text in line)
 
 
@@ -140,7 +155,7 @@ def test_language_sanitized(sanitized):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-BARRIER = r"waits at __syncthreads\(\) in tests/cpu_lane/misuse.cu:\d+ for thread "
+BARRIER = r"waits at __syncthreads\(\) in tests/simulator/misuse.cu:\d+ for thread "
 CAUGHT = {
     "divergent_barrier": BARRIER + r"\(16,0,0\), which has left the kernel",
     "two_barriers": BARRIER + r"\(16,0,0\), which waits at __syncthreads\(\) in .*:\d+",
@@ -152,7 +167,7 @@ CAUGHT = {
     "divergent_ldmatrix": r"waits at ldmatrix_x4\(\) in .* for thread \(31,0,0\), which has left",
     "misaligned_ldmatrix": r"ldmatrix_x4\(\) in .*: lane 1 names a row that is not aligned to 16",
     "read_far_past": r"read of address 0x\w+, 11868 bytes past the end of buffer 1 \(132 bytes, "
-                     r"allocated in tests/cpu_lane/misuse.cu:\d+\)",
+                     r"allocated in tests/simulator/misuse.cu:\d+\)",
     "write_past": r"write to address 0x\w+, 0 bytes past the end of buffer 2",
     "read_null": r"read of address 0x4, in no buffer of device memory",
     "dynamic_overrun": r"write to address 0x\w+, 512 bytes into the block's dynamic shared memory "
@@ -208,7 +223,7 @@ def test_division_by_zero(normal):
 def test_what_is_not_modelled(normal):
     done = run(normal / "misuse", "nested")
     assert done.returncode == 77
-    assert "needs launches from a kernel, which the CPU simulation does not have" in done.stderr
+    assert "needs launches from a kernel, which the simulator does not have" in done.stderr
 
 
 @pytest.mark.parametrize("case, report, place", [
@@ -223,7 +238,7 @@ def test_sanitizers_catch_single_elements(sanitized, case, report, place):
     thread = r"^misuse: kernel \w+, block \(0,0,0\), thread \(\d,0,0\):"
     assert re.search(rf"{thread}.*{place}", done.stderr, re.M), done.stderr
     assert re.search(report, done.stderr)
-    assert "tests/cpu_lane/misuse.cu:" in done.stderr
+    assert "tests/simulator/misuse.cu:" in done.stderr
 
 
 def wrong_elements(program, case, schedule):

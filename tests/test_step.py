@@ -1,4 +1,4 @@
-"""scripts/step.sh: a debugger's session over a kernel. Most of it on the CPU lane, with gdb."""
+"""scripts/step.sh: a debugger's session over a kernel. Most of it on the simulator, with gdb."""
 
 import os
 import random
@@ -36,7 +36,7 @@ def step(*arguments, **options):
 
 
 def walk(tmp_path, program, *commands, options=(), status=0):
-    """What each command of a walk on the CPU lane says, after what is said at its beginning."""
+    """What each command of a walk on the simulator says, after what is said at its beginning."""
     file = tmp_path / "walk.txt"
     file.write_text("\n".join(commands) + "\n")
     done = step("--cpu", "--no-build", "--batch", file, program, *options)

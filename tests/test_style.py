@@ -10,7 +10,8 @@ from suite import PROGRAMS, ROOT
 
 CLANG_FORMAT = 14  # other versions lay some lines out otherwise
 FORMATTED = sorted(
-    path for folder in ("src", "include", "tests") for path in (ROOT / folder).rglob("*")
+    path for folder in ("src", "include", "simulator", "tests")
+    for path in (ROOT / folder).rglob("*")
     if path.suffix in (".cu", ".cuh", ".cpp", ".hpp", ".h"))
 
 
@@ -33,7 +34,7 @@ def test_clang_format_would_change_nothing():
 
 def test_no_line_is_too_long_for_the_projector():
     pages = ROOT / "tests/programs"  # they quote the source
-    scripts = [path for folder in ("scripts", "tests", "site_scons", "include")
+    scripts = [path for folder in ("scripts", "tests", "site_scons", "simulator")
                for path in (ROOT / folder).rglob("*")
                if path.suffix in (".py", ".sh") and path.parent != pages]
     long = [f"{path.relative_to(ROOT)}:{i}" for path in FORMATTED + scripts

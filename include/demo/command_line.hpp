@@ -20,7 +20,7 @@
 
 namespace demo {
 
-#ifdef DEMO_CPU_LANE
+#ifdef SIMULATOR
 inline constexpr bool kSimulator = true;  // built for the CPU: small sizes, few samples
 #else
 inline constexpr bool kSimulator = false;

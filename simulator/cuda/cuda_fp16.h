@@ -1,10 +1,11 @@
 // half: IEEE 754's binary16.
 #pragma once
 
-#include "small_float.hpp"
+#include "../small_float.hpp"
+#include "vector_types.h"
 
 struct __half {
-    DEMO_CPU_SMALL_FLOAT(__half)
+    SIMULATOR_SMALL_FLOAT(__half)
 
     static unsigned short from_float(float x) {
         const auto bits = std::bit_cast<uint32_t>(x);
@@ -31,7 +32,7 @@ struct __half {
     unsigned short bits() const { return __x; }
 };
 struct alignas(4) __half2 {
-    DEMO_CPU_SMALL_FLOAT2(__half2, __half)
+    SIMULATOR_SMALL_FLOAT2(__half2, __half)
 };
 using half = __half;
 using half2 = __half2;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Turns the spellings of CUDA that no host compiler reads into C++, for the CPU lane.
+"""Turns the spellings of CUDA that no host compiler reads into C++, for the simulator.
 
-    kernel<T><<<grid, block>>>(args)  ->  DEMO_LAUNCH((kernel<T>), (grid, block), (args))
+    kernel<T><<<grid, block>>>(args)  ->  SIMULATOR_LAUNCH((kernel<T>), (grid, block), (args))
     extern __shared__ float tile[];   ->  float *const tile = ...;
 
 Nothing else is touched, and no line moves: a #line in front makes compilers and debuggers show the
@@ -154,7 +154,7 @@ class Translation:
         kernel = self.kernel_start(launch)
         arguments = self.step(end + 2, 1)
         close = self.group_end(arguments)
-        self.before[kernel] = "DEMO_LAUNCH((" + self.before.get(kernel, "")
+        self.before[kernel] = "SIMULATOR_LAUNCH((" + self.before.get(kernel, "")
         self.replace[launch] = "), ("
         self.replace.update({end: "), ", end + 1: "", end + 2: ""})
         self.replace[close] = "))"
@@ -192,7 +192,7 @@ class Translation:
         rows = self.is_sign(self.step(self.group_end(square), 1), "[")  # T name[][columns]
         self.before[name] = "(*const " if rows else "*const "
         self.replace[name] = self.tokens[name] + ")" * rows
-        self.before[end] = " = ::demo_cpu::dynamic_shared()"
+        self.before[end] = " = ::simulator::dynamic_shared()"
         before = self.step(extern, -1)
         if self.is_sign(before, ")"):  # alignas(16) extern __shared__ ...
             start = self.step(self.group_start(before, lambda j: False), -1)

@@ -1,10 +1,11 @@
 // bfloat16: the upper half of an fp32 number.
 #pragma once
 
-#include "small_float.hpp"
+#include "../small_float.hpp"
+#include "vector_types.h"
 
 struct __nv_bfloat16 {
-    DEMO_CPU_SMALL_FLOAT(__nv_bfloat16)
+    SIMULATOR_SMALL_FLOAT(__nv_bfloat16)
 
     static unsigned short from_float(float x) {
         if (x != x) return 0x7FFF;
@@ -20,7 +21,7 @@ struct __nv_bfloat16 {
     unsigned short bits() const { return __x; }
 };
 struct alignas(4) __nv_bfloat162 {
-    DEMO_CPU_SMALL_FLOAT2(__nv_bfloat162, __nv_bfloat16)
+    SIMULATOR_SMALL_FLOAT2(__nv_bfloat162, __nv_bfloat16)
 };
 using nv_bfloat16 = __nv_bfloat16;
 using nv_bfloat162 = __nv_bfloat162;

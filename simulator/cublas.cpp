@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "cublasLt.h"
-#include "cuda_bf16.h"
-#include "cuda_fp16.h"
-#include "runtime.hpp"
+#include "cuda/cublasLt.h"
+#include "cuda/cuda_bf16.h"
+#include "cuda/cuda_fp16.h"
+#include "memory.hpp"
+#include "workers.hpp"
 
-#ifdef DEMO_CPU_OPENBLAS
+#ifdef SIMULATOR_OPENBLAS
 #include <cblas.h>
 #endif
 
@@ -76,7 +77,7 @@ std::vector<float> converted(const void* data, const Layout& layout, bool transp
     const uint64_t rows = transpose ? layout.columns : layout.rows;
     const uint64_t columns = transpose ? layout.rows : layout.columns;
     std::vector<float> result(rows * columns);
-    demo_cpu::parallel(columns, [&](uint64_t column) {
+    simulator::parallel(columns, [&](uint64_t column) {
         for (uint64_t row = 0; row < rows; ++row) {
             const size_t i = transpose ? layout.at(column, row) : layout.at(row, column);
             float value = load(data, layout.type, i);
@@ -93,7 +94,7 @@ std::vector<float> converted(const void* data, const Layout& layout, bool transp
 void multiply(const Product& p, const float* A, const float* B, float* C) {
     const uint64_t m = p.m, n = p.n, k = p.k;
     if (p.compute == CUBLAS_COMPUTE_16F) {
-        demo_cpu::parallel(n, [&](uint64_t j) {
+        simulator::parallel(n, [&](uint64_t j) {
             for (uint64_t i = 0; i < m; ++i) {
                 __half sum = 0.0f;
                 for (uint64_t l = 0; l < k; ++l) sum = __half(sum + A[l * m + i] * B[j * k + l]);
@@ -102,18 +103,18 @@ void multiply(const Product& p, const float* A, const float* B, float* C) {
         });
         return;
     }
-#ifdef DEMO_CPU_OPENBLAS
+#ifdef SIMULATOR_OPENBLAS
     static const bool once = (openblas_set_num_threads(1), true);  // our workers share the columns
     (void)once;
-    const uint64_t parts = std::min<uint64_t>(demo_cpu::worker_count(), n);
-    demo_cpu::parallel(parts, [&](uint64_t part) {
+    const uint64_t parts = std::min<uint64_t>(simulator::worker_count(), n);
+    simulator::parallel(parts, [&](uint64_t part) {
         const uint64_t first = n * part / parts, width = n * (part + 1) / parts - first;
         cblas_sgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, int(m), int(width), int(k), 1, A,
                     int(m), B + first * k, int(k), 0, C + first * m, int(m));
     });
 #else
     constexpr uint64_t kColumns = 4;  // of C at a time, so that an element of A serves four
-    demo_cpu::parallel((n + kColumns - 1) / kColumns, [&](uint64_t group) {
+    simulator::parallel((n + kColumns - 1) / kColumns, [&](uint64_t group) {
         const uint64_t first = group * kColumns, width = std::min(kColumns, n - first);
         float* const c = C + first * m;
         std::fill(c, c + width * m, 0.0f);
@@ -140,12 +141,12 @@ cublasStatus_t run(const Product& p, const void* A, const Layout& a, const void*
                    const void* C, const Layout& c, void* D, const Layout& d) {
     if (!a.valid() || !b.valid() || !c.valid() || !d.valid()) return CUBLAS_STATUS_INVALID_VALUE;
     if (p.m == 0 || p.n == 0) return CUBLAS_STATUS_SUCCESS;
-    demo_cpu::unlock_memory();
+    simulator::unlock_memory();
     const std::vector<float> left = converted(A, a, p.transpose_a, p.compute);
     const std::vector<float> right = converted(B, b, p.transpose_b, p.compute);
     std::vector<float> product(p.m * p.n);
     multiply(p, left.data(), right.data(), product.data());
-    demo_cpu::parallel(p.n, [&](uint64_t column) {
+    simulator::parallel(p.n, [&](uint64_t column) {
         for (uint64_t row = 0; row < p.m; ++row) {
             float value = p.alpha * product[column * p.m + row];
             if (p.beta != 0) value += p.beta * load(C, c.type, c.at(row, column));

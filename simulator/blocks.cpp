@@ -1,32 +1,38 @@
-// Runs kernels. Workers, one per core, take blocks in turn. A block's threads are fibers: a thread
-// runs until it has to wait for others, then the next one does. The order is DEMO_SCHEDULE's, so a
-// kernel that lacks a barrier meets an order that shows it. When nobody can run and not all have
-// finished, somebody waits for a thread that will never come, and the program ends saying so.
+// Runs kernels. The workers take blocks in turn. A block's threads are fibers: a thread runs until
+// it has to wait for others, then the next one does. The order is DEMO_SCHEDULE's, so a kernel that
+// lacks a barrier meets an order that shows it. When nobody can run and not all have finished,
+// somebody waits for a thread that will never come, and the program ends saying so.
 #include "fiber.hpp"
 // fiber.hpp has to come first: it chooses what setjmp.h declares.
 #include <signal.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
-#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <vector>
 
+#include "blocks.hpp"
 #include "count.hpp"
-#include "runtime.hpp"
+#include "cuda/device_launch_parameters.h"
+#include "device.hpp"
+#include "errors.hpp"
+#include "launch.hpp"
+#include "memory.hpp"
+#include "workers.hpp"
 
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
 #include <sanitizer/asan_interface.h>
 #endif
 
 constinit thread_local uint3 threadIdx{}, blockIdx{};
 constinit thread_local dim3 blockDim, gridDim;
 
-namespace demo_cpu {
+namespace simulator {
 namespace {
 
 // --- DEMO_SCHEDULE ------------------------------------------------------------------------------
@@ -94,13 +100,6 @@ struct Meeting {
     Site site;
 };
 
-std::string text(uint3 v) {
-    return "(" + std::to_string(v.x) + "," + std::to_string(v.y) + "," + std::to_string(v.z) + ")";
-}
-std::string text(const Site& site) {
-    return std::string(site.what) + " in " + site.file + ":" + std::to_string(site.line);
-}
-
 /// One kernel launch, as the workers see it.
 struct Grid {
     const Launch& launch;
@@ -110,7 +109,7 @@ struct Grid {
     unsigned int threads() const { return launch.block.x * launch.block.y * launch.block.z; }
 };
 
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
 constexpr size_t kStackBytes = 512 << 10;
 #else
 constexpr size_t kStackBytes = 128 << 10;
@@ -234,7 +233,7 @@ void Runner::prepare(const Grid& grid) {
     }
     // As far back as alignment allows, so that its end is the guard page.
     dynamic_start_ = dynamic_end_ - (grid.launch.shared_bytes + 127) / 128 * 128;
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
     ASAN_UNPOISON_MEMORY_REGION(dynamic_, dynamic_end_ - dynamic_);
     ASAN_POISON_MEMORY_REGION(dynamic_start_ + grid.launch.shared_bytes,
                               dynamic_end_ - dynamic_start_ - grid.launch.shared_bytes);
@@ -384,9 +383,7 @@ void Runner::warp_meet(unsigned int mask, void* record, void (*finish)(void* con
 
 void Runner::fail_at_barrier(Thread& waiting, const Thread& missing) {
     current_ = &waiting;  // whom fail() names
-    fail(3, "waits at %s for thread %s, which %s", text(waiting.site).c_str(),
-         text(missing.index).c_str(),
-         missing.exited ? "has left the kernel" : ("waits at " + text(missing.site)).c_str());
+    fail_waiting(waiting.site, missing.index, missing.exited ? nullptr : &missing.site);
 }
 
 void Runner::fail_for_ever_waiting() {
@@ -402,72 +399,25 @@ void Runner::fail_for_ever_waiting() {
     fail(3, "no thread can run");
 }
 
-// --- Workers ------------------------------------------------------------------------------------
+// --- Stepping through a kernel ------------------------------------------------------------------
 
-class Workers {
-  public:
-    Workers() {
-        for (int i = 0; i < worker_count(); ++i) std::thread([this] { work(); }).detach();
-    }
-
-    void run(uint64_t count, const std::function<void(uint64_t)>& body) {
-        std::lock_guard one_at_a_time(caller_);
-        std::unique_lock lock(mutex_);
-        body_ = &body;
-        count_ = count;
-        next_ = 0;
-        busy_ = worker_count();
-        ++round_;
-        start_.notify_all();
-        done_.wait(lock, [&] { return busy_ == 0; });
-    }
-
-  private:
-    void work() {
-        prepare_fault_handling();
-#ifdef DEMO_CPU_DEBUG
-        // scripts/step_commands.py stops a thread anywhere, writes wanted_ and sends this signal.
+#ifdef SIMULATOR_DEBUG
+// scripts/step_commands.py stops a thread anywhere, writes wanted_ and sends this signal.
+struct StepAside {
+    StepAside() {
         struct sigaction action {};
         action.sa_handler = [](int) {
             if (runner) runner->step_aside();
         };
         action.sa_flags = SA_NODEFER;  // the handler returns when its thread goes on
         sigaction(SIGUSR1, &action, nullptr);
-#endif
-        for (uint64_t seen = 0;;) {
-            {
-                std::unique_lock lock(mutex_);
-                start_.wait(lock, [&] { return round_ != seen; });
-                seen = round_;
-            }
-            for (uint64_t i; (i = next_.fetch_add(1)) < count_;) (*body_)(i);
-            std::lock_guard lock(mutex_);
-            if (--busy_ == 0) done_.notify_one();
-        }
     }
-
-    std::mutex caller_, mutex_;
-    std::condition_variable start_, done_;
-    const std::function<void(uint64_t)>* body_ = nullptr;
-    uint64_t count_ = 0, round_ = 0;
-    std::atomic<uint64_t> next_ = 0;
-    int busy_ = 0;
-};
+} step_aside_handler;
+#endif
 
 }  // namespace
 
-int worker_count() {
-#ifdef DEMO_CPU_DEBUG
-    return 1;  // blocks in order: who steps through one does not want another in between
-#endif
-    static const int count = std::max(1u, std::thread::hardware_concurrency());
-    return count;
-}
-
-void parallel(uint64_t count, const std::function<void(uint64_t)>& body) {
-    static Workers& workers = *new Workers;  // they outlive main()
-    workers.run(count, body);
-}
+// --- Launches and meetings ----------------------------------------------------------------------
 
 void run_grid(const Launch& launch, const void* function, void (*thread)(const void*),
               const void* call) {
@@ -534,4 +484,4 @@ std::string describe_in_block(const void* address) {
     return runner ? runner->describe(address) : "";
 }
 
-}  // namespace demo_cpu
+}  // namespace simulator

@@ -3,10 +3,16 @@
 // no chip has any of them, so a program that relies on one fails.
 #pragma once
 
-#include "count.hpp"
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "../blocks.hpp"
+#include "../count.hpp"
+#include "../errors.hpp"
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
-#include "launch.hpp"
 
 namespace nvcuda::wmma {
 
@@ -54,7 +60,7 @@ void fill_fragment(Fragment& fragment, const Value& value) {
 
 }  // namespace nvcuda::wmma
 
-namespace demo_cpu {
+namespace simulator {
 
 /// What a lane brings to a load or a store.
 template <class Fragment>
@@ -86,9 +92,7 @@ void access_tile(void* const* records, unsigned int mask) {
     using Access = TileAccess<Fragment>;
     const Access& first = *static_cast<Access*>(records[0]);
     auto require = [&](bool holds, const char* what) {
-        if (!holds)
-            fail(3, "%s in %s:%d needs %s", first.site.what, first.site.file, first.site.line,
-                 what);
+        if (!holds) fail(3, "%s needs %s", text(first.site).c_str(), what);
     };
     require(mask == ~0u, "a whole warp");
     for (int lane = 0; lane < 32; ++lane) {
@@ -155,61 +159,60 @@ void multiply_tiles(void* const* records, unsigned int mask) {
     }
 }
 
-}  // namespace demo_cpu
+}  // namespace simulator
 
 namespace nvcuda::wmma {
 
 template <class Use, int M, int N, int K, class T, class Layout>
 void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& fragment, const T* memory,
-                      unsigned int stride, DEMO_CPU_SITE) {
+                      unsigned int stride, SIMULATOR_SITE) {
     static_assert(!std::is_void_v<Layout>, "an accumulator's load needs a layout");
     using Fragment = std::remove_reference_t<decltype(fragment)>;
-    demo_cpu::TileAccess<Fragment> access{&fragment,
-                                          const_cast<T*>(memory),
-                                          stride,
-                                          std::is_same_v<Layout, col_major>,
-                                          {"load_matrix_sync()", file, line}};
-    demo_cpu::count_tile(access, false);
-    demo_cpu::warp_meet(~0u, &access, demo_cpu::access_tile<Fragment, true>, access.site);
+    simulator::TileAccess<Fragment> access{&fragment,
+                                           const_cast<T*>(memory),
+                                           stride,
+                                           std::is_same_v<Layout, col_major>,
+                                           {"load_matrix_sync()", file, line}};
+    simulator::count_tile(access, false);
+    simulator::warp_meet(~0u, &access, simulator::access_tile<Fragment, true>, access.site);
 }
 template <int M, int N, int K, class T>
 void load_matrix_sync(fragment<accumulator, M, N, K, T>& fragment, const T* memory,
-                      unsigned int stride, layout_t layout, DEMO_CPU_SITE) {
+                      unsigned int stride, layout_t layout, SIMULATOR_SITE) {
     using Fragment = std::remove_reference_t<decltype(fragment)>;
-    demo_cpu::TileAccess<Fragment> access{&fragment,
-                                          const_cast<T*>(memory),
-                                          stride,
-                                          layout == mem_col_major,
-                                          {"load_matrix_sync()", file, line}};
-    demo_cpu::count_tile(access, false);
-    demo_cpu::warp_meet(~0u, &access, demo_cpu::access_tile<Fragment, true>, access.site);
+    simulator::TileAccess<Fragment> access{&fragment,
+                                           const_cast<T*>(memory),
+                                           stride,
+                                           layout == mem_col_major,
+                                           {"load_matrix_sync()", file, line}};
+    simulator::count_tile(access, false);
+    simulator::warp_meet(~0u, &access, simulator::access_tile<Fragment, true>, access.site);
 }
 template <int M, int N, int K, class T>
 void store_matrix_sync(T* memory, const fragment<accumulator, M, N, K, T>& fragment,
-                       unsigned int stride, layout_t layout, DEMO_CPU_SITE) {
+                       unsigned int stride, layout_t layout, SIMULATOR_SITE) {
     using Fragment = std::remove_cvref_t<decltype(fragment)>;
-    demo_cpu::TileAccess<Fragment> access{const_cast<Fragment*>(&fragment),
-                                          memory,
-                                          stride,
-                                          layout == mem_col_major,
-                                          {"store_matrix_sync()", file, line}};
-    demo_cpu::count_tile(access, true);
-    demo_cpu::warp_meet(~0u, &access, demo_cpu::access_tile<Fragment, false>, access.site);
+    simulator::TileAccess<Fragment> access{const_cast<Fragment*>(&fragment),
+                                           memory,
+                                           stride,
+                                           layout == mem_col_major,
+                                           {"store_matrix_sync()", file, line}};
+    simulator::count_tile(access, true);
+    simulator::warp_meet(~0u, &access, simulator::access_tile<Fragment, false>, access.site);
 }
 template <int M, int N, int K, class D, class T, class LayoutA, class LayoutB, class C>
 void mma_sync(fragment<accumulator, M, N, K, D>& d,
               const fragment<matrix_a, M, N, K, T, LayoutA>& a,
               const fragment<matrix_b, M, N, K, T, LayoutB>& b,
-              const fragment<accumulator, M, N, K, C>& c, DEMO_CPU_SITE) {
-    demo_cpu::Multiplication<std::remove_cvref_t<decltype(d)>, std::remove_cvref_t<decltype(a)>,
-                             std::remove_cvref_t<decltype(b)>, std::remove_cvref_t<decltype(c)>>
+              const fragment<accumulator, M, N, K, C>& c, SIMULATOR_SITE) {
+    simulator::Multiplication<std::remove_cvref_t<decltype(d)>, std::remove_cvref_t<decltype(a)>,
+                              std::remove_cvref_t<decltype(b)>, std::remove_cvref_t<decltype(c)>>
         record{&d, &a, &b, &c};
-    demo_cpu::warp_meet(
-        ~0u, &record,
-        demo_cpu::multiply_tiles<std::remove_cvref_t<decltype(d)>, std::remove_cvref_t<decltype(a)>,
-                                 std::remove_cvref_t<decltype(b)>,
-                                 std::remove_cvref_t<decltype(c)>>,
-        {"mma_sync()", file, line});
+    simulator::warp_meet(~0u, &record,
+                         simulator::multiply_tiles<
+                             std::remove_cvref_t<decltype(d)>, std::remove_cvref_t<decltype(a)>,
+                             std::remove_cvref_t<decltype(b)>, std::remove_cvref_t<decltype(c)>>,
+                         {"mma_sync()", file, line});
 }
 
 }  // namespace nvcuda::wmma

@@ -6,17 +6,17 @@
 #undef _FORTIFY_SOURCE  // its longjmp takes another stack for a corrupted one
 #include <cstddef>
 
-#ifdef DEMO_CPU_BOOST
+#ifdef SIMULATOR_BOOST
 #include <boost/context/detail/fcontext.hpp>
 #else
 #include <setjmp.h>
 #include <ucontext.h>
 #endif
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-namespace demo_cpu {
+namespace simulator {
 
 class Fiber {
   public:
@@ -27,7 +27,7 @@ class Fiber {
 
     /// One that calls entry() when first switched to. `entry` must not return.
     Fiber(char* stack, size_t bytes, Entry entry) : stack_(stack), bytes_(bytes), entry_(entry) {
-#ifdef DEMO_CPU_BOOST
+#ifdef SIMULATOR_BOOST
         context_ = boost::context::detail::make_fcontext(stack + bytes, bytes, start);
 #endif
     }
@@ -39,11 +39,11 @@ class Fiber {
     void switch_to(Fiber& next) {
         left_ = this;
         entered_ = &next;
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
         void* fake_stack = nullptr;
         __sanitizer_start_switch_fiber(&fake_stack, next.stack_, next.bytes_);
 #endif
-#ifdef DEMO_CPU_BOOST
+#ifdef SIMULATOR_BOOST
         left_->context_ = nullptr;
         const auto from = boost::context::detail::jump_fcontext(next.context_, nullptr);
         left_->context_ = from.fctx;
@@ -59,13 +59,13 @@ class Fiber {
             setcontext(&first);
         }
 #endif
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
         left_->remember_stack(fake_stack);
 #endif
     }
 
   private:
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
     /// Tells the sanitizer that the switch from here is over, and keeps what it knows of this
     /// stack.
     void remember_stack(void* fake_stack) {
@@ -74,13 +74,13 @@ class Fiber {
         stack_ = static_cast<char*>(const_cast<void*>(stack));
     }
 #endif
-#ifdef DEMO_CPU_BOOST
+#ifdef SIMULATOR_BOOST
     static void start(boost::context::detail::transfer_t from) {
         left_->context_ = from.fctx;
 #else
     static void start() {
 #endif
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
         left_->remember_stack(nullptr);
 #endif
         entered_->entry_();
@@ -93,11 +93,11 @@ class Fiber {
     size_t bytes_ = 0;
     Entry entry_ = nullptr;
     bool started_ = false;
-#ifdef DEMO_CPU_BOOST
+#ifdef SIMULATOR_BOOST
     boost::context::detail::fcontext_t context_ = nullptr;
 #else
     jmp_buf resume_;
 #endif
 };
 
-}  // namespace demo_cpu
+}  // namespace simulator

@@ -1,11 +1,14 @@
-// What the runtime tells count.cpp: nothing, except in the build that counts (DEMO_CPU_COUNT).
+// What the runtime tells count.cpp: nothing, except in the build that counts (SIMULATOR_COUNT).
 #pragma once
 
-#include "cuda_runtime.h"
+#include <cstddef>
 
-namespace demo_cpu {
+#include "launch.hpp"
+#include "site.hpp"
 
-#ifdef DEMO_CPU_COUNT
+namespace simulator {
+
+#ifdef SIMULATOR_COUNT
 
 inline constexpr bool kCounts = true;
 
@@ -47,4 +50,4 @@ inline void count_access(const void*, size_t, bool, const Site&) {}
 
 #endif
 
-}  // namespace demo_cpu
+}  // namespace simulator

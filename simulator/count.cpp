@@ -22,9 +22,12 @@
 #include <utility>
 #include <vector>
 
-#include "runtime.hpp"
+#include "cuda/device_launch_parameters.h"
+#include "device.hpp"
+#include "errors.hpp"
+#include "memory.hpp"
 
-namespace demo_cpu {
+namespace simulator {
 namespace {
 
 bool asked_to_count() {
@@ -43,17 +46,17 @@ std::string own_path() {
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 }  // namespace
-}  // namespace demo_cpu
+}  // namespace simulator
 
-#ifndef DEMO_CPU_COUNT
+#ifndef SIMULATOR_COUNT
 
-namespace demo_cpu {
+namespace simulator {
 namespace {
 
 /// Before main(): becomes the build that counts. --once, since times would mean nothing.
 __attribute__((constructor)) void count_if_asked(int argc, char** argv, char**) {
     if (!asked_to_count()) return;
-#if defined DEMO_CPU_DEBUG || defined DEMO_CPU_SANITIZE
+#if defined SIMULATOR_DEBUG || defined SIMULATOR_SANITIZE
     fail(2, "DEMO_COUNT=1 is for cpu/NAME alone, not for what debug=1 and sanitize=1 build");
 #endif
     for (int i = 1; i < argc; ++i)
@@ -71,7 +74,7 @@ __attribute__((constructor)) void count_if_asked(int argc, char** argv, char**) 
 }
 
 }  // namespace
-}  // namespace demo_cpu
+}  // namespace simulator
 
 #else
 
@@ -85,7 +88,7 @@ __attribute__((constructor)) void count_if_asked(int argc, char** argv, char**) 
 #include <set>
 #include <unordered_map>
 
-namespace demo_cpu {
+namespace simulator {
 namespace {
 
 constexpr unsigned int kWarp = 32, kMaxWarps = 1024 / kWarp, kBanks = 32;
@@ -415,7 +418,9 @@ class Symbols {
         const auto found = frames_.find(code);
         if (found == frames_.end() || found->second.empty()) return {};
         for (const auto& [function, line] : found->second)
-            if (!line.file.starts_with("include/") && !line.file.starts_with("/")) return line;
+            if (!line.file.starts_with("include/") && !line.file.starts_with("simulator/") &&
+                !line.file.starts_with("/"))
+                return line;
         return found->second.front().line;
     }
 
@@ -614,45 +619,45 @@ void count_access(const void* address, size_t bytes, bool store, const Site& sit
                         reinterpret_cast<uintptr_t>(site.file), site.line);
 }
 
-}  // namespace demo_cpu
+}  // namespace simulator
 
 // --- What -fsanitize=thread calls ---------------------------------------------------------------
 
-using demo_cpu::counter;
+using simulator::counter;
 
 // The call's own address, rather than that of what follows it.
-#define DEMO_CPU_HERE (reinterpret_cast<uintptr_t>(__builtin_return_address(0)) - 1)
-#define DEMO_CPU_COUNT_ACCESS(kind, bytes) \
-    if (counter) counter->access(address, bytes, demo_cpu::kind, DEMO_CPU_HERE, 0)
+#define SIMULATOR_HERE (reinterpret_cast<uintptr_t>(__builtin_return_address(0)) - 1)
+#define SIMULATOR_COUNT_ACCESS(kind, bytes) \
+    if (counter) counter->access(address, bytes, simulator::kind, SIMULATOR_HERE, 0)
 
-#define DEMO_CPU_ACCESSES(bytes)                                                            \
-    void __tsan_read##bytes(void* address) { DEMO_CPU_COUNT_ACCESS(kGlobalLoad, bytes); }   \
-    void __tsan_write##bytes(void* address) { DEMO_CPU_COUNT_ACCESS(kGlobalStore, bytes); } \
-    void __tsan_unaligned_read##bytes(void* address) {                                      \
-        DEMO_CPU_COUNT_ACCESS(kGlobalLoad, bytes);                                          \
-    }                                                                                       \
-    void __tsan_unaligned_write##bytes(void* address) {                                     \
-        DEMO_CPU_COUNT_ACCESS(kGlobalStore, bytes);                                         \
+#define SIMULATOR_ACCESSES(bytes)                                                            \
+    void __tsan_read##bytes(void* address) { SIMULATOR_COUNT_ACCESS(kGlobalLoad, bytes); }   \
+    void __tsan_write##bytes(void* address) { SIMULATOR_COUNT_ACCESS(kGlobalStore, bytes); } \
+    void __tsan_unaligned_read##bytes(void* address) {                                       \
+        SIMULATOR_COUNT_ACCESS(kGlobalLoad, bytes);                                          \
+    }                                                                                        \
+    void __tsan_unaligned_write##bytes(void* address) {                                      \
+        SIMULATOR_COUNT_ACCESS(kGlobalStore, bytes);                                         \
     }
 
 /// A plain load or store of an atomic variable, as memory_order is no matter here, and changes: the
 /// old value. A change by compare and exchange counts when it takes place.
-#define DEMO_CPU_CHANGE(bits, T, name)                            \
+#define SIMULATOR_CHANGE(bits, T, name)                           \
     T __tsan_atomic##bits##_##name(volatile T* p, T value, int) { \
         void* const address = const_cast<T*>(p);                  \
-        DEMO_CPU_COUNT_ACCESS(kGlobalAtomic, sizeof(T));          \
+        SIMULATOR_COUNT_ACCESS(kGlobalAtomic, sizeof(T));         \
         return __atomic_##name(p, value, __ATOMIC_SEQ_CST);       \
     }
-#define DEMO_CPU_EXCHANGE(bits, T, kind)                                                           \
+#define SIMULATOR_EXCHANGE(bits, T, kind)                                                          \
     int __tsan_atomic##bits##_compare_exchange_##kind(volatile T* p, T* expected, T value, int,    \
                                                       int) {                                       \
         void* const address = const_cast<T*>(p);                                                   \
         const bool done = __atomic_compare_exchange_n(p, expected, value, false, __ATOMIC_SEQ_CST, \
                                                       __ATOMIC_SEQ_CST);                           \
-        if (done) DEMO_CPU_COUNT_ACCESS(kGlobalAtomic, sizeof(T));                                 \
+        if (done) SIMULATOR_COUNT_ACCESS(kGlobalAtomic, sizeof(T));                                \
         return done;                                                                               \
     }
-#define DEMO_CPU_ATOMICS(bits, T)                                   \
+#define SIMULATOR_ATOMICS(bits, T)                                  \
     T __tsan_atomic##bits##_load(const volatile T* p, int) {        \
         return __atomic_load_n(p, __ATOMIC_SEQ_CST);                \
     }                                                               \
@@ -661,16 +666,16 @@ using demo_cpu::counter;
     }                                                               \
     T __tsan_atomic##bits##_exchange(volatile T* p, T value, int) { \
         void* const address = const_cast<T*>(p);                    \
-        DEMO_CPU_COUNT_ACCESS(kGlobalAtomic, sizeof(T));            \
+        SIMULATOR_COUNT_ACCESS(kGlobalAtomic, sizeof(T));           \
         return __atomic_exchange_n(p, value, __ATOMIC_SEQ_CST);     \
     }                                                               \
-    DEMO_CPU_CHANGE(bits, T, fetch_add)                             \
-    DEMO_CPU_CHANGE(bits, T, fetch_sub)                             \
-    DEMO_CPU_CHANGE(bits, T, fetch_and)                             \
-    DEMO_CPU_CHANGE(bits, T, fetch_or)                              \
-    DEMO_CPU_CHANGE(bits, T, fetch_xor)                             \
-    DEMO_CPU_EXCHANGE(bits, T, strong)                              \
-    DEMO_CPU_EXCHANGE(bits, T, weak)
+    SIMULATOR_CHANGE(bits, T, fetch_add)                            \
+    SIMULATOR_CHANGE(bits, T, fetch_sub)                            \
+    SIMULATOR_CHANGE(bits, T, fetch_and)                            \
+    SIMULATOR_CHANGE(bits, T, fetch_or)                             \
+    SIMULATOR_CHANGE(bits, T, fetch_xor)                            \
+    SIMULATOR_EXCHANGE(bits, T, strong)                             \
+    SIMULATOR_EXCHANGE(bits, T, weak)
 
 extern "C" {
 void __tsan_init() {}
@@ -680,17 +685,19 @@ void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 void __tsan_atomic_signal_fence(int) {}
-void __tsan_read_range(void* address, size_t bytes) { DEMO_CPU_COUNT_ACCESS(kGlobalLoad, bytes); }
-void __tsan_write_range(void* address, size_t bytes) { DEMO_CPU_COUNT_ACCESS(kGlobalStore, bytes); }
-DEMO_CPU_ACCESSES(1)
-DEMO_CPU_ACCESSES(2)
-DEMO_CPU_ACCESSES(4)
-DEMO_CPU_ACCESSES(8)
-DEMO_CPU_ACCESSES(16)
-DEMO_CPU_ATOMICS(8, unsigned char)
-DEMO_CPU_ATOMICS(16, unsigned short)
-DEMO_CPU_ATOMICS(32, unsigned int)
-DEMO_CPU_ATOMICS(64, unsigned long)
+void __tsan_read_range(void* address, size_t bytes) { SIMULATOR_COUNT_ACCESS(kGlobalLoad, bytes); }
+void __tsan_write_range(void* address, size_t bytes) {
+    SIMULATOR_COUNT_ACCESS(kGlobalStore, bytes);
+}
+SIMULATOR_ACCESSES(1)
+SIMULATOR_ACCESSES(2)
+SIMULATOR_ACCESSES(4)
+SIMULATOR_ACCESSES(8)
+SIMULATOR_ACCESSES(16)
+SIMULATOR_ATOMICS(8, unsigned char)
+SIMULATOR_ATOMICS(16, unsigned short)
+SIMULATOR_ATOMICS(32, unsigned int)
+SIMULATOR_ATOMICS(64, unsigned long)
 }
 
 #endif

@@ -1,6 +1,9 @@
 // cuBLASLt, as far as the demos call it: one product with an epilogue (cublas.cpp).
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "cublas_v2.h"
 
 enum cublasLtMatmulDescAttributes_t {

@@ -1,18 +1,25 @@
-// Hopper's own instructions on the CPU lane: none. Programs compile, and why_not() says why their
+// Hopper's own instructions on the simulator: none. Programs compile, and why_not() says why their
 // kernels cannot run.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
-#include "demo/device.cuh"
+#include "../errors.hpp"
+#include "cuda_runtime.h"
 
 #define HOPPER_CLUSTER(blocks)
 
 struct CUtensorMap {};
 
+namespace demo {
+struct Gpu;
+}
+
 namespace hopper {
 
-[[noreturn]] inline void missing() { demo_cpu::unsupported("TMA and wgmma"); }
+[[noreturn]] inline void missing() { simulator::unsupported("TMA and wgmma"); }
 
 using Barrier = uint64_t;
 inline void mbarrier_init(Barrier*, uint32_t) { missing(); }

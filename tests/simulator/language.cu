@@ -1,4 +1,4 @@
-// Right programs, in every spelling that the CPU lane has to understand. It prints what is not as
+// Right programs, in every spelling that the simulator has to understand. It prints what is not as
 // CUDA defines it, and exits with 1. nvcc builds it as well, so that a GPU can be asked.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,22 +1,19 @@
-// The rest of the runtime API: the device, limits of launches, streams, events.
-#include "runtime.hpp"
-
-#include <unistd.h>
+#include "device.hpp"
 
 #include <algorithm>
-#include <chrono>
+#include <climits>
+#include <cstdint>
+#include <cstring>
 #include <map>
 #include <mutex>
 
-using demo_cpu::set_error;
+#include "cuda/cuda_runtime.h"
+#include "errors.hpp"
+#include "workers.hpp"
 
-struct CUstream_st {};
-struct CUevent_st {
-    std::chrono::steady_clock::time_point time;
-    bool recorded = false;
-};
+using simulator::set_error;
 
-namespace demo_cpu {
+namespace simulator {
 namespace {
 
 constexpr unsigned int kMaxThreadsPerBlock = 1024, kMaxGridYZ = 65535, kMaxBlockZ = 64;
@@ -55,26 +52,13 @@ cudaError_t blocks_per_multiprocessor(int* blocks, int threads, size_t shared_by
     return cudaSuccess;
 }
 
-}  // namespace demo_cpu
-
-const char* cudaGetErrorName(cudaError_t error) {
-#define DEMO_CPU_NAME(name, value, text) \
-    if (error == name) return #name;
-    DEMO_CPU_ERRORS(DEMO_CPU_NAME)
-    return "cudaErrorUnknown";
-}
-const char* cudaGetErrorString(cudaError_t error) {
-#define DEMO_CPU_TEXT(name, value, text) \
-    if (error == name) return text;
-    DEMO_CPU_ERRORS(DEMO_CPU_TEXT)
-    return "unknown error";
-}
+}  // namespace simulator
 
 cudaError_t cudaDriverGetVersion(int* version) {
-    return *version = demo_cpu::kVersion, cudaSuccess;
+    return *version = simulator::kVersion, cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {
-    return *version = demo_cpu::kVersion, cudaSuccess;
+    return *version = simulator::kVersion, cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
 cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
@@ -89,14 +73,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     std::strcpy(properties->name, "CPU simulation");
     size_t free_bytes = 0;
     cudaMemGetInfo(&free_bytes, &properties->totalGlobalMem);
-    properties->sharedMemPerBlock = demo_cpu::kSharedBytes;
-    properties->sharedMemPerBlockOptin = demo_cpu::kMaxSharedBytes;
-    properties->sharedMemPerMultiprocessor = demo_cpu::kMaxSharedBytes + 1024;
-    properties->multiProcessorCount = demo_cpu::worker_count();
+    properties->sharedMemPerBlock = simulator::kSharedBytes;
+    properties->sharedMemPerBlockOptin = simulator::kMaxSharedBytes;
+    properties->sharedMemPerMultiprocessor = simulator::kMaxSharedBytes + 1024;
+    properties->multiProcessorCount = simulator::worker_count();
     properties->warpSize = warpSize;
     properties->l2CacheSize = 1 << 20;
     properties->regsPerBlock = 65536;
-    properties->maxThreadsPerBlock = demo_cpu::kMaxThreadsPerBlock;
+    properties->maxThreadsPerBlock = simulator::kMaxThreadsPerBlock;
     properties->maxThreadsPerMultiProcessor = 2048;
     const int block[] = {1024, 1024, 64}, grid[] = {INT_MAX, 65535, 65535};
     std::copy(block, block + 3, properties->maxThreadsDim);
@@ -141,29 +125,5 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
         default:
             return set_error(cudaErrorInvalidValue);
     }
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-    return *stream = new CUstream_st, cudaSuccess;
-}
-cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete stream, cudaSuccess; }
-
-cudaError_t cudaEventCreate(cudaEvent_t* event) { return *event = new CUevent_st, cudaSuccess; }
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-    if (!event) return set_error(cudaErrorInvalidResourceHandle);
-    event->time = std::chrono::steady_clock::now();
-    event->recorded = true;
-    return cudaSuccess;
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    demo_cpu::lock_memory();
-    return event ? cudaSuccess : set_error(cudaErrorInvalidResourceHandle);
-}
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-    if (!begin || !end || !begin->recorded || !end->recorded)
-        return set_error(cudaErrorInvalidResourceHandle);
-    *milliseconds = std::chrono::duration<float, std::milli>(end->time - begin->time).count();
     return cudaSuccess;
 }

@@ -1,15 +1,18 @@
-// ptx.cuh for the CPU lane: the same functions in plain C++. Which lane holds which element is what
-// the PTX ISA says, so that what a kernel makes of it is tested here too.
+// ptx.cuh for the simulator: the same functions in plain C++. Which lane holds which element is
+// what the PTX ISA says, so that what a kernel makes of it is tested here too.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <cstring>
 
-#include "count.hpp"
+#include "../blocks.hpp"
+#include "../count.hpp"
+#include "../errors.hpp"
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
-#include "launch.hpp"
 
-namespace demo_cpu {
+namespace simulator {
 
 /// What a lane brings to ldmatrix: the row that it names, and room for its result.
 struct MatrixRow {
@@ -19,7 +22,7 @@ struct MatrixRow {
 };
 
 inline void require_whole_warp(unsigned int mask, const Site& site) {
-    if (mask != ~0u) fail(3, "%s in %s:%d needs a whole warp", site.what, site.file, site.line);
+    if (mask != ~0u) fail(3, "%s needs a whole warp", text(site).c_str());
 }
 
 /// The lanes' common work: four 8 x 8 matrices, from the 32 rows that they name.
@@ -31,8 +34,8 @@ void load_matrices(void* const* records, unsigned int mask) {
     require_whole_warp(mask, of(0).site);
     for (int lane = 0; lane < 32; ++lane)
         if (reinterpret_cast<uintptr_t>(of(lane).row) % 16 != 0)
-            fail(3, "%s in %s:%d: lane %d names a row that is not aligned to 16 bytes",
-                 of(lane).site.what, of(lane).site.file, of(lane).site.line, lane);
+            fail(3, "%s: lane %d names a row that is not aligned to 16 bytes",
+                 text(of(lane).site).c_str(), lane);
     for (int matrix = 0; matrix < 4; ++matrix) {
         uint16_t elements[8][8];
         for (int row = 0; row < 8; ++row)
@@ -79,36 +82,36 @@ inline void multiply_matrices(void* const* records, unsigned int mask) {
     }
 }
 
-}  // namespace demo_cpu
+}  // namespace simulator
 
 namespace ptx {
 
-inline void cp_async_16(void* to, const void* from, bool inside, DEMO_CPU_SITE) {
-    demo_cpu::async_copy(to, from, 16, inside ? 0 : 16, {"cp_async_16()", file, line});
+inline void cp_async_16(void* to, const void* from, bool inside, SIMULATOR_SITE) {
+    simulator::async_copy(to, from, 16, inside ? 0 : 16, {"cp_async_16()", file, line});
 }
-inline void cp_async_commit_group() { demo_cpu::async_commit(); }
+inline void cp_async_commit_group() { simulator::async_commit(); }
 template <int kGroups>
 void cp_async_wait_group() {
-    demo_cpu::async_wait(kGroups);
+    simulator::async_wait(kGroups);
 }
 
-inline void ldmatrix_x4(uint32_t (&r)[4], const void* row, DEMO_CPU_SITE) {
-    demo_cpu::MatrixRow own{
+inline void ldmatrix_x4(uint32_t (&r)[4], const void* row, SIMULATOR_SITE) {
+    simulator::MatrixRow own{
         static_cast<const unsigned char*>(row), r, {"ldmatrix_x4()", file, line}};
-    demo_cpu::count_access(row, 16, false, own.site);
-    demo_cpu::warp_meet(~0u, &own, demo_cpu::load_matrices<false>, own.site);
+    simulator::count_access(row, 16, false, own.site);
+    simulator::warp_meet(~0u, &own, simulator::load_matrices<false>, own.site);
 }
-inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row, DEMO_CPU_SITE) {
-    demo_cpu::MatrixRow own{
+inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row, SIMULATOR_SITE) {
+    simulator::MatrixRow own{
         static_cast<const unsigned char*>(row), r, {"ldmatrix_x4_trans()", file, line}};
-    demo_cpu::count_access(row, 16, false, own.site);
-    demo_cpu::warp_meet(~0u, &own, demo_cpu::load_matrices<true>, own.site);
+    simulator::count_access(row, 16, false, own.site);
+    simulator::warp_meet(~0u, &own, simulator::load_matrices<true>, own.site);
 }
 
 inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
-                         DEMO_CPU_SITE) {
-    demo_cpu::MatrixProduct own{d, a, {b0, b1}, {"mma_m16n8k16()", file, line}};
-    demo_cpu::warp_meet(~0u, &own, demo_cpu::multiply_matrices, own.site);
+                         SIMULATOR_SITE) {
+    simulator::MatrixProduct own{d, a, {b0, b1}, {"mma_m16n8k16()", file, line}};
+    simulator::warp_meet(~0u, &own, simulator::multiply_matrices, own.site);
 }
 
 template <class T>

@@ -1,4 +1,4 @@
-// Wrong programs, one for each argument: what the CPU lane has to catch.
+// Wrong programs, one for each argument: what the simulator has to catch.
 #include <cuda_pipeline_primitives.h>
 #include <cuda_runtime.h>
 #include <mma.h>

@@ -2,13 +2,15 @@
 // is NaN bytes (blocks.cpp).
 #pragma once
 
-#include "launch.hpp"
+#include <cstddef>
+
+#include "../blocks.hpp"
 
 inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zero_bytes = 0,
-                                    DEMO_CPU_SITE) {
-    demo_cpu::async_copy(to, from, bytes, zero_bytes, {"__pipeline_memcpy_async()", file, line});
+                                    SIMULATOR_SITE) {
+    simulator::async_copy(to, from, bytes, zero_bytes, {"__pipeline_memcpy_async()", file, line});
 }
-inline void __pipeline_commit() { demo_cpu::async_commit(); }
+inline void __pipeline_commit() { simulator::async_commit(); }
 inline void __pipeline_wait_prior(size_t groups_still_allowed) {
-    demo_cpu::async_wait(groups_still_allowed);
+    simulator::async_wait(groups_still_allowed);
 }

@@ -1,26 +1,27 @@
-// Device memory, and how misuse of it ends. Every buffer lies between guard pages, its end as close
-// to the upper one as alignment allows; the sanitizer build marks what is left. Host code cannot
-// touch it: it is protected from each synchronisation to the next kernel or copy.
-#include <signal.h>
+// Device memory. Every buffer lies between guard pages, its end as close to the upper one as
+// alignment allows; the sanitizer build marks what is left. Host code cannot touch it: it is
+// protected from each synchronisation to the next kernel or copy.
+#include "memory.hpp"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdarg>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <mutex>
 
-#include "runtime.hpp"
+#include "cuda/cuda_runtime.h"
+#include "errors.hpp"
 
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
 #include <sanitizer/asan_interface.h>
 #endif
 
 extern "C" char __executable_start, _end;  // the linker's: where the program's own data lie
 
-namespace demo_cpu {
+namespace simulator {
 namespace {
 
 constexpr size_t kPage = 4096;
@@ -98,7 +99,7 @@ cudaError_t allocate(void** pointer, size_t bytes, bool pinned, const char* file
     char* const data = end - (bytes + kAlignment - 1) / kAlignment * kAlignment;
     mprotect(pages, pages_bytes, PROT_READ | PROT_WRITE);
     std::memset(pages, 0xFF, pages_bytes);
-#ifdef DEMO_CPU_SANITIZE
+#ifdef SIMULATOR_SANITIZE
     __asan_poison_memory_region(pages, data - pages);
     __asan_poison_memory_region(data + bytes, end - (data + bytes));
 #endif
@@ -110,97 +111,7 @@ cudaError_t allocate(void** pointer, size_t bytes, bool pinned, const char* file
     return cudaSuccess;
 }
 
-// --- How misuse ends ----------------------------------------------------------------------------
-
-/// Where an address lies, for people.
-std::string describe(const void* address) {
-    char text[512];
-    const Buffer* const b = find(address);
-    if (std::string place = describe_in_block(address); !place.empty()) {
-        std::snprintf(text, sizeof text, "address %p, %s", address, place.c_str());
-        return text;
-    }
-    if (!b) {
-        std::snprintf(text, sizeof text, "address %p, in no buffer of device memory", address);
-        return text;
-    }
-    const char* const p = static_cast<const char*>(address);
-    std::string place = std::to_string(p - b->data) + " bytes into";
-    if (p < b->data) place = std::to_string(b->data - p) + " bytes before";
-    if (p >= b->data + b->bytes)
-        place = std::to_string(p - (b->data + b->bytes)) + " bytes past the end of";
-    std::snprintf(text, sizeof text, "address %p, %s buffer %d (%zu bytes, allocated in %s:%d%s)",
-                  address, place.c_str(), b->number, b->bytes, b->file, b->line,
-                  b->freed ? ", freed since" : "");
-    return text;
-}
-
-/// Handles SIGSEGV, SIGBUS and SIGFPE.
-void on_fault(int signal, siginfo_t* info, void* context) {
-    const char* access = "access to";
-#ifdef __x86_64__
-    const auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
-    if (signal == SIGSEGV) access = registers[REG_ERR] & 2 ? "write to" : "read of";
-#else
-    (void)context;
-#endif
-    if (!running_thread().empty()) {
-        if (signal == SIGFPE) fail(3, "integer division by zero");
-        if (info->si_code == SI_KERNEL)  // x86 does not say where
-            fail(3, "access to a misaligned or an impossible address");
-        fail(3, "%s %s", access, describe(info->si_addr).c_str());
-    }
-    if (signal == SIGSEGV && find(info->si_addr))
-        fail(3, "host code: %s %s; the host has to cudaMemcpy it", access,
-             describe(info->si_addr).c_str());
-    ::signal(signal, SIG_DFL);  // none of ours: what the host did happens again, and ends it
-}
-
-struct FaultHandler {
-    FaultHandler() {
-        prepare_fault_handling();
-        struct sigaction action {};
-        action.sa_sigaction = on_fault;
-        action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-        for (int signal : {SIGSEGV, SIGBUS, SIGFPE}) sigaction(signal, &action, nullptr);
-    }
-} fault_handler;
-
-thread_local cudaError_t last_error = cudaSuccess;
-
 }  // namespace
-
-void prepare_fault_handling() {
-    constexpr size_t bytes = 128 << 10;
-    stack_t stack{};
-    stack.ss_sp = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    stack.ss_size = bytes;
-    if (stack.ss_sp != MAP_FAILED) sigaltstack(&stack, nullptr);
-}
-
-[[noreturn]] void fail(int exit_code, const char* format, ...) {
-    static std::atomic_flag failed;
-    while (failed.test_and_set()) pause();  // another thread is about to end the program
-    const std::string thread = running_thread();
-    std::fflush(stdout);
-    std::fprintf(stderr, "%s: %s%s", program_invocation_short_name, thread.c_str(),
-                 thread.empty() ? "" : ": ");
-    va_list arguments;
-    va_start(arguments, format);
-    std::vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    std::fputc('\n', stderr);
-    _exit(exit_code);
-}
-
-[[noreturn]] void unsupported(const char* needs) {
-    fail(77, "needs %s, which the CPU simulation does not have", needs);
-}
-
-cudaError_t set_error(cudaError_t error) {
-    if (error != cudaSuccess) last_error = error;
-    return error;
-}
 
 void unlock_memory() { protect(false); }
 void lock_memory() { protect(true); }
@@ -213,51 +124,42 @@ std::vector<std::pair<const char*, const char*>> device_buffers() {
     return all;
 }
 
-void check_pointer(const Launch& launch, size_t index, const void* pointer) {
+bool is_device_pointer(const void* pointer) {
     const std::lock_guard lock(mutex);
     const bool is_static = pointer >= &__executable_start && pointer < &_end;
-    if (!pointer || is_static || find(pointer)) return;  // __device__ variables are static
-    fail(3, "%s, launched in %s:%d: argument %zu points to host memory", launch.name().c_str(),
-         launch.file, launch.line, index);
+    return !pointer || is_static || find(pointer);  // __device__ variables are static
 }
 
-}  // namespace demo_cpu
-
-using demo_cpu::set_error;
-
-#ifdef DEMO_CPU_SANITIZE
-// The sanitizers' own reports do not know which thread of the simulation it is. They call these.
-extern "C" void __asan_on_error() {
-    std::fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name,
-                 demo_cpu::running_thread().c_str(),
-                 demo_cpu::describe(__asan_get_report_address()).c_str());
+/// Without the lock, which the thread that the fault stopped may hold.
+std::string describe_in_buffer(const void* address) {
+    const Buffer* const b = find(address);
+    if (!b) return "";
+    const char* const p = static_cast<const char*>(address);
+    std::string place = std::to_string(p - b->data) + " bytes into";
+    if (p < b->data) place = std::to_string(b->data - p) + " bytes before";
+    if (p >= b->data + b->bytes)
+        place = std::to_string(p - (b->data + b->bytes)) + " bytes past the end of";
+    return place + " buffer " + std::to_string(b->number) + " (" + std::to_string(b->bytes) +
+           " bytes, allocated in " + b->file + ":" + std::to_string(b->line) +
+           (b->freed ? ", freed since)" : ")");
 }
-extern "C" void __ubsan_on_report() {
-    std::fprintf(stderr, "%s: %s:\n", program_invocation_short_name,
-                 demo_cpu::running_thread().c_str());
-}
-extern "C" const char* __asan_default_options() {
-    return "exitcode=3:detect_leaks=0:detect_stack_use_after_return=0:handle_segv=0:handle_sigbus="
-           "0:"
-           "handle_sigfpe=0";
-}
-extern "C" const char* __ubsan_default_options() { return "exitcode=3:print_stacktrace=1"; }
-#endif
 
-// --- The runtime API's part ---------------------------------------------------------------------
+}  // namespace simulator
+
+using simulator::set_error;
 
 cudaError_t cudaMalloc(void** pointer, size_t bytes, const char* file, int line) {
-    return demo_cpu::allocate(pointer, bytes, false, file, line);
+    return simulator::allocate(pointer, bytes, false, file, line);
 }
 
 cudaError_t cudaMallocHost(void** pointer, size_t bytes, const char* file, int line) {
-    return demo_cpu::allocate(pointer, bytes, true, file, line);
+    return simulator::allocate(pointer, bytes, true, file, line);
 }
 
 cudaError_t cudaFree(void* pointer) {
     if (!pointer) return cudaSuccess;
-    std::lock_guard lock(demo_cpu::mutex);
-    demo_cpu::Buffer* const buffer = demo_cpu::find(pointer);
+    std::lock_guard lock(simulator::mutex);
+    simulator::Buffer* const buffer = simulator::find(pointer);
     if (!buffer || buffer->freed || buffer->data != pointer)
         return set_error(cudaErrorInvalidValue);
     // Its address stays taken, its memory goes back to the system.
@@ -271,7 +173,7 @@ cudaError_t cudaFreeHost(void* pointer) { return cudaFree(pointer); }
 
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
     *total_bytes = size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
-    *free_bytes = std::min(demo_cpu::available_memory(), *total_bytes);
+    *free_bytes = std::min(simulator::available_memory(), *total_bytes);
     return cudaSuccess;
 }
 
@@ -281,20 +183,20 @@ cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t fro
     if (width > to_pitch || width > from_pitch) return set_error(cudaErrorInvalidValue);
     // A device pointer must be one, with room; and what a direction calls host must not be one.
     auto fits = [&](const void* pointer, size_t pitch, bool device) {
-        const demo_cpu::Buffer* const buffer = demo_cpu::find(pointer);
+        const simulator::Buffer* const buffer = simulator::find(pointer);
         if (!buffer) return !device || kind == cudaMemcpyDefault;
-        return demo_cpu::find_range(pointer, (height - 1) * pitch + width) &&
+        return simulator::find_range(pointer, (height - 1) * pitch + width) &&
                (device != buffer->pinned || kind == cudaMemcpyDefault);
     };
     const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
     const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
     if (!fits(to, to_pitch, to_device) || !fits(from, from_pitch, from_device))
         return set_error(cudaErrorInvalidValue);
-    demo_cpu::unlock_memory();
+    simulator::unlock_memory();
     for (size_t row = 0; row < height; ++row)
         std::memmove(static_cast<char*>(to) + row * to_pitch,
                      static_cast<const char*>(from) + row * from_pitch, width);
-    demo_cpu::lock_memory();
+    simulator::lock_memory();
     return cudaSuccess;
 }
 
@@ -304,13 +206,8 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
 
 cudaError_t cudaMemset(void* pointer, int value, size_t bytes) {
     if (bytes == 0) return cudaSuccess;
-    if (!demo_cpu::find_range(pointer, bytes)) return set_error(cudaErrorInvalidValue);
-    demo_cpu::unlock_memory();
+    if (!simulator::find_range(pointer, bytes)) return set_error(cudaErrorInvalidValue);
+    simulator::unlock_memory();
     std::memset(pointer, value, bytes);
     return cudaSuccess;
 }
-
-cudaError_t cudaDeviceSynchronize() { return demo_cpu::lock_memory(), cudaSuccess; }
-
-cudaError_t cudaGetLastError() { return std::exchange(demo_cpu::last_error, cudaSuccess); }
-cudaError_t cudaPeekAtLastError() { return demo_cpu::last_error; }

@@ -2,26 +2,33 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
 
-#include "launch.hpp"
+#include "../blocks.hpp"
+#include "../errors.hpp"
+#include "host_defines.h"
 
 // --- Barriers -----------------------------------------------------------------------------------
 
-inline void __syncthreads(DEMO_CPU_SITE) {
-    demo_cpu::block_meet(false, {"__syncthreads()", file, line});
+inline void __syncthreads(SIMULATOR_SITE) {
+    simulator::block_meet(false, {"__syncthreads()", file, line});
 }
-inline int __syncthreads_count(int predicate, DEMO_CPU_SITE) {
-    return demo_cpu::block_meet(predicate, {"__syncthreads_count()", file, line});
+inline int __syncthreads_count(int predicate, SIMULATOR_SITE) {
+    return simulator::block_meet(predicate, {"__syncthreads_count()", file, line});
 }
-inline int __syncthreads_or(int predicate, DEMO_CPU_SITE) {
-    return demo_cpu::block_meet(predicate, {"__syncthreads_or()", file, line}) > 0;
+inline int __syncthreads_or(int predicate, SIMULATOR_SITE) {
+    return simulator::block_meet(predicate, {"__syncthreads_or()", file, line}) > 0;
 }
-inline int __syncthreads_and(int predicate, DEMO_CPU_SITE) {
-    return demo_cpu::block_meet(!predicate, {"__syncthreads_and()", file, line}) == 0;
+inline int __syncthreads_and(int predicate, SIMULATOR_SITE) {
+    return simulator::block_meet(!predicate, {"__syncthreads_and()", file, line}) == 0;
 }
-inline void __syncwarp(unsigned int mask = ~0u, DEMO_CPU_SITE) {
-    demo_cpu::warp_meet(mask, nullptr, [](void* const*, unsigned int) {},
-                        {"__syncwarp()", file, line});
+inline void __syncwarp(unsigned int mask = ~0u, SIMULATOR_SITE) {
+    simulator::warp_meet(mask, nullptr, [](void* const*, unsigned int) {},
+                         {"__syncwarp()", file, line});
 }
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 inline void __threadfence_block() { __threadfence(); }
@@ -29,7 +36,7 @@ inline void __threadfence_system() { __threadfence(); }
 
 // --- Warp-wide operations -----------------------------------------------------------------------
 
-namespace demo_cpu {
+namespace simulator {
 
 /// The value of lane `source`. What no participating lane holds is undefined: NaN bytes here.
 template <class T>
@@ -70,48 +77,48 @@ inline unsigned int ballot(unsigned int mask, bool predicate, Site site) {
     return record;
 }
 
-}  // namespace demo_cpu
+}  // namespace simulator
 
 template <class T>
-T __shfl_sync(unsigned int mask, T value, int source, int width = 32, DEMO_CPU_SITE) {
-    const unsigned int segment = demo_cpu::lane() & ~(width - 1u);
-    return demo_cpu::shuffle(mask, value, segment | (source & (width - 1u)),
-                             {"__shfl_sync()", file, line});
+T __shfl_sync(unsigned int mask, T value, int source, int width = 32, SIMULATOR_SITE) {
+    const unsigned int segment = simulator::lane() & ~(width - 1u);
+    return simulator::shuffle(mask, value, segment | (source & (width - 1u)),
+                              {"__shfl_sync()", file, line});
 }
 template <class T>
-T __shfl_up_sync(unsigned int mask, T value, unsigned int delta, int width = 32, DEMO_CPU_SITE) {
-    const unsigned int lane = demo_cpu::lane(), in_segment = lane & (width - 1u);
-    return demo_cpu::shuffle(mask, value, delta <= in_segment ? lane - delta : lane,
-                             {"__shfl_up_sync()", file, line});
+T __shfl_up_sync(unsigned int mask, T value, unsigned int delta, int width = 32, SIMULATOR_SITE) {
+    const unsigned int lane = simulator::lane(), in_segment = lane & (width - 1u);
+    return simulator::shuffle(mask, value, delta <= in_segment ? lane - delta : lane,
+                              {"__shfl_up_sync()", file, line});
 }
 template <class T>
-T __shfl_down_sync(unsigned int mask, T value, unsigned int delta, int width = 32, DEMO_CPU_SITE) {
-    const unsigned int lane = demo_cpu::lane(), in_segment = lane & (width - 1u);
-    return demo_cpu::shuffle(mask, value,
-                             in_segment + delta < unsigned(width) ? lane + delta : lane,
-                             {"__shfl_down_sync()", file, line});
+T __shfl_down_sync(unsigned int mask, T value, unsigned int delta, int width = 32, SIMULATOR_SITE) {
+    const unsigned int lane = simulator::lane(), in_segment = lane & (width - 1u);
+    return simulator::shuffle(mask, value,
+                              in_segment + delta < unsigned(width) ? lane + delta : lane,
+                              {"__shfl_down_sync()", file, line});
 }
 template <class T>
-T __shfl_xor_sync(unsigned int mask, T value, int lanes, int width = 32, DEMO_CPU_SITE) {
-    const unsigned int lane = demo_cpu::lane(), other = lane ^ lanes;
-    return demo_cpu::shuffle(mask, value, other <= (lane | (width - 1u)) ? other & 31 : lane,
-                             {"__shfl_xor_sync()", file, line});
+T __shfl_xor_sync(unsigned int mask, T value, int lanes, int width = 32, SIMULATOR_SITE) {
+    const unsigned int lane = simulator::lane(), other = lane ^ lanes;
+    return simulator::shuffle(mask, value, other <= (lane | (width - 1u)) ? other & 31 : lane,
+                              {"__shfl_xor_sync()", file, line});
 }
-inline unsigned int __ballot_sync(unsigned int mask, int predicate, DEMO_CPU_SITE) {
-    return demo_cpu::ballot(mask, predicate, {"__ballot_sync()", file, line});
+inline unsigned int __ballot_sync(unsigned int mask, int predicate, SIMULATOR_SITE) {
+    return simulator::ballot(mask, predicate, {"__ballot_sync()", file, line});
 }
-inline int __any_sync(unsigned int mask, int predicate, DEMO_CPU_SITE) {
-    return demo_cpu::ballot(mask, predicate, {"__any_sync()", file, line}) != 0;
+inline int __any_sync(unsigned int mask, int predicate, SIMULATOR_SITE) {
+    return simulator::ballot(mask, predicate, {"__any_sync()", file, line}) != 0;
 }
-inline int __all_sync(unsigned int mask, int predicate, DEMO_CPU_SITE) {
-    return demo_cpu::ballot(mask, !predicate, {"__all_sync()", file, line}) == 0;
+inline int __all_sync(unsigned int mask, int predicate, SIMULATOR_SITE) {
+    return simulator::ballot(mask, !predicate, {"__all_sync()", file, line}) == 0;
 }
 /// CUDA promises no more than that the calling lane is among them.
-inline unsigned int __activemask() { return 1u << demo_cpu::lane(); }
+inline unsigned int __activemask() { return 1u << simulator::lane(); }
 
 // --- Atomics: they return the old value ---------------------------------------------------------
 
-namespace demo_cpu {
+namespace simulator {
 
 // Inlined, so that counting finds the line of the kernel (count.cpp).
 template <class T, class Change>
@@ -127,43 +134,43 @@ __forceinline__ T atomically(T* address, Change change) {
 template <class T>
 using Same = std::type_identity_t<T>;
 
-}  // namespace demo_cpu
+}  // namespace simulator
 
 template <class T>
-__forceinline__ T atomicAdd(T* address, demo_cpu::Same<T> value) {
-    return demo_cpu::atomically(address, [=](T old) { return T(old + value); });
+__forceinline__ T atomicAdd(T* address, simulator::Same<T> value) {
+    return simulator::atomically(address, [=](T old) { return T(old + value); });
 }
 template <class T>
-__forceinline__ T atomicSub(T* address, demo_cpu::Same<T> value) {
-    return demo_cpu::atomically(address, [=](T old) { return T(old - value); });
+__forceinline__ T atomicSub(T* address, simulator::Same<T> value) {
+    return simulator::atomically(address, [=](T old) { return T(old - value); });
 }
 __forceinline__ unsigned int atomicInc(unsigned int* address, unsigned int last) {
-    return demo_cpu::atomically(address,
-                                [=](unsigned int old) { return old >= last ? 0 : old + 1; });
+    return simulator::atomically(address,
+                                 [=](unsigned int old) { return old >= last ? 0 : old + 1; });
 }
 template <class T>
-__forceinline__ T atomicMin(T* address, demo_cpu::Same<T> value) {
-    return demo_cpu::atomically(address, [=](T old) { return value < old ? value : old; });
+__forceinline__ T atomicMin(T* address, simulator::Same<T> value) {
+    return simulator::atomically(address, [=](T old) { return value < old ? value : old; });
 }
 template <class T>
-__forceinline__ T atomicMax(T* address, demo_cpu::Same<T> value) {
-    return demo_cpu::atomically(address, [=](T old) { return old < value ? value : old; });
+__forceinline__ T atomicMax(T* address, simulator::Same<T> value) {
+    return simulator::atomically(address, [=](T old) { return old < value ? value : old; });
 }
 template <class T>
-__forceinline__ T atomicExch(T* address, demo_cpu::Same<T> value) {
-    return demo_cpu::atomically(address, [=](T) { return value; });
+__forceinline__ T atomicExch(T* address, simulator::Same<T> value) {
+    return simulator::atomically(address, [=](T) { return value; });
 }
 template <class T>
-__forceinline__ T atomicCAS(T* address, demo_cpu::Same<T> expected, demo_cpu::Same<T> value) {
-    return demo_cpu::atomically(address, [=](T old) { return old == expected ? value : old; });
+__forceinline__ T atomicCAS(T* address, simulator::Same<T> expected, simulator::Same<T> value) {
+    return simulator::atomically(address, [=](T old) { return old == expected ? value : old; });
 }
 template <class T>
-__forceinline__ T atomicOr(T* address, demo_cpu::Same<T> value) {
-    return demo_cpu::atomically(address, [=](T old) { return T(old | value); });
+__forceinline__ T atomicOr(T* address, simulator::Same<T> value) {
+    return simulator::atomically(address, [=](T old) { return T(old | value); });
 }
 template <class T>
-__forceinline__ T atomicAnd(T* address, demo_cpu::Same<T> value) {
-    return demo_cpu::atomically(address, [=](T old) { return T(old & value); });
+__forceinline__ T atomicAnd(T* address, simulator::Same<T> value) {
+    return simulator::atomically(address, [=](T old) { return T(old & value); });
 }
 
 // --- Intrinsics ---------------------------------------------------------------------------------
@@ -177,7 +184,7 @@ T __ldcs(const T* address) {
     return *address;
 }
 template <class T>
-void __stcs(T* address, demo_cpu::Same<T> value) {
+void __stcs(T* address, simulator::Same<T> value) {
     *address = value;
 }
 
@@ -209,21 +216,21 @@ inline int __ffs(int x) { return __builtin_ffs(x); }
 inline size_t __cvta_generic_to_shared(const void* p) { return reinterpret_cast<size_t>(p); }
 inline void* __cvta_shared_to_generic(size_t p) { return reinterpret_cast<void*>(p); }
 inline void __nanosleep(unsigned int) {}
-[[noreturn]] inline void __trap() { demo_cpu::fail(3, "__trap()"); }
+[[noreturn]] inline void __trap() { simulator::fail(3, "__trap()"); }
 
-namespace demo_cpu {
+namespace simulator {
 template <class A, class B>
 concept Numbers = std::is_arithmetic_v<A> && std::is_arithmetic_v<B>;
 }
 template <class A, class B>
-requires demo_cpu::Numbers<A, B>
+requires simulator::Numbers<A, B>
 constexpr std::common_type_t<A, B> min(A a, B b) {
     using T = std::common_type_t<A, B>;
     if (a != a) return b;  // a NaN loses, as in fminf
     return T(b) < T(a) ? T(b) : T(a);
 }
 template <class A, class B>
-requires demo_cpu::Numbers<A, B>
+requires simulator::Numbers<A, B>
 constexpr std::common_type_t<A, B> max(A a, B b) {
     using T = std::common_type_t<A, B>;
     if (a != a) return b;

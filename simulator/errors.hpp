@@ -1,0 +1,35 @@
+// What goes wrong. A call of the runtime API returns an error, which cudaGetLastError() repeats.
+// What a GPU would not notice or not survive ends the program, with one line on stderr that says
+// where: an access outside of buffers, threads that wait for ever, misuse of a device function.
+#pragma once
+
+#include <string>
+
+#include "cuda/driver_types.h"
+#include "cuda/vector_types.h"
+#include "site.hpp"
+
+namespace simulator {
+
+/// Sets what cudaGetLastError() returns, and returns it.
+cudaError_t set_error(cudaError_t error);
+
+/// Ends the program: one line on stderr, after the thread of the kernel if one is running.
+[[noreturn]] void fail(int exit_code, const char* format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/// Ends the program with 77: a kernel `needs` hardware that has no counterpart here.
+[[noreturn]] void unsupported(const char* needs);
+
+/// Ends the program: the running thread waits at `site` for a thread that will not come, because
+/// it waits `elsewhere` or, where that is null, has left the kernel.
+[[noreturn]] void fail_waiting(const Site& site, uint3 missing, const Site* elsewhere);
+
+/// "(0,0,0)", and "__syncthreads() in f.cu:3".
+std::string text(uint3 v);
+std::string text(const Site& site);
+
+/// Gives this thread a stack of its own for the handler of memory faults.
+void prepare_fault_handling();
+
+}  // namespace simulator

@@ -1,0 +1,70 @@
+#include "workers.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "errors.hpp"
+
+namespace simulator {
+namespace {
+
+class Workers {
+  public:
+    Workers() {
+        for (int i = 0; i < worker_count(); ++i) std::thread([this] { work(); }).detach();
+    }
+
+    void run(uint64_t count, const std::function<void(uint64_t)>& body) {
+        std::lock_guard one_at_a_time(caller_);
+        std::unique_lock lock(mutex_);
+        body_ = &body;
+        count_ = count;
+        next_ = 0;
+        busy_ = worker_count();
+        ++round_;
+        start_.notify_all();
+        done_.wait(lock, [&] { return busy_ == 0; });
+    }
+
+  private:
+    void work() {
+        prepare_fault_handling();
+        for (uint64_t seen = 0;;) {
+            {
+                std::unique_lock lock(mutex_);
+                start_.wait(lock, [&] { return round_ != seen; });
+                seen = round_;
+            }
+            for (uint64_t i; (i = next_.fetch_add(1)) < count_;) (*body_)(i);
+            std::lock_guard lock(mutex_);
+            if (--busy_ == 0) done_.notify_one();
+        }
+    }
+
+    std::mutex caller_, mutex_;
+    std::condition_variable start_, done_;
+    const std::function<void(uint64_t)>* body_ = nullptr;
+    uint64_t count_ = 0, round_ = 0;
+    std::atomic<uint64_t> next_ = 0;
+    int busy_ = 0;
+};
+
+}  // namespace
+
+int worker_count() {
+#ifdef SIMULATOR_DEBUG
+    return 1;  // blocks in order: who steps through one does not want another in between
+#endif
+    static const int count = std::max(1u, std::thread::hardware_concurrency());
+    return count;
+}
+
+void parallel(uint64_t count, const std::function<void(uint64_t)>& body) {
+    static Workers& workers = *new Workers;  // they outlive main()
+    workers.run(count, body);
+}
+
+}  // namespace simulator

@@ -1,0 +1,15 @@
+// The simulated GPU's multiprocessors: worker threads, one for each CPU core.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace simulator {
+
+/// How many there are: CPU cores that this process may use.
+int worker_count();
+
+/// Calls body(i) once for every i < count, on all workers. Returns when all are done.
+void parallel(uint64_t count, const std::function<void(uint64_t)>& body);
+
+}  // namespace simulator
