@@ -43,10 +43,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple, Tuple
 
-import command_line
-import programs
-import table
-from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE, WRONG
+sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
+import command_line  # noqa: E402
+import programs  # noqa: E402
+import table  # noqa: E402
+from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE, WRONG  # noqa: E402
 
 PAGES = PROJECT / "scripts/frameworks"  # a file for each program that is compared
 SOURCES = PROJECT / "src"  # of our programs

@@ -40,12 +40,12 @@ if [[ ${1-} == --table ]]; then
     (($# > 0)) || die 2 "--table needs files (--help shows the usage)"
     [[ $1 != -h && $1 != --help ]] || { usage && exit; }
     ensure_python
-    exec python3 "$here/table.py" compare "$@"
+    exec python3 "$here/shared/table.py" compare "$@"
 fi
 
 caller=$PWD
 CDPATH="" cd -- "$here/.."
-source scripts/demo_step.sh
+source scripts/shared/programs.sh
 
 protocol=2 # of measuring: changes when figures are no longer comparable with earlier ones
 seed=1
@@ -160,7 +160,7 @@ ensure_python
 steps=()
 for program in "${programs[@]}"; do
     status=0
-    runs=$(python3 scripts/programs.py measure "${selection[@]}" "./$program") || status=$?
+    runs=$(python3 scripts/shared/programs.py measure "${selection[@]}" "./$program") || status=$?
     case $status in
         0) [[ ! $runs ]] || mapfile -t -O ${#steps[@]} steps <<<"$runs" ;;
         77) ((${#chosen[@]} == 0)) || die 2 "$program declares no sizes to measure" ;;
@@ -203,7 +203,7 @@ time_left() {
 toolkit=unknown
 if [[ -f build/toolkit.txt ]]; then
     toolkit=$(<build/toolkit.txt)
-elif toolkit_here=$(python3 site_scons/cuda_toolkit.py --version 2>/dev/null); then
+elif toolkit_here=$(python3 scripts/shared/cuda_toolkit.py --version 2>/dev/null); then
     toolkit="$toolkit_here (found here; the programs were built elsewhere)"
 fi
 suite=$(git describe --always --dirty 2>/dev/null) || suite=unknown
@@ -228,7 +228,7 @@ for gpu in "${gpus[@]}"; do
     # What makes figures comparable. An interrupted run goes on only where all of it is the same.
     about=$(
         echo "GPU: $name"
-        CUDA_VISIBLE_DEVICES=$uuid python3 scripts/device_facts.py || true
+        CUDA_VISIBLE_DEVICES=$uuid python3 scripts/compare_gpus/device_facts.py || true
         printf 'driver: %s\ntoolkit: %s\n' "$driver" "$toolkit"
         printf 'seed: %s\nrounds: %s\n' "$seed" "$rounds"
         printf 'suite: %s\nprotocol: %s\n' "$suite" "$protocol"
@@ -269,7 +269,7 @@ for gpu in "${gpus[@]}"; do
     if ! compgen -G "$run/*.csv" >/dev/null; then
         say "$name: nothing ran, so $out/$stem.csv is not written"
     else
-        python3 scripts/collect.py "$run" >"$run/all" || die 3 "$run could not be collected"
+        python3 scripts/compare_gpus/collect.py "$run" >"$run/all" || die 3 "$run could not be collected"
         mv "$run/all" "$out/$stem.csv"
         files+=("$out/$stem.csv")
     fi
@@ -279,7 +279,7 @@ rmdir --ignore-fail-on-non-empty build/compare
 
 if ((${#files[@]} > 0)); then
     echo
-    python3 scripts/table.py compare "${files[@]}"
+    python3 scripts/shared/table.py compare "${files[@]}"
     say "wrote ${files[*]}"
 fi
 ((STEPS_STATUS == 0)) || exit "$STEPS_STATUS"

@@ -3,7 +3,7 @@
 set -euo pipefail
 CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
-source scripts/demo_step.sh
+source scripts/shared/programs.sh
 
 usage() {
     cat <<'END'
@@ -83,7 +83,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 "$ncu" --query-metrics >"$work/known" 2>&1 || true # which differ from GPU to GPU
-metrics=$(python3 scripts/ncu_counts.py metrics "$work/known")
+metrics=$(python3 scripts/count/ncu_counts.py metrics "$work/known")
 
 "$ncu" --clock-control none --section SourceCounters --metrics "$metrics" --export "$work/report" \
     --log-file "$work/log" "./$program" "$@" --once || true # it has exit statuses of its own
@@ -96,4 +96,4 @@ failed=$(sed -nE 's/.*application returned an error code \(([0-9]+)\).*/\1/p;T;q
     die 77 "ncu counted nothing: $(grep -m 1 ERROR "$work/log" || tail -n 1 "$work/log")"
 "$ncu" --import "$work/report.ncu-rep" --csv --page raw --print-units base >"$work/raw.csv"
 "$ncu" --import "$work/report.ncu-rep" --csv --page source --print-source sass >"$work/sass.csv"
-python3 scripts/ncu_counts.py table "$work/raw.csv" "$work/sass.csv"
+python3 scripts/count/ncu_counts.py table "$work/raw.csv" "$work/sass.csv"

@@ -26,9 +26,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import command_line
-import table
-from command_line import FAILED, PROJECT, USAGE
+sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
+import command_line  # noqa: E402
+import table  # noqa: E402
+from command_line import FAILED, PROJECT, USAGE  # noqa: E402
 
 
 class Theme:

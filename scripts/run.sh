@@ -3,7 +3,7 @@
 set -euo pipefail
 CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
-source scripts/demo_step.sh
+source scripts/shared/programs.sh
 
 usage() {
     cat <<'END'
@@ -84,7 +84,7 @@ for program in "${programs[@]}"; do
     position=$((position + 1))
     if [[ ! -x $folder/$program ]]; then
         demo "N=$n" # which says that it is not built
-    elif runs=$(python3 scripts/programs.py show "$folder/$program" "$n" "$s"); then
+    elif runs=$(python3 scripts/shared/programs.py show "$folder/$program" "$n" "$s"); then
         while IFS=$'\t' read -r -u 3 shown arguments; do
             read -ra words <<<"$arguments"
             [[ ! $shown ]] || demo "$shown" "${words[@]}" # it may not take this size
@@ -96,7 +96,7 @@ done
 
 if compgen -G "$parts/*.csv" >/dev/null; then
     echo
-    python3 scripts/table.py "$view" "$parts"/*.csv
+    python3 scripts/shared/table.py "$view" "$parts"/*.csv
     [[ $folder != cpu ]] || cat <<END
 What a kernel reads and writes:  scripts/count.sh ${programs[0]%%_*}
 Line by line, in a debugger:     scripts/step.sh ${programs[0]%%_*}

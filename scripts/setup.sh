@@ -143,7 +143,7 @@ ensure_gdb() {
 
 has_cuda() {
     ensure_python
-    python3 site_scons/cuda_toolkit.py >/dev/null 2>&1
+    python3 scripts/shared/cuda_toolkit.py >/dev/null 2>&1
 }
 
 # Ends the script where the GPU's driver is too old for the toolkit that pip would install.
@@ -160,7 +160,7 @@ check_driver() {
 ensure_cuda() {
     ensure_compiler # nvcc needs it
     has_cuda || { check_driver && pip_install "the CUDA 13.0 toolkit, about 1 GB," "$CUDA_WHEELS"; }
-    CUDA_HOME=$(python3 site_scons/cuda_toolkit.py) || exit 3
+    CUDA_HOME=$(python3 scripts/shared/cuda_toolkit.py) || exit 3
     CUDA_HOME=$(dirname "$(dirname "$CUDA_HOME")")
     export CUDA_HOME
 }
@@ -168,14 +168,14 @@ ensure_cuda() {
 # CUPTI, for the profiler, beside the toolkit that ensure_cuda found.
 ensure_cupti() {
     local problem
-    problem=$(python3 site_scons/cuda_toolkit.py --cupti 2>&1 >/dev/null) && return
+    problem=$(python3 scripts/shared/cuda_toolkit.py --cupti 2>&1 >/dev/null) && return
     [[ $CUDA_HOME == "$PWD"/.venv/* ]] || die 3 "$problem"
     pip_install CUPTI "$CUDA_WHEELS"
 }
 
 # What takes programs apart, for the tests of machine code, which are skipped without.
 ensure_disassembler() {
-    PYTHONPATH=site_scons python3 -c 'import cuda_toolkit, sys
+    PYTHONPATH=scripts/shared python3 -c 'import cuda_toolkit, sys
 toolkit = cuda_toolkit.find()
 sys.exit(not (toolkit.tool("nvdisasm") and toolkit.tool("cuobjdump")))' && return
     (pip_install "a disassembler" nvidia-cuda-nvdisasm nvidia-cuda-cuobjdump) ||

@@ -35,7 +35,7 @@ END
 caller=$PWD
 CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
-source scripts/demo_step.sh
+source scripts/shared/programs.sh
 
 on_cpu="" must_build=yes batch="" words=() options=()
 while (($# > 0)); do
@@ -108,7 +108,7 @@ status=0
 
 export STEP_PROGRAM=$program STEP_ARGUMENTS="${arguments[*]}" STEP_BATCH=$batch STEP_GPU=1
 [[ ! $on_cpu ]] || STEP_GPU=""
-session=("$debugger" -q -nx -x scripts/step_commands.py --args "$folder/$program"
+session=("$debugger" -q -nx -x scripts/step/step_commands.py --args "$folder/$program"
     "${arguments[@]}")
 if [[ $batch ]]; then
     "${session[@]}" 3>&1 >/dev/null </dev/null

@@ -12,12 +12,15 @@ Exit status: 2 usage, also of the files that it reads; 3 a program is not built.
 
 import functools
 import re
+import sys
+from pathlib import Path
 
-import command_line
-import compare_frameworks
-import programs
-import table
-from command_line import FAILED, PROJECT, USAGE, WRONG
+sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
+import command_line  # noqa: E402
+import compare_frameworks  # noqa: E402
+import programs  # noqa: E402
+import table  # noqa: E402
+from command_line import FAILED, PROJECT, USAGE, WRONG  # noqa: E402
 
 say = functools.partial(command_line.say, "update_readme.py")
 

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 
@@ -14,9 +13,8 @@ from fakes import (CLOCKS, FAKE_NVIDIA_SMI, TWO_GPUS, FakeMachine, clocked, desc
                    script, stopped, table_lines, write_csv)
 from suite import COLUMNS, FAILED, PROGRAMS, ROOT, USAGE, assert_one_line
 
-sys.path.insert(0, str(ROOT / "scripts"))
-import datasheet  # noqa: E402
-import programs  # noqa: E402
+import datasheet
+import programs
 
 
 @pytest.fixture
@@ -43,12 +41,12 @@ def test_bad_arguments_end_with_one_line(arguments):
 
 
 @pytest.mark.parametrize("name, arguments", [
-    ("programs.py", ["measure", "--sizes", "x", "y"]), ("collect.py", []),
+    ("shared/programs.py", ["measure", "--sizes", "x", "y"]), ("compare_gpus/collect.py", []),
 ], ids=["programs.py", "collect.py"])
 def test_bad_arguments_of_what_it_calls_end_with_one_line(name, arguments):
     done = script(name, *arguments)
     assert (done.returncode, done.stdout) == (USAGE, "")
-    assert_one_line(done.stderr, name)
+    assert_one_line(done.stderr, os.path.basename(name))
 
 
 def test_compare_has_one_help():
@@ -316,7 +314,7 @@ def test_compare_without_a_gpu_is_skipped(machine):
 
 
 def test_collect_names_a_missing_folder(tmp_path):
-    done = script("collect.py", tmp_path / "nowhere")
+    done = script("compare_gpus/collect.py", tmp_path / "nowhere")
     assert (done.returncode, done.stdout) == (FAILED, "")
     assert_one_line(done.stderr, "collect.py")
 
@@ -559,7 +557,7 @@ def test_a_broken_file_is_named_in_one_line(tmp_path, content):
     good = write_csv(tmp_path / "good.csv", row())
     broken = tmp_path / "broken.csv"
     broken.write_bytes(content)
-    done = script("table.py", "compare", good, broken)
+    done = script("shared/table.py", "compare", good, broken)
     assert done.returncode == USAGE
     assert done.stdout == ""
     assert_one_line(done.stderr, "table.py")

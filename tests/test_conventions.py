@@ -32,7 +32,7 @@ def test_help(name):
 
 
 def test_bad_arguments_of_ncu_counts_end_with_one_line():
-    done = script("ncu_counts.py", "table", "x.csv")
+    done = script("count/ncu_counts.py", "table", "x.csv")
     assert (done.returncode, done.stdout) == (USAGE, "")
     assert_one_line(done.stderr, "ncu_counts.py")
 
@@ -71,10 +71,14 @@ def test_a_pager_may_stop_reading():
 
 # --- What scripts may know of the programs -----------------------------------------------------
 
-NAME_KERNELS = {"compare_frameworks.py"}  # it sets other people's kernels beside ours
+# Those in frameworks/ set other people's kernels beside those of one program.
+SCRIPTS = sorted(path for path in (ROOT / "scripts").rglob("*.[ps][yh]")
+                 if path.parent.name != "frameworks")
+NAME_KERNELS = {"compare_frameworks.py"}  # it does so for all of them
 KERNEL_NAMES = re.compile(r"(?<![a-z])(cublas|copy|six_kernels|library_best|fused|tiled|gating)")
-# The trace of a profile has copies, and copies are no kernels; a Python package is named cublas.
-OTHER_MEANINGS = {"profile_report.py": {"copy"}, "profile.sh": {"copy"}, "setup.sh": {"cublas"}}
+# The trace of a profile has copies, and copies are no kernels; a library is named cublas.
+OTHER_MEANINGS = {"profile_report.py": {"copy"}, "profile.sh": {"copy"}, "setup.sh": {"cublas"},
+                  "cuda_toolkit.py": {"cublas"}}
 
 
 def literals(path):
@@ -98,8 +102,7 @@ def named_kernels(path):
     return found - OTHER_MEANINGS.get(path.name, set())
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "scripts").glob("*.[ps][yh]")),
-                         ids=lambda path: path.name)
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_know_kernels_by_their_roles_alone(path):
     if path.name not in NAME_KERNELS:
         assert not named_kernels(path)
@@ -119,8 +122,7 @@ HELP_OF_A_PROGRAM = re.compile(  # called: by a script, by a test
     r"(\"?\$\S+|\$\{\S+\}\"?) +--help\b|(backend|live|GPU)\.run\([^)]*\"--help\"")
 
 
-@pytest.mark.parametrize("path", sorted([*(ROOT / "scripts").glob("*.[ps][yh]"),
-                                         *(ROOT / "tests").glob("*.py")]),
+@pytest.mark.parametrize("path", SCRIPTS + sorted((ROOT / "tests").glob("*.py")),
                          ids=lambda path: path.name)
 def test_nothing_reads_a_programs_help(path):
     # One tests the text itself; the other uses --help to have options read and nothing run.

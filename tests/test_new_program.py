@@ -101,11 +101,11 @@ def test_it_is_described_and_listed(tree):
     assert about["program"] == NAME and about["summary"] in (EXAMPLE / f"{NAME}.cu").read_text()
     assert {c["kernel"]: c["role"] for c in about["contenders"]} == {
         "chain": "chain", "fused": "ours"}
-    listed = tree.must("bash", "-c", "source scripts/demo_step.sh && list_programs").split()
+    listed = tree.must("bash", "-c", "source scripts/shared/programs.sh && list_programs").split()
     assert sorted(listed) == sorted([*PROGRAMS, NAME])
-    show = tree.must(sys.executable, "scripts/programs.py", "show", tree.program, 33, 16)
+    show = tree.must(sys.executable, "scripts/shared/programs.py", "show", tree.program, 33, 16)
     assert show == "N=33\t33\n"
-    measure = tree.must(sys.executable, "scripts/programs.py", "measure", tree.program)
+    measure = tree.must(sys.executable, "scripts/shared/programs.py", "measure", tree.program)
     assert f"{NAME} 4096 --dtype fp16\n" in measure
 
 

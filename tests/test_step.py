@@ -11,7 +11,7 @@ import pytest
 from suite import ROOT, SKIPPED, USAGE, assert_one_line, build_lock, scons
 
 SCRIPT = ROOT / "scripts/step.sh"
-WALK = ROOT / "scripts/walks/2_matmul_sharedmem.txt"
+WALK = ROOT / "scripts/step/walks/2_matmul_sharedmem.txt"
 FAILED_COMMAND = 1
 STEPPED = ["1_matmul_basic", "2_matmul_sharedmem", "3_matmul_tensorcore", "7_gelu", "8_softmax",
            "bonus_matmul_A_stationary", "bonus_matmul_register_tiled", "bonus_matmul_hopper"]

@@ -24,13 +24,12 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple, Optional, Tuple
 
-import command_line
-import kernel_names
-import table
-from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE
-
-sys.path.insert(0, str(PROJECT / "site_scons"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+import command_line  # noqa: E402
 import cuda_toolkit  # noqa: E402
+import kernel_names  # noqa: E402
+import table  # noqa: E402
+from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE  # noqa: E402
 
 CACHE = PROJECT / "build/inspect"
 LONGEST_LOOP_SHOWN = 120  # instructions, of two loops side by side

@@ -13,13 +13,15 @@ import math
 import re
 import statistics
 import string
+import sys
 from collections import defaultdict, deque
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Tuple
 
-import command_line
-import kernel_names
-from command_line import OK, USAGE
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+import command_line  # noqa: E402
+import kernel_names  # noqa: E402
+from command_line import OK, USAGE  # noqa: E402
 
 WIDTH = 100  # columns
 TIMED = "timed"  # the range that the demos put around what they measure

@@ -12,10 +12,11 @@ from pathlib import Path
 from statistics import median
 from typing import List, NamedTuple, Optional
 
-import command_line
-import datasheet
-import table
-from command_line import OK, USAGE
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+import command_line  # noqa: E402
+import datasheet  # noqa: E402
+import table  # noqa: E402
+from command_line import OK, USAGE  # noqa: E402
 
 # Why clocks are lower than they could be: bits as in NVML's nvmlClocksEventReasons.
 REASONS = {

@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parent.parent
+PROJECT = Path(__file__).resolve().parents[2]
 OK, WRONG, USAGE, FAILED, SKIPPED = 0, 1, 2, 3, 77  # exit status
 
 

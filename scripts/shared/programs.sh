@@ -54,7 +54,7 @@ run_step() {
     else
         status=127 STEP_REASON="not built"
     fi
-    if ! result=$(python3 scripts/table.py summary "$rows" 2>&1); then
+    if ! result=$(python3 scripts/shared/table.py summary "$rows" 2>&1); then
         ((status != 0)) || status=3 STEP_REASON=$result
         rm -f "$rows"
     fi

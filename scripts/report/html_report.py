@@ -10,13 +10,16 @@ else: to open on stage, to mail, to print.
 
 import base64
 import io
+import sys
 from html import escape
 from pathlib import Path
 
-import command_line
-import plot
-import table
-from command_line import PROJECT, USAGE
+SCRIPTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "shared")]
+import command_line  # noqa: E402
+import plot  # noqa: E402
+import table  # noqa: E402
+from command_line import PROJECT, USAGE  # noqa: E402
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --muted: #5b636d; --line: #e2e5e9;

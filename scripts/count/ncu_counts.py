@@ -7,10 +7,13 @@
 
 import csv
 import re
+import sys
+from pathlib import Path
 
-import command_line
-import kernel_names
-from command_line import OK, USAGE
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+import command_line  # noqa: E402
+import kernel_names  # noqa: E402
+from command_line import OK, USAGE  # noqa: E402
 
 KINDS = ["global loads", "global stores", "global atomics", "shared loads", "shared stores",
          "shared atomics", "barriers"]

@@ -58,7 +58,7 @@ def listed():
     """The names of the programs of src/, in the order of the talk: as list_programs prints them."""
     if not any((PROJECT / "src").glob("*.cu")):
         return []
-    command = ["bash", "-c", "source scripts/demo_step.sh && list_programs"]
+    command = ["bash", "-c", "source scripts/shared/programs.sh && list_programs"]
     return subprocess.run(command, cwd=PROJECT, stdout=subprocess.PIPE, check=True,
                           universal_newlines=True).stdout.split()
 
