@@ -3,7 +3,6 @@
 set -euo pipefail
 CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
-source scripts/shared/programs.sh
 
 usage() {
     cat <<'END'
@@ -64,7 +63,7 @@ if ! has_gpu || ! ncu=$(find_ncu); then
             die 77 "counting on the CPU takes g++, not ${CXX:-g++}"
         ensure_scons
         ensure_lane_libraries
-        build "cpu/$program" "cpu/count/$program" >&2 || die 3 "the build failed"
+        build "cpu/$program" "cpu/count/$program" >&2
     fi
     [[ -x cpu/$program ]] || die 3 "cpu/$program is not built: scons cpu"
     DEMO_COUNT=1 exec "cpu/$program" "$@"
@@ -75,7 +74,7 @@ fi
 if [[ $must_build ]]; then
     ensure_scons
     ensure_cuda
-    build "$program" >&2 || die 3 "the build failed"
+    build "$program" >&2
 fi
 [[ -x ./$program ]] || die 3 "$program is not built: scons $program"
 

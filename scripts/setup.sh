@@ -53,6 +53,12 @@ ensure_python() {
     command -v python3 >/dev/null || apt_install "Python 3" python3
 }
 
+# find_program WORD: prints the name of the program that has this name or number.
+find_program() {
+    ensure_python
+    python3 scripts/shared/programs.py "$(basename "$0")" "$1"
+}
+
 ensure_compiler() {
     command -v "${CXX:-g++}" >/dev/null || apt_install "a C++ compiler" g++
 }
@@ -160,7 +166,8 @@ check_driver() {
 ensure_cuda() {
     ensure_compiler # nvcc needs it
     has_cuda || { check_driver && pip_install "the CUDA 13.0 toolkit, about 1 GB," "$CUDA_WHEELS"; }
-    CUDA_HOME=$(python3 scripts/shared/cuda_toolkit.py) || exit 3
+    CUDA_HOME=$(python3 scripts/shared/cuda_toolkit.py 2>/dev/null) ||
+        die 3 "$(python3 scripts/shared/cuda_toolkit.py 2>&1)"
     CUDA_HOME=$(dirname "$(dirname "$CUDA_HOME")")
     export CUDA_HOME
 }
@@ -184,5 +191,5 @@ sys.exit(not (toolkit.tool("nvdisasm") and toolkit.tool("cuobjdump")))' && retur
 
 # build TARGET-OR-OPTION...: SCons, without its lines about what is up to date.
 build() {
-    "${SCONS[@]}" -Q "$@" | sed '/ is up to date\.$/d'
+    "${SCONS[@]}" -Q "$@" | sed '/ is up to date\.$/d' || die 3 "the build failed"
 }

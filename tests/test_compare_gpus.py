@@ -40,15 +40,6 @@ def test_bad_arguments_end_with_one_line(arguments):
     assert_one_line(done.stderr, "table.py" if of_the_table else "compare_gpus.sh")
 
 
-@pytest.mark.parametrize("name, arguments", [
-    ("shared/programs.py", ["measure", "--sizes", "x", "y"]), ("compare_gpus/collect.py", []),
-], ids=["programs.py", "collect.py"])
-def test_bad_arguments_of_what_it_calls_end_with_one_line(name, arguments):
-    done = script(name, *arguments)
-    assert (done.returncode, done.stdout) == (USAGE, "")
-    assert_one_line(done.stderr, os.path.basename(name))
-
-
 def test_compare_has_one_help():
     done = script("compare_gpus.sh", "--table", "--help")
     assert done.returncode == 0 and done.stdout == script("compare_gpus.sh", "--help").stdout
@@ -154,7 +145,7 @@ def test_compare_ends_where_a_program_does_not_describe_itself(machine):
     machine.install(machine.root / "10_fake", "#!/bin/sh\nexit 2\n")
     done = machine.run("compare_gpus.sh", "--sizes", "64")
     assert (done.returncode, done.stdout) == (FAILED, "")
-    assert_one_line(done.stderr, "programs.py")
+    assert_one_line(done.stderr, "compare_gpus.sh")
     assert "10_fake" in done.stderr
     assert not (machine.root / "calls").exists()  # nothing was measured in vain
 
@@ -313,10 +304,14 @@ def test_compare_without_a_gpu_is_skipped(machine):
     assert not (machine.root / "build/results").exists()
 
 
-def test_collect_names_a_missing_folder(tmp_path):
-    done = script("compare_gpus/collect.py", tmp_path / "nowhere")
-    assert (done.returncode, done.stdout) == (FAILED, "")
-    assert_one_line(done.stderr, "collect.py")
+def test_compare_names_a_folder_that_it_cannot_write(machine):
+    machine.has(TWO_GPUS[0])
+    (machine.root / "file").touch()
+    done = machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1", "--out", "file")
+    assert done.returncode == FAILED
+    assert_one_line(done.stderr, "compare_gpus.sh")
+    assert "file: File exists" in done.stderr
+    assert not (machine.root / "calls").exists()  # nothing was measured in vain
 
 
 def test_programs_take_what_the_scripts_make_of_their_descriptions(backend):
@@ -325,7 +320,7 @@ def test_programs_take_what_the_scripts_make_of_their_descriptions(backend):
         pytest.skip("no program is built")
     for path in built:
         about = programs.describe(path)
-        runs = programs.runs_to_measure(about) or []
+        runs = [run.arguments for run in programs.runs_to_measure(about) or []]
         runs += [run for _, run in programs.runs_to_show(about, 256, 16)]
         assert about["program"] == path.name and runs
         for run in runs:

@@ -48,7 +48,7 @@ def test_a_program_that_is_not_built_is_named(machine, name, arguments):
     [line] = [line for line in (done.stdout + done.stderr).splitlines() if "not built" in line]
     assert "10_fake" in line
     if name == "compare_gpus.sh":
-        assert_one_line(done.stderr, "programs.py")
+        assert_one_line(done.stderr, name)
 
 
 def test_scripts_find_their_folder_whatever_cdpath_says(machine, tmp_path):

@@ -1,7 +1,6 @@
 """plot.py: that all is drawn, by the right rows, and how it takes what goes wrong."""
 
 import subprocess
-import sys
 
 import pytest
 

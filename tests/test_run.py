@@ -13,6 +13,7 @@ from fakes import (FAKE_NVIDIA_SMI, FAKES, FakeMachine, description, row, script
                    write_csv)
 from suite import FAILED, USAGE, assert_one_line
 
+import programs
 import table
 
 
@@ -24,8 +25,7 @@ def machine(tmp_path):
 @pytest.mark.parametrize("name, arguments", [
     ("run.sh", ["--bogus"]), ("run.sh", ["64", "96"]), ("run.sh", ["33"]), ("run.sh", ["abc"]),
     ("run.sh", [""]), ("shared/table.py", []), ("shared/table.py", ["bogus", "x.csv"]),
-    ("shared/table.py", ["run"]), ("shared/programs.py", []),
-    ("shared/programs.py", ["bogus", "x"]), ("shared/programs.py", ["show", "x", "many", "1"]),
+    ("shared/table.py", ["run"]), ("shared/programs.py", []), ("shared/programs.py", ["6"]),
 ], ids=lambda value: value if isinstance(value, str) else " ".join(value) or "none")
 def test_bad_arguments_end_with_one_line(name, arguments):
     done = script(name, *arguments)
@@ -77,7 +77,7 @@ def test_run_runs_what_describes_itself(machine):
     machine.describes("bonus_fake", description("bonus_fake", multiple=1000))
     done = machine.run("run.sh", "--all", "2048")
     assert done.returncode == FAILED
-    assert_one_line(done.stderr, "programs.py")
+    assert_one_line(done.stderr, "run.sh")
     assert "2_matmul_sharedmem does not describe itself" in done.stderr
     ran = {call.split()[0] for call in machine.calls()}
     assert ran == set(FAKES) - {"2_matmul_sharedmem", "bonus_fake"}  # which does not take this size
@@ -94,10 +94,10 @@ def test_run_runs_what_describes_itself(machine):
 def test_a_program_that_does_not_describe_itself_is_named(tmp_path, program, reason):
     if program:
         FakeMachine.install(tmp_path / "x", f"#!/bin/sh\n{program}\n")
-    for command in (["show", tmp_path / "x", "64", "16"], ["measure", tmp_path / "x"]):
-        done = script("shared/programs.py", *command)
-        assert (done.returncode, done.stdout) == (FAILED, "")
-        assert done.stderr == f"programs.py: x does not describe itself: {reason}\n"
+    with pytest.raises(programs.ProgramError) as error:
+        programs.describe(tmp_path / "x")
+    assert str(error.value) == f"x does not describe itself: {reason}"
+    assert error.value.status == FAILED
 
 
 @pytest.mark.parametrize("failures, status, shown", [

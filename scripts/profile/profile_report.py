@@ -33,8 +33,10 @@ TIMELINE_NAME_WIDTH = 50
 HOST, GPUS = 1, 2  # a trace's numbers of the host and of the first GPU
 
 
-class RecordError(Exception):
+class RecordError(command_line.Stop):
     """A file that holds no such records. The message is one line."""
+
+    status = USAGE
 
 
 class Range(NamedTuple):
@@ -523,6 +525,7 @@ def trace(profile):
 # --- The command line -------------------------------------------------------------------------
 
 
+@command_line.reporting("profile_report.py")
 def main(arguments):
     say = functools.partial(command_line.say, "profile_report.py")
     parser = command_line.Parser(prog="profile_report.py", add_help=False)
@@ -530,21 +533,15 @@ def main(arguments):
     parser.add_argument("--trace")
     parser.add_argument("files", nargs="+")
     options = parser.parse_args(arguments)
-    try:
-        profile = read(options.files)
-    except RecordError as error:
-        return say(error, USAGE)
+    profile = read(options.files)
     for remark in remarks(profile):
         say(remark)
     if not profile.operations:
         return OK if profile.errors else say("CUPTI recorded nothing that ran on a GPU (a program "
                                              "that is killed takes its records along)")
     if options.trace:
-        try:
-            with open(options.trace, "w", encoding="utf-8") as file:
-                json.dump(trace(profile), file)
-        except OSError as error:
-            return command_line.name_file("profile_report.py", error)
+        with open(options.trace, "w", encoding="utf-8") as file:
+            json.dump(trace(profile), file)
     print("\n".join(report(profile, options.all)))
     return OK
 

@@ -1,28 +1,71 @@
 #!/usr/bin/env python3
-"""Asks a program what it is (--describe), and prints how it is to be run, a line for each run.
+"""The programs: what they are called, what each says of itself (--describe), how it is to be run.
 
-    programs.py show PROGRAM N S        for run.sh: what the run is called, a tab, its arguments
-    programs.py measure [--quick] [--sizes N,...] [--talk S,...] PROGRAM
-                                        for compare_gpus.sh: the program's name and its arguments
-
-Sizes that the program does not take are left out. Exit status: 2 usage; 3 the program does not
-describe itself; 77 it declares no sizes to measure.
+    programs.py WHO WORD    prints the name of the program that WORD is the name or number of; where
+                            there is none, WHO says so, and the exit status is 2
 """
 
 import json
+import re
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import command_line
-from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE
+from command_line import PROJECT, USAGE
 
 LIMIT_S = 60
 KEYS = "program sweep sizes talk shapes dtypes options".split()  # what the scripts need of it
-QUICK_SIZE, QUICK_TALK_SIZE = 4096, 1024
 
 
-class ProgramError(Exception):
-    """A program that does not describe itself. The message is one line that names it."""
+# --- Their names ----------------------------------------------------------------------------------
+
+
+def listed():
+    """The names of the programs of src/, in the order of the talk: the numbers, then the bonuses.
+    """
+
+    def place(name):
+        number = name.split("_")[0]
+        return (0, int(number), name) if number.isdecimal() else (1, 0, name)
+
+    return sorted((path.stem for path in (PROJECT / "src").glob("*.cu")), key=place)
+
+
+def lessons():
+    """The numbers among them."""
+    return [name for name in listed() if name[0].isdecimal()]
+
+
+def named(word, names):
+    """The one of some programs that has this name or number, or None."""
+    for name in names:
+        if word == name or re.fullmatch("[0-9]+", word) and name.startswith(word + "_"):
+            return name
+    return None
+
+
+def find(word):
+    """The program of that name or number. Raises Stop."""
+    names = listed()
+    found = named(word, names)
+    if not found:
+        raise command_line.Stop(f"no program '{word}'; there are {' '.join(names)}", USAGE)
+    return found
+
+
+def latest_build(name):
+    """Where a program lies: built for the GPU or for the simulator, whichever was done last."""
+    builds = [PROJECT / name, PROJECT / "cpu" / name]
+    return max((path for path in builds if path.exists()), default=builds[0],
+               key=lambda path: path.stat().st_mtime)
+
+
+# --- What they are --------------------------------------------------------------------------------
+
+
+class ProgramError(command_line.Stop):
+    """A program that does not describe itself. The message names it."""
 
 
 def describe(path, *arguments):
@@ -54,24 +97,12 @@ def describe(path, *arguments):
     return about
 
 
-def listed():
-    """The names of the programs of src/, in the order of the talk: as list_programs prints them."""
-    if not any((PROJECT / "src").glob("*.cu")):
-        return []
-    command = ["bash", "-c", "source scripts/shared/programs.sh && list_programs"]
-    return subprocess.run(command, cwd=PROJECT, stdout=subprocess.PIPE, check=True,
-                          universal_newlines=True).stdout.split()
-
-
-def latest_build(name):
-    """Where a program lies: built for the GPU or for the simulator, whichever was done last."""
-    builds = [PROJECT / name, PROJECT / "cpu" / name]
-    return max((path for path in builds if path.exists()), default=builds[0],
-               key=lambda path: path.stat().st_mtime)
-
-
 def takes(about, option):
+    """Whether a program declares an option."""
     return any(declared["name"] == option for declared in about["options"])
+
+
+# --- How they are run -----------------------------------------------------------------------------
 
 
 def fitting(sizes, declared):
@@ -87,9 +118,18 @@ def runs_to_show(about, n, s):
     return runs + [(f"talk S={s}", f"--talk {s}") for s in fitting([s], about["talk"])]
 
 
+class Run(NamedTuple):
+    """One run of a program, and what its rows say of it. dtype: empty where there is no choice."""
+
+    arguments: str
+    shape: str
+    n: int
+    dtype: str = ""
+
+
 def runs_to_measure(about, sizes=None, talk_sizes=None, first_dtype_alone=False):
-    """[arguments] of the runs at the sizes asked for or, without any, at those that the program
-    declares; None where it declares none at all."""
+    """[Run] at the sizes asked for or, without any, at those that the program declares; None where
+    it declares none at all."""
     declared, talk = [(about[key] or {}).get("measured", []) for key in ("sizes", "talk")]
     shapes = about["shapes"] or []
     if not (declared or talk or shapes):
@@ -98,52 +138,20 @@ def runs_to_measure(about, sizes=None, talk_sizes=None, first_dtype_alone=False)
         shapes = []
         declared = fitting(sizes or [], about["sizes"])
         talk = fitting(talk_sizes or [], about["talk"])
-    dtypes = [""]
-    if takes(about, "--dtype"):
-        dtypes = [f" --dtype {name}" for name in about["dtypes"][:1 if first_dtype_alone else None]]
-    return [
-        arguments + dtype
-        for dtype in dtypes
-        for arguments in [str(n) for n in declared] + [f"--talk {s}" for s in talk]
-        + [f"--rows {rows} --cols {cols}" for rows, cols in shapes]
-    ]
-
-
-def show(arguments):
-    parser = command_line.Parser(prog="programs.py", add_help=False, allow_abbrev=False)
-    parser.add_argument("program")
-    parser.add_argument("n", type=int)
-    parser.add_argument("s", type=int)
-    options = parser.parse_args(arguments)
-    for label, run in runs_to_show(describe(options.program), options.n, options.s):
-        print(label, run, sep="\t")
-    return OK
-
-
-def measure(arguments):
-    parser = command_line.Parser(prog="programs.py", add_help=False, allow_abbrev=False)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--sizes", type=command_line.sizes())
-    parser.add_argument("--talk", type=command_line.sizes())
-    parser.add_argument("program")
-    options = parser.parse_args(arguments)
-    if options.quick:
-        options.sizes, options.talk = [QUICK_SIZE], [QUICK_TALK_SIZE]
-    about = describe(options.program)
-    runs = runs_to_measure(about, options.sizes, options.talk, first_dtype_alone=options.quick)
-    for run in runs or []:
-        print(Path(options.program).name, run)
-    return SKIPPED if runs is None else OK
+    runs = [Run(str(n), "square", n) for n in declared]
+    runs += [Run(f"--talk {s}", "talk", s) for s in talk]
+    runs += [Run(f"--rows {rows} --cols {cols}", f"{rows}x{cols}", rows) for rows, cols in shapes]
+    if not takes(about, "--dtype"):
+        return runs
+    return [run._replace(arguments=f"{run.arguments} --dtype {dtype}", dtype=dtype)
+            for dtype in about["dtypes"][:1 if first_dtype_alone else None] for run in runs]
 
 
 def main(arguments):
-    commands = {"show": show, "measure": measure}
-    if not arguments or arguments[0] not in commands:
-        return command_line.say("programs.py", "show or measure is expected", USAGE)
-    try:
-        return commands[arguments[0]](arguments[1:])
-    except ProgramError as error:
-        return command_line.say("programs.py", error, FAILED)
+    if len(arguments) != 2:
+        return command_line.say("programs.py", "WHO and WORD are expected", USAGE)
+    who, word = arguments
+    return command_line.attempt(who, lambda: print(find(word)))
 
 
 if __name__ == "__main__":
