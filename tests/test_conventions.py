@@ -11,7 +11,9 @@ import sys
 import pytest
 
 from fakes import TWO_GPUS, FakeMachine, script
-from suite import FAILED, ROOT, USAGE, assert_one_line
+from suite import FAILED, PROGRAMS, ROOT, USAGE, assert_one_line
+
+import programs
 
 
 @pytest.fixture
@@ -29,6 +31,38 @@ def test_help(name):
     done = script(name, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert name in done.stdout
+
+
+def test_at_the_root_is_only_what_people_call():
+    files = {path.name for path in (ROOT / "scripts").iterdir() if path.is_file()}
+    assert files == {*CALLED_BY_PEOPLE, "setup.sh"}
+
+
+@pytest.mark.parametrize("command", [
+    ["count.sh"], ["step.sh"], ["inspect.sh"], ["compare_gpus.sh", "--programs"]], ids=" ".join)
+def test_a_program_has_a_name_and_a_number(command):
+    """And the same answer everywhere where there is none."""
+    for word in ("99", "1_matmul", "bonus", "", "1_matmul_basic.cu"):
+        done = script(*command, word)
+        assert (done.returncode, done.stdout) == (USAGE, "")
+        assert done.stderr == (f"{command[0]}: no program '{word}'; there are "
+                               f"{' '.join(programs.listed())}\n")
+
+
+@pytest.mark.parametrize("word, name", [
+    ("1", "1_matmul_basic"), ("10", "10_add_mul_activation"), ("6_gating_fused", "6_gating_fused"),
+    ("bonus_matmul_mma", "bonus_matmul_mma"),
+])
+def test_a_program_is_found_by_either(word, name):
+    assert programs.find(word) == name
+
+
+def test_programs_are_listed_in_the_order_of_the_talk():
+    names = programs.listed()
+    assert sorted(names) == PROGRAMS and programs.lessons() == names[:len(programs.lessons())]
+    numbers = [int(name.split("_")[0]) for name in programs.lessons()]
+    assert numbers == sorted(numbers) and numbers[-1] >= 10
+    assert all(name.startswith("bonus_") for name in names[len(numbers):])
 
 
 def test_bad_arguments_of_ncu_counts_end_with_one_line():

@@ -117,6 +117,12 @@ def test_run_goes_on_after_a_failure_and_reports_it(machine, failures, status, s
     assert {call.split()[0] for call in machine.calls()} == set(FAKES)
 
 
+def test_run_ends_where_it_is_interrupted(machine):
+    machine.fail("2_matmul_sharedmem", 130, "pressed Ctrl-C")
+    assert machine.run("run.sh", "2048").returncode == 130
+    assert [call.split()[0] for call in machine.calls()] == ["1_matmul_basic", "2_matmul_sharedmem"]
+
+
 def test_run_without_a_gpu_runs_the_same_programs_on_the_cpu(machine):
     if glob.glob("/dev/nvidia[0-9]*"):
         pytest.skip("this machine has a GPU, which cannot be hidden from a script")

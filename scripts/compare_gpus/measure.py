@@ -44,7 +44,7 @@ import cuda_toolkit  # noqa: E402
 import programs  # noqa: E402
 import table  # noqa: E402
 from command_line import INTERRUPTED, OK, PROJECT, SKIPPED, USAGE, Stop  # noqa: E402
-from steps import Steps  # noqa: E402
+from runner import Runner  # noqa: E402
 
 WHO = "compare_gpus.sh"
 PROTOCOL = 2  # of measuring: changes when figures are no longer comparable with earlier ones
@@ -206,7 +206,7 @@ class Measuring:
         # What was measured so far of this selection; it goes when the last GPU is done.
         selection = "\n".join(map(str, steps)).encode()
         self.measured = Path("build/compare", hashlib.sha256(selection).hexdigest()[:16])
-        self.results = Steps(WHO)
+        self.runner = Runner(WHO)
         self.left = len(steps) * len(gpus)
         self.began = time.monotonic()
         self.driver = first_line("nvidia-smi", "--query-gpu=driver_version",
@@ -216,9 +216,9 @@ class Measuring:
 
     def time_left(self):
         """For a step's label, from how long the steps took so far."""
-        if self.results.count < FEW:
+        if self.runner.count < FEW:
             return ""
-        seconds = int((time.monotonic() - self.began) * self.left / self.results.count)
+        seconds = int((time.monotonic() - self.began) * self.left / self.runner.count)
         return f", about {seconds // 60}:{seconds % 60:02} left"
 
     def about(self, gpu):
@@ -244,7 +244,7 @@ class Measuring:
             for i, step in enumerate(self.steps, 1):
                 if is_done(folder, step):
                     kept += 1
-                    self.results.verified += 1
+                    self.runner.verified += 1
                 else:
                     label = f"[{i}/{len(self.steps)}{self.time_left()}] {gpu.name}: {step}"
                     self.run_step(gpu, folder, step, label)
@@ -268,7 +268,7 @@ class Measuring:
             with contextlib.suppress(FileNotFoundError):
                 (folder / f"{step}{suffix}").unlink()
         start = time.time()
-        status, reason = self.results.run(
+        status, reason = self.runner.run(
             label, folder / f"{step}.csv", PROJECT / step.program,
             step.run.arguments.split() + f"--seed {SEED} --rounds {self.options.rounds}".split(),
             {"CUDA_VISIBLE_DEVICES": gpu.uuid})
@@ -308,7 +308,7 @@ def measure_all(options):
     if files:
         print("\n" + table.compare(files), flush=True)
         command_line.say(WHO, "wrote " + " ".join(files))
-    return measuring.results.status
+    return measuring.runner.status
 
 
 def interrupt(*_):

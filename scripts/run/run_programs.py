@@ -16,21 +16,21 @@ import command_line  # noqa: E402
 import programs  # noqa: E402
 import table  # noqa: E402
 from command_line import PROJECT  # noqa: E402
-from steps import Steps  # noqa: E402
+from runner import Runner  # noqa: E402
 
 WITHOUT_A_GPU = """\
 What a kernel reads and writes:  scripts/count.sh {number}
 Line by line, in a debugger:     scripts/step.sh {number}"""
 
 
-def run(steps, program, label, n, s, folder):
+def run(runner, program, label, n, s, folder):
     """The runs of one program, whose rows go to files in `folder`."""
-    runs = [(f"N={n}", str(n))]  # of one that is not built: its step says so
+    runs = [(f"N={n}", str(n))]  # of one that is not built: the runner says so
     if program.exists():
         runs = programs.runs_to_show(programs.describe(program), n, s)
     for shown, arguments in runs:
-        rows = folder / f"{steps.count:03}.csv"
-        steps.run(f"{label} {shown}", rows, program, arguments.split())
+        rows = folder / f"{runner.count:03}.csv"
+        runner.run(f"{label} {shown}", rows, program, arguments.split())
 
 
 @command_line.reporting("run.sh")
@@ -43,22 +43,22 @@ def main(arguments):
     options = parser.parse_args(arguments)
 
     names = programs.listed() if options.all else programs.lessons()
-    steps = Steps("run.sh")
+    runner = Runner("run.sh")
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         for i, name in enumerate(names, 1):
             try:
-                run(steps, PROJECT / options.folder / name, f"[{i}/{len(names)}] {name}",
+                run(runner, PROJECT / options.folder / name, f"[{i}/{len(names)}] {name}",
                     options.n, options.s, folder)
             except programs.ProgramError as error:
                 command_line.say("run.sh", error)
-                steps.failed()
+                runner.failed()
         files = sorted(folder.glob("*.csv"))
         if files:
             print("\n" + (table.run if options.all else table.lessons)(files))
             if options.folder.name == "cpu":
                 print(WITHOUT_A_GPU.format(number=names[0].split("_")[0]))
-    return steps.status
+    return runner.status
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Runs programs one after the other, as run.sh and compare_gpus.sh do: a step is one run of a
-program, and one line that says what came of it."""
+"""Runs programs one after the other, as run.sh and compare_gpus.sh do, and prints a line for each
+run, which says what came of it."""
 
 import os
 import subprocess
@@ -13,14 +13,14 @@ NOT_BUILT = 127  # as a shell calls it
 
 
 class Outcome(NamedTuple):
-    """What came of a step: the program's exit status, and what it said where that is not 0."""
+    """What came of a run: the program's exit status, and what it said where that is not 0."""
 
     status: int
     reason: str
 
 
-class Steps:
-    """Keeps count of what came of them. `who` says what is wrong."""
+class Runner:
+    """Runs programs and keeps count of what came of them. `who` says what is wrong."""
 
     def __init__(self, who):
         self.who = who
@@ -30,7 +30,7 @@ class Steps:
 
     @property
     def status(self):
-        """The exit status of all steps: 1 once a result was wrong, else 3 once a program failed
+        """The exit status of all runs: 1 once a result was wrong, else 3 once a program failed
         otherwise, 77 where nothing could run (to skip some is no failure)."""
         return self.worst or (OK if self.verified else SKIPPED)
 
