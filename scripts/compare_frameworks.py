@@ -43,13 +43,13 @@ import time
 from pathlib import Path
 from typing import NamedTuple, Tuple
 
-import command_line
-import programs
-import table
-from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE, WRONG
+sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
+import command_line  # noqa: E402
+import programs  # noqa: E402
+import table  # noqa: E402
+from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE, WRONG  # noqa: E402
 
 PAGES = PROJECT / "scripts/frameworks"  # a file for each program that is compared
-SOURCES = PROJECT / "src"  # of our programs
 DTYPES = ("fp32", "tf32", "fp16", "bf16")
 OWN, LIBRARY, YARDSTICK = ("ours", "record"), ("library",), "yardstick"  # roles of kernels
 OURS, COPY, AUTOTUNED = "ours", "copy", "autotuned"  # columns
@@ -60,12 +60,11 @@ PROTOCOL = 2  # of measuring: changes when figures are no longer comparable with
 theirs = None  # the module frameworks.case, which needs PyTorch: load_frameworks() imports it
 
 
-class Failure(Exception):
-    """Why there is no figure: one line, and the exit status that it calls for."""
+class Failure(command_line.Stop):
+    """Why there is no figure."""
 
     def __init__(self, reason, status=FAILED):
-        super().__init__(" ".join(str(reason).split())[:200] or "it gave no reason")
-        self.status = status
+        super().__init__(" ".join(str(reason).split())[:200] or "it gave no reason", status)
 
 
 # --- What is compared ---
@@ -106,15 +105,8 @@ KINDS = {  # of sizes, by the name that a page gives them: our program's argumen
 
 def compared_programs():
     """The programs that have a page, in the talk's order."""
-
-    def place(name):
-        number = name.split("_")[0]
-        return (0, int(number), name) if number.isdecimal() else (1, 0, name)
-
     # The folder's other files are modules that the pages share: no program has their name.
-    names = [page.stem for page in PAGES.glob("*.py")
-             if (SOURCES / f"{page.stem}.cu").is_file()]
-    return sorted(names, key=place)
+    return [name for name in programs.listed() if (PAGES / f"{name}.py").is_file()]
 
 
 def load_page(name):
@@ -549,10 +541,10 @@ def operations(names):
     """A parser of programs' names and numbers."""
 
     def find(part):
-        for name in names:
-            if part == name or (part.isdecimal() and name.startswith(part + "_")):
-                return name
-        raise argparse.ArgumentTypeError(f"'{part}' is none of {', '.join(names)}")
+        name = programs.named(part, names)
+        if not name:
+            raise argparse.ArgumentTypeError(f"'{part}' is none of {', '.join(names)}")
+        return name
 
     return lambda text: [find(part) for part in text.split(",")]
 
@@ -562,12 +554,6 @@ def dtypes(text):
         if part not in DTYPES:
             raise argparse.ArgumentTypeError(f"'{part}' is none of {', '.join(DTYPES)}")
     return text.split(",")
-
-
-def count(text):
-    if not re.fullmatch("[1-9][0-9]?", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 to 99")
-    return int(text)
 
 
 def parse_arguments(arguments):
@@ -584,7 +570,7 @@ def parse_arguments(arguments):
         help="rows x columns; once --sizes, --talk or --shapes is given, nothing else is compared")
     add("--dtype", metavar="NAME,...", type=dtypes, default=list(DTYPES),
         help="leaves out the others: " + ", ".join(DTYPES))
-    add("--rounds", metavar="COUNT", type=count, default=3, help="3 without it")
+    add("--rounds", metavar="COUNT", type=command_line.count, default=3, help="3 without it")
     add("--max-autotune", action="store_true",
         help="a column more, autotuned: torch.compile in its max-autotune mode (slow to compile)")
     add("--programs", metavar="FOLDER", type=Path, default=PROJECT,
@@ -599,17 +585,13 @@ def parse_arguments(arguments):
     return parser.parse_args(arguments)
 
 
+@command_line.reporting("compare_frameworks.py")
 def main(arguments):
     options = parse_arguments(arguments)
-    try:
-        if options.table:
-            print(show(read_results(options.table).rows))
-            return OK
-        gpu, sm = load_frameworks()
-    except table.TableError as error:
-        return say(error, USAGE)
-    except Failure as failure:
-        return say(failure, failure.status)
+    if options.table:
+        print(show(read_results(options.table).rows))
+        return OK
+    gpu, sm = load_frameworks()
 
     cases, statuses = [], set()
     sizes = dict(zip(KINDS, (options.sizes, options.talk, options.shapes)))
@@ -630,10 +612,7 @@ def main(arguments):
         write_csv(options.csv, comments, [row for key in keys for row in results[key]])
 
     if options.csv:
-        try:
-            save()
-        except OSError as error:
-            return command_line.name_file("compare_frameworks.py", error)
+        save()
 
     print(f"{gpu}: " + ", ".join(f"{name} {value}" for name, value in comments.items()
                                  if name in ("driver", "pytorch", "triton")))

@@ -3,7 +3,6 @@
 set -euo pipefail
 CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
-source scripts/demo_step.sh
 
 usage() {
     cat <<'END'
@@ -64,7 +63,7 @@ if ! has_gpu || ! ncu=$(find_ncu); then
             die 77 "counting on the CPU takes g++, not ${CXX:-g++}"
         ensure_scons
         ensure_simulator_libraries
-        build "cpu/$program" "cpu/count/$program" >&2 || die 3 "the build failed"
+        build "cpu/$program" "cpu/count/$program" >&2
     fi
     [[ -x cpu/$program ]] || die 3 "cpu/$program is not built: scons cpu"
     DEMO_COUNT=1 exec "cpu/$program" "$@"
@@ -75,7 +74,7 @@ fi
 if [[ $must_build ]]; then
     ensure_scons
     ensure_cuda
-    build "$program" >&2 || die 3 "the build failed"
+    build "$program" >&2
 fi
 [[ -x ./$program ]] || die 3 "$program is not built: scons $program"
 
@@ -83,7 +82,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 "$ncu" --query-metrics >"$work/known" 2>&1 || true # which differ from GPU to GPU
-metrics=$(python3 scripts/ncu_counts.py metrics "$work/known")
+metrics=$(python3 scripts/count/ncu_counts.py metrics "$work/known")
 
 "$ncu" --clock-control none --section SourceCounters --metrics "$metrics" --export "$work/report" \
     --log-file "$work/log" "./$program" "$@" --once || true # it has exit statuses of its own
@@ -96,4 +95,4 @@ failed=$(sed -nE 's/.*application returned an error code \(([0-9]+)\).*/\1/p;T;q
     die 77 "ncu counted nothing: $(grep -m 1 ERROR "$work/log" || tail -n 1 "$work/log")"
 "$ncu" --import "$work/report.ncu-rep" --csv --page raw --print-units base >"$work/raw.csv"
 "$ncu" --import "$work/report.ncu-rep" --csv --page source --print-source sass >"$work/sass.csv"
-python3 scripts/ncu_counts.py table "$work/raw.csv" "$work/sass.csv"
+python3 scripts/count/ncu_counts.py table "$work/raw.csv" "$work/sass.csv"

@@ -6,4 +6,4 @@ CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
 
 ensure_python
-exec python3 scripts/machine_code.py "$@"
+exec python3 scripts/inspect/machine_code.py "$@"

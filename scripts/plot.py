@@ -26,9 +26,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import command_line
-import table
-from command_line import FAILED, PROJECT, USAGE
+sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
+import command_line  # noqa: E402
+import table  # noqa: E402
+from command_line import PROJECT  # noqa: E402
 
 
 class Theme:
@@ -630,38 +631,29 @@ def run_with_matplotlib(who):
     """Starts this program once more, where matplotlib is, if it is missing here."""
     if importlib.util.find_spec("matplotlib"):
         return
-    script = 'source scripts/setup.sh && ensure_matplotlib >&2 && echo "$PLOT_PYTHON"'
-    done = subprocess.run(["bash", "-c", script, who], cwd=PROJECT, stdout=subprocess.PIPE,
-                          universal_newlines=True)
-    if done.returncode:
-        sys.exit(FAILED)
-    python = done.stdout.strip()
+    python = command_line.set_up(who, 'ensure_matplotlib >&2\necho "$PLOT_PYTHON"',
+                                 stdout=subprocess.PIPE).strip()
     python = str(PROJECT / python) if "/" in python else shutil.which(python)
     os.execv(python, [python] + sys.argv)
 
 
+@command_line.reporting("plot.py")
 def main(arguments):
     parser = command_line.Parser(prog="plot.py", add_help=False, allow_abbrev=False)
     parser.add_argument("--size", type=int)
     parser.add_argument("--out", type=Path, default=PROJECT / "build/plots")
     parser.add_argument("files", nargs="+")
     options = parser.parse_args(arguments)
-    try:
-        tables = table.read_all(options.files)
-        n = choose_size(tables, options.size)
-    except table.TableError as error:
-        return command_line.say("plot.py", error, USAGE)
+    tables = table.read_all(options.files)
+    n = choose_size(tables, options.size)
     run_with_matplotlib("plot.py")
     names = []
-    try:
-        options.out.mkdir(parents=True, exist_ok=True)
-        for theme in THEMES:
-            for name, _, figure in figures(tables, n, theme):
-                names.append(name)
-                for form in ("svg", "png"):
-                    save(figure, options.out / f"{name}-{theme.name}.{form}", form)
-    except OSError as error:
-        return command_line.name_file("plot.py", error)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for theme in THEMES:
+        for name, _, figure in figures(tables, n, theme):
+            names.append(name)
+            for form in ("svg", "png"):
+                save(figure, options.out / f"{name}-{theme.name}.{form}", form)
     wrote = ", ".join(dict.fromkeys(names))
     return command_line.say("plot.py", f"wrote {wrote} to {options.out}")
 

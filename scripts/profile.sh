@@ -29,7 +29,6 @@ caller=$PWD
 root=$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 source scripts/setup.sh
-source scripts/demo_step.sh
 
 options=() program=()
 while (($# > 0)); do
@@ -62,12 +61,12 @@ has_gpu || die 77 "no GPU here: profiling needs an NVIDIA GPU and its driver"
 # --- The library that records ---
 
 library=build/libprofile_injection.so
-if [[ ! -e $library || $library -ot scripts/profile_injection.cpp ]]; then
+if [[ ! -e $library || $library -ot scripts/profile/profile_injection.cpp ]]; then
     ensure_compiler
     ensure_scons
     ensure_cuda
     ensure_cupti
-    build profile >&2 || die 3 "building $library failed"
+    build profile >&2
 fi
 if [[ $(ldd "$library") == *libcupti*"not found"* ]]; then
     die 3 "CUPTI is missing: install cuda-cupti-13-0 (NVIDIA's apt repository)," \
@@ -85,7 +84,7 @@ PROFILE_RECORDS=$records CUDA_INJECTION64_PATH=$root/$library \
 
 if compgen -G "$records/*.txt" >/dev/null; then
     echo
-    python3 "$root/scripts/profile_report.py" "${options[@]}" "$records"/*.txt ||
+    python3 "$root/scripts/profile/profile_report.py" "${options[@]}" "$records"/*.txt ||
         status=$((status == 0 ? 3 : status))
 elif ((status == 0)); then
     say "${program[0]} used no GPU: there is nothing to show"

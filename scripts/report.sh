@@ -6,4 +6,4 @@ here=$(dirname "${BASH_SOURCE[0]}") # files are named from where the caller is
 source "$here/setup.sh"
 
 ensure_python
-exec python3 "$here/report.py" "$@"
+exec python3 "$here/report/html_report.py" "$@"

@@ -3,7 +3,6 @@
 set -euo pipefail
 CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
-source scripts/demo_step.sh
 
 usage() {
     cat <<'END'
@@ -33,7 +32,11 @@ for argument in "$@"; do
     esac
 done
 ((${#size[@]} <= 1)) || die 2 "one size N is expected, not ${#size[@]} (--help shows the usage)"
-for n in "${size[@]}"; do check_size "$n" 32; done
+for n in "${size[@]}"; do # nine digits keep the arithmetic safe; the programs know their limits
+    if [[ ! $n =~ ^[1-9][0-9]{0,8}$ ]] || ((n % 32 != 0)); then
+        die 2 "'$n' is no size: a multiple of 32 is expected (--help shows the usage)"
+    fi
+done
 
 # --- What runs here, and its sizes ---
 
@@ -46,61 +49,19 @@ elif ((n / 4 < s)); then
     ((s >= 16)) || s=16
 fi
 
-target=lessons view=lessons
-mapfile -t programs < <(list_lessons)
-if [[ $all ]]; then
-    target=programs view=run
-    mapfile -t programs < <(list_programs)
-fi
-
+target=lessons
+[[ ! $all ]] || target=programs
+ensure_python
 if [[ $must_build ]]; then
     ensure_compiler
     ensure_scons
     if [[ $folder == cpu ]]; then
         ensure_simulator_libraries
-        build "cpu/$target" || die 3 "the build failed"
+        build "cpu/$target"
     else
         ensure_cuda
-        build "$target" || die 3 "the build failed"
+        build "$target"
     fi
 fi
 
-# --- The programs ---
-
-parts=$(mktemp -d)
-trap 'rm -rf "$parts"' EXIT
-
-position=0 step=0
-# demo SIZE ARGUMENT...: one step of the current program.
-demo() {
-    local shown=$1 rows
-    shift
-    step=$((step + 1))
-    rows=$(printf '%s/%03d.csv' "$parts" "$step")
-    run_step "[$position/${#programs[@]}] $program $shown" "$rows" "$folder/$program" "$@" || true
-}
-
-for program in "${programs[@]}"; do
-    position=$((position + 1))
-    if [[ ! -x $folder/$program ]]; then
-        demo "N=$n" # which says that it is not built
-    elif runs=$(python3 scripts/programs.py show "$folder/$program" "$n" "$s"); then
-        while IFS=$'\t' read -r -u 3 shown arguments; do
-            read -ra words <<<"$arguments"
-            [[ ! $shown ]] || demo "$shown" "${words[@]}" # it may not take this size
-        done 3<<<"$runs"
-    else # it said why
-        ((STEPS_STATUS == 1)) || STEPS_STATUS=3
-    fi
-done
-
-if compgen -G "$parts/*.csv" >/dev/null; then
-    echo
-    python3 scripts/table.py "$view" "$parts"/*.csv
-    [[ $folder != cpu ]] || cat <<END
-What a kernel reads and writes:  scripts/count.sh ${programs[0]%%_*}
-Line by line, in a debugger:     scripts/step.sh ${programs[0]%%_*}
-END
-fi
-((STEPS_STATUS == 0)) || exit "$STEPS_STATUS"
-((STEPS_VERIFIED > 0)) || exit 77
+exec python3 scripts/run/run_programs.py ${all:+--all} "$folder" "$n" "$s"

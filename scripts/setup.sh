@@ -53,6 +53,12 @@ ensure_python() {
     command -v python3 >/dev/null || apt_install "Python 3" python3
 }
 
+# find_program WORD: prints the name of the program that has this name or number.
+find_program() {
+    ensure_python
+    python3 scripts/shared/programs.py "$(basename "$0")" "$1"
+}
+
 ensure_compiler() {
     command -v "${CXX:-g++}" >/dev/null || apt_install "a C++ compiler" g++
 }
@@ -143,7 +149,7 @@ ensure_gdb() {
 
 has_cuda() {
     ensure_python
-    python3 site_scons/cuda_toolkit.py >/dev/null 2>&1
+    python3 scripts/shared/cuda_toolkit.py >/dev/null 2>&1
 }
 
 # Ends the script where the GPU's driver is too old for the toolkit that pip would install.
@@ -160,7 +166,8 @@ check_driver() {
 ensure_cuda() {
     ensure_compiler # nvcc needs it
     has_cuda || { check_driver && pip_install "the CUDA 13.0 toolkit, about 1 GB," "$CUDA_WHEELS"; }
-    CUDA_HOME=$(python3 site_scons/cuda_toolkit.py) || exit 3
+    CUDA_HOME=$(python3 scripts/shared/cuda_toolkit.py 2>/dev/null) ||
+        die 3 "$(python3 scripts/shared/cuda_toolkit.py 2>&1)"
     CUDA_HOME=$(dirname "$(dirname "$CUDA_HOME")")
     export CUDA_HOME
 }
@@ -168,14 +175,14 @@ ensure_cuda() {
 # CUPTI, for the profiler, beside the toolkit that ensure_cuda found.
 ensure_cupti() {
     local problem
-    problem=$(python3 site_scons/cuda_toolkit.py --cupti 2>&1 >/dev/null) && return
+    problem=$(python3 scripts/shared/cuda_toolkit.py --cupti 2>&1 >/dev/null) && return
     [[ $CUDA_HOME == "$PWD"/.venv/* ]] || die 3 "$problem"
     pip_install CUPTI "$CUDA_WHEELS"
 }
 
 # What takes programs apart, for the tests of machine code, which are skipped without.
 ensure_disassembler() {
-    PYTHONPATH=site_scons python3 -c 'import cuda_toolkit, sys
+    PYTHONPATH=scripts/shared python3 -c 'import cuda_toolkit, sys
 toolkit = cuda_toolkit.find()
 sys.exit(not (toolkit.tool("nvdisasm") and toolkit.tool("cuobjdump")))' && return
     (pip_install "a disassembler" nvidia-cuda-nvdisasm nvidia-cuda-cuobjdump) ||
@@ -184,5 +191,5 @@ sys.exit(not (toolkit.tool("nvdisasm") and toolkit.tool("cuobjdump")))' && retur
 
 # build TARGET-OR-OPTION...: SCons, without its lines about what is up to date.
 build() {
-    "${SCONS[@]}" -Q "$@" | sed '/ is up to date\.$/d'
+    "${SCONS[@]}" -Q "$@" | sed '/ is up to date\.$/d' || die 3 "the build failed"
 }

@@ -35,7 +35,6 @@ END
 caller=$PWD
 CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
-source scripts/demo_step.sh
 
 on_cpu="" must_build=yes batch="" words=() options=()
 while (($# > 0)); do
@@ -95,7 +94,7 @@ fi
 if [[ $must_build ]]; then
     ensure_compiler
     ensure_scons
-    build debug=1 "$target" >&2 || die 3 "the build failed"
+    build debug=1 "$target" >&2
 fi
 
 [[ -x $folder/$program ]] || die 3 "$folder/$program is not built"
@@ -108,7 +107,7 @@ status=0
 
 export STEP_PROGRAM=$program STEP_ARGUMENTS="${arguments[*]}" STEP_BATCH=$batch STEP_GPU=1
 [[ ! $on_cpu ]] || STEP_GPU=""
-session=("$debugger" -q -nx -x scripts/step_commands.py --args "$folder/$program"
+session=("$debugger" -q -nx -x scripts/step/step_commands.py --args "$folder/$program"
     "${arguments[@]}")
 if [[ $batch ]]; then
     "${session[@]}" 3>&1 >/dev/null </dev/null

@@ -10,16 +10,16 @@ where there are any.
 Exit status: 2 usage, also of the files that it reads; 3 a program is not built.
 """
 
-import functools
 import re
+import sys
+from pathlib import Path
 
-import command_line
-import compare_frameworks
-import programs
-import table
-from command_line import FAILED, PROJECT, USAGE, WRONG
-
-say = functools.partial(command_line.say, "update_readme.py")
+sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
+import command_line  # noqa: E402
+import compare_frameworks  # noqa: E402
+import programs  # noqa: E402
+import table  # noqa: E402
+from command_line import PROJECT, USAGE, WRONG, Stop  # noqa: E402
 
 
 def section(results):
@@ -47,39 +47,34 @@ def plain(text):
     return re.sub(r"[\\`<]|\*(?=\S)|\b_", r"\\\g<0>", text)
 
 
+@command_line.reporting("update_readme.py")
 def main(arguments):
     if arguments not in ([], ["--check"]):
-        return say("the only option is --check", USAGE)
+        raise Stop("the only option is --check", USAGE)
 
     files = sorted((PROJECT / "results").glob("*.csv"))
     if not files:
-        return say("results/ holds no measurements: scripts/compare_gpus.sh writes them", USAGE)
+        raise Stop("results/ holds no measurements: scripts/compare_gpus.sh writes them", USAGE)
     frameworks = sorted((PROJECT / "results/frameworks").glob("*.csv"))
     names = programs.listed()
     parts = {}
-    try:
-        if names:
-            parts["programs"] = [programs_table(names)]
-        parts["results"] = ["\n".join(section(table.read(file))) for file in files]
-        if frameworks:
-            parts["frameworks"] = [compare_frameworks.markdown(file) for file in frameworks]
-    except table.TableError as error:
-        return say(error, USAGE)
-    except programs.ProgramError as error:
-        return say(error, FAILED)
+    if names:
+        parts["programs"] = [programs_table(names)]
+    parts["results"] = ["\n".join(section(table.read(file))) for file in files]
+    if frameworks:
+        parts["frameworks"] = [compare_frameworks.markdown(file) for file in frameworks]
 
     readme = PROJECT / "README.md"
     old = new = readme.read_text(encoding="utf-8") if readme.exists() else ""
     for name, sections in parts.items():
         new = replaced(new, name, sections)
         if new is None:
-            return say(f"README.md lacks <!-- {name}:begin --> and <!-- {name}:end -->", USAGE)
+            raise Stop(f"README.md lacks <!-- {name}:begin --> and <!-- {name}:end -->", USAGE)
     if arguments == ["--check"]:
         if new != old:
-            return say("README.md is out of date: run scripts/update_readme.py", WRONG)
+            raise Stop("README.md is out of date: run scripts/update_readme.py", WRONG)
     elif new != old:
         readme.write_text(new, encoding="utf-8")
-    return 0
 
 
 def replaced(text, name, sections):

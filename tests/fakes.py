@@ -230,7 +230,7 @@ class FakeMachine:
 
     def __init__(self, root):
         self.root = root
-        copy_folders(root, "scripts", "site_scons")
+        copy_folders(root, "scripts")
         for folder in ("src", "bin", "fakes", "include/demo"):
             (root / folder).mkdir(parents=True)
         shutil.copy(ROOT / "include/demo/data_sheets.inc", root / "include/demo")

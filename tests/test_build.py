@@ -10,7 +10,7 @@ import pytest
 import pages
 from suite import PROGRAMS, ROOT, scons
 
-FIND = [sys.executable, str(ROOT / "site_scons/cuda_toolkit.py")]
+FIND = [sys.executable, str(ROOT / "scripts/shared/cuda_toolkit.py")]
 
 
 @pytest.fixture

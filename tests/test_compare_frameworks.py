@@ -16,10 +16,9 @@ import pytest
 from fakes import copy_folders
 from suite import FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, describe
 
-sys.path.insert(0, str(ROOT / "scripts"))
-import compare_frameworks  # noqa: E402
-import table  # noqa: E402
-from frameworks import splitmix64  # noqa: E402
+import compare_frameworks
+import table
+from frameworks import splitmix64
 
 NAME = "compare_frameworks.py"
 SCRIPT = ROOT / "scripts" / NAME

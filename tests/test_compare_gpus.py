@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 
@@ -14,9 +13,8 @@ from fakes import (CLOCKS, FAKE_NVIDIA_SMI, TWO_GPUS, FakeMachine, clocked, desc
                    script, stopped, table_lines, write_csv)
 from suite import COLUMNS, FAILED, PROGRAMS, ROOT, USAGE, assert_one_line
 
-sys.path.insert(0, str(ROOT / "scripts"))
-import datasheet  # noqa: E402
-import programs  # noqa: E402
+import datasheet
+import programs
 
 
 @pytest.fixture
@@ -40,15 +38,6 @@ def test_bad_arguments_end_with_one_line(arguments):
     assert (done.returncode, done.stdout) == (USAGE, "")
     of_the_table = arguments[0] == "--table" and len(arguments) > 1
     assert_one_line(done.stderr, "table.py" if of_the_table else "compare_gpus.sh")
-
-
-@pytest.mark.parametrize("name, arguments", [
-    ("programs.py", ["measure", "--sizes", "x", "y"]), ("collect.py", []),
-], ids=["programs.py", "collect.py"])
-def test_bad_arguments_of_what_it_calls_end_with_one_line(name, arguments):
-    done = script(name, *arguments)
-    assert (done.returncode, done.stdout) == (USAGE, "")
-    assert_one_line(done.stderr, name)
 
 
 def test_compare_has_one_help():
@@ -156,7 +145,7 @@ def test_compare_ends_where_a_program_does_not_describe_itself(machine):
     machine.install(machine.root / "10_fake", "#!/bin/sh\nexit 2\n")
     done = machine.run("compare_gpus.sh", "--sizes", "64")
     assert (done.returncode, done.stdout) == (FAILED, "")
-    assert_one_line(done.stderr, "programs.py")
+    assert_one_line(done.stderr, "compare_gpus.sh")
     assert "10_fake" in done.stderr
     assert not (machine.root / "calls").exists()  # nothing was measured in vain
 
@@ -315,10 +304,14 @@ def test_compare_without_a_gpu_is_skipped(machine):
     assert not (machine.root / "build/results").exists()
 
 
-def test_collect_names_a_missing_folder(tmp_path):
-    done = script("collect.py", tmp_path / "nowhere")
-    assert (done.returncode, done.stdout) == (FAILED, "")
-    assert_one_line(done.stderr, "collect.py")
+def test_compare_names_a_folder_that_it_cannot_write(machine):
+    machine.has(TWO_GPUS[0])
+    (machine.root / "file").touch()
+    done = machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1", "--out", "file")
+    assert done.returncode == FAILED
+    assert_one_line(done.stderr, "compare_gpus.sh")
+    assert "file: File exists" in done.stderr
+    assert not (machine.root / "calls").exists()  # nothing was measured in vain
 
 
 def test_programs_take_what_the_scripts_make_of_their_descriptions(backend):
@@ -327,7 +320,7 @@ def test_programs_take_what_the_scripts_make_of_their_descriptions(backend):
         pytest.skip("no program is built")
     for path in built:
         about = programs.describe(path)
-        runs = programs.runs_to_measure(about) or []
+        runs = [run.arguments for run in programs.runs_to_measure(about) or []]
         runs += [run for _, run in programs.runs_to_show(about, 256, 16)]
         assert about["program"] == path.name and runs
         for run in runs:
@@ -559,7 +552,7 @@ def test_a_broken_file_is_named_in_one_line(tmp_path, content):
     good = write_csv(tmp_path / "good.csv", row())
     broken = tmp_path / "broken.csv"
     broken.write_bytes(content)
-    done = script("table.py", "compare", good, broken)
+    done = script("shared/table.py", "compare", good, broken)
     assert done.returncode == USAGE
     assert done.stdout == ""
     assert_one_line(done.stderr, "table.py")

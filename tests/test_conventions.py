@@ -11,7 +11,9 @@ import sys
 import pytest
 
 from fakes import TWO_GPUS, FakeMachine, script
-from suite import FAILED, ROOT, USAGE, assert_one_line
+from suite import FAILED, PROGRAMS, ROOT, USAGE, assert_one_line
+
+import programs
 
 
 @pytest.fixture
@@ -31,8 +33,40 @@ def test_help(name):
     assert name in done.stdout
 
 
+def test_at_the_root_is_only_what_people_call():
+    files = {path.name for path in (ROOT / "scripts").iterdir() if path.is_file()}
+    assert files == {*CALLED_BY_PEOPLE, "setup.sh"}
+
+
+@pytest.mark.parametrize("command", [
+    ["count.sh"], ["step.sh"], ["inspect.sh"], ["compare_gpus.sh", "--programs"]], ids=" ".join)
+def test_a_program_has_a_name_and_a_number(command):
+    """And the same answer everywhere where there is none."""
+    for word in ("99", "1_matmul", "bonus", "", "1_matmul_basic.cu"):
+        done = script(*command, word)
+        assert (done.returncode, done.stdout) == (USAGE, "")
+        assert done.stderr == (f"{command[0]}: no program '{word}'; there are "
+                               f"{' '.join(programs.listed())}\n")
+
+
+@pytest.mark.parametrize("word, name", [
+    ("1", "1_matmul_basic"), ("10", "10_add_mul_activation"), ("6_gating_fused", "6_gating_fused"),
+    ("bonus_matmul_mma", "bonus_matmul_mma"),
+])
+def test_a_program_is_found_by_either(word, name):
+    assert programs.find(word) == name
+
+
+def test_programs_are_listed_in_the_order_of_the_talk():
+    names = programs.listed()
+    assert sorted(names) == PROGRAMS and programs.lessons() == names[:len(programs.lessons())]
+    numbers = [int(name.split("_")[0]) for name in programs.lessons()]
+    assert numbers == sorted(numbers) and numbers[-1] >= 10
+    assert all(name.startswith("bonus_") for name in names[len(numbers):])
+
+
 def test_bad_arguments_of_ncu_counts_end_with_one_line():
-    done = script("ncu_counts.py", "table", "x.csv")
+    done = script("count/ncu_counts.py", "table", "x.csv")
     assert (done.returncode, done.stdout) == (USAGE, "")
     assert_one_line(done.stderr, "ncu_counts.py")
 
@@ -48,7 +82,7 @@ def test_a_program_that_is_not_built_is_named(machine, name, arguments):
     [line] = [line for line in (done.stdout + done.stderr).splitlines() if "not built" in line]
     assert "10_fake" in line
     if name == "compare_gpus.sh":
-        assert_one_line(done.stderr, "programs.py")
+        assert_one_line(done.stderr, name)
 
 
 def test_scripts_find_their_folder_whatever_cdpath_says(machine, tmp_path):
@@ -71,10 +105,14 @@ def test_a_pager_may_stop_reading():
 
 # --- What scripts may know of the programs -----------------------------------------------------
 
-NAME_KERNELS = {"compare_frameworks.py"}  # it sets other people's kernels beside ours
+# Those in frameworks/ set other people's kernels beside those of one program.
+SCRIPTS = sorted(path for path in (ROOT / "scripts").rglob("*.[ps][yh]")
+                 if path.parent.name != "frameworks")
+NAME_KERNELS = {"compare_frameworks.py"}  # it does so for all of them
 KERNEL_NAMES = re.compile(r"(?<![a-z])(cublas|copy|six_kernels|library_best|fused|tiled|gating)")
-# The trace of a profile has copies, and copies are no kernels; a Python package is named cublas.
-OTHER_MEANINGS = {"profile_report.py": {"copy"}, "profile.sh": {"copy"}, "setup.sh": {"cublas"}}
+# The trace of a profile has copies, and copies are no kernels; a library is named cublas.
+OTHER_MEANINGS = {"profile_report.py": {"copy"}, "profile.sh": {"copy"}, "setup.sh": {"cublas"},
+                  "cuda_toolkit.py": {"cublas"}}
 
 
 def literals(path):
@@ -98,8 +136,7 @@ def named_kernels(path):
     return found - OTHER_MEANINGS.get(path.name, set())
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "scripts").glob("*.[ps][yh]")),
-                         ids=lambda path: path.name)
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_know_kernels_by_their_roles_alone(path):
     if path.name not in NAME_KERNELS:
         assert not named_kernels(path)
@@ -119,8 +156,7 @@ HELP_OF_A_PROGRAM = re.compile(  # called: by a script, by a test
     r"(\"?\$\S+|\$\{\S+\}\"?) +--help\b|(backend|live|GPU)\.run\([^)]*\"--help\"")
 
 
-@pytest.mark.parametrize("path", sorted([*(ROOT / "scripts").glob("*.[ps][yh]"),
-                                         *(ROOT / "tests").glob("*.py")]),
+@pytest.mark.parametrize("path", SCRIPTS + sorted((ROOT / "tests").glob("*.py")),
                          ids=lambda path: path.name)
 def test_nothing_reads_a_programs_help(path):
     # One tests the text itself; the other uses --help to have options read and nothing run.

@@ -8,16 +8,14 @@ import os
 import pty
 import re
 import subprocess
-import sys
 
 import pytest
 
 from fakes import script
 from suite import ROOT, SKIPPED, USAGE, assert_one_line, toolkit
 
-sys.path.insert(0, str(ROOT / "scripts"))
-import machine_code  # noqa: E402
-from machine_code import cuda_toolkit  # noqa: E402
+import machine_code
+from machine_code import cuda_toolkit
 
 SHARED, TILED, HOPPER = "2_matmul_sharedmem", "bonus_matmul_register_tiled", "bonus_matmul_hopper"
 SOURCE = (ROOT / f"src/{SHARED}.cu").read_text().splitlines()

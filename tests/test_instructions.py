@@ -7,7 +7,6 @@ is a load of 4 bytes where 16 were meant. Neither shows in a result.
 import functools
 import re
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple, Tuple
@@ -17,9 +16,8 @@ import pytest
 from pages import SHARED_16, of_page
 from suite import PROGRAMS, ROOT, toolkit
 
-sys.path.insert(0, str(ROOT / "scripts"))
-import machine_code  # noqa: E402
-from machine_code import Resources  # noqa: E402
+import machine_code
+from machine_code import Resources
 
 
 class Kernel(NamedTuple):

@@ -12,6 +12,8 @@ import pytest
 
 from suite import PROGRAMS, ROOT, WRONG, read_rows, scons
 
+import programs
+
 NAME = "bonus_example"
 EXAMPLE = ROOT / "tests/data/new_program"
 TWO_FILES = {f"src/{NAME}.cu": EXAMPLE / f"{NAME}.cu",
@@ -101,12 +103,12 @@ def test_it_is_described_and_listed(tree):
     assert about["program"] == NAME and about["summary"] in (EXAMPLE / f"{NAME}.cu").read_text()
     assert {c["kernel"]: c["role"] for c in about["contenders"]} == {
         "chain": "chain", "fused": "ours"}
-    listed = tree.must("bash", "-c", "source scripts/demo_step.sh && list_programs").split()
+    listed = tree.must(sys.executable, "-c", "import sys; sys.path.insert(0, 'scripts/shared'); "
+                       "import programs; print(*programs.listed())").split()
     assert sorted(listed) == sorted([*PROGRAMS, NAME])
-    show = tree.must(sys.executable, "scripts/programs.py", "show", tree.program, 33, 16)
-    assert show == "N=33\t33\n"
-    measure = tree.must(sys.executable, "scripts/programs.py", "measure", tree.program)
-    assert f"{NAME} 4096 --dtype fp16\n" in measure
+    assert programs.runs_to_show(programs.describe(tree.program), 33, 16) == [("N=33", "33")]
+    runs = programs.runs_to_measure(programs.describe(tree.program))
+    assert "4096 --dtype fp16" in [run.arguments for run in runs]
 
 
 def test_it_has_a_row_in_the_readme(tree):

@@ -1,13 +1,15 @@
 """plot.py: that all is drawn, by the right rows, and how it takes what goes wrong."""
 
 import subprocess
-import sys
 
 import pytest
 
 from fakes import (PLOTTED, STOPPED, measured, python_with_matplotlib, row, script, write_csv,
                    write_measured)
 from suite import FAILED, ROOT, USAGE, assert_one_line
+
+import plot
+import table
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +75,6 @@ def test_plot_gives_the_same_bytes_again(python, tmp_path):
 
 
 # What follows draws nothing, so it needs no matplotlib.
-sys.path.insert(0, str(ROOT / "scripts"))
-import plot  # noqa: E402
-import table  # noqa: E402
-
 
 def test_roofline_places_programs_by_their_own_count_of_bytes(tmp_path):
     results = table.read(write_measured(tmp_path / "a.csv"))

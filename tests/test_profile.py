@@ -12,8 +12,7 @@ import pytest
 
 from suite import GPU, NO_GPU, ROOT, SKIPPED, USAGE, assert_one_line, run
 
-sys.path.insert(0, str(ROOT / "scripts"))
-import kernel_names  # noqa: E402
+import kernel_names
 
 GATING = ROOT / "tests/data/profile_gating.txt"  # 5_gating_unfused 4096: verified, timed 5 times
 STREAMS = ROOT / "tests/data/profile_streams.txt"  # a program without ranges, with two streams
@@ -24,7 +23,7 @@ BIAS = ("gating_unfused::add_bias(__half const*, __half const*, __half*, unsigne
 
 
 def report(*arguments):
-    command = [sys.executable, ROOT / "scripts/profile_report.py", *map(str, arguments)]
+    command = [sys.executable, ROOT / "scripts/profile/profile_report.py", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 

@@ -6,16 +6,15 @@ import glob
 import os
 import re
 import subprocess
-import sys
 
 import pytest
 
 from fakes import (FAKE_NVIDIA_SMI, FAKES, FakeMachine, description, row, script, table_lines,
                    write_csv)
-from suite import FAILED, ROOT, USAGE, assert_one_line
+from suite import FAILED, USAGE, assert_one_line
 
-sys.path.insert(0, str(ROOT / "scripts"))
-import table  # noqa: E402
+import programs
+import table
 
 
 @pytest.fixture
@@ -25,14 +24,13 @@ def machine(tmp_path):
 
 @pytest.mark.parametrize("name, arguments", [
     ("run.sh", ["--bogus"]), ("run.sh", ["64", "96"]), ("run.sh", ["33"]), ("run.sh", ["abc"]),
-    ("run.sh", [""]), ("table.py", []), ("table.py", ["bogus", "x.csv"]), ("table.py", ["run"]),
-    ("programs.py", []), ("programs.py", ["bogus", "x"]),
-    ("programs.py", ["show", "x", "many", "1"]),
+    ("run.sh", [""]), ("shared/table.py", []), ("shared/table.py", ["bogus", "x.csv"]),
+    ("shared/table.py", ["run"]), ("shared/programs.py", []), ("shared/programs.py", ["6"]),
 ], ids=lambda value: value if isinstance(value, str) else " ".join(value) or "none")
 def test_bad_arguments_end_with_one_line(name, arguments):
     done = script(name, *arguments)
     assert (done.returncode, done.stdout) == (USAGE, "")
-    assert_one_line(done.stderr, name)
+    assert_one_line(done.stderr, os.path.basename(name))
 
 
 # --- A run ------------------------------------------------------------------------------------
@@ -79,7 +77,7 @@ def test_run_runs_what_describes_itself(machine):
     machine.describes("bonus_fake", description("bonus_fake", multiple=1000))
     done = machine.run("run.sh", "--all", "2048")
     assert done.returncode == FAILED
-    assert_one_line(done.stderr, "programs.py")
+    assert_one_line(done.stderr, "run.sh")
     assert "2_matmul_sharedmem does not describe itself" in done.stderr
     ran = {call.split()[0] for call in machine.calls()}
     assert ran == set(FAKES) - {"2_matmul_sharedmem", "bonus_fake"}  # which does not take this size
@@ -96,10 +94,10 @@ def test_run_runs_what_describes_itself(machine):
 def test_a_program_that_does_not_describe_itself_is_named(tmp_path, program, reason):
     if program:
         FakeMachine.install(tmp_path / "x", f"#!/bin/sh\n{program}\n")
-    for command in (["show", tmp_path / "x", "64", "16"], ["measure", tmp_path / "x"]):
-        done = script("programs.py", *command)
-        assert (done.returncode, done.stdout) == (FAILED, "")
-        assert done.stderr == f"programs.py: x does not describe itself: {reason}\n"
+    with pytest.raises(programs.ProgramError) as error:
+        programs.describe(tmp_path / "x")
+    assert str(error.value) == f"x does not describe itself: {reason}"
+    assert error.value.status == FAILED
 
 
 @pytest.mark.parametrize("failures, status, shown", [
@@ -117,6 +115,12 @@ def test_run_goes_on_after_a_failure_and_reports_it(machine, failures, status, s
     assert done.returncode == status
     assert shown in done.stdout
     assert {call.split()[0] for call in machine.calls()} == set(FAKES)
+
+
+def test_run_ends_where_it_is_interrupted(machine):
+    machine.fail("2_matmul_sharedmem", 130, "pressed Ctrl-C")
+    assert machine.run("run.sh", "2048").returncode == 130
+    assert [call.split()[0] for call in machine.calls()] == ["1_matmul_basic", "2_matmul_sharedmem"]
 
 
 def test_run_without_a_gpu_runs_the_same_programs_on_the_cpu(machine):
@@ -163,7 +167,7 @@ def test_one_runs_table_has_a_heading_for_each_program(tmp_path):
                   row("7_gelu", "copy", dtype="fp16", sm="", tflops="", role="yardstick"),
                   row("bonus_matmul_register_tiled", "matmul_A_stationary", n="16384",
                       tflops="0.00312", spread_pct="3"))
-    text = script("table.py", "run", a, b).stdout
+    text = script("shared/table.py", "run", a, b).stdout
     lines = table_lines(text)
     assert lines == [
         ["kernel", "data", "size", "time/ms", "rate", "verified"], [lines[1][0]],
@@ -182,7 +186,7 @@ def test_one_runs_table_has_a_heading_for_each_program(tmp_path):
 
 def lessons_table(tmp_path, *rows):
     """What `table.py lessons` prints of these rows: its text, and its lines as lists of cells."""
-    done = script("table.py", "lessons", write_csv(tmp_path / "a.csv", *rows))
+    done = script("shared/table.py", "lessons", write_csv(tmp_path / "a.csv", *rows))
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= 79
     return done.stdout, [cells for cells in table_lines(done.stdout) if cells[0].strip("-")]
@@ -287,7 +291,7 @@ def test_a_lessons_row_on_the_simulator_has_kernels_and_no_times(tmp_path):
      "300 TFLOP/s (a, the best of 2)"),
 ], ids=["one", "ours", "no-own", "copy", "units"])
 def test_one_line_names_the_best_kernel_of_the_programs_own(tmp_path, rows, text):
-    done = script("table.py", "summary", write_csv(tmp_path / "a.csv", *rows))
+    done = script("shared/table.py", "summary", write_csv(tmp_path / "a.csv", *rows))
     assert (done.returncode, done.stdout) == (0, text + "\n")
 
 

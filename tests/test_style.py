@@ -34,7 +34,7 @@ def test_clang_format_would_change_nothing():
 
 def test_no_line_is_too_long_for_the_projector():
     pages = ROOT / "tests/programs"  # they quote the source
-    scripts = [path for folder in ("scripts", "tests", "site_scons", "simulator")
+    scripts = [path for folder in ("scripts", "tests", "simulator")
                for path in (ROOT / folder).rglob("*")
                if path.suffix in (".py", ".sh") and path.parent != pages]
     long = [f"{path.relative_to(ROOT)}:{i}" for path in FORMATTED + scripts
@@ -51,7 +51,7 @@ def test_a_program_begins_with_its_idea(program):
     assert header[0].startswith("// Bonus: " if number == "bonus" else f"// {number}: ")
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "scripts").glob("*.sh")) + [ROOT / ".ci/run"],
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts").rglob("*.sh")) + [ROOT / ".ci/run"],
                          ids=lambda path: path.name)
 def test_shell_scripts_parse(path):
     done = subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True)

@@ -13,13 +13,15 @@ import math
 import re
 import statistics
 import string
+import sys
 from collections import defaultdict, deque
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Tuple
 
-import command_line
-import kernel_names
-from command_line import OK, USAGE
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+import command_line  # noqa: E402
+import kernel_names  # noqa: E402
+from command_line import OK, USAGE  # noqa: E402
 
 WIDTH = 100  # columns
 TIMED = "timed"  # the range that the demos put around what they measure
@@ -31,8 +33,10 @@ TIMELINE_NAME_WIDTH = 50
 HOST, GPUS = 1, 2  # a trace's numbers of the host and of the first GPU
 
 
-class RecordError(Exception):
+class RecordError(command_line.Stop):
     """A file that holds no such records. The message is one line."""
+
+    status = USAGE
 
 
 class Range(NamedTuple):
@@ -521,6 +525,7 @@ def trace(profile):
 # --- The command line -------------------------------------------------------------------------
 
 
+@command_line.reporting("profile_report.py")
 def main(arguments):
     say = functools.partial(command_line.say, "profile_report.py")
     parser = command_line.Parser(prog="profile_report.py", add_help=False)
@@ -528,21 +533,15 @@ def main(arguments):
     parser.add_argument("--trace")
     parser.add_argument("files", nargs="+")
     options = parser.parse_args(arguments)
-    try:
-        profile = read(options.files)
-    except RecordError as error:
-        return say(error, USAGE)
+    profile = read(options.files)
     for remark in remarks(profile):
         say(remark)
     if not profile.operations:
         return OK if profile.errors else say("CUPTI recorded nothing that ran on a GPU (a program "
                                              "that is killed takes its records along)")
     if options.trace:
-        try:
-            with open(options.trace, "w", encoding="utf-8") as file:
-                json.dump(trace(profile), file)
-        except OSError as error:
-            return command_line.name_file("profile_report.py", error)
+        with open(options.trace, "w", encoding="utf-8") as file:
+            json.dump(trace(profile), file)
     print("\n".join(report(profile, options.all)))
     return OK
 

@@ -1,21 +1,14 @@
-#!/usr/bin/env python3
-"""Prints what compare_gpus.sh measured on one GPU as one CSV, from the folder that it left: every
-program's rows, one row for each program that did not run, and the clocks seen meanwhile.
-
-    collect.py FOLDER
-"""
+"""Makes one CSV of what measure.py left in a folder, of one GPU: every program's rows, one row for
+each program that did not run, and the clocks seen meanwhile."""
 
 import csv
-import sys
 from datetime import date, datetime
-from pathlib import Path
 from statistics import median
 from typing import List, NamedTuple, Optional
 
-import command_line
 import datasheet
 import table
-from command_line import OK, USAGE
+from command_line import OK, SKIPPED, WRONG
 
 # Why clocks are lower than they could be: bits as in NVML's nvmlClocksEventReasons.
 REASONS = {
@@ -89,14 +82,15 @@ def rows_of(folder, step, gpu):
         for row, checked in zip(rows, table.read(path).rows):
             wrong = about["reason"] if row["verified"] == "no" else ""
             row["note"] = wrong or datasheet.doubt(gpu, checked)
-    if status not in (0, 1) or not rows:  # a wrong result, 1, has a row already
+    if status not in (OK, WRONG) or not rows:  # a wrong result has a row already
         what = {name: about[name] for name in ("program", "shape", "n", "dtype")}
-        verdict = "skipped" if status == 77 else "failed"
+        verdict = "skipped" if status == SKIPPED else "failed"
         rows.append({**what, "gpu": gpu, "verified": verdict, "note": about["reason"]})
     return columns, rows, (float(about["start"]), float(about["end"]))
 
 
-def collect(folder):
+def collect(folder, stream):
+    """Writes the CSV to a stream."""
     about = read_about(folder / "about")
     sampled = samples(folder / "samples")
     columns, rows, during = [], [], []
@@ -114,21 +108,7 @@ def collect(folder):
         about[name] = value and value + unit
     about["rows"] = str(len(rows))
     for name, value in about.items():
-        print(f"# {name}: {value}".rstrip())
-    writer = csv.DictWriter(sys.stdout, columns + COLUMNS, restval="", lineterminator="\n")
+        print(f"# {name}: {value}".rstrip(), file=stream)
+    writer = csv.DictWriter(stream, columns + COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-
-
-def main(arguments):
-    if len(arguments) != 1:
-        return command_line.say("collect.py", "one folder is expected", USAGE)
-    try:
-        collect(Path(arguments[0]))
-    except OSError as error:
-        return command_line.name_file("collect.py", error)
-    return OK
-
-
-if __name__ == "__main__":
-    command_line.run(main, __doc__)

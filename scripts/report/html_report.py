@@ -10,13 +10,16 @@ else: to open on stage, to mail, to print.
 
 import base64
 import io
+import sys
 from html import escape
 from pathlib import Path
 
-import command_line
-import plot
-import table
-from command_line import PROJECT, USAGE
+SCRIPTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "shared")]
+import command_line  # noqa: E402
+import plot  # noqa: E402
+import table  # noqa: E402
+from command_line import PROJECT  # noqa: E402
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --muted: #5b636d; --line: #e2e5e9;
@@ -125,24 +128,19 @@ def document(tables, n):
             f"</body>\n</html>\n")
 
 
+@command_line.reporting("report.sh")
 def main(arguments):
     parser = command_line.Parser(prog="report.sh", add_help=False, allow_abbrev=False)
     parser.add_argument("--size", type=int)
     parser.add_argument("--out", type=Path, default=PROJECT / "build/report.html")
     parser.add_argument("files", nargs="+")
     options = parser.parse_args(arguments)
-    try:
-        tables = table.read_all(options.files)
-        n = plot.choose_size(tables, options.size)
-    except table.TableError as error:
-        return command_line.say("report.sh", error, USAGE)
+    tables = table.read_all(options.files)
+    n = plot.choose_size(tables, options.size)
     plot.run_with_matplotlib("report.sh")
     text = document(tables, n)
-    try:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        return command_line.name_file("report.sh", error)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(text, encoding="utf-8")
     return command_line.say("report.sh", f"wrote {options.out}")
 
 

@@ -24,24 +24,16 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple, Optional, Tuple
 
-import command_line
-import kernel_names
-import table
-from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE
-
-sys.path.insert(0, str(PROJECT / "site_scons"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+import command_line  # noqa: E402
 import cuda_toolkit  # noqa: E402
+import kernel_names  # noqa: E402
+import programs  # noqa: E402
+import table  # noqa: E402
+from command_line import PROJECT, SKIPPED, USAGE, Stop  # noqa: E402
 
 CACHE = PROJECT / "build/inspect"
 LONGEST_LOOP_SHOWN = 120  # instructions, of two loops side by side
-
-
-class Failure(Exception):
-    """Why there is nothing to show: one line, and the exit status that it calls for."""
-
-    def __init__(self, reason, status=FAILED):
-        super().__init__(reason)
-        self.status = status
 
 
 # --- Compiling --------------------------------------------------------------------------------
@@ -70,7 +62,7 @@ def run(command):
     if done.returncode != 0:
         said = (done.stderr + done.stdout).strip().splitlines()
         errors = [line for line in said if "error" in line or "fatal" in line] or said
-        raise Failure(f"{Path(command[0]).name} failed: {errors[0] if errors else 'silently'}")
+        raise Stop(f"{Path(command[0]).name} failed: {errors[0] if errors else 'silently'}")
     return done
 
 
@@ -680,8 +672,8 @@ def places_of(instruction):
     """Where an instruction comes from: the innermost line in src/, or of all; and the project's
     line inside that, where there is one."""
     ours = [place for place in instruction.source if place[0].startswith(str(PROJECT))]
-    programs = [place for place in ours if place[0].startswith(str(PROJECT / "src"))]
-    outer = (programs or ours or list(instruction.source))[:1]
+    of_programs = [place for place in ours if place[0].startswith(str(PROJECT / "src"))]
+    outer = (of_programs or ours or list(instruction.source))[:1]
     return outer + [place for place in ours[:1] if place not in outer]
 
 
@@ -769,15 +761,6 @@ def parse_arguments(arguments):
     return options
 
 
-def find_program(wanted):
-    names = [path.stem for path in (PROJECT / "src").glob("*.cu")]
-    names.sort(key=lambda name: [int(part) if part.isdigit() else 99 for part in name.split("_")])
-    for name in names:
-        if wanted == name or wanted.isdigit() and name.startswith(wanted + "_"):
-            return name
-    raise Failure(f"no program '{wanted}'; there are {' '.join(names)}", USAGE)
-
-
 def find_kernel(kernels, wanted):
     """By name, with or without its template's arguments; by the beginning; by a part."""
     def plain(text):
@@ -791,17 +774,17 @@ def find_kernel(kernels, wanted):
             return found[0]
         if found:
             names = " ".join(f"'{plain(kernel.name)}'" for kernel in found)
-            raise Failure(f"'{wanted}' may be any of {names}", USAGE)
+            raise Stop(f"'{wanted}' may be any of {names}", USAGE)
     names = " ".join(f"'{plain(kernel.name)}'" for kernel in kernels
                      if kernel.file.startswith(str(PROJECT / "src")))
-    raise Failure(f"no kernel '{wanted}'; there are {names}", USAGE)
+    raise Stop(f"no kernel '{wanted}'; there are {names}", USAGE)
 
 
 def choose_arch(toolkit, wanted):
     known = [number for number in toolkit.architectures() if number >= 75]
     if wanted is not None:
         if not toolkit.builds_for(wanted) or int(wanted.rstrip("a")) < 75:
-            raise Failure(f"--arch {wanted}: CUDA {toolkit.version} compiles for "
+            raise Stop(f"--arch {wanted}: CUDA {toolkit.version} compiles for "
                           f"{' '.join(map(str, known))}, also 90a and up with the a", USAGE)
         return wanted
     here = [gpu for gpu in cuda_toolkit.gpus_here() if gpu >= known[0]] or [90]
@@ -809,11 +792,11 @@ def choose_arch(toolkit, wanted):
 
 
 def inspect(options):
-    program = find_program(options.program)
+    program = programs.find(options.program)
     try:
         toolkit = cuda_toolkit.find()
     except cuda_toolkit.ToolkitError as problem:
-        raise Failure(str(problem), SKIPPED)
+        raise Stop(str(problem), SKIPPED)
     arch = choose_arch(toolkit, options.arch)
     compiled = compile_program(toolkit, program, arch)
     disassembly = None if options.ptx else disassemble(toolkit, compiled.cubin)
@@ -823,7 +806,7 @@ def inspect(options):
                    f"{release} (NVIDIA's apt repository), or nvidia-cuda-nvdisasm with pip into "
                    ".venv")
         if options.sass or options.both:
-            raise Failure(missing, SKIPPED)
+            raise Stop(missing, SKIPPED)
         command_line.say("inspect.sh", f"PTX alone: {missing}")
     kernels = read_kernels(compiled, disassembly)
 
@@ -843,16 +826,9 @@ def inspect(options):
         show_program(show, program, kernels, options.all)
 
 
+@command_line.reporting("inspect.sh")
 def main(arguments):
-    try:
-        inspect(parse_arguments(arguments))
-        return OK
-    except Failure as failure:
-        return command_line.say("inspect.sh", failure, failure.status)
-    except OSError as error:
-        return command_line.say("inspect.sh", error, FAILED)
-    except KeyboardInterrupt:
-        return 130
+    inspect(parse_arguments(arguments))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Finds the CUDA toolkit. The build and the scripts both ask here, so they agree on which one.
 
-`python3 site_scons/cuda_toolkit.py` prints the path of nvcc, or says what is missing and exits 1;
-with --version it prints nvcc's version instead, with --cupti the path of CUPTI, the library that
-profilers are built on.
+    cuda_toolkit.py              prints the path of nvcc, or says what is missing and exits 1
+    cuda_toolkit.py --version    nvcc's version instead
+    cuda_toolkit.py --cupti      the path of CUPTI, the library that profilers are built on
 """
 
 import glob
@@ -14,7 +14,7 @@ import sys
 import sysconfig
 from typing import NamedTuple
 
-PROJECT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PROJECT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 OLDEST_RELEASE = (12, 0)  # the first with C++20 and with sm_90a
 
 # How every program is compiled, in the project's folder. A debug build has other flags than -O3.

@@ -47,8 +47,10 @@ COLUMNS = 79  # of the tables for a screen
 say = functools.partial(command_line.say, "table.py")
 
 
-class TableError(Exception):
+class TableError(command_line.Stop):
     """Input that is no table of results. The message is one line."""
+
+    status = USAGE
 
 
 class Results(NamedTuple):
@@ -549,15 +551,12 @@ def circumstances(results):
 # --- The command ------------------------------------------------------------------------------
 
 
+@command_line.reporting("table.py")
 def main(arguments):
     commands = {"summary": summary, "lessons": lessons, "run": run, "compare": compare}
     if len(arguments) < 2 or arguments[0] not in commands:
         return say("expected one of " + ", ".join(commands) + ", then files", USAGE)
-    try:
-        print(commands[arguments[0]](arguments[1:]))
-    except TableError as error:
-        return say(error, USAGE)
-    return 0
+    print(commands[arguments[0]](arguments[1:]))
 
 
 if __name__ == "__main__":

@@ -7,10 +7,13 @@
 
 import csv
 import re
+import sys
+from pathlib import Path
 
-import command_line
-import kernel_names
-from command_line import OK, USAGE
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+import command_line  # noqa: E402
+import kernel_names  # noqa: E402
+from command_line import USAGE, Stop  # noqa: E402
 
 KINDS = ["global loads", "global stores", "global atomics", "shared loads", "shared stores",
          "shared atomics", "barriers"]
@@ -132,6 +135,7 @@ def print_table(raw, sass):
             print(row.rstrip())
 
 
+@command_line.reporting("ncu_counts.py")
 def main(arguments):
     def read(path):
         with open(path, encoding="utf-8") as file:
@@ -142,8 +146,7 @@ def main(arguments):
     elif arguments[:1] == ["table"] and len(arguments) == 3:
         print_table(read(arguments[1]).splitlines(), read(arguments[2]).splitlines())
     else:
-        return command_line.say("ncu_counts.py", "metrics or table is expected, then files", USAGE)
-    return OK
+        raise Stop("metrics or table is expected, then files", USAGE)
 
 
 if __name__ == "__main__":

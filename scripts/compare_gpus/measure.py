@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+"""Usage: scripts/compare_gpus.sh [OPTION ...]
+       scripts/compare_gpus.sh --table [OPTION ...] FILE ...
+
+Builds the programs, runs each on every GPU of this machine (MIG instances too), and writes one file
+per GPU: results/<gpu>.csv. Then prints programs x GPUs. A program that fails gets a row that says
+so. What an interrupted run has measured is kept: the same command goes on from there.
+
+Without a selection every program is measured at the sizes and in the data types that it declares
+(PROGRAM --describe), which takes some minutes; a program that declares no sizes is left out. A
+selection is written to build/results/, so that results/ holds whole runs.
+
+  --programs P,...   these alone, by name or number: 6, bonus_matmul_hopper
+  --sizes N,...      these sizes N alone (multiples of 32)
+  --talk S,...       these sizes S of the talk's shape alone (multiples of 16); with --sizes: both
+  --quick            N = 4096 and S = 1024, in each program's first data type
+  --rounds COUNT     let the kernels of a program take turns so many times (default 1)
+  --out FOLDER       write there
+  --fresh            forget what an interrupted run has measured
+  --no-build         measure the programs that lie here; they were built elsewhere
+
+  --table FILE ...   print such files side by side, with ratios to the first; runs and builds
+                     nothing. --sizes and --talk choose rows; --markdown or --csv change the form
+
+Exit status: 0 all that could run is verified; 1 a wrong result; 2 usage; 3 an error; 77 no GPU.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+import collect  # noqa: E402
+import command_line  # noqa: E402
+import cuda_toolkit  # noqa: E402
+import programs  # noqa: E402
+import table  # noqa: E402
+from command_line import INTERRUPTED, OK, PROJECT, SKIPPED, USAGE, Stop  # noqa: E402
+from runner import Runner  # noqa: E402
+
+WHO = "compare_gpus.sh"
+PROTOCOL = 2  # of measuring: changes when figures are no longer comparable with earlier ones
+SEED = 1
+QUICK_SIZE, QUICK_TALK_SIZE = 4096, 1024
+FEW = 5  # steps, after which the time left can be told
+DEVICE_FACTS = Path(__file__).with_name("device_facts.py")
+
+
+# --- The command line ---------------------------------------------------------------------------
+
+
+def parse_arguments(arguments):
+    parser = command_line.Parser(prog=WHO, add_help=False, allow_abbrev=False)
+    add = parser.add_argument
+    add("--programs", type=lambda text: [programs.find(word) for word in text.split(",")])
+    add("--sizes", type=command_line.sizes(32))
+    add("--talk", type=command_line.sizes(16))
+    add("--quick", action="store_true")
+    add("--rounds", type=command_line.count, default=1)
+    add("--out")
+    add("--fresh", action="store_true")
+    add("--no-build", action="store_true")
+    if "--table" in arguments:
+        parser.error("--table comes first, and only files and its options after it")
+    options = parser.parse_args(arguments)
+    if options.quick and (options.sizes or options.talk):
+        parser.error("--quick excludes --sizes and --talk")
+    if options.out == "":
+        parser.error("--out needs a folder")
+    chosen = options.programs or options.sizes or options.talk or options.quick
+    options.out = (Path(options.out).resolve() if options.out  # named from where the caller is
+                   else Path("build/results" if chosen else "results"))
+    if options.quick:
+        options.sizes, options.talk = [QUICK_SIZE], [QUICK_TALK_SIZE]
+    return options
+
+
+# --- The GPUs -----------------------------------------------------------------------------------
+
+
+class Gpu(NamedTuple):
+    """A GPU, or an instance of a divided one (MIG)."""
+
+    uuid: str
+    clocks_uuid: str  # of the GPU whose clocks it shares
+    name: str
+
+
+def output(*command, **environment):
+    """(whether a command went well, what it printed)"""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, universal_newlines=True,
+                              env={**os.environ, **environment})
+    except OSError:
+        return False, ""
+    return done.returncode == 0, done.stdout
+
+
+def first_line(*command):
+    """Of what a command prints; "unknown" where it fails."""
+    went_well, text = output(*command)
+    return text.splitlines()[0] if went_well and text else "unknown"
+
+
+def list_gpus(text):
+    """Those of `nvidia-smi -L`. A GPU that is divided into instances is not visited itself."""
+    gpus, whole = [], None
+    for line in text.splitlines():
+        gpu = re.match(r"GPU \d+: (.*) \(UUID: ([^)]+)\)", line)
+        instance = re.match(r" +MIG (\S+) .*\(UUID: ([^)]+)\)", line)
+        if gpu:
+            whole = Gpu(gpu[2], gpu[2], gpu[1])
+            gpus.append(whole)
+        elif instance and whole:
+            if gpus[-1] == whole:
+                gpus.pop()
+            gpus.append(Gpu(instance[2], whole.uuid, f"{whole.name} MIG {instance[1]}"))
+    return gpus
+
+
+def stems(gpus):
+    """The name of each GPU's file: "NVIDIA H200" becomes nvidia-h200; several alike are numbered.
+    """
+    names = [gpu.name for gpu in gpus]
+    for i, name in enumerate(names):
+        stem = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
+        yield stem + (f"-{names[:i].count(name)}" if names.count(name) > 1 else "")
+
+
+@contextlib.contextmanager
+def sampling(gpu, path):
+    """Meanwhile a GPU's clocks and power are added to a file, ten times a second."""
+    sampler = None
+    # Drivers before 535 know the older names alone.
+    for names in ("power.draw.instant,clocks_event_reasons.active",
+                  "power.draw,clocks_throttle_reasons.active"):
+        query = ["-i", gpu.clocks_uuid, "--query-gpu=timestamp,utilization.gpu,clocks.sm,"
+                 f"temperature.gpu,{names}"]
+        known, _ = output("nvidia-smi", *query, "--format=csv,noheader")
+        if known:
+            with path.open("a") as file:
+                sampler = subprocess.Popen(
+                    ["nvidia-smi", *query, "--format=csv,noheader,nounits", "-lms", "100"],
+                    stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.DEVNULL)
+            break
+    try:
+        yield
+    finally:
+        if sampler:
+            sampler.terminate()
+            sampler.wait()
+
+
+# --- What is measured ---------------------------------------------------------------------------
+
+
+class Step(NamedTuple):
+    """One run of one program."""
+
+    program: str
+    run: programs.Run
+
+    def __str__(self):
+        return f"{self.program} {self.run.arguments}"
+
+
+def steps_of(options):
+    """All steps. Raises Stop where there are none."""
+    steps = []
+    for name in options.programs or programs.listed():
+        runs = programs.runs_to_measure(programs.describe(PROJECT / name), options.sizes,
+                                        options.talk, first_dtype_alone=options.quick)
+        if runs is None and options.programs:
+            raise Stop(f"{name} declares no sizes to measure", USAGE)
+        steps += [Step(name, run) for run in runs or []]
+    if not steps:
+        raise Stop("no program takes these sizes", USAGE)
+    return steps
+
+
+def toolkit_version():
+    """The CUDA toolkit that built the programs."""
+    note = PROJECT / "build/toolkit.txt"
+    if note.is_file():
+        return note.read_text().strip()
+    try:
+        return f"{cuda_toolkit.find().version} (found here; the programs were built elsewhere)"
+    except cuda_toolkit.ToolkitError:
+        return "unknown"
+
+
+class Measuring:
+    """Runs the same steps on one GPU after the other."""
+
+    def __init__(self, options, gpus, steps):
+        self.options, self.steps = options, steps
+        # What was measured so far of this selection; it goes when the last GPU is done.
+        selection = "\n".join(map(str, steps)).encode()
+        self.measured = Path("build/compare", hashlib.sha256(selection).hexdigest()[:16])
+        self.runner = Runner(WHO)
+        self.left = len(steps) * len(gpus)
+        self.began = time.monotonic()
+        self.driver = first_line("nvidia-smi", "--query-gpu=driver_version",
+                                 "--format=csv,noheader")  # the same for every GPU
+        self.suite = first_line("git", "describe", "--always", "--dirty")
+        self.toolkit = toolkit_version()
+
+    def time_left(self):
+        """For a step's label, from how long the steps took so far."""
+        if self.runner.count < FEW:
+            return ""
+        seconds = int((time.monotonic() - self.began) * self.left / self.runner.count)
+        return f", about {seconds // 60}:{seconds % 60:02} left"
+
+    def about(self, gpu):
+        """What makes figures comparable, as lines. An interrupted run goes on only where all of it
+        is the same."""
+        _, facts = output(sys.executable, DEVICE_FACTS, CUDA_VISIBLE_DEVICES=gpu.uuid)
+        return (f"GPU: {gpu.name}\n{facts}driver: {self.driver}\ntoolkit: {self.toolkit}\n"
+                f"seed: {SEED}\nrounds: {self.options.rounds}\n"
+                f"suite: {self.suite}\nprotocol: {PROTOCOL}\n")
+
+    def measure(self, gpu, stem):
+        """Runs all steps on one GPU, and returns the file that it wrote, or None."""
+        folder = self.measured / stem  # which collect.py reads
+        about, earlier = self.about(gpu), folder / "about"
+        if self.options.fresh or not earlier.is_file() or earlier.read_text() != about:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            earlier.write_text(about)
+        (folder / "steps").write_text("".join(f"{step}\n" for step in self.steps))
+
+        kept = 0
+        with sampling(gpu, folder / "samples"):
+            for i, step in enumerate(self.steps, 1):
+                if is_done(folder, step):
+                    kept += 1
+                    self.runner.verified += 1
+                else:
+                    label = f"[{i}/{len(self.steps)}{self.time_left()}] {gpu.name}: {step}"
+                    self.run_step(gpu, folder, step, label)
+                self.left -= 1
+        if kept:
+            command_line.say(WHO, f"{gpu.name}: {kept} of {len(self.steps)} steps were measured "
+                                  "before an interruption")
+
+        file = self.options.out / f"{stem}.csv"
+        if not any(folder.glob("*.csv")):
+            command_line.say(WHO, f"{gpu.name}: nothing ran, so {file} is not written")
+            return None
+        everything = folder / "all"
+        with everything.open("w", encoding="utf-8") as stream:
+            collect.collect(folder, stream)
+        shutil.move(str(everything), str(file))
+        return file
+
+    def run_step(self, gpu, folder, step, label):
+        for suffix in (".csv", ".csv.err", ".about", ".done"):
+            with contextlib.suppress(FileNotFoundError):
+                (folder / f"{step}{suffix}").unlink()
+        start = time.time()
+        status, reason = self.runner.run(
+            label, folder / f"{step}.csv", PROJECT / step.program,
+            step.run.arguments.split() + f"--seed {SEED} --rounds {self.options.rounds}".split(),
+            {"CUDA_VISIBLE_DEVICES": gpu.uuid})
+        (folder / f"{step}.about").write_text(
+            f"program: {step.program}\nshape: {step.run.shape}\nn: {step.run.n}\n"
+            f"dtype: {step.run.dtype}\nstatus: {status}\nreason: {reason}\n"
+            f"start: {start:.9f}\nend: {time.time():.9f}\n")
+        if status == OK:
+            (folder / f"{step}.done").touch()  # what failed runs again
+
+
+def is_done(folder, step):
+    """Whether a step was measured, with the program as it is now."""
+    done, program = folder / f"{step}.done", PROJECT / step.program
+    return done.is_file() and done.stat().st_mtime_ns > program.stat().st_mtime_ns
+
+
+# --- The command --------------------------------------------------------------------------------
+
+
+def measure_all(options):
+    """Measures all GPUs, prints a table, and returns the exit status."""
+    gpus = list_gpus(output("nvidia-smi", "-L")[1])
+    if not gpus:
+        raise Stop("no GPU here: measuring needs an NVIDIA GPU and its driver", SKIPPED)
+    if not options.no_build:
+        command_line.set_up(WHO, "ensure_scons\nensure_cuda\nbuild programs")
+    measuring = Measuring(options, gpus, steps_of(options))
+
+    options.out.mkdir(parents=True, exist_ok=True)
+    files = [measuring.measure(gpu, stem) for gpu, stem in zip(gpus, stems(gpus))]
+    shutil.rmtree(measuring.measured)
+    with contextlib.suppress(OSError):  # it holds what another selection has measured
+        measuring.measured.parent.rmdir()
+
+    files = [str(file) for file in files if file]
+    if files:
+        print("\n" + table.compare(files), flush=True)
+        command_line.say(WHO, "wrote " + " ".join(files))
+    return measuring.runner.status
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+@command_line.reporting(WHO)
+def main(arguments):
+    if arguments and arguments[0] == "--table" and not {"-h", "--help"} & set(arguments):
+        if len(arguments) == 1:
+            raise Stop("--table needs files (--help shows the usage)", USAGE)
+        return table.main(["compare", *arguments[1:]])
+    if {"-h", "--help"} & set(arguments):
+        print(__doc__.strip())
+        return OK
+    options = parse_arguments(arguments)
+    os.chdir(PROJECT)
+    for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(name, interrupt)  # so that no sampling goes on
+    try:
+        return measure_all(options)
+    except KeyboardInterrupt:
+        with contextlib.suppress(OSError, KeyboardInterrupt):
+            print(flush=True)
+        return command_line.say(WHO, "interrupted: the same command goes on from here", INTERRUPTED)
+
+
+if __name__ == "__main__":
+    command_line.run(main)

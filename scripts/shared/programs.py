@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""The programs: what they are called, what each says of itself (--describe), how it is to be run.
+
+    programs.py WHO WORD    prints the name of the program that WORD is the name or number of; where
+                            there is none, WHO says so, and the exit status is 2
+"""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import command_line
+from command_line import PROJECT, USAGE
+
+LIMIT_S = 60
+KEYS = "program sweep sizes talk shapes dtypes options".split()  # what the scripts need of it
+
+
+# --- Their names ----------------------------------------------------------------------------------
+
+
+def listed():
+    """The names of the programs of src/, in the order of the talk: the numbers, then the bonuses.
+    """
+
+    def place(name):
+        number = name.split("_")[0]
+        return (0, int(number), name) if number.isdecimal() else (1, 0, name)
+
+    return sorted((path.stem for path in (PROJECT / "src").glob("*.cu")), key=place)
+
+
+def lessons():
+    """The numbers among them."""
+    return [name for name in listed() if name[0].isdecimal()]
+
+
+def named(word, names):
+    """The one of some programs that has this name or number, or None."""
+    for name in names:
+        if word == name or re.fullmatch("[0-9]+", word) and name.startswith(word + "_"):
+            return name
+    return None
+
+
+def find(word):
+    """The program of that name or number. Raises Stop."""
+    names = listed()
+    found = named(word, names)
+    if not found:
+        raise command_line.Stop(f"no program '{word}'; there are {' '.join(names)}", USAGE)
+    return found
+
+
+def latest_build(name):
+    """Where a program lies: built for the GPU or for the simulator, whichever was done last."""
+    builds = [PROJECT / name, PROJECT / "cpu" / name]
+    return max((path for path in builds if path.exists()), default=builds[0],
+               key=lambda path: path.stat().st_mtime)
+
+
+# --- What they are --------------------------------------------------------------------------------
+
+
+class ProgramError(command_line.Stop):
+    """A program that does not describe itself. The message names it."""
+
+
+def describe(path, *arguments):
+    """What a program declares of itself, and of its problem with these arguments. Raises
+    ProgramError."""
+    path = Path(path)
+
+    def fail(reason):
+        raise ProgramError(f"{path.name} does not describe itself: {reason}")
+
+    if not path.exists():
+        fail("it is not built")
+    command = [str(path.absolute()), *map(str, arguments), "--describe"]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              stdin=subprocess.DEVNULL, universal_newlines=True, timeout=LIMIT_S)
+        about = None if done.returncode else json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        fail(f"it took more than {LIMIT_S} s")
+    except OSError as error:
+        fail(error.strerror)
+    except ValueError:
+        fail("--describe printed no JSON")
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or ["it gave no reason"]
+        fail(f"exit status {done.returncode}: " + said[-1].replace(f"{path.name}: ", "", 1))
+    if not isinstance(about, dict) or any(key not in about for key in KEYS):
+        fail("--describe printed something else")
+    return about
+
+
+def takes(about, option):
+    """Whether a program declares an option."""
+    return any(declared["name"] == option for declared in about["options"])
+
+
+# --- How they are run -----------------------------------------------------------------------------
+
+
+def fitting(sizes, declared):
+    """Those of some sizes that a program can take."""
+    return [size for size in sizes if size % declared["multiple"] == 0] if declared else []
+
+
+def runs_to_show(about, n, s):
+    """[(what it is called, arguments)] for one table of all programs."""
+    runs = [(f"N={n}", str(n)) for n in fitting([n], about["sizes"])]
+    if about["sweep"] == "always":  # its one run has every size, and the talk's shape
+        return [("up to " + label, arguments) for label, arguments in runs]
+    return runs + [(f"talk S={s}", f"--talk {s}") for s in fitting([s], about["talk"])]
+
+
+class Run(NamedTuple):
+    """One run of a program, and what its rows say of it. dtype: empty where there is no choice."""
+
+    arguments: str
+    shape: str
+    n: int
+    dtype: str = ""
+
+
+def runs_to_measure(about, sizes=None, talk_sizes=None, first_dtype_alone=False):
+    """[Run] at the sizes asked for or, without any, at those that the program declares; None where
+    it declares none at all."""
+    declared, talk = [(about[key] or {}).get("measured", []) for key in ("sizes", "talk")]
+    shapes = about["shapes"] or []
+    if not (declared or talk or shapes):
+        return None
+    if sizes or talk_sizes:
+        shapes = []
+        declared = fitting(sizes or [], about["sizes"])
+        talk = fitting(talk_sizes or [], about["talk"])
+    runs = [Run(str(n), "square", n) for n in declared]
+    runs += [Run(f"--talk {s}", "talk", s) for s in talk]
+    runs += [Run(f"--rows {rows} --cols {cols}", f"{rows}x{cols}", rows) for rows, cols in shapes]
+    if not takes(about, "--dtype"):
+        return runs
+    return [run._replace(arguments=f"{run.arguments} --dtype {dtype}", dtype=dtype)
+            for dtype in about["dtypes"][:1 if first_dtype_alone else None] for run in runs]
+
+
+def main(arguments):
+    if len(arguments) != 2:
+        return command_line.say("programs.py", "WHO and WORD are expected", USAGE)
+    who, word = arguments
+    return command_line.attempt(who, lambda: print(find(word)))
+
+
+if __name__ == "__main__":
+    command_line.run(main, __doc__)
