@@ -402,7 +402,7 @@ void Runner::fail_for_ever_waiting() {
 // --- Stepping through a kernel ------------------------------------------------------------------
 
 #ifdef SIMULATOR_DEBUG
-// scripts/step_commands.py stops a thread anywhere, writes wanted_ and sends this signal.
+// scripts/step/step_commands.py stops a thread anywhere, writes wanted_ and sends this signal.
 struct StepAside {
     StepAside() {
         struct sigaction action {};
