@@ -14,7 +14,7 @@ What a program declares (--describe) stands on no page. A page may hold
     PRINTS        patterns that a run must print: {"64": ("grid: ...",)}
     REFUSED       command lines that must end with exit code 2
     SANITIZED     runs for compute-sanitizer, beside those that every program gets
-    HARMLESS      what mutants made by rule (generated.py) may survive: {"rule: the line": why}
+    HARMLESS      mutants made by rule (generated_mutants.py) that may survive: {"rule: line": why}
     ORDER_OF_SUMS_VARIES  True where two runs on the same data may round otherwise
 
 where a run is a command line's arguments. tests/data/new_program/ shows how a program is added.

@@ -13,7 +13,7 @@ from fakes import (CLOCKS, FAKE_NVIDIA_SMI, TWO_GPUS, FakeMachine, clocked, desc
                    script, stopped, table_lines, write_csv)
 from suite import COLUMNS, FAILED, PROGRAMS, ROOT, USAGE, assert_one_line
 
-import datasheet
+import data_sheets
 import programs
 
 
@@ -567,7 +567,7 @@ def test_a_missing_file_is_named_in_one_line(tmp_path):
 
 
 def test_data_sheets_are_those_of_the_programs():
-    peaks = datasheet.peaks()
+    peaks = data_sheets.peaks()
     assert peaks["NVIDIA H200"] == {"fp32": 67, "tf32": 494.7, "fp16": 989.4, "bf16": 989.4,
                                     "GB/s": 4800}
     assert peaks["Tesla T4"] == {"fp32": 8.1, "fp16": 65, "GB/s": 320}  # it has no other types

@@ -1,11 +1,11 @@
-"""Mutants made by rule (generated.py): each is rejected on the simulator in some order of the
-threads, or its program's page says why it does no harm. For scripts/test.sh --all alone."""
+"""Mutants made by rule (generated_mutants.py): each is rejected on the simulator in some order of
+the threads, or its program's page says why it does no harm. For scripts/test.sh --all alone."""
 
 import subprocess
 
 import pytest
 
-from generated import generated
+from generated_mutants import generated
 from pages import of_page
 from suite import CPU, EVERYTHING, PROGRAMS, ROOT, any_shape, run, takes_n, takes_talk
 

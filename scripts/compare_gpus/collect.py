@@ -6,7 +6,7 @@ from datetime import date, datetime
 from statistics import median
 from typing import List, NamedTuple, Optional
 
-import datasheet
+import data_sheets
 import table
 from command_line import OK, SKIPPED, WRONG
 
@@ -81,7 +81,7 @@ def rows_of(folder, step, gpu):
         rows, columns = list(reader), reader.fieldnames
         for row, checked in zip(rows, table.read(path).rows):
             wrong = about["reason"] if row["verified"] == "no" else ""
-            row["note"] = wrong or datasheet.doubt(gpu, checked)
+            row["note"] = wrong or data_sheets.doubt(gpu, checked)
     if status not in (OK, WRONG) or not rows:  # a wrong result has a row already
         what = {name: about[name] for name in ("program", "shape", "n", "dtype")}
         verdict = "skipped" if status == SKIPPED else "failed"

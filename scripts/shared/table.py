@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Dict, List, NamedTuple
 
 import command_line
-import datasheet
+import data_sheets
 from command_line import USAGE
 
 REQUIRED = (
@@ -385,7 +385,7 @@ def comparison(tables, wanted=lambda row: True):
             good = cell is not None and cell["verified"] == "yes" and rate(cell)[1] == unit
             value = rate(cell)[0] if good else None
             shown = "missing" if cell is None else figure(cell, value)
-            doubt = good and datasheet.doubt(table.gpu, cell)
+            doubt = good and data_sheets.doubt(table.gpu, cell)
             if doubt:
                 shown += "!"
                 doubts.append(f"! {table.gpu}, {program} {kernel} {size(cell)}: {doubt}")
