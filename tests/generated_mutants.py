@@ -4,7 +4,7 @@ barrier, a wait or a bound whose loss no test would notice?"""
 import re
 from typing import NamedTuple
 
-from pages import SRC, kernel_headers, source_of
+from pages import SRC, kernel_headers, owner, source_of
 
 RULES = {
     "no_barrier": (r"__sync(?:threads|warp)\(\);", ";"),
@@ -18,13 +18,6 @@ class Generated(NamedTuple):
     rule: str
     line: str  # as it stands in the source
     text: str  # the program with it changed
-
-
-def owner(header, programs):
-    """The program in which a header's lines are changed: of those that include it the one with the
-    fewest headers, since it is about this one."""
-    return min((name for name in programs if header in kernel_headers(name)),
-               key=lambda name: (len(kernel_headers(name)), name))
 
 
 def generated(program, programs):

@@ -91,6 +91,13 @@ def kernel_headers(program):
     return found
 
 
+def owner(header, programs):
+    """The program that a header of src/kernels counts with: of those that include it the one with
+    the fewest headers, since it is about this one."""
+    return min((name for name in programs if header in kernel_headers(name)),
+               key=lambda name: (len(kernel_headers(name)), name))
+
+
 def source_of(program):
     """A program's text with its kernels' headers in place: what a mutant's edits change."""
     texts = [(SRC / name).read_text("utf-8") for name in kernel_headers(program)]
