@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
+#include "call_site.hpp"
 #include "launch.hpp"
-#include "site.hpp"
 
 namespace simulator {
 

@@ -7,8 +7,8 @@
 #include "cuda/cublasLt.h"
 #include "cuda/cuda_bf16.h"
 #include "cuda/cuda_fp16.h"
+#include "host_threads.hpp"
 #include "memory.hpp"
-#include "workers.hpp"
 
 #ifdef SIMULATOR_OPENBLAS
 #include <cblas.h>

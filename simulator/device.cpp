@@ -7,9 +7,10 @@
 #include <map>
 #include <mutex>
 
-#include "cuda/cuda_runtime.h"
+#include "cuda/cuda_runtime_api.h"
+#include "cuda/device_launch_parameters.h"
 #include "errors.hpp"
-#include "workers.hpp"
+#include "host_threads.hpp"
 
 using simulator::set_error;
 
@@ -24,17 +25,16 @@ std::map<const void*, size_t> dynamic_limits;  // of kernels that asked for more
 
 }  // namespace
 
-cudaError_t check_launch(const Launch& launch, const void* function) {
-    const dim3 grid = launch.grid, block = launch.block;
+cudaError_t check_launch(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes) {
     const uint64_t threads = uint64_t(block.x) * block.y * block.z;
     if (threads == 0 || threads > kMaxThreadsPerBlock || block.x > threads || block.y > threads ||
         block.z > kMaxBlockZ || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > INT_MAX ||
         grid.y > kMaxGridYZ || grid.z > kMaxGridYZ)
         return cudaErrorInvalidConfiguration;
     std::lock_guard lock(attributes_mutex);
-    const auto asked = dynamic_limits.find(function);
+    const auto asked = dynamic_limits.find(kernel);
     const size_t limit = asked == dynamic_limits.end() ? kSharedBytes : asked->second;
-    return launch.shared_bytes > limit ? cudaErrorInvalidValue : cudaSuccess;
+    return shared_bytes > limit ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribute, int value) {
@@ -79,7 +79,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     properties->multiProcessorCount = simulator::worker_count();
     properties->warpSize = warpSize;
     properties->l2CacheSize = 1 << 20;
-    properties->regsPerBlock = 65536;
+    properties->regsPerBlock = properties->regsPerMultiprocessor = 65536;
     properties->maxThreadsPerBlock = simulator::kMaxThreadsPerBlock;
     properties->maxThreadsPerMultiProcessor = 2048;
     const int block[] = {1024, 1024, 64}, grid[] = {INT_MAX, 65535, 65535};
@@ -99,7 +99,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
             *value = int(p.sharedMemPerBlock);
             break;
         case cudaDevAttrClockRate:
-            *value = 0;  // in kHz: it is no GPU's
+        case cudaDevAttrMemoryClockRate:
+        case cudaDevAttrGlobalMemoryBusWidth:
+            *value = 0;  // it is no GPU's
             break;
         case cudaDevAttrWarpSize:
             *value = p.warpSize;

@@ -3,11 +3,7 @@
 // where: an access outside of buffers, threads that wait for ever, misuse of a device function.
 #pragma once
 
-#include <string>
-
 #include "cuda/driver_types.h"
-#include "cuda/vector_types.h"
-#include "site.hpp"
 
 namespace simulator {
 
@@ -20,16 +16,5 @@ cudaError_t set_error(cudaError_t error);
 
 /// Ends the program with 77: a kernel `needs` hardware that has no counterpart here.
 [[noreturn]] void unsupported(const char* needs);
-
-/// Ends the program: the running thread waits at `site` for a thread that will not come, because
-/// it waits `elsewhere` or, where that is null, has left the kernel.
-[[noreturn]] void fail_waiting(const Site& site, uint3 missing, const Site* elsewhere);
-
-/// "(0,0,0)", and "__syncthreads() in f.cu:3".
-std::string text(uint3 v);
-std::string text(const Site& site);
-
-/// Gives this thread a stack of its own for the handler of memory faults.
-void prepare_fault_handling();
 
 }  // namespace simulator

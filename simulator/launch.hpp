@@ -8,7 +8,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "blocks.hpp"
 #include "cuda/driver_types.h"
 #include "cuda/vector_types.h"
 

@@ -12,7 +12,7 @@
 #include <map>
 #include <mutex>
 
-#include "cuda/cuda_runtime.h"
+#include "cuda/cuda_runtime_api.h"
 #include "errors.hpp"
 
 #ifdef SIMULATOR_SANITIZE
@@ -27,18 +27,6 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr size_t kGuard = 1 << 20;  // on both sides: wide, since a wrong row is a long step
 constexpr size_t kAlignment = 32;   // what WMMA asks for; whole pages are aligned better
-
-struct Buffer {
-    char* pages;  // the accessible ones
-    size_t pages_bytes;
-    char* data;
-    size_t bytes;
-    bool pinned;  // host memory
-    bool freed;   // kept, inaccessible, so that a late use shows
-    int number;
-    const char* file;
-    int line;
-};
 
 /// By the end of their upper guards. Leaked, since worker threads outlive main().
 std::map<const char*, Buffer>& buffers = *new std::map<const char*, Buffer>;
@@ -106,7 +94,7 @@ cudaError_t allocate(void** pointer, size_t bytes, bool pinned, const char* file
     std::lock_guard lock(mutex);
     if (locked && !pinned) mprotect(pages, pages_bytes, PROT_NONE);
     const int number = int(buffers.size()) + 1;
-    buffers[end + kGuard] = {pages, pages_bytes, data, bytes, pinned, false, number, file, line};
+    buffers[end + kGuard] = {data, bytes, pages, pages_bytes, pinned, false, number, file, line};
     *pointer = data;
     return cudaSuccess;
 }
@@ -130,19 +118,8 @@ bool is_device_pointer(const void* pointer) {
     return !pointer || is_static || find(pointer);  // __device__ variables are static
 }
 
-/// Without the lock, which the thread that the fault stopped may hold.
-std::string describe_in_buffer(const void* address) {
-    const Buffer* const b = find(address);
-    if (!b) return "";
-    const char* const p = static_cast<const char*>(address);
-    std::string place = std::to_string(p - b->data) + " bytes into";
-    if (p < b->data) place = std::to_string(b->data - p) + " bytes before";
-    if (p >= b->data + b->bytes)
-        place = std::to_string(p - (b->data + b->bytes)) + " bytes past the end of";
-    return place + " buffer " + std::to_string(b->number) + " (" + std::to_string(b->bytes) +
-           " bytes, allocated in " + b->file + ":" + std::to_string(b->line) +
-           (b->freed ? ", freed since)" : ")");
-}
+/// Without the lock, which the thread that a fault stopped may hold.
+const Buffer* buffer_around(const void* address) { return find(address); }
 
 }  // namespace simulator
 

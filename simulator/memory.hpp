@@ -1,7 +1,7 @@
 // What the rest of the simulator asks of device memory.
 #pragma once
 
-#include <string>
+#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -18,8 +18,19 @@ std::vector<std::pair<const char*, const char*>> device_buffers();
 /// Whether a kernel may be given this pointer: to a buffer or to a __device__ variable, or null.
 bool is_device_pointer(const void* pointer);
 
-/// "12 bytes into buffer 2 (132 bytes, allocated in f.cu:3)"; empty for an address that is in no
-/// buffer and not beside one.
-std::string describe_in_buffer(const void* address);
+struct Buffer {
+    char* data;
+    size_t bytes;
+    char* pages;  // the accessible ones, which end with it
+    size_t pages_bytes;
+    bool pinned;       // host memory
+    bool freed;        // kept, inaccessible, so that a late use shows
+    int number;        // the first is 1
+    const char* file;  // where it was allocated
+    int line;
+};
+
+/// The buffer that this address is in or beside, freed ones too, or null.
+const Buffer* buffer_around(const void* address);
 
 }  // namespace simulator

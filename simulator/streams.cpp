@@ -1,7 +1,7 @@
 // Streams and events. All work is done when a call returns, so they order nothing.
 #include <chrono>
 
-#include "cuda/cuda_runtime.h"
+#include "cuda/cuda_runtime_api.h"
 #include "errors.hpp"
 #include "memory.hpp"
 

@@ -1,16 +1,18 @@
-// What kernels may call: barriers, warp-wide operations, atomics, intrinsics.
+// What kernels may call: barriers, fences and intrinsics; atomics and warp-wide operations have
+// headers of their own.
 #pragma once
 
 #include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <type_traits>
 
-#include "../blocks.hpp"
 #include "../errors.hpp"
+#include "../scheduler.hpp"
+#include "device_atomic_functions.h"
 #include "host_defines.h"
+#include "warp_functions.h"
 
 // --- Barriers -----------------------------------------------------------------------------------
 
@@ -34,145 +36,6 @@ inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst
 inline void __threadfence_block() { __threadfence(); }
 inline void __threadfence_system() { __threadfence(); }
 
-// --- Warp-wide operations -----------------------------------------------------------------------
-
-namespace simulator {
-
-/// The value of lane `source`. What no participating lane holds is undefined: NaN bytes here.
-template <class T>
-T shuffle(unsigned int mask, T value, unsigned int source, Site site) {
-    struct Record {
-        T value, result;
-        unsigned int source;
-    } record{value, value, source};
-    warp_meet(
-        mask, &record,
-        [](void* const* records, unsigned int mask) {
-            for (unsigned int lane = 0; lane < 32; ++lane) {
-                if (!(mask >> lane & 1)) continue;
-                Record& record = *static_cast<Record*>(records[lane]);
-                if (mask >> record.source & 1)
-                    record.result = static_cast<Record*>(records[record.source])->value;
-                else
-                    std::memset(static_cast<void*>(&record.result), 0xFF, sizeof(T));
-            }
-        },
-        site);
-    return record.result;
-}
-
-/// The lanes of `mask` for which `predicate` holds.
-inline unsigned int ballot(unsigned int mask, bool predicate, Site site) {
-    unsigned int record = predicate;
-    warp_meet(
-        mask, &record,
-        [](void* const* records, unsigned int mask) {
-            unsigned int votes = 0;
-            for (unsigned int lane = 0; lane < 32; ++lane)
-                if (mask >> lane & 1) votes |= *static_cast<unsigned int*>(records[lane]) << lane;
-            for (unsigned int lane = 0; lane < 32; ++lane)
-                if (mask >> lane & 1) *static_cast<unsigned int*>(records[lane]) = votes;
-        },
-        site);
-    return record;
-}
-
-}  // namespace simulator
-
-template <class T>
-T __shfl_sync(unsigned int mask, T value, int source, int width = 32, SIMULATOR_SITE) {
-    const unsigned int segment = simulator::lane() & ~(width - 1u);
-    return simulator::shuffle(mask, value, segment | (source & (width - 1u)),
-                              {"__shfl_sync()", file, line});
-}
-template <class T>
-T __shfl_up_sync(unsigned int mask, T value, unsigned int delta, int width = 32, SIMULATOR_SITE) {
-    const unsigned int lane = simulator::lane(), in_segment = lane & (width - 1u);
-    return simulator::shuffle(mask, value, delta <= in_segment ? lane - delta : lane,
-                              {"__shfl_up_sync()", file, line});
-}
-template <class T>
-T __shfl_down_sync(unsigned int mask, T value, unsigned int delta, int width = 32, SIMULATOR_SITE) {
-    const unsigned int lane = simulator::lane(), in_segment = lane & (width - 1u);
-    return simulator::shuffle(mask, value,
-                              in_segment + delta < unsigned(width) ? lane + delta : lane,
-                              {"__shfl_down_sync()", file, line});
-}
-template <class T>
-T __shfl_xor_sync(unsigned int mask, T value, int lanes, int width = 32, SIMULATOR_SITE) {
-    const unsigned int lane = simulator::lane(), other = lane ^ lanes;
-    return simulator::shuffle(mask, value, other <= (lane | (width - 1u)) ? other & 31 : lane,
-                              {"__shfl_xor_sync()", file, line});
-}
-inline unsigned int __ballot_sync(unsigned int mask, int predicate, SIMULATOR_SITE) {
-    return simulator::ballot(mask, predicate, {"__ballot_sync()", file, line});
-}
-inline int __any_sync(unsigned int mask, int predicate, SIMULATOR_SITE) {
-    return simulator::ballot(mask, predicate, {"__any_sync()", file, line}) != 0;
-}
-inline int __all_sync(unsigned int mask, int predicate, SIMULATOR_SITE) {
-    return simulator::ballot(mask, !predicate, {"__all_sync()", file, line}) == 0;
-}
-/// CUDA promises no more than that the calling lane is among them.
-inline unsigned int __activemask() { return 1u << simulator::lane(); }
-
-// --- Atomics: they return the old value ---------------------------------------------------------
-
-namespace simulator {
-
-// Inlined, so that counting finds the line of the kernel (count.cpp).
-template <class T, class Change>
-__forceinline__ T atomically(T* address, Change change) {
-    T old, next;
-    __atomic_load(address, &old, __ATOMIC_RELAXED);
-    do {
-        next = change(old);
-    } while (
-        !__atomic_compare_exchange(address, &old, &next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-    return old;
-}
-template <class T>
-using Same = std::type_identity_t<T>;
-
-}  // namespace simulator
-
-template <class T>
-__forceinline__ T atomicAdd(T* address, simulator::Same<T> value) {
-    return simulator::atomically(address, [=](T old) { return T(old + value); });
-}
-template <class T>
-__forceinline__ T atomicSub(T* address, simulator::Same<T> value) {
-    return simulator::atomically(address, [=](T old) { return T(old - value); });
-}
-__forceinline__ unsigned int atomicInc(unsigned int* address, unsigned int last) {
-    return simulator::atomically(address,
-                                 [=](unsigned int old) { return old >= last ? 0 : old + 1; });
-}
-template <class T>
-__forceinline__ T atomicMin(T* address, simulator::Same<T> value) {
-    return simulator::atomically(address, [=](T old) { return value < old ? value : old; });
-}
-template <class T>
-__forceinline__ T atomicMax(T* address, simulator::Same<T> value) {
-    return simulator::atomically(address, [=](T old) { return old < value ? value : old; });
-}
-template <class T>
-__forceinline__ T atomicExch(T* address, simulator::Same<T> value) {
-    return simulator::atomically(address, [=](T) { return value; });
-}
-template <class T>
-__forceinline__ T atomicCAS(T* address, simulator::Same<T> expected, simulator::Same<T> value) {
-    return simulator::atomically(address, [=](T old) { return old == expected ? value : old; });
-}
-template <class T>
-__forceinline__ T atomicOr(T* address, simulator::Same<T> value) {
-    return simulator::atomically(address, [=](T old) { return T(old | value); });
-}
-template <class T>
-__forceinline__ T atomicAnd(T* address, simulator::Same<T> value) {
-    return simulator::atomically(address, [=](T old) { return T(old & value); });
-}
-
 // --- Intrinsics ---------------------------------------------------------------------------------
 
 template <class T>
@@ -184,7 +47,7 @@ T __ldcs(const T* address) {
     return *address;
 }
 template <class T>
-void __stcs(T* address, simulator::Same<T> value) {
+void __stcs(T* address, std::type_identity_t<T> value) {
     *address = value;
 }
 

@@ -1,4 +1,4 @@
-// Where a kernel's thread is in its grid (blocks.cpp sets it).
+// Where a kernel's thread is in its grid (current_thread.cpp has it, scheduler.cpp sets it).
 #pragma once
 
 #include "vector_types.h"

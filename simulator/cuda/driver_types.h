@@ -48,6 +48,8 @@ enum cudaDeviceAttr {
     cudaDevAttrWarpSize = 10,
     cudaDevAttrClockRate = 13,
     cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrMemoryClockRate = 36,
+    cudaDevAttrGlobalMemoryBusWidth = 37,
     cudaDevAttrL2CacheSize = 38,
     cudaDevAttrComputeCapabilityMajor = 75,
     cudaDevAttrComputeCapabilityMinor = 76,
@@ -58,7 +60,8 @@ enum cudaDeviceAttr {
 struct cudaDeviceProp {
     char name[256];
     size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
-    int major, minor, multiProcessorCount, warpSize, l2CacheSize, regsPerBlock;
+    int major, minor, multiProcessorCount, warpSize, l2CacheSize;
+    int regsPerBlock, regsPerMultiprocessor;
     int maxThreadsPerBlock, maxThreadsPerMultiProcessor, maxThreadsDim[3], maxGridSize[3];
 };
 

@@ -8,9 +8,9 @@
 #include <cstring>
 #include <type_traits>
 
-#include "../blocks.hpp"
 #include "../count.hpp"
 #include "../errors.hpp"
+#include "../scheduler.hpp"
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 

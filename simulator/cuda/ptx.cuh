@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "../blocks.hpp"
 #include "../count.hpp"
 #include "../errors.hpp"
+#include "../scheduler.hpp"
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 

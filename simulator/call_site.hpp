@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstring>
+#include <string>
+
+#include "cuda/vector_types.h"
 
 namespace simulator {
 
@@ -15,6 +18,14 @@ struct Site {
                (file == other.file || std::strcmp(file, other.file) == 0);
     }
 };
+
+/// "__syncthreads() in f.cu:3", and "(0,0,0)".
+inline std::string text(const Site& site) {
+    return std::string(site.what) + " in " + site.file + ":" + std::to_string(site.line);
+}
+inline std::string text(uint3 v) {
+    return "(" + std::to_string(v.x) + "," + std::to_string(v.y) + "," + std::to_string(v.z) + ")";
+}
 
 /// A function's last parameters, which its callers leave out: where it is called.
 #define SIMULATOR_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()

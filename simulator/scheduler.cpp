@@ -14,23 +14,22 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "blocks.hpp"
 #include "count.hpp"
 #include "cuda/device_launch_parameters.h"
+#include "current_thread.hpp"
 #include "device.hpp"
 #include "errors.hpp"
+#include "host_threads.hpp"
 #include "launch.hpp"
 #include "memory.hpp"
-#include "workers.hpp"
+#include "scheduler.hpp"
 
 #ifdef SIMULATOR_SANITIZE
 #include <sanitizer/asan_interface.h>
 #endif
-
-constinit thread_local uint3 threadIdx{}, blockIdx{};
-constinit thread_local dim3 blockDim, gridDim;
 
 namespace simulator {
 namespace {
@@ -155,20 +154,14 @@ class Runner {
     Copies& copies() { return copies_[number(*current_)]; }
     unsigned int lane() const { return number(*current_) % 32; }
     char* dynamic_shared() const { return dynamic_start_; }
-    std::string where() const {
-        return "kernel " + grid_->launch.name() + ", block " + text(blockIdx) + ", thread " +
-               text(current_->index);
-    }
-    std::string describe(const void* address) const {
+    bool below_a_stack(const void* address) const {
         const size_t in_stacks = static_cast<const char*>(address) - stacks_;
-        if (in_stacks < kMaxThreads * kStackStride && in_stacks % kStackStride < kPage)
-            return "which its local variables overflowed its stack to reach";
+        return in_stacks < kMaxThreads * kStackStride && in_stacks % kStackStride < kPage;
+    }
+    std::optional<size_t> bytes_into_dynamic_shared(const void* address) const {
         const size_t past = static_cast<const char*>(address) - dynamic_end_;
-        if (past < kPage)
-            return std::to_string(past + dynamic_end_ - dynamic_start_) +
-                   " bytes into the block's dynamic shared memory of " +
-                   std::to_string(grid_->launch.shared_bytes) + " bytes";
-        return "";
+        if (past >= kPage) return {};
+        return past + dynamic_end_ - dynamic_start_;
     }
 
   private:
@@ -243,6 +236,7 @@ void Runner::prepare(const Grid& grid) {
 
 void Runner::run_block(const Grid& grid, uint64_t block) {
     runner = this;
+    running_launch = &grid.launch;
     gridDim = grid.launch.grid;
     blockDim = grid.launch.block;
     blockIdx = {unsigned(block % gridDim.x), unsigned(block / gridDim.x % gridDim.y),
@@ -256,6 +250,7 @@ void Runner::run_block(const Grid& grid, uint64_t block) {
     home_.switch_to(fiber_of_next());
     count_block_end();
     runner = nullptr;
+    running_launch = nullptr;
 }
 
 void Runner::run_threads() {
@@ -382,8 +377,10 @@ void Runner::warp_meet(unsigned int mask, void* record, void (*finish)(void* con
 }
 
 void Runner::fail_at_barrier(Thread& waiting, const Thread& missing) {
-    current_ = &waiting;  // whom fail() names
-    fail_waiting(waiting.site, missing.index, missing.exited ? nullptr : &missing.site);
+    threadIdx = waiting.index;  // whom fail() names
+    fail(3, "waits at %s for thread %s, which %s", text(waiting.site).c_str(),
+         text(missing.index).c_str(),
+         missing.exited ? "has left the kernel" : ("waits at " + text(missing.site)).c_str());
 }
 
 void Runner::fail_for_ever_waiting() {
@@ -422,7 +419,8 @@ struct StepAside {
 void run_grid(const Launch& launch, const void* function, void (*thread)(const void*),
               const void* call) {
     if (runner) unsupported("launches from a kernel");
-    if (cudaError_t error = check_launch(launch, function)) {
+    if (cudaError_t error =
+            check_launch(function, launch.grid, launch.block, launch.shared_bytes)) {
         set_error(error);
         return;
     }
@@ -435,6 +433,12 @@ void run_grid(const Launch& launch, const void* function, void (*thread)(const v
         own.run_block(grid, schedule.order == Schedule::kReverse ? blocks - 1 - i : i);
     });
     count_launch_end();
+}
+
+void check_pointer(const Launch& launch, size_t index, const void* pointer) {
+    if (!is_device_pointer(pointer))
+        fail(3, "%s, launched in %s:%d: argument %zu points to host memory", launch.name().c_str(),
+             launch.file, launch.line, index);
 }
 
 int block_meet(bool predicate, Site site) { return running(site.what).block_meet(predicate, site); }
@@ -476,12 +480,12 @@ void async_wait(size_t groups_still_allowed) {
     });
 }
 
-// --- What errors say ----------------------------------------------------------------------------
+// --- Addresses ----------------------------------------------------------------------------------
 
-std::string running_thread() { return runner ? runner->where() : ""; }
+bool below_a_stack(const void* address) { return runner && runner->below_a_stack(address); }
 
-std::string describe_in_block(const void* address) {
-    return runner ? runner->describe(address) : "";
+std::optional<size_t> bytes_into_dynamic_shared(const void* address) {
+    return runner ? runner->bytes_into_dynamic_shared(address) : std::nullopt;
 }
 
 }  // namespace simulator

@@ -1,12 +1,13 @@
-#include "workers.hpp"
+#include "host_threads.hpp"
+
+#include <signal.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
-
-#include "errors.hpp"
 
 namespace simulator {
 namespace {
@@ -31,7 +32,7 @@ class Workers {
 
   private:
     void work() {
-        prepare_fault_handling();
+        use_own_signal_stack();
         for (uint64_t seen = 0;;) {
             {
                 std::unique_lock lock(mutex_);
@@ -65,6 +66,14 @@ int worker_count() {
 void parallel(uint64_t count, const std::function<void(uint64_t)>& body) {
     static Workers& workers = *new Workers;  // they outlive main()
     workers.run(count, body);
+}
+
+void use_own_signal_stack() {
+    constexpr size_t bytes = 128 << 10;
+    stack_t stack{};
+    stack.ss_sp = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack.ss_size = bytes;
+    if (stack.ss_sp != MAP_FAILED) sigaltstack(&stack, nullptr);
 }
 
 }  // namespace simulator

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
+#include <optional>
 
-#include "site.hpp"
+#include "call_site.hpp"
 
 namespace simulator {
 
@@ -36,11 +36,11 @@ struct DynamicShared {
 };
 DynamicShared dynamic_shared();
 
-/// "kernel K, block (0,0,0), thread (0,0,0)" where this thread runs a kernel; else empty.
-std::string running_thread();
+/// Whether an address is where a thread of the running block gets that overflows its stack.
+bool below_a_stack(const void* address);
 
-/// What an address is to the running block: beyond a thread's stack, or in dynamic shared memory or
-/// right behind it. Else empty.
-std::string describe_in_block(const void* address);
+/// Of an address right behind the running block's dynamic shared memory: how far it is from the
+/// beginning. Else nothing.
+std::optional<size_t> bytes_into_dynamic_shared(const void* address);
 
 }  // namespace simulator

@@ -12,4 +12,8 @@ int worker_count();
 /// Calls body(i) once for every i < count, on all workers. Returns when all are done.
 void parallel(uint64_t count, const std::function<void(uint64_t)>& body);
 
+/// Signals that this thread gets are handled on a stack of their own: a kernel's stacks are small,
+/// and may be what overflowed.
+void use_own_signal_stack();
+
 }  // namespace simulator

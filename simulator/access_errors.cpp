@@ -1,0 +1,109 @@
+// Accesses outside of buffers, and integer divisions by zero: the processor stops them, and one
+// line says which thread did what, and where the address is.
+#include <signal.h>
+#include <ucontext.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <string>
+
+#include "current_thread.hpp"
+#include "errors.hpp"
+#include "host_threads.hpp"
+#include "memory.hpp"
+#include "scheduler.hpp"
+
+#ifdef SIMULATOR_SANITIZE
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace simulator {
+namespace {
+
+/// "12 bytes into buffer 2 (132 bytes, allocated in f.cu:3)"; empty for an address that is in no
+/// buffer and not beside one.
+std::string place_in_buffer(const void* address) {
+    const Buffer* const buffer = buffer_around(address);
+    if (!buffer) return "";
+    const char* const p = static_cast<const char*>(address);
+    const char* const end = buffer->data + buffer->bytes;
+    const std::string distance = p < buffer->data
+                                     ? std::to_string(buffer->data - p) + " bytes before"
+                                 : p < end ? std::to_string(p - buffer->data) + " bytes into"
+                                           : std::to_string(p - end) + " bytes past the end of";
+    return distance + " buffer " + std::to_string(buffer->number) + " (" +
+           std::to_string(buffer->bytes) + " bytes, allocated in " + buffer->file + ":" +
+           std::to_string(buffer->line) + (buffer->freed ? ", freed since)" : ")");
+}
+
+std::string place_in_block(const void* address) {
+    if (below_a_stack(address)) return "which its local variables overflowed its stack to reach";
+    const auto offset = bytes_into_dynamic_shared(address);
+    return offset ? std::to_string(*offset) + " bytes into the block's dynamic shared memory of " +
+                        std::to_string(running_launch->shared_bytes) + " bytes"
+                  : "";
+}
+
+/// Where an address lies, for people.
+std::string describe(const void* address) {
+    std::string place = place_in_block(address);
+    if (place.empty()) place = place_in_buffer(address);
+    if (place.empty()) place = "in no buffer of device memory";
+    char number[32];
+    std::snprintf(number, sizeof number, "%p", address);
+    return std::string("address ") + number + ", " + place;
+}
+
+/// Handles SIGSEGV, SIGBUS and SIGFPE.
+void on_fault(int signal, siginfo_t* info, void* context) {
+    const char* access = "access to";
+#ifdef __x86_64__
+    const auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+    if (signal == SIGSEGV) access = registers[REG_ERR] & 2 ? "write to" : "read of";
+#else
+    (void)context;
+#endif
+    if (running_launch) {
+        if (signal == SIGFPE) fail(3, "integer division by zero");
+        if (info->si_code == SI_KERNEL)  // x86 does not say where
+            fail(3, "access to a misaligned or an impossible address");
+        fail(3, "%s %s", access, describe(info->si_addr).c_str());
+    }
+    if (signal == SIGSEGV && buffer_around(info->si_addr))
+        fail(3, "host code: %s %s; the host has to cudaMemcpy it", access,
+             describe(info->si_addr).c_str());
+    ::signal(signal, SIG_DFL);  // none of ours: what the host did happens again, and ends it
+}
+
+struct FaultHandler {
+    FaultHandler() {
+        use_own_signal_stack();
+        struct sigaction action {};
+        action.sa_sigaction = on_fault;
+        action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+        for (int signal : {SIGSEGV, SIGBUS, SIGFPE}) sigaction(signal, &action, nullptr);
+    }
+} fault_handler;
+
+}  // namespace
+}  // namespace simulator
+
+// --- What the sanitizers call -------------------------------------------------------------------
+
+#ifdef SIMULATOR_SANITIZE
+// Their own reports do not know which thread of the kernel it is.
+extern "C" void __asan_on_error() {
+    std::fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name,
+                 simulator::running_thread().c_str(),
+                 simulator::describe(__asan_get_report_address()).c_str());
+}
+extern "C" void __ubsan_on_report() {
+    std::fprintf(stderr, "%s: %s:\n", program_invocation_short_name,
+                 simulator::running_thread().c_str());
+}
+extern "C" const char* __asan_default_options() {
+    return "exitcode=3:detect_leaks=0:detect_stack_use_after_return=0:handle_segv=0:"
+           "handle_sigbus=0:handle_sigfpe=0";
+}
+extern "C" const char* __ubsan_default_options() { return "exitcode=3:print_stacktrace=1"; }
+#endif
