@@ -6,7 +6,7 @@
 //   demo/errors.hpp        exit codes; the one line that a program ends with
 //   demo/device.cuh        the GPU, its memory (Buffer), launching, DEMO_CHECK
 //   demo/peak.hpp          what a GPU can do at most
-//   demo/bounds.hpp        what a right result is: the fp64 value and how far rounding may go
+//   demo/error_bounds.hpp  what a right result is: the fp64 value and how far rounding may go
 //   demo/verify.cuh        comparing an output with an fp64 reference, on the GPU
 //   demo/measure.cuh       timing kernels in turns (Contender, Measurement)
 //   demo/report.cuh        printing results
@@ -29,11 +29,11 @@
 // program teaches, and their launches, are in the program.
 #pragma once
 
-#include "demo/bounds.hpp"
 #include "demo/command_line.hpp"
 #include "demo/data.cuh"
 #include "demo/describe.hpp"
 #include "demo/device.cuh"
+#include "demo/error_bounds.hpp"
 #include "demo/errors.hpp"
 #include "demo/measure.cuh"
 #include "demo/numbers.hpp"

@@ -1,13 +1,13 @@
 // 2: Matrix multiplication, C = A B, with tiles of A and B in shared memory.
 //
-// In 1_matmul_basic every thread loads its whole row of A and column of B. Neighbours load the same
+// In 1_matmul_basic every thread loads its whole row of A and column of B. Neighbors load the same
 // numbers again and again: a block of 32 x 32 threads asks for 2 * 32 * 32 * N numbers, but only
 // 2 * 32 * N of them differ. So the block fetches each number once, together, into shared memory: a
 // small memory inside each multiprocessor, as fast as a cache, but filled by the program.
 //
 //                              B: [N, N]
 //                              +----+----+----+
-//                              |    | t0 |    |      for each tile t = 0, 1, ...:
+//                              |    | t0 |    |      for each pair of tiles:
 //                              +----+----+----+        load    32 x 32 of A and of B, one
 //                              |    | t1 |    |                element of each per thread
 //                              +----+----+----+        barrier the tiles are complete
@@ -20,7 +20,7 @@
 // that others have yet to load; without the second, some would load over a tile that others are
 // still computing with.
 //
-// What limits it: memory traffic fell 32-fold, but each multiply-add still reads two numbers from
+// What limits it: global loads fell 32-fold, but each multiply-add still reads two numbers from
 // shared memory, and that is now the bottleneck. bonus_matmul_register_tiled goes on from here.
 #include "demo.cuh"
 #include "demo/matmul.cuh"

@@ -20,7 +20,7 @@
 //
 // What limits mma_ptx: mma.sync, which on Hopper does not reach the data sheet's rate, and at large
 // N the GPU's power limit. bonus_matmul_hopper goes on with instructions that only Hopper has;
-// 6_gating_fused makes a fused layer of this main loop.
+// bonus_gating_mma makes a fused layer of this main loop.
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "demo/matmul.cuh"
@@ -43,9 +43,9 @@ namespace matmul_mma {
 //          And sums are rounded to fp16 in registers: a thread knows which they are.
 // Costs:   rows of 64 numbers, to have 8 chunks: three stages of 32 KiB, where wmma_tiled's four
 //          take 74 KiB.
-// Limit:   latency. Before each 16 of k a warp waits for its fragments, and each of an SM's four
+// Limits:  latency. Before each 16 of k a warp waits for its fragments, and each of an SM's four
 //          schedulers has only two warps.
-// Sources: PTX ISA, ldmatrix and mma.m16n8k16; for the swizzle, CuTe's Swizzle<3, 3, 3>.
+// Source:  PTX ISA, ldmatrix and mma.m16n8k16; for the swizzle, CuTe's Swizzle<3, 3, 3>.
 
 template <class T>
 __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
 //          comes once the last fragments of the first are in registers, so that each warp leaves it
 //          with fragments to multiply.
 // Costs:   32 registers per thread.
-// Limit:   at N = 8192 memory. The blocks that run together take whole rows of blocks of C, one
+// Limits:  at N = 8192 memory. The blocks that run together take whole rows of blocks of C, one
 //          after the other: for these few rows of A they read all of B.
 // Source:  CUTLASS, Efficient GEMM in CUDA, "Pipelining".
 
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
 // Adds:    block_position(), an order of blocks. Those that run together make up nearly a square of
 //          C, which needs the fewest rows of A and columns of B, and these stay in the L2 cache.
 // Costs:   two integer divisions per block. At N = 2048 and 4096 the order hardly matters.
-// Limit:   in part the L2 cache: for 64 multiply-adds, a block of 128 x 128 reads 2 bytes from it.
+// Limits:  in part the L2 cache: for 64 multiply-adds, a block of 128 x 128 reads 2 bytes from it.
 // Source:  CUTLASS, Efficient GEMM in CUDA, "Threadblock Rasterization".
 
 template <class T>

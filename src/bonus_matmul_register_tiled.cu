@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(kThreads) warp_tiled(const float* A,  // [N, N
             }
             if (k == 0) copies.start(stages[previous]);
 
-            // Two columns at a time, and to and fro in them: neighbouring multiply-adds share a or
+            // Two columns at a time, and to and fro in them: neighboring multiply-adds share a or
             // b, which the second then has from the register file's cache.
             for (int p = 0; p < kThreadN; p += 2)
                 for (int i = 0; i < kThreadM; ++i)

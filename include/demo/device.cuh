@@ -11,8 +11,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "bounds.hpp"
 #include "command_line.hpp"
+#include "error_bounds.hpp"
 #include "errors.hpp"
 #include "numbers.hpp"
 #include "peak.hpp"
@@ -68,6 +68,7 @@ struct Gpu {
     double boost_ghz = 0;         // the highest clock
     size_t l2_bytes = 0;          // size of the L2 cache
     size_t shared_per_block = 0;  // most shared memory that a block may ask for, bytes
+    std::string machine = "";     // what it has of everything, for people
 
     /// None: for dry runs that need no GPU.
     Gpu() = default;
@@ -96,6 +97,7 @@ struct Gpu {
         boost_ghz = khz / 1e6;
         l2_bytes = size_t(std::max(properties.l2CacheSize, 0));
         shared_per_block = properties.sharedMemPerBlockOptin;
+        machine = describe_machine(properties, options.device);
     }
 
     /// Bytes of the buffer that empties the cache between launches: its old lines must all go.
@@ -104,6 +106,21 @@ struct Gpu {
     /// Its dense TFLOP/s in a data type, 0 if unknown.
     double peak(const std::string& dtype) const {
         return peak_tflops(name, compute_capability, multiprocessors, boost_ghz, dtype);
+    }
+
+  private:
+    static std::string describe_machine(const cudaDeviceProp& properties, int device) {
+        if (kSimulator) return "";
+        int khz = 0, bits = 0;  // of the memory's clock, of its bus
+        DEMO_CHECK(cudaDeviceGetAttribute(&khz, cudaDevAttrMemoryClockRate, device));
+        DEMO_CHECK(cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device));
+        const double gb_per_s = 2e-6 * khz * bits / 8;  // two transfers a cycle
+        return "machine: " + std::to_string(properties.multiProcessorCount) + " SMs of " +
+               human_bytes(4.0 * properties.regsPerMultiprocessor) + " registers and " +
+               human_bytes(double(properties.sharedMemPerMultiprocessor)) +
+               " shared memory each;\n  " + human_bytes(double(properties.l2CacheSize)) +
+               " L2 cache, " + human_bytes(double(properties.totalGlobalMem)) + " memory" +
+               (gb_per_s > 0 ? " at " + std::to_string(int(gb_per_s + 0.5)) + " GB/s" : "");
     }
 };
 

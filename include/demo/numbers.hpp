@@ -64,7 +64,7 @@ inline std::string human_bytes(double bytes) {
     return text;
 }
 
-/// The p-quantile (0 <= p <= 1) of `samples`, interpolated linearly between neighbours; 0 of none.
+/// The p-quantile (0 <= p <= 1) of `samples`, interpolated linearly between neighbors; 0 of none.
 inline double quantile(std::vector<double> samples, double p) {
     if (samples.empty()) return 0;
     std::sort(samples.begin(), samples.end());

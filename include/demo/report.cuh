@@ -75,6 +75,7 @@ class Report {
             const bool fits = who.size() + 2 + what.size() <= kColumns;
             const std::string rest = fits ? " " + what + "\n" : "\n" + wrapped("  " + what, 2);
             std::printf("%s:%s", terminal.styled(Terminal::kBold, who).c_str(), rest.c_str());
+            if (options.verbose && !gpu.machine.empty()) note(gpu.machine);
         }
         std::fflush(stdout);
     }

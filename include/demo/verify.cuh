@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
-#include "bounds.hpp"
 #include "device.cuh"
+#include "error_bounds.hpp"
 
 namespace demo {
 

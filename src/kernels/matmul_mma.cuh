@@ -200,7 +200,7 @@ __device__ void compute_tile(const half* A, const half* B, half* C, size_t N, si
 //          multiply-add.
 // Costs:   144 KiB of stages, so one block per SM: nothing computes while it begins or ends. With
 //          fewer wide tiles than SMs (N = 2048 on an H200) it keeps 128 x 128.
-// Limit:   mma.sync. On an H200 one occupies the tensor cores of a quarter SM for 6 cycles; at the
+// Limits:  mma.sync. On an H200 one occupies the tensor cores of a quarter SM for 6 cycles; at the
 //          data sheet's rate it would be 4, which wgmma can reach (bonus_matmul_hopper). So two
 //          thirds of that rate is the most; this reaches 0.7 of them. The rest: a block's first
 //          loads and last stores, waiting at the barrier, and at large N power.

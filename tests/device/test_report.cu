@@ -86,7 +86,7 @@ Printed print(const demo::Workload& work, const std::vector<Line>& table,
     std::vector<demo::Result> results;
     const demo::Result* copy = nullptr;
     for (const auto& [contender, ms, wrong] : table) {
-        comparison.kernels.push_back({contender.kernel, contender.role, "", contender.why_not});
+        comparison.kernels.push_back({contender.kernel, contender.role, "", contender.why_not, ""});
         demo::Verdict verdict;
         verdict.checked = 100, verdict.wrong = wrong;
         results.push_back({verdict, ms});

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "demo/bounds.hpp"
+#include "demo/error_bounds.hpp"
 
 namespace emulate {
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-#include "demo/bounds.hpp"
+#include "demo/error_bounds.hpp"
 #include "emulate.hpp"
 
 namespace {
