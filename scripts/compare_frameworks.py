@@ -451,7 +451,7 @@ def read_results(path):
 
 
 def markdown(path):
-    """Such a file as a section of the README. Raises table.TableError."""
+    """Such a file as a section of results/README.md. Raises table.TableError."""
     results = read_results(path)
     versions = ", ".join(f"{name} {results.about.get(name.lower(), 'unknown')}"
                          for name in ("Driver", "Toolkit", "PyTorch", "Triton"))
@@ -578,8 +578,8 @@ def parse_arguments(arguments):
     add("--csv", metavar="FILE", type=Path,
         help="also writes the figures there, case by case, beside what it has of other cases. A "
         "case that it has of this version of the suite is not measured again, so that an "
-        "interrupted run can be continued. The README shows results/frameworks/*.csv "
-        "(scripts/update_readme.py)")
+        "interrupted run can be continued. results/README.md shows "
+        "results/frameworks/*.csv (scripts/update_docs.py)")
     add("--fresh", action="store_true", help="measures again what FILE has")
     add("--table", metavar="FILE", type=Path, help="prints such a file again, and measures nothing")
     return parser.parse_args(arguments)

@@ -10,8 +10,8 @@ Usage: scripts/run.sh [--all] [--no-build] [N]
 
 Installs what is missing, builds the lessons, runs each at size N (default 4096) and prints one
 table: a row a lesson, with its best kernel. N is a multiple of 32. The gating lessons also run the
-talk's shape, --talk S, S = N / 4 up to 1024. Without a GPU the same programs run on the CPU, at
-N = 256 and S = 16.
+talk's shape, --talk S, S = N / 4 up to 1024. Without a GPU that CUDA can use the same programs run
+on the CPU, at N = 256 and S = 16.
 
   --all        the bonuses too, and a row for every kernel
   --no-build   run the programs that lie here; they were built elsewhere
@@ -38,30 +38,42 @@ for n in "${size[@]}"; do # nine digits keep the arithmetic safe; the programs k
     fi
 done
 
-# --- What runs here, and its sizes ---
-
-folder=. n=${size[0]-4096} s=1024
-if ! has_gpu; then
-    say "no GPU here: running the same programs on the CPU, at a small N"
-    folder=cpu n=${size[0]-256} s=16
-elif ((n / 4 < s)); then
-    s=$((n / 4 - n / 4 % 16))
-    ((s >= 16)) || s=16
-fi
+run_programs() {
+    python3 scripts/run/run_programs.py ${all:+--all} "$@"
+}
 
 target=lessons
 [[ ! $all ]] || target=programs
 ensure_python
-if [[ $must_build ]]; then
-    ensure_compiler
-    ensure_scons
-    if [[ $folder == cpu ]]; then
-        ensure_simulator_libraries
-        build "cpu/$target"
-    else
+
+# --- On the GPU ---
+
+why="no GPU here"
+if has_gpu; then
+    n=${size[0]-4096} s=1024
+    if ((n / 4 < s)); then
+        s=$((n / 4 - n / 4 % 16))
+        ((s >= 16)) || s=16
+    fi
+    if [[ $must_build ]]; then
+        ensure_compiler
+        ensure_scons
         ensure_cuda
         build "$target"
     fi
+    status=0
+    run_programs . "$n" "$s" || status=$?
+    ((status == 78)) || exit "$status" # else CUDA finds no GPU: the first program said why
+    why="there is a GPU here, but no program can use it"
 fi
 
-exec python3 scripts/run/run_programs.py ${all:+--all} "$folder" "$n" "$s"
+# --- On the simulator ---
+
+say "$why: running the same programs on the CPU, at a small N"
+if [[ $must_build ]]; then
+    ensure_compiler
+    ensure_scons
+    ensure_simulator_libraries
+    build "cpu/$target"
+fi
+run_programs cpu "${size[0]-256}" 16

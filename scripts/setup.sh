@@ -34,15 +34,26 @@ apt_install() {
         >/dev/null 2>&1 </dev/null || die 3 "apt-get install $* failed: is there a network?"
 }
 
+# Makes .venv, with pip in it. Some Pythons come without ensurepip, Python's copy of pip for such
+# environments; then a pip from 22.3 on, which can work on another environment, installs itself.
+make_venv() {
+    python3 -m venv --clear .venv && return
+    python3 -m venv --clear --without-pip .venv &&
+        python3 -m pip --python .venv/bin/python install --quiet --no-input pip
+}
+
 # pip_install WHAT PACKAGE...: Python packages, into .venv.
 pip_install() {
-    local what=$1
+    local what=$1 package said
     shift
     if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
-        if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
-            apt_install "Python's venv" python3-venv
+        package=$(python3 -c 'import sys; print("python{}.{}-venv".format(*sys.version_info))')
+        if ! make_venv >/dev/null 2>&1; then
+            apt_install "Python's venv" "$package"
+            said=$(make_venv 2>&1) ||
+                die 3 "python3 makes no .venv (${said##*$'\n'}): install $package, or pip 22.3 or" \
+                    "later for python3"
         fi
-        python3 -m venv --clear .venv || die 3 "python3 -m venv .venv failed"
     fi
     say "installing $what into .venv (pip install $*)"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input "$@" ||
@@ -106,6 +117,27 @@ ensure_matplotlib() {
     pip_install matplotlib "matplotlib>=3.7,<4"
 }
 
+# Sets SLIDES_PYTHON, a Python that has matplotlib, and pandoc in the version that made docs/slides.
+ensure_pandoc() {
+    ensure_python
+    for SLIDES_PYTHON in python3 .venv/bin/python; do
+        "$SLIDES_PYTHON" -c 'import matplotlib, pypandoc, sys
+from importlib.metadata import version
+sys.exit(version("pypandoc_binary") != "1.17")' 2>/dev/null && return
+    done
+    pip_install "pandoc and matplotlib" pypandoc_binary==1.17 "matplotlib>=3.7,<4"
+}
+
+# What executes notebooks, for the test of docs/colab.ipynb, which is skipped without it.
+ensure_notebook_runner() {
+    local python
+    ensure_python
+    for python in python3 .venv/bin/python; do
+        "$python" -c 'import ipykernel, nbclient' 2>/dev/null && return
+    done
+    (pip_install "a notebook runner" ipykernel nbclient) || say "the notebook is not tested, then"
+}
+
 ensure_gtest() {
     local library
     ensure_compiler
@@ -134,13 +166,13 @@ ensure_simulator_libraries() {
     done
 }
 
-# A browser for the tests of the report, which are skipped without one.
+# A browser for the tests of the report and the slides, which are skipped without one.
 ensure_browser() {
     local name
     for name in chromium chromium-browser google-chrome google-chrome-stable; do
         ! command -v "$name" >/dev/null || return 0
     done
-    offer_apt "the report is not tested in a browser, then" chromium
+    offer_apt "report and slides are not tested in a browser, then" chromium
 }
 
 ensure_gdb() {

@@ -8,10 +8,11 @@ usage() {
     cat <<'END'
 Usage: scripts/test.sh [--all] [PYTEST-ARGUMENT ...]
 
-Installs what is missing, builds the programs, the tests and the mutants (programs with a bug each),
-and runs every test, on the GPU if there is one and on the simulator; what was skipped is listed
-with its reason, and at the end the ten slowest steps. Without a GPU the programs are compiled for
-9.0a with PTX of 9.0, and for 7.5 and 8.0 those whose kernels differ there.
+Installs what is missing, builds the programs, the tests, the mutants (programs with a bug each) and
+the exercises' solutions, and runs every test, on the GPU if there is one and on the simulator; what
+was skipped is listed with its reason, and at the end the ten slowest steps. Without a GPU the
+programs are compiled for 9.0a with PTX of 9.0, and for 7.5 and 8.0 those whose kernels differ
+there.
 
   --all    before a release: all architectures that the toolkit knows, every size in every order of
            the simulator's threads, and mutants that are made by rule of every barrier and bound
@@ -39,10 +40,12 @@ ensure_gtest
 ensure_pytest
 ensure_jsonschema
 ensure_matplotlib
+ensure_notebook_runner
 ensure_browser
+(ensure_pandoc) || say "the slides are not compared with their sources, then"
 (ensure_gdb) || say "stepping through kernels is not tested, then"
 
-simulator=(cpu/programs cpu/tests cpu/mutants ${all:+cpu/generated})
+simulator=(cpu/programs cpu/tests cpu/mutants cpu/exercises ${all:+cpu/generated})
 if has_gpu; then
     build programs tests mutants "${simulator[@]}" ${all:+arch=all}
 else

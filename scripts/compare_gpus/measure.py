@@ -20,7 +20,8 @@ selection is written to build/results/, so that results/ holds whole runs.
   --no-build         measure the programs that lie here; they were built elsewhere
 
   --table FILE ...   print such files side by side, with ratios to the first; runs and builds
-                     nothing. --sizes and --talk choose rows; --markdown or --csv change the form
+                     nothing. --programs, --sizes and --talk choose rows; --markdown or --csv
+                     change the form
 
 Exit status: 0 all that could run is verified; 1 a wrong result; 2 usage; 3 an error; 77 no GPU.
 """
@@ -38,6 +39,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+import clocks  # noqa: E402
 import collect  # noqa: E402
 import command_line  # noqa: E402
 import cuda_toolkit  # noqa: E402
@@ -136,30 +138,6 @@ def stems(gpus):
         yield stem + (f"-{names[:i].count(name)}" if names.count(name) > 1 else "")
 
 
-@contextlib.contextmanager
-def sampling(gpu, path):
-    """Meanwhile a GPU's clocks and power are added to a file, ten times a second."""
-    sampler = None
-    # Drivers before 535 know the older names alone.
-    for names in ("power.draw.instant,clocks_event_reasons.active",
-                  "power.draw,clocks_throttle_reasons.active"):
-        query = ["-i", gpu.clocks_uuid, "--query-gpu=timestamp,utilization.gpu,clocks.sm,"
-                 f"temperature.gpu,{names}"]
-        known, _ = output("nvidia-smi", *query, "--format=csv,noheader")
-        if known:
-            with path.open("a") as file:
-                sampler = subprocess.Popen(
-                    ["nvidia-smi", *query, "--format=csv,noheader,nounits", "-lms", "100"],
-                    stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.DEVNULL)
-            break
-    try:
-        yield
-    finally:
-        if sampler:
-            sampler.terminate()
-            sampler.wait()
-
-
 # --- What is measured ---------------------------------------------------------------------------
 
 
@@ -240,7 +218,7 @@ class Measuring:
         (folder / "steps").write_text("".join(f"{step}\n" for step in self.steps))
 
         kept = 0
-        with sampling(gpu, folder / "samples"):
+        with clocks.sampling(gpu.clocks_uuid, folder / "samples"):
             for i, step in enumerate(self.steps, 1):
                 if is_done(folder, step):
                     kept += 1

@@ -1,4 +1,4 @@
-"""The random numbers of include/demo/bounds.hpp, bit for bit.
+"""The random numbers of include/demo/error_bounds.hpp, bit for bit.
 
 An `index` is an array of int64, of PyTorch or of NumPy: both wrap around where 64 bits overflow.
 """

@@ -9,7 +9,6 @@ else: to open on stage, to mail, to print.
 """
 
 import base64
-import io
 import sys
 from html import escape
 from pathlib import Path
@@ -72,17 +71,13 @@ def html_table(caption, head, rows, left):
             f"<thead>{line('th', head)}</thead>\n<tbody>\n{body}\n</tbody></table></div>")
 
 
-def html_plot(title, figures):
+def html_plot(drawing):
     """One plot in both themes: the reader's system chooses, and print is light."""
-    sources = []
-    for figure in figures:
-        stream = io.BytesIO()
-        plot.save(figure, stream, "svg")
-        text = base64.b64encode(stream.getvalue()).decode()
-        sources.append("data:image/svg+xml;base64," + text)
+    sources = ["data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+               for svg in plot.svgs(drawing.draw(plot.LIGHT))]
     light, dark = sources
     return (f'<figure><picture><source media="screen and (prefers-color-scheme: dark)" '
-            f'srcset="{dark}"><img alt="{escape(title)}" src="{light}"></picture></figure>')
+            f'srcset="{dark}"><img alt="{escape(drawing.title)}" src="{light}"></picture></figure>')
 
 
 def document(tables, n):
@@ -92,10 +87,6 @@ def document(tables, n):
     for other in tables[1:]:
         if other.gpu == tables[0].gpu:
             notes += table.differences(tables[0], other)
-    plots = {}
-    for theme in plot.THEMES:
-        for name, title, figure in plot.figures(tables, n, theme):
-            plots.setdefault((name, title), []).append(figure)
 
     title = "GPUs and kernel fusion: " + ", ".join(dict.fromkeys(t.gpu for t in tables))
     parts = [f"<h1>{escape(title)}</h1>", "<nav>"]
@@ -110,7 +101,7 @@ def document(tables, n):
         parts.append("<ul>" + "".join(f'<li class="note">{escape(note.strip())}</li>'
                                       for note in notes) + "</ul>")
     parts.append('<h2 id="plots">Plots</h2>')
-    parts += [html_plot(title, figures) for (_, title), figures in plots.items()]
+    parts += [html_plot(drawing) for drawing in plot.plots(tables, n)]
     for i, (results, name) in enumerate(zip(tables, names)):
         parts += [f'<h2 id="gpu{i}">{escape(name)}</h2>',
                   f"<p>{escape(table.circumstances(results))} "

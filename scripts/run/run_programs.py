@@ -4,7 +4,8 @@
     run_programs.py [--all] FOLDER N S
 
 The programs are those built in FOLDER. Each runs at size N, and at S of the talk's shape where it
-has that. Exit status: that of run.sh.
+has that. Exit status: that of run.sh, or 78 where CUDA finds no GPU: that is told by the first
+program's line alone, and nothing more is run.
 """
 
 import sys
@@ -16,8 +17,9 @@ import command_line  # noqa: E402
 import programs  # noqa: E402
 import table  # noqa: E402
 from command_line import PROJECT  # noqa: E402
-from runner import Runner  # noqa: E402
+from runner import Runner, run_program  # noqa: E402
 
+NO_GPU = 78  # exit status, for run.sh
 WITHOUT_A_GPU = """\
 What a kernel reads and writes:  scripts/count.sh {number}
 Line by line, in a debugger:     scripts/step.sh {number}"""
@@ -31,6 +33,11 @@ def run(runner, program, label, n, s, folder):
     for shown, arguments in runs:
         rows = folder / f"{runner.count:03}.csv"
         runner.run(f"{label} {shown}", rows, program, arguments.split())
+
+
+def finds_no_gpu(program, folder):
+    """Whether a program ends because CUDA finds no GPU. It prints nothing."""
+    return run_program(program, ["32", "--once"], folder / "probe").no_gpu
 
 
 @command_line.reporting("run.sh")
@@ -53,6 +60,9 @@ def main(arguments):
             except programs.ProgramError as error:
                 command_line.say("run.sh", error)
                 runner.failed()
+            if i == 1 and runner.no_gpu and all(
+                    finds_no_gpu(PROJECT / options.folder / other, folder) for other in names[1:]):
+                return NO_GPU
         files = sorted(folder.glob("*.csv"))
         if files:
             print("\n" + (table.run if options.all else table.lessons)(files))

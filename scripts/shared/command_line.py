@@ -4,7 +4,10 @@ with the name of the command that was called, and with the exit status that it c
 
 import argparse
 import functools
+import importlib.util
+import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,6 +87,16 @@ def set_up(who, commands, **streams):
     if done.returncode:
         sys.exit(done.returncode)
     return done.stdout
+
+
+def run_with(who, modules, ensure, variable):
+    """Starts this script once more, by a Python that has these modules, if they are missing here: a
+    function of setup.sh makes sure of them, and sets the variable to that Python."""
+    if all(importlib.util.find_spec(module) for module in modules):
+        return
+    python = set_up(who, f'{ensure} >&2\necho "${variable}"', stdout=subprocess.PIPE).strip()
+    python = str(PROJECT / python) if "/" in python else shutil.which(python)
+    os.execv(python, [python] + sys.argv)
 
 
 def run(main, usage=None):

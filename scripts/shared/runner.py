@@ -10,6 +10,8 @@ import table
 from command_line import FAILED, OK, SKIPPED, USAGE, WRONG
 
 NOT_BUILT = 127  # as a shell calls it
+# In the words of a program that finds no GPU: see include/demo/device.cuh.
+NO_GPU_WORDS = ("no NVIDIA driver", "cudaErrorNoDevice", "cudaErrorInsufficientDriver")
 
 
 class Outcome(NamedTuple):
@@ -17,6 +19,11 @@ class Outcome(NamedTuple):
 
     status: int
     reason: str
+
+    @property
+    def no_gpu(self):
+        """Whether the program was skipped because CUDA finds no GPU, or no driver for it."""
+        return self.status == SKIPPED and any(words in self.reason for words in NO_GPU_WORDS)
 
 
 class Runner:
@@ -26,6 +33,7 @@ class Runner:
         self.who = who
         self.count = 0
         self.verified = 0
+        self.without_gpu = 0
         self.worst = OK
 
     @property
@@ -33,6 +41,11 @@ class Runner:
         """The exit status of all runs: 1 once a result was wrong, else 3 once a program failed
         otherwise, 77 where nothing could run (to skip some is no failure)."""
         return self.worst or (OK if self.verified else SKIPPED)
+
+    @property
+    def no_gpu(self):
+        """Whether every run was skipped because CUDA finds no GPU."""
+        return 0 < self.count == self.without_gpu
 
     def failed(self, status=FAILED):
         if self.worst != WRONG:
@@ -44,7 +57,8 @@ class Runner:
         at its last kernel."""
         self.count += 1
         print(f"{label} ... ", end="", flush=True)
-        outcome = _run(program, arguments, rows, environment)
+        outcome = run_program(program, arguments, rows, environment)
+        self.without_gpu += outcome.no_gpu
         result = ""
         try:
             result = table.summary([rows])
@@ -72,7 +86,7 @@ class Runner:
         return outcome
 
 
-def _run(program, arguments, rows, environment):
+def run_program(program, arguments, rows, environment=None):
     """The outcome of a program, whose rows go to one file and what it says beside that."""
     if not os.access(program, os.X_OK):
         return Outcome(NOT_BUILT, "not built")

@@ -21,6 +21,7 @@ from typing import Dict, List, NamedTuple
 
 import command_line
 import data_sheets
+import programs
 from command_line import USAGE
 
 REQUIRED = (
@@ -430,6 +431,7 @@ def differences(first, other, wanted=lambda row: True):
 
 def compare(arguments):
     parser = command_line.Parser(prog="table.py", add_help=False, allow_abbrev=False)
+    parser.add_argument("--programs", type=lambda text: text.split(","))
     parser.add_argument("--sizes", type=command_line.sizes())
     parser.add_argument("--talk", type=command_line.sizes())
     parser.add_argument("--markdown", action="store_true")
@@ -440,10 +442,18 @@ def compare(arguments):
         parser.error("--markdown and --csv exclude each other")
     chosen = {"square": options.sizes or [], "talk": options.talk or []}
 
-    def wanted(row):
-        return not any(chosen.values()) or row["n"] in chosen.get(row["shape"], [])
-
     tables = read_all(options.files)
+    names = {row["program"]: None for results in tables for row in results.rows}
+    for word in options.programs or []:
+        if not programs.named(word, names):
+            parser.error(f"there are no rows of a program '{word}'")
+
+    def wanted(row):
+        of_program = not options.programs or any(
+            programs.named(word, [row["program"]]) for word in options.programs)
+        of_size = not any(chosen.values()) or row["n"] in chosen.get(row["shape"], [])
+        return of_program and of_size
+
     head, lines, notes = comparison(tables, wanted)
     for table in tables[1:]:
         if table.gpu == tables[0].gpu:

@@ -1,7 +1,7 @@
 """The commands of scripts/step.sh, inside gdb and cuda-gdb, which run this file in their Python.
 
 On a GPU they are short forms of cuda-gdb's. On the simulator a block's threads are fibers
-(simulator/blocks.cpp): the one that runs is the selected one. To select another, its address is
+(simulator/scheduler.cpp): the one that runs is the selected one. To select another, its address is
 written into Runner::wanted_; the runtime then goes to it, whether or not it could run on, and stops
 in debugger_looks(). A thread that has yet to begin is begun, and stops at the kernel's first line.
 
@@ -13,6 +13,7 @@ import contextlib
 import math
 import os
 import re
+import signal
 import struct
 import sys
 import traceback
@@ -357,7 +358,7 @@ class Simulator:
         if thread == current:
             return
         newest = gdb.newest_frame().find_sal().symtab
-        if newest and newest.filename.endswith("blocks.cpp") and not self.looks():
+        if newest and newest.filename.endswith("scheduler.cpp") and not self.looks():
             fail("thread: not from inside of the simulator; `finish` leaves it")
         wanted = self.all_threads(runner)[linear(thread, shape)].dereference()
         if wanted["exited"]:
@@ -691,6 +692,8 @@ def announce(_prompt):
 def run_batch(path):
     """Runs a file of commands; whether all went well. Standard output is left to what the debugger
     says of itself; descriptor 3 gets what is to be read, and the program's output."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever reads may have seen enough
+
     def show(text):
         os.write(3, (text.rstrip("\n") + "\n").encode())
 

@@ -1,0 +1,51 @@
+"""Links from documents to functions: [f](../src/x.cu#L1-L9) names the lines that hold f now."""
+
+import re
+
+from command_line import USAGE, Stop
+
+LINK = re.compile(r"\[(?P<name>\w+)\]\((?P<path>[^)#\s]+\.cuh?)#L\d+-L\d+\)")
+
+
+def updated(text, document):
+    """A document's text with the lines of all its links as they are."""
+
+    def write(link):
+        name, path = link["name"], link["path"]
+        file = document.parent / path
+        found = lines_of(file.read_text(encoding="utf-8"), name) if file.is_file() else None
+        if not found:
+            raise Stop(f"{document.name}: there is no function {name} in {path}", USAGE)
+        return f"[{name}]({path}#L{found[0]}-L{found[1]})"
+
+    return LINK.sub(write, text)
+
+
+def lines_of(source, name):
+    """(first, last) line of a function, from 1: from its template and attributes to the } in the
+    column of its head. None where there is none."""
+    lines = source.splitlines()
+    for found in re.finditer(rf"\b{name}\(", source):
+        if not re.match(r"[\s\w]*\{", source[_after_parentheses(source, found.end()):]):
+            continue  # a call, or a declaration alone
+        first = source.count("\n", 0, found.start())
+        while first > 0 and _goes_on(lines[first - 1]):
+            first -= 1
+        end = lines[first][:len(lines[first]) - len(lines[first].lstrip())] + "}"
+        return first + 1, next(i for i in range(first, len(lines)) if lines[i].startswith(end)) + 1
+    return None
+
+
+def _after_parentheses(source, start):
+    """Where the parenthesis that was opened before `start` is closed, and one further."""
+    depth = 1
+    while depth and start < len(source):
+        depth += {"(": 1, ")": -1}.get(source[start], 0)
+        start += 1
+    return start
+
+
+def _goes_on(line):
+    """Whether a function's head goes on from this line to the next."""
+    return line.lstrip().startswith("template <") or bool(
+        re.search(r"[\w)]\s*$", line) and not re.match(r"\s*(//|#)", line))

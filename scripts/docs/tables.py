@@ -1,0 +1,135 @@
+"""The documents' tables, in markdown: what programs say of themselves, and what results/ holds."""
+
+import csv
+import re
+from pathlib import Path
+
+import compare_frameworks
+import programs
+import table
+from command_line import PROJECT, USAGE, Stop
+from outputs import SHOWN_GPU
+
+# What the README shows first: before and after as PROGRAM:KERNEL, at what size and in which type,
+# and why the one is faster.
+HEADLINES = Path(__file__).with_name("headlines.csv")
+
+
+# --- The programs ---------------------------------------------------------------------------------
+
+
+def described(names):
+    """[what each program says of itself]. Raises ProgramError where they are not built."""
+    paths = [programs.latest_build(name) for name in names]
+    missing = [path.name for path in paths if not path.exists()]
+    if missing:
+        raise programs.ProgramError("the tables of programs need all of them built (scons, or scons"
+                                    " cpu), without which there are: " + " ".join(missing))
+    return [programs.describe(path) for path in paths]
+
+
+def plain(text):
+    """As markdown that shows it as it is. A * before a blank, or a _ within a word, needs no \\."""
+    return re.sub(r"[\\`<]|\*(?=\S)|\b_", r"\\\g<0>", text)
+
+
+def lessons():
+    """A row for each lesson: the idea, what to run, its fastest kernel, its minutes of the course.
+    """
+    rows = []
+    for about in described(programs.lessons()):
+        name = about["program"]
+        command = f"`./{name}`" + (" and `--talk 1024`" if about["talk"] else "")
+        rows.append([command, plain(about["summary"]), figure(name), minutes(name)])
+    return table.markdown(["run", "the idea", "its best on an H200", "minutes"], rows, left=3)
+
+
+def bonuses():
+    names = [name for name in programs.listed() if name not in programs.lessons()]
+    rows = [[f"`{about['program']}`", plain(about["summary"])] for about in described(names)]
+    return table.markdown(["program", "what it holds"], rows, left=2)
+
+
+def minutes(program):
+    """How long the course of 90 minutes takes over a lesson: the lecture says it."""
+    text = (PROJECT / "docs/lecture.md").read_text(encoding="utf-8")
+    course = text.partition("## The course: 90 minutes")[2].partition("\n## ")[0]
+    for time, step in re.findall(r"^\*\*Minutes\*\* (\d+)\. \*\*Program\*\* (.*)\.$", course,
+                                 re.MULTILINE):
+        first, *others = re.findall(r"`(\w+)`", step)
+        if program == first:
+            return time
+        if program in others:
+            return "with " + first.split("_")[0]
+    return "at home"
+
+
+# --- Figures of one GPU ---------------------------------------------------------------------------
+
+
+def headline_rows():
+    return table.read(PROJECT / f"results/{SHOWN_GPU}.csv").rows
+
+
+def rate(row):
+    """"2.95 TFLOP/s"; in GB/s where memory is the limit."""
+    value, unit = table.rate(row)
+    if row["shape"] == "talk":
+        value, unit = row["gb_per_s"], "GB/s"
+    return f"{table.number(value)} {unit}"
+
+
+def figure(program):
+    """A lesson's fastest kernel at its usual size."""
+    rows = [row for row in headline_rows() if row["program"] == program and row["n"] == 4096
+            and row["shape"] == "square" and row["verified"] == "yes"
+            and row["role"] != table.YARDSTICK]
+    if not rows:
+        return "-"
+    best = max(rows, key=lambda row: table.rate(row)[0])
+    return f"{rate(best)} ({best['kernel']})"
+
+
+def headlines():
+    """A row for each headline: before, after, how many times faster, why."""
+    found = {(row["program"] + ":" + row["kernel"], table.size(row), row["dtype"]): row
+             for row in headline_rows() if row["verified"] == "yes"}
+    lines = []
+    with HEADLINES.open(encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            rows = []
+            for name in (line["before"], line["after"]):
+                row = found.get((name, line["size"], line["dtype"]))
+                if not row:
+                    raise Stop(f"results/{SHOWN_GPU}.csv has no figure of {name} at "
+                               f"{line['size']} in {line['dtype']}", USAGE)
+                rows.append(row)
+            old, new = rows
+            what = f"{line['what']}, {line['size'].replace('=', ' = ')}"
+            lines.append([what, *(f"{row['kernel']}, {rate(row)}" for row in rows),
+                          table.ratio(old["median_ms"], new["median_ms"]), line["why"]])
+    return table.markdown(["what", "before", "after", "faster", "why"], lines, left=3)
+
+
+# --- results/README.md ----------------------------------------------------------------------------
+
+
+def results():
+    files = sorted((PROJECT / "results").glob("*.csv"))
+    if not files:
+        raise Stop("results/ holds no measurements: scripts/compare_gpus.sh writes them", USAGE)
+    return "\n\n".join(section(table.read(file)) for file in files)
+
+
+def section(measured):
+    """One GPU's tables."""
+    lines = [f"### {measured.gpu}", "", table.circumstances(measured)]
+    for title, (head, rows) in table.families(measured.rows):
+        rows = [[f"`{program}`", *cells] for program, *cells in rows]
+        lines += ["", title + ":", "", table.markdown(head, rows, left=3)]
+    return "\n".join(lines)
+
+
+def frameworks():
+    files = sorted((PROJECT / "results/frameworks").glob("*.csv"))
+    return "\n\n".join(compare_frameworks.markdown(file) for file in files) or "None yet."

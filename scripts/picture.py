@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Draws README's picture from results/: the steps from a naive matmul to the library's speed, and
+gating unfused and fused. Writes docs/pictures/ladder-light.svg and ladder-dark.svg.
+
+    picture.py             draws them
+    picture.py --check     exits 1 where they are out of date, and changes nothing
+
+The bars share one linear scale from 0, so that their lengths compare as the figures do. Exit
+status: 2 usage, also where results/ lacks a program.
+"""
+
+import sys
+from html import escape
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
+import command_line  # noqa: E402
+import plot  # noqa: E402
+import programs  # noqa: E402
+import table  # noqa: E402
+from command_line import PROJECT, USAGE, WRONG, Stop  # noqa: E402
+
+RESULTS = PROJECT / "results/nvidia-h200.csv"
+FOLDER = PROJECT / "docs/pictures"
+N, S = 4096, 1024
+
+# In units of the picture. 390 of a phone's pixels make 800 of them: text of 21 is 10 pixels high.
+WIDTH, MARGIN, GAP = 800, 14, 36
+PANEL = (WIDTH - 2 * MARGIN - GAP) / 2
+TITLE, TEXT = 25, 21  # sizes
+BAR, ROW = 13, 52  # heights: of a bar, and of its line of text, itself and a gap
+
+
+# --- What is shown ----------------------------------------------------------------------------
+
+
+def of(rows, number, shape, n, *roles):
+    """A program's rows with these roles, in the order of the roles."""
+    names = list(dict.fromkeys(row["program"] for row in rows))
+    found = [row for role in roles for row in rows if row["role"] == role and row["shape"] == shape
+             and row["program"] == programs.named(number, names) and row["n"] == n]
+    if not found:
+        raise table.TableError(f"{RESULTS.name} has nothing of program {number} at {n}")
+    return found
+
+
+def ladder(rows):
+    """Matmul, step by step, and where that leads: our fastest, and the library."""
+    steps = [row for number in "123" for row in of(rows, number, "square", N, "ours")]
+    return steps + of(rows, "3", "square", N, "record", table.YARDSTICK)
+
+
+def gating(rows, shape, n):
+    """One kernel per operation, the library at its best, and our fastest fused kernel."""
+    return of(rows, "6", shape, n, "chain", "library", "record")
+
+
+# --- Drawing ----------------------------------------------------------------------------------
+
+
+class Picture:
+    """The text of an SVG file. Its places are its own units, from the top left."""
+
+    def __init__(self, theme, longest):
+        self.theme, self.longest, self.parts = theme, longest, []
+
+    def text(self, x, y, text, color, size=TEXT, more=""):
+        self.parts.append(f'<text x="{x:g}" y="{y:g}" fill="{color}" font-size="{size}"{more}>'
+                          f"{escape(text)}</text>")
+
+    def bars(self, x, y, rows, over=None):
+        """A name, a figure and a bar for each row: with its data type, or with its speed-up over
+        another row. Returns where the next thing may stand."""
+        for row in rows:
+            color = {"library": self.theme.muted, table.YARDSTICK: self.theme.muted,
+                     "chain": self.theme.color(1)}.get(row["role"], self.theme.color(0))
+            name, figure = row["kernel"], table.number(row["tflops"])
+            if not over:
+                name += f", {row['dtype']}"
+            elif row is not over:
+                figure = f"{table.ratio(row['tflops'], over['tflops'])} \u00a0 {figure}"
+            self.text(x, y + TEXT, name, self.theme.ink)
+            self.text(x + PANEL, y + TEXT, figure, self.theme.ink,
+                      more=' font-weight="bold" text-anchor="end"')
+            width = max(1, PANEL * row["tflops"] / self.longest)
+            self.parts.append(f'<rect x="{x:g}" y="{y + TEXT + 9:g}" width="{width:.1f}" '
+                              f'height="{BAR}" fill="{color}"/>')
+            y += ROW
+        return y
+
+    def svg(self, height, title):
+        size = f'width="{WIDTH}" height="{height:g}"'
+        return (f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {WIDTH} {height:g}" '
+                f'role="img" font-family="system-ui, sans-serif">\n<title>{escape(title)}</title>\n'
+                f'<rect {size} fill="{self.theme.background}"/>\n'
+                + "\n".join(self.parts) + "\n</svg>\n")
+
+
+def draw(results, theme):
+    """The picture as the text of an SVG file."""
+    rows = plot.shown(results.rows)
+    steps = ladder(rows)
+    both = [(f"N = {N}", gating(rows, "square", N)),
+            (f"tall and skinny, S = {S}", gating(rows, "talk", S))]
+    every = steps + [row for _, some in both for row in some]
+    picture = Picture(theme, max(row["tflops"] for row in every))
+    bold = ' font-weight="bold"'
+
+    left, right = MARGIN, MARGIN + PANEL + GAP
+    picture.text(left, MARGIN + TITLE, f"Matmul, N = {N}", theme.ink, TITLE, bold)
+    picture.bars(left, MARGIN + 2 * TITLE, steps)
+
+    picture.text(right, MARGIN + TITLE, "Gating: unfused, fused", theme.ink, TITLE, bold)
+    y = MARGIN + 2 * TITLE
+    for name, some in both:
+        picture.text(right, y + TEXT, f"{name}, {some[0]['dtype']}", theme.muted)
+        y = picture.bars(right, y + 1.4 * TEXT, some, some[0]) + 8
+    picture.text(left, y + TEXT, f"TFLOP/s on one linear scale: longer is faster. {results.gpu}.",
+                 theme.muted)
+    return picture.svg(y + TEXT + MARGIN, f"Matmul from naive to the library's speed, and gating "
+                       f"unfused and fused: TFLOP/s on {results.gpu}")
+
+
+@command_line.reporting("picture.py")
+def main(arguments):
+    if arguments not in ([], ["--check"]):
+        raise Stop("the only option is --check", USAGE)
+    results = table.read(RESULTS)
+    for theme in plot.THEMES:
+        path, text = FOLDER / f"ladder-{theme.name}.svg", draw(results, theme)
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        if arguments:
+            raise Stop(f"{path.relative_to(PROJECT)} is out of date: run scripts/picture.py", WRONG)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    command_line.run(main, __doc__)

@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+"""Makes the slides: docs/slides/NAME.md becomes NAME.html, one file that needs no network.
+
+    slides.py [--results FILE] [--out FOLDER] [NAME ...]
+    slides.py --check
+
+  NAME             a deck (default: all of docs/slides/)
+  --results FILE   show the figures of another GPU's results (default: results/nvidia-h200.csv)
+  --out FOLDER     write there (default: docs/slides)
+  --check          exits 1 where a deck is out of date, and changes nothing
+
+A slide is a heading, which is a sentence, and what follows it. Markdown is pandoc's, and also:
+
+  {{6 six_kernels 4096 tflops}}                a figure: program, kernel, N, [data type,] column
+  {{6 fused_wmma over six_kernels S1024 gb_per_s}}
+                                               a ratio; S1024 is the talk's shape
+  {{peak fp16}}, {{peak fp16 per byte}}        what the data sheet says, also over its GB/s
+  {{gpu}}, {{about SMs}}                       what the results say of the GPU
+  ``` {src=src/2_matmul_sharedmem.cu kernel=matmul_sharedmem from="float sum" to="C[row"}
+  ```                                          code: a file, of that a kernel, of that some lines;
+                                               .comment shows a comment without its //
+  ![sentence](plot:NAME)                       a plot of plot.py, with the sentence as its title
+  ![sentence](picture:NAME)                    of docs/pictures
+
+Columns are those of results/, and of_peak, gb_moved. from and to may be anchored: ^ begins the line
+that they stand in, $ ends it. In a browser: arrows or a presenter's remote turn pages, f fills the
+screen, n opens the notes in a window of their own.
+
+pandoc and matplotlib go into .venv if they are missing. Bad input, also a marker that finds
+nothing: one line, exit 2.
+"""
+
+import base64
+import io
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from html import escape
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
+import command_line  # noqa: E402
+import data_sheets  # noqa: E402
+import plot  # noqa: E402
+import programs  # noqa: E402
+import table  # noqa: E402
+from command_line import PROJECT, USAGE, WRONG, Stop  # noqa: E402
+
+SLIDES = PROJECT / "docs/slides"
+TEMPLATE = PROJECT / "scripts/slides/template.html"
+MOST_LINES = 25  # of code on a slide
+CODE = re.compile(r"^``` *\{(.*)\}\n```$", re.MULTILINE)
+FIGURE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+IMAGE = re.compile(r"!\[([^]]*)\]\((plot|picture):([^)]*)\)")
+# Without what would take $, ^, ~ and @ for markup.
+FORMAT = ("markdown-tex_math_dollars-raw_tex-superscript-subscript-citations-implicit_figures"
+          "-example_lists")
+
+
+def fail(reason):
+    raise Stop(reason, USAGE)
+
+
+# --- Figures ----------------------------------------------------------------------------------
+
+
+class Figures:
+    """What a deck may quote of one GPU's results."""
+
+    def __init__(self, results):
+        self.results = results
+        self.rows = [row for row in plot.shown(results.rows) if row["kernel"]]
+        self.names = list(dict.fromkeys(row["program"] for row in self.rows))
+        self.sheet = data_sheets.peaks().get(results.gpu, {})
+
+    def value(self, program, kernel, size, dtype, column):
+        """One row's column."""
+        rows = [row for row in self.rows if row["kernel"] == kernel
+                and row["program"] == programs.named(program, self.names)
+                and size in (str(row["n"]) if row["shape"] == "square" else row["shape"],
+                             f"S{row['n']}" if row["shape"] == "talk" else "")
+                and dtype in ("", row["dtype"])]
+        if len(rows) != 1:
+            fail(f"{self.results.path.name} has {len(rows)} rows of program {program}, {kernel}, "
+                 f"{size} {dtype}")
+        row = rows[0]
+        derived = {
+            "of_peak": lambda: 100 * row["tflops"] / self.sheet[row["dtype"]],
+            "gb_moved": lambda: row["moved_bytes"] / 1e9,
+        }
+        value = derived[column]() if column in derived else row.get(column)
+        if not isinstance(value, float):
+            fail(f"{program} {kernel} has no figure named {column}")
+        return value
+
+    def text(self, marker):
+        """What stands for a marker."""
+        words = marker.split()
+        if words == ["gpu"]:
+            return self.results.gpu
+        if words[:1] == ["about"] and words[1:] and " ".join(words[1:]) in self.results.about:
+            return self.results.about[" ".join(words[1:])]
+        if len(words) > 1 and words[0] == "peak" and words[2:] in ([], ["per", "byte"]):
+            if words[1] not in self.sheet:
+                fail(f"no data sheet has {words[1]} of {self.results.gpu}")
+            peak = self.sheet[words[1]]
+            return f"{peak:g}" if not words[2:] else f"{1000 * peak / self.sheet['GB/s']:.0f}"
+        found = re.fullmatch(r"(\S+) (\S+)(?: over(?: (\S+))? (\S+))? (S?\d+|\d+x\d+)"
+                             r"(?: ([a-z]+\d+))? (\w+)", " ".join(words))
+        if not found:
+            fail(f"{{{{{marker}}}}} is no figure: slides.py --help has examples")
+        program, kernel, other_program, other, size, dtype, column = found.groups()
+        value = self.value(program, kernel, size, dtype or "", column)
+        if other:
+            return table.ratio(value, self.value(other_program or program, other, size, dtype or "",
+                                                 column))
+        if column == "of_peak":
+            return f"{value:.2g}%" if value < 99.5 else f"{value:.0f}%"
+        return f"{value:g}" if column == "launches" else table.number(value)
+
+
+# --- Code -------------------------------------------------------------------------------------
+
+
+def excerpt(where, kernel="", first="", last="", comment=False, width=None):
+    """Lines of a file: those of a kernel, or all, from the one line that holds `first` to the next
+    that holds `last`. A comment's are shown without their //, and only so wide."""
+    path = PROJECT / where
+    if not path.is_file():
+        fail(f"there is no {where}")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if kernel:
+        lines = kernel_lines(lines, kernel, where)
+    begin, end = 0, len(lines)
+    if first:
+        found = [i for i, line in enumerate(lines) if holds(line, first)]
+        if len(found) != 1:
+            fail(f"{where} {kernel}: {len(found)} lines hold {first!r}, and one is expected")
+        begin = found[0]
+    if last:
+        end = next((i + 1 for i in range(begin, len(lines)) if holds(lines[i], last)), None)
+        if end is None:
+            fail(f"{where} {kernel}: after {first!r}, no line holds {last!r}")
+    lines = lines[begin:end]
+    if comment:
+        lines = [re.sub(r"^\s*// ?", "", line) for line in lines]
+    if len(lines) > MOST_LINES:
+        fail(f"{where} {kernel}: {len(lines)} lines from {first!r} to {last!r}, and a slide holds "
+             f"{MOST_LINES}")
+    lines = textwrap.dedent("\n".join(lines)).splitlines()
+    return "\n".join(line[:width].rstrip() for line in lines).strip("\n")
+
+
+def holds(line, text):
+    """Whether a line holds a text, at its beginning with ^, at its end with $."""
+    words = text[text.startswith("^"):len(text) - text.endswith("$")]
+    if text.startswith("^") and text.endswith("$"):
+        return line == words
+    if text.startswith("^"):
+        return line.startswith(words)
+    return line.endswith(words) if text.endswith("$") else words in line
+
+
+def kernel_lines(lines, kernel, where):
+    """The lines of one kernel, or of another function, without the comment above it."""
+    def begins_it(i):
+        """Whether line i is where it is defined; calls are indented, and so is what follows
+        __launch_bounds__."""
+        return re.search(rf"\b{re.escape(kernel)}\(", lines[i]) and (
+            not lines[i].startswith((" ", "//")) or "__global__" in lines[i - 1])
+
+    begins = [i for i in range(len(lines)) if begins_it(i)]
+    if len(begins) != 1:
+        fail(f"{where}: {len(begins)} kernels are named {kernel}, and one is expected")
+    begin = begins[0]
+    while begin and re.match(r"(template|__global__|__device__)", lines[begin - 1]):
+        begin -= 1
+    end = next((i + 1 for i in range(begins[0], len(lines)) if lines[i] == "}"), len(lines))
+    return lines[begin:end]
+
+
+def code(match):
+    """The code block that a marker stands for, as Markdown."""
+    try:
+        words = shlex.split(match[1])
+        options = dict(word.split("=", 1) for word in words if word != ".comment")
+        where, width = options.pop("src"), int(options.pop("width", 0)) or None
+        text = excerpt(where, options.pop("kernel", ""), options.pop("from", ""),
+                       options.pop("to", ""), ".comment" in words, width)
+    except (KeyError, ValueError):
+        options = True
+    if options:
+        fail(f"{{{match[1]}}} is no excerpt: slides.py --help has an example")
+    return f"``` {'text' if '.comment' in words else 'cpp'}\n{text}\n```"
+
+
+# --- Pictures ---------------------------------------------------------------------------------
+
+
+class Pictures:
+    """Plots, each drawn when a deck first asks for it."""
+
+    def __init__(self, results):
+        tables = [results]
+        self.plots = {p.name: p for p in plot.plots(tables, plot.choose_size(tables, None))}
+
+    def image(self, match):
+        """A slide's image, as HTML that holds it."""
+        sentence, kind, name = match.groups()
+        svg = self.plot(name, sentence) if kind == "plot" else self.picture(name)
+        data = base64.b64encode(svg).decode()
+        return f'<img alt="{escape(sentence)}" src="data:image/svg+xml;base64,{data}">'
+
+    def plot(self, name, title):
+        if name not in self.plots:
+            fail(f"no plot is named {name}; there are {', '.join(self.plots)}")
+        stream = io.BytesIO()
+        plot.save(self.plots[name].draw(plot.LIGHT, title), stream, "svg")
+        return stream.getvalue()
+
+    @staticmethod
+    def picture(name):
+        path = PROJECT / f"docs/pictures/{name}.svg"
+        if not path.is_file():
+            fail(f"there is no {path.relative_to(PROJECT)}")
+        return path.read_bytes()
+
+
+# --- Decks ------------------------------------------------------------------------------------
+
+
+def generator():
+    """What made a deck: its versions decide on every byte."""
+    import matplotlib
+
+    version = subprocess.run([pandoc(), "--version"], stdout=subprocess.PIPE, check=True,
+                             universal_newlines=True).stdout.split()[1]
+    return f"pandoc {version}, matplotlib {matplotlib.__version__}"
+
+
+def pandoc():
+    import pypandoc
+
+    try:
+        return pypandoc.get_pandoc_path()
+    except OSError:
+        raise Stop("this Python's pypandoc has no pandoc: install pypandoc_binary")
+
+
+def filled(markdown, figures, pictures):
+    """A deck's Markdown with what its markers stand for."""
+    text = re.sub(FIGURE, lambda match: figures.text(match[1]), markdown)
+    text = re.sub(CODE, code, text)
+    return re.sub(IMAGE, pictures.image, text)
+
+
+def deck(path, figures, pictures):
+    """A deck as the text of one HTML file."""
+    try:
+        text = filled(path.read_text(encoding="utf-8"), figures, pictures)
+    except Stop as stop:
+        raise Stop(f"{path.name}: {stop}", stop.status)
+    command = [pandoc(), f"--from={FORMAT}", "--to=html5", "--standalone", "--section-divs",
+               f"--template={TEMPLATE}", f"--variable=made-by:{generator()}",
+               "--wrap=preserve", "--columns=1000"]  # tables as wide as they are
+    done = subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE)
+    if done.returncode or done.stderr:
+        said = done.stderr.decode().strip().splitlines() or ["pandoc failed"]
+        raise Stop(f"{path.name}: {said[0]}")
+    return done.stdout.decode()
+
+
+@command_line.reporting("slides.py")
+def main(arguments):
+    parser = command_line.Parser(prog="slides.py", add_help=False, allow_abbrev=False)
+    parser.add_argument("--results", type=Path, default=PROJECT / "results/nvidia-h200.csv")
+    parser.add_argument("--out", type=Path, default=SLIDES)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args(arguments)
+    decks = sorted(path.stem for path in SLIDES.glob("*.md"))
+    for name in options.names:
+        if name not in decks:
+            fail(f"no deck '{name}'; there are {' '.join(decks)}")
+    results = table.read(options.results)
+    command_line.run_with("slides.py", ["matplotlib", "pypandoc"], "ensure_pandoc",
+                          "SLIDES_PYTHON")
+    figures, pictures = Figures(results), Pictures(results)
+    for name in options.names or decks:
+        text = deck(SLIDES / f"{name}.md", figures, pictures)
+        path = options.out / f"{name}.html"
+        if not options.check:
+            options.out.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            raise Stop(f"{path.name} is out of date: run scripts/slides.py", WRONG)
+
+
+if __name__ == "__main__":
+    command_line.run(main, __doc__)

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Writes into the documents what is known elsewhere, each part between its markers:
+
+    README.md           "terminal", from results/outputs/; "lessons", "bonuses": what each program
+                        says of itself (--describe), what the lecture and results/ say of the
+                        lessons; "headlines", from results/
+    results/README.md   "results", of results/*.csv; "frameworks", of results/frameworks/*.csv
+    docs/outputs.md     "outputs": what every program prints, from results/outputs/
+    docs/*.md           the lines of each function that a link names: [f](../src/x.cu#L1-L9)
+
+All programs must be built, for the GPU or for the simulator.
+
+    update_docs.py             rewrites those parts
+    update_docs.py --check     exits 1 where they are out of date, and changes nothing
+    update_docs.py --record    first runs every program where it can run here, on the GPU and on the
+                               simulator, and keeps what it prints in results/outputs/
+
+Exit status: 2 usage, also of the files that it reads; 3 a program is not built, or failed.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent / folder) for folder in ("shared", "docs")]
+import command_line  # noqa: E402
+import links  # noqa: E402
+import outputs  # noqa: E402
+import tables  # noqa: E402
+from command_line import PROJECT, USAGE, WRONG, Stop  # noqa: E402
+
+PARTS = {
+    "README.md": {"terminal": outputs.terminal, "lessons": tables.lessons,
+                  "bonuses": tables.bonuses, "headlines": tables.headlines},
+    "results/README.md": {"results": tables.results, "frameworks": tables.frameworks},
+    "docs/outputs.md": {"outputs": outputs.document},
+}
+
+
+def replaced(text, name, part, file):
+    """`text` with `part` between the markers of that name."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    before, has_begin, rest = text.partition(begin)
+    _, has_end, after = rest.partition(end)
+    if not has_begin or not has_end:
+        raise Stop(f"{file} lacks {begin} and {end}", USAGE)
+    return before + begin + "\n\n" + part + "\n\n" + end + after
+
+
+def updated(file):
+    """A document's text, brought up to date."""
+    text = file.read_text(encoding="utf-8")
+    name = file.relative_to(PROJECT).as_posix()
+    for part, write in PARTS.get(name, {}).items():
+        text = replaced(text, part, write(), name)
+    return links.updated(text, file)
+
+
+@command_line.reporting("update_docs.py")
+def main(arguments):
+    if arguments not in ([], ["--check"], ["--record"]):
+        raise Stop("the only options are --check and --record", USAGE)
+    if arguments == ["--record"]:
+        outputs.record()
+
+    documents = [PROJECT / name for name in PARTS]
+    documents += sorted(set((PROJECT / "docs").glob("*.md")) - set(documents))
+    stale = {file: new for file in documents if file.exists()
+             for new in [updated(file)] if new != file.read_text(encoding="utf-8")}
+    if arguments == ["--check"] and stale:
+        names = " ".join(file.relative_to(PROJECT).as_posix() for file in stale)
+        raise Stop(f"out of date: {names}: run scripts/update_docs.py", WRONG)
+    for file, text in stale.items():
+        file.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    command_line.run(main, __doc__)
