@@ -52,9 +52,9 @@ class Page:
             self.events.append(message)
         return message
 
-    def open(self, path, width, dark=False):
+    def open(self, path, width, dark=False, height=900):
         """Loads a file in a window `width` pixels wide, and waits for it."""
-        self.command("Emulation.setDeviceMetricsOverride", width=width, height=900,
+        self.command("Emulation.setDeviceMetricsOverride", width=width, height=height,
                      deviceScaleFactor=1, mobile=width < 600)
         self.command("Emulation.setEmulatedMedia", features=[
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
@@ -79,8 +79,8 @@ class Page:
         data = self.command("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
         Path(path).write_bytes(base64.b64decode(data))
 
-    def pdf(self):
-        return base64.b64decode(self.command("Page.printToPDF")["data"])
+    def pdf(self, **options):
+        return base64.b64decode(self.command("Page.printToPDF", **options)["data"])
 
 
 @contextlib.contextmanager

@@ -29,6 +29,18 @@ def pytest_sessionfinish(session):
             file.writelines(f"{seconds:.1f} {name}\n" for name, seconds in SECONDS.items())
 
 
+# Each file runs in one process: the longest come first, so that none is alone at the end.
+LONGEST = ("test_results", "test_step", "test_describe", "test_mutants", "test_output",
+           "test_build")
+
+
+def pytest_collection_modifyitems(items):
+    def rank(item):
+        return LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
+
+    items.sort(key=rank)
+
+
 def _pairs(sizes):
     return {"params": [(backend, size) for backend in BACKENDS for size in sizes(backend)],
             "ids": lambda pair: f"{pair[0].name}-{pair[1]}"}

@@ -130,7 +130,8 @@ def all_in_one(texts):
     includes, parts, choices = [], [], []
     for name, text in texts.items():
         includes += INCLUDE.findall(text)
-        parts.append(f"namespace {name} {{\n{INCLUDE.sub('', text)}}}  // namespace {name}\n")
+        body = INCLUDE.sub("\n", text)  # lines keep their numbers
+        parts.append(f"namespace {name} {{\n{body}}}  // namespace {name}\n")
         choices.append(f'    if (name == "{name}") return {name}::main(argc - 1, argv + 1);\n')
     return "".join([*dict.fromkeys(includes), *parts, "int main(int argc, char** argv) {\n",
                     '    const std::string name = argc > 1 ? argv[1] : "";\n', *choices,

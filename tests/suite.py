@@ -87,13 +87,15 @@ def _why_not(backend):
     return done.stderr.strip() if done.returncode == SKIPPED else ""
 
 
-def run(program, *arguments, timeout=120, env=None, cwd=None):
-    """Runs a program that was built beforehand, and skips the test where it was not."""
+def run(program, *arguments, timeout=120, env=None, cwd=None, called=None):
+    """Runs a program that was built beforehand, and skips the test where it was not. `called`: what
+    it is told to be its file."""
     if not Path(program).exists():
         pytest.skip(f"{Path(program).relative_to(ROOT)} is not built")
-    command = [str(program)] + [str(argument) for argument in arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=cwd,
-                          stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})
+    command = [str(called or program)] + [str(argument) for argument in arguments]
+    return subprocess.run(command, executable=program, capture_output=True, text=True,
+                          timeout=timeout, cwd=cwd, stdin=subprocess.DEVNULL,
+                          env={**os.environ, **(env or {})})
 
 
 @contextlib.contextmanager
@@ -116,6 +118,14 @@ def scons(*arguments, env=None, cwd=ROOT):
                                       text=True, stdin=subprocess.DEVNULL,
                                       env={**os.environ, **(env or {})})
     pytest.skip("SCons is not installed")
+
+
+def own_files():
+    """The project's own files, none that is built; skips the test where git does not list them."""
+    git = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                         cwd=ROOT, capture_output=True, text=True)
+    files = [file for file in git.stdout.split("\0") if (ROOT / file).is_file()]
+    return files or pytest.skip("git does not say which files the tree has: " + git.stderr.strip())
 
 
 @functools.lru_cache(maxsize=None)

@@ -641,26 +641,26 @@ def test_the_reference_takes_their_results_and_no_wrong_ones(program, dtype):
             verification.check(problem, case.inputs, damage(output), case.expected)
 
 
-# --- README -----------------------------------------------------------------------------------
+# --- results/README.md ------------------------------------------------------------------------
 
 
-def test_the_readme_takes_its_tables_from_results_frameworks(compare, tmp_path):
+def test_the_tables_come_from_results_frameworks(compare, tmp_path):
     compare({"library": [1.05, 1.2, 1.1], "copy": [0.9, 0.9, 0.9]})
     project = tmp_path / "project"
     copy_folders(project, "scripts")
     (project / "results/frameworks").mkdir(parents=True)
     shutil.copy(tmp_path / "new/results.csv", project / "results/frameworks/fake.csv")
     shutil.copy(tmp_path / "new/results.csv", project / "results/fake.csv")
-    readme = project / "README.md"
+    readme = project / "results/README.md"
     readme.write_text("a\n<!-- results:begin -->\n<!-- results:end -->\nb\n")
 
     def update(*arguments):
-        return subprocess.run([sys.executable, str(project / "scripts/update_readme.py"),
+        return subprocess.run([sys.executable, str(project / "scripts/update_docs.py"),
                                *arguments], capture_output=True, text=True)
 
     done = update()
     assert done.returncode == USAGE
-    assert_one_line(done.stderr, "update_readme.py")
+    assert_one_line(done.stderr, "update_docs.py")
 
     readme.write_text(readme.read_text() +
                       "<!-- frameworks:begin -->\nold\n<!-- frameworks:end -->\nc\n")

@@ -22,8 +22,8 @@ def machine(tmp_path):
 
 
 CALLED_BY_PEOPLE = ["run.sh", "test.sh", "compare_gpus.sh", "compare_frameworks.py", "report.sh",
-                    "plot.py", "count.sh", "profile.sh", "inspect.sh", "step.sh",
-                    "update_readme.py"]
+                    "plot.py", "picture.py", "slides.py", "count.sh", "profile.sh", "inspect.sh",
+                    "step.sh", "update_docs.py"]
 
 
 @pytest.mark.parametrize("name", CALLED_BY_PEOPLE)

@@ -126,8 +126,8 @@ def test_the_tiled_kernel_loads_a_32nd():
 
 
 @pytest.mark.parametrize("program", ["1_matmul_basic", "2_matmul_sharedmem"])
-def test_the_readme_shows_what_is_printed(program):
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_documents_show_what_is_printed(program):
+    text = (ROOT / "docs/tools.md").read_text(encoding="utf-8")
     block = re.search(rf"^    \$ DEMO_COUNT=1 cpu/{program} 256\n((?:    (?!\$).*\n|\n)+)", text,
                       re.MULTILINE)[1]
     shown = [line[4:] for line in block.rstrip().split("\n")]

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from suite import PROGRAMS, ROOT, WRONG, read_rows, scons
+from suite import PROGRAMS, ROOT, WRONG, own_files, read_rows, scons
 
 import programs
 
@@ -38,6 +38,7 @@ class Tree:
             self.copy(ROOT / file, file)
         self.before = contents(root)
         for file in [".sconsign.dblite", *(ROOT / "build/cpu/release").glob("*.o"),
+                     *(ROOT / "build/cpu/release").glob("**/first.hpp*"),
                      *(ROOT / "build/cpu/release/conf").glob("*")]:
             self.copy(ROOT / file, (ROOT / file).relative_to(ROOT))
         (root / "cpu").mkdir()
@@ -70,7 +71,7 @@ class Tree:
     def rows(self):
         """{program: its idea}, of README's table."""
         text = (self.root / "README.md").read_text(encoding="utf-8")
-        part = text.partition("<!-- programs:begin -->")[2].partition("<!-- programs:end -->")[0]
+        part = text.partition("<!-- bonuses:begin -->")[2].partition("<!-- bonuses:end -->")[0]
         return dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", part, re.MULTILINE))
 
 
@@ -78,12 +79,7 @@ class Tree:
 def tree(tmp_path_factory):
     if not (ROOT / ".sconsign.dblite").exists() or not (ROOT / "build/cpu/release").exists():
         pytest.skip("the simulator is not built: scons cpu")
-    git = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                         cwd=ROOT, capture_output=True, text=True)
-    files = [file for file in git.stdout.split("\0") if (ROOT / file).is_file()]
-    if not files:
-        pytest.skip("git does not say which files the tree has: " + git.stderr.strip())
-    tree = Tree(tmp_path_factory.mktemp("new") / "tree", files)
+    tree = Tree(tmp_path_factory.mktemp("new") / "tree", own_files())
     built = scons(f"cpu/{NAME}", cwd=tree.root)
     assert built.returncode == 0 and tree.program.exists(), built.stdout + built.stderr
     return tree
@@ -116,7 +112,7 @@ def test_it_has_a_row_in_the_readme(tree):
     if missing:
         pytest.skip("not built for the simulator: " + " ".join(missing))
     before = tree.rows()
-    update = [sys.executable, "scripts/update_readme.py"]
+    update = [sys.executable, "scripts/update_docs.py"]
     assert tree.command(*update, "--check").returncode == WRONG
     tree.must(*update)
     assert tree.rows()[NAME] in (EXAMPLE / f"{NAME}.cu").read_text()
@@ -147,7 +143,7 @@ def test_it_is_plotted(tree, measured, tmp_path):
     else:
         pytest.skip("matplotlib is not installed: scripts/test.sh installs it")
     tree.must(python, "scripts/plot.py", "--out", tmp_path, measured)
-    drawn = (tmp_path / f"curves-{NAME}-light.svg").read_text()
+    drawn = (tmp_path / f"curves-{NAME}-fp32-light.svg").read_text()
     assert "chain" in drawn and "fused" in drawn
 
 
@@ -175,6 +171,6 @@ def test_nothing_else_was_edited(tree):
     changed = {file for file in after.keys() | tree.before.keys()
                if after.get(file) != tree.before.get(file)}
     assert changed - {"README.md"} == set(TWO_FILES)
-    old, new = (re.sub(rb"<!-- programs:begin -->.*<!-- programs:end -->", b"", files["README.md"],
+    old, new = (re.sub(rb"<!-- bonuses:begin -->.*<!-- bonuses:end -->", b"", files["README.md"],
                        flags=re.DOTALL) for files in (tree.before, after))
     assert old == new

@@ -137,6 +137,8 @@ def test_people_get_a_row_for_each_kernel(live, program, size):
 
 
 @each_of_one_size
+@pytest.mark.parametrize("backend", [CPU, pytest.param(GPU, marks=pytest.mark.timed)],
+                         ids=lambda backend: backend.name)
 def test_rounds_measure_more_often(live, program):
     """Every kernel gets that many turns, and --verbose says how many samples those gave."""
     def samples(rounds):

@@ -1,10 +1,11 @@
 """plot.py: that all is drawn, by the right rows, and how it takes what goes wrong."""
 
+import math
 import subprocess
 
 import pytest
 
-from fakes import (PLOTTED, STOPPED, measured, python_with_matplotlib, row, script, write_csv,
+from fakes import (PLOTS, STOPPED, measured, python_with_matplotlib, row, script, write_csv,
                    write_measured)
 from suite import FAILED, ROOT, USAGE, assert_one_line
 
@@ -45,33 +46,107 @@ def test_what_cannot_be_written_is_named_in_one_line(python, tmp_path, out):
 
 
 def test_plot_draws_every_plot_for_light_and_dark(python, tmp_path):
-    file = write_measured(tmp_path / "a.csv", extra=[STOPPED])
-    done = script("plot.py", "--out", tmp_path / "plots", file, python=python)
+    """And removes older plots, but nothing else."""
+    file, out = write_measured(tmp_path / "a.csv", extra=[STOPPED]), tmp_path / "plots"
+    out.mkdir()
+    for name in ("curves-old-fp16-dark.png", "bars-memory-2-light.svg", "mine.svg"):
+        (out / name).touch()
+    done = script("plot.py", "--out", out, file, python=python)
     assert done.returncode == 0, done.stderr
-    names = ["roofline-a", "bars-compute", "bars-memory"] + [f"curves-{p}" for p in PLOTTED]
-    expected = {f"{name}-{theme}.{form}" for name in names for theme in ("light", "dark")
-                for form in ("png", "svg")}
-    files = {path.name: path for path in (tmp_path / "plots").iterdir()}
-    assert set(files) == expected
-    for name, path in files.items():
-        content = path.read_bytes()
+    expected = {f"{name}-{theme}.{form}" for name in ["roofline-a", *PLOTS]
+                for theme in ("light", "dark") for form in ("png", "svg")}
+    files = {path.name: path for path in out.iterdir()}
+    assert set(files) == expected | {"mine.svg"}
+    for name in expected:
+        content = files[name].read_bytes()
         if name.endswith(".png"):
-            assert content.startswith(b"\x89PNG") and int.from_bytes(content[16:20], "big") > 1000
+            size = [int.from_bytes(content[i:i + 4], "big") for i in (16, 20)]
+            assert content.startswith(b"\x89PNG") and size == [1920, 1080]
         else:
             assert b"<svg" in content and b"http-equiv" not in content
-    light, dark = (files[f"bars-compute-{theme}.svg"].read_bytes() for theme in ("light", "dark"))
+    light, dark = (files[f"bars-memory-{theme}.svg"].read_bytes() for theme in ("light", "dark"))
     assert light != dark
+
+
+def draw(python, code, *files):
+    """What Python code prints, which finds the files' plots as `plots`, by name."""
+    code = ("import sys; sys.path.insert(0, sys.argv[1]); import plot, table\n"
+            "tables = table.read_all(sys.argv[2:])\n"
+            "plots = {p.name: p for p in plot.plots(tables, plot.choose_size(tables, None))}\n"
+            + code)
+    done = subprocess.run([python, "-c", code, str(ROOT / "scripts"), *map(str, files)],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_plot_gives_the_same_bytes_again(python, tmp_path):
     file = write_measured(tmp_path / "a.csv")
-    for folder in ("one", "two"):
-        code = ("import sys; sys.path.insert(0, sys.argv[1]); import plot, table; "
-                "bars = plot.bars(table.read_all([sys.argv[2]]), 4096, 'tflops', plot.THEMES[0]); "
-                "plot.save(bars, sys.argv[3], 'svg')")
-        subprocess.run([python, "-c", code, str(ROOT / "scripts"), str(file),
-                        str(tmp_path / folder)], check=True)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    code = ("import io\nstream = io.BytesIO()\n"
+            "plot.save(plots['roofline-a'].draw(plot.DARK), stream, 'svg')\n"
+            "print(stream.getvalue())")
+    assert draw(python, code, file) == draw(python, code, file)
+
+
+LAYOUT = """
+from matplotlib.text import Text
+for name, p in plots.items():
+    if len(tables) > 1 and not name.startswith("bars"):  # where more GPUs need more room
+        continue
+    figure = p.draw(plot.LIGHT).figure
+    figure.canvas.draw()
+    assert abs(figure.get_figwidth() / figure.get_figheight() - 16 / 9) < 1e-6
+    assert abs(figure.get_figwidth() - 13.33) < 0.01 and len(figure.axes) == 1
+    unused = set()  # ticks beyond the end of an axis
+    for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
+        low, high = sorted(axis.get_view_interval())
+        unused |= {label for tick in axis.get_major_ticks() + axis.get_minor_ticks()
+                   if not low <= tick.get_loc() <= high for label in (tick.label1, tick.label2)}
+    texts = [text for text in figure.findobj(Text)
+             if text.get_text().strip() and text.get_visible() and text not in unused]
+    boxes = [text.get_window_extent() for text in texts]
+    for i, (text, box) in enumerate(zip(texts, boxes)):
+        words = text.get_text()
+        if text.get_fontsize() < 18:
+            print(name, text.get_fontsize(), "points:", words)
+        if box.x0 < 0 or box.y0 < 0 or box.x1 > figure.bbox.x1 or box.y1 > figure.bbox.y1:
+            print(name, "beyond the page:", words)
+        for other, place in zip(texts[:i], boxes[:i]):
+            if text.get_rotation() in (0, 90) and other.get_rotation() in (0, 90) and (
+                    min(box.x1, place.x1) > max(box.x0, place.x0)
+                    and min(box.y1, place.y1) > max(box.y0, place.y0) + 4):
+                print(name, "overlap:", words, "and", other.get_text())
+print(len(plots))
+"""
+
+
+@pytest.mark.parametrize("gpus", [1, 3])
+def test_all_text_is_large_and_on_the_page(python, tmp_path, gpus):
+    """Of the measured results, where there is most to show, alone and beside two other GPUs."""
+    results = ROOT / "results/nvidia-h200.csv"
+    text = results.read_text().replace("NVIDIA H200", "NVIDIA A100-SXM4-80GB")
+    others = [tmp_path / name for name in ("b.csv", "c.csv")]
+    others[0].write_text(text)
+    others[1].write_text(text.replace("A100-SXM4-80GB", "RTX 4090"))
+    said = draw(python, LAYOUT, results, *others[:gpus - 1]).splitlines()
+    assert int(said.pop()) > 30
+    assert not said
+
+
+def test_both_themes_have_the_same_layout(python, tmp_path):
+    code = ("for theme in plot.THEMES:\n"
+            "    texts = plots['roofline-a'].draw(theme).figure.axes[0].texts\n"
+            "    print([(text.get_text(), *text.get_position()) for text in texts])\n"
+            "print(plot.label_places.beside_points.cache_info().hits)")
+    light, dark, hits = draw(python, code, write_measured(tmp_path / "a.csv")).splitlines()
+    assert light == dark and hits == "1"
+
+
+def test_a_plot_takes_another_title(python, tmp_path):
+    code = ("for p in plots.values():\n"
+            "    print(p.draw(plot.LIGHT, 'A sentence').figure.texts[0].get_text())")
+    said = draw(python, code, write_measured(tmp_path / "a.csv")).splitlines()
+    assert said == ["A sentence"] * (1 + len(PLOTS))
 
 
 # What follows draws nothing, so it needs no matplotlib.
@@ -119,38 +194,95 @@ def test_a_programs_own_kernels_are_told_by_their_roles(roles, best):
 def test_a_chain_is_never_a_programs_best_kernel(python, tmp_path):
     """Also where it is the fastest of all."""
     paths = [write_measured(tmp_path / f"{gpu}.csv", gpu, chain_rate=900) for gpu in "AB"]
-    code = ("import sys; sys.path.insert(0, sys.argv[1]); import plot, table\n"
-            "tables, theme = table.read_all(sys.argv[2:]), plot.THEMES[0]\n"
-            "for figure in (plot.bars(tables, 4096, 'tflops', theme),\n"
-            "               plot.curves(tables, '6_gating_fused', theme)):\n"
-            "    for ax in figure.figure.axes:\n"
-            "        print([text.get_text() for text in ax.texts],\n"
-            "              [round(max(line.get_ydata())) for line in ax.lines])\n")
-    done = subprocess.run([python, "-c", code, str(ROOT / "scripts"), *map(str, paths)],
-                          capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    bars, *panels = done.stdout.splitlines()
+    code = ("for name in ('bars-tensor-cores', 'curves-6_gating_fused-fp16'):\n"
+            "    [ax] = plots[name].draw(plot.LIGHT).figure.axes\n"
+            "    print([text.get_text() for text in ax.texts],\n"
+            "          [round(max(line.get_ydata())) for line in ax.lines])\n")
+    bars, curves = draw(python, code, *paths).splitlines()
     assert bars.count("'fused'") == 2 and bars.count("'1.11x'") == 2  # 720 to the library's 650
     assert bars.count("'six_kernels'") == 2  # 5 has nothing else
-    assert "[720, 720]" in panels[0] and "900" not in done.stdout
+    assert curves.endswith("[720, 720]") and "900" not in bars + curves
 
 
 def test_curves_of_memory_bound_work_are_in_gb_per_s(python, tmp_path):
-    code = ("import sys; sys.path.insert(0, sys.argv[1]); import plot, table\n"
-            "for program in ('7_gelu', '6_gating_fused'):\n"
-            "    figure = plot.curves(table.read_all(sys.argv[2:]), program, plot.THEMES[0])\n"
-            "    print(figure.figure.texts[1].get_text())\n"
-            "    for ax in figure.figure.axes:\n"
-            "        print(ax.get_title(loc='left'), [round(line.get_ydata()[-1])\n"
-            "                                         for line in ax.lines])\n")
-    done = subprocess.run([python, "-c", code, str(ROOT / "scripts"),
-                           str(write_measured(tmp_path / "a.csv"))], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    by_size = "by size; the band is the middle half of the samples"
-    assert done.stdout.splitlines() == [
-        f"GPU A, GB/s {by_size}", "fp32, GB/s [400, 4200, 4200]",
-        f"GPU A, TFLOP/s and GB/s {by_size}", "fp16, TFLOP/s [720, 560, 650]",
-        "fp16, GB/s [3984]"]
+    """What a kernel is compared with is dashed."""
+    code = ("for name in ('7_gelu-fp32', '6_gating_fused-fp16', '6_gating_fused-fp16-talk'):\n"
+            "    figure = plots['curves-' + name].draw(plot.LIGHT).figure\n"
+            "    [ax] = figure.axes\n"
+            "    print(figure.texts[0].get_text(), '|', ax.get_ylabel(),\n"
+            "          [(round(line.get_ydata()[-1]), line.is_dashed()) for line in ax.lines])\n")
+    assert draw(python, code, write_measured(tmp_path / "a.csv")).splitlines() == [
+        "7 gelu: fp32, GB/s | GB/s [(400, False), (4200, False), (4200, True)]",
+        "6 gating fused: fp16, TFLOP/s | TFLOP/s [(720, False), (560, False), (650, True)]",
+        "6 gating fused, talk: fp16, GB/s | GB/s [(3984, False)]"]
+
+
+# Simulations of color blindness: Machado, Oliveira, Fernandes, 2009, at full severity.
+VISION = {
+    "full": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216),
+                   (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413),
+                     (-0.011820, 0.042940, 0.968881)),
+    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602),
+                   (0.004733, 0.691367, 0.303900)),
+}
+
+
+def linear(color):
+    values = [int(color[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    return [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values]
+
+
+def times(matrix, vector):
+    return [sum(a * b for a, b in zip(row, vector)) for row in matrix]
+
+
+def lab(color, vision):
+    """A color in CIE L*a*b*, in which distances are about those that the eye sees."""
+    seen = [min(1, max(0, v)) for v in times(vision, linear(color))]
+    x, y, z = times(((0.43395, 0.37622, 0.18983), (0.21267, 0.71515, 0.07218),
+                     (0.01776, 0.10947, 0.87276)), seen)
+    x, y, z = (v ** (1 / 3) if v > 0.008856 else 7.787 * v + 16 / 116 for v in (x, y, z))
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+@pytest.mark.parametrize("theme", plot.THEMES, ids=lambda theme: theme.name)
+def test_colors_tell_apart_and_can_be_read(theme):
+    def luminance(color):
+        return sum(a * b for a, b in zip((0.2126, 0.7152, 0.0722), linear(color)))
+
+    back = luminance(theme.background)
+    for color in [*theme.colors, theme.ink, theme.muted]:
+        low, high = sorted((back, luminance(color)))
+        assert (high + 0.05) / (low + 0.05) > 4.5, color
+    for name, vision in VISION.items():
+        for i, one in enumerate(theme.colors):
+            for other in theme.colors[:i]:
+                assert math.dist(lab(one, vision), lab(other, vision)) > 10, (name, one, other)
+
+
+def test_bars_go_on_where_a_page_is_full(tmp_path):
+    """Each in its kind, and each program once."""
+    rows = [measured(f"{i}_more", "mine", "fp16", 4096, 1, 500e9) for i in range(20, 50)]
+    tables = [table.read(write_measured(tmp_path / "a.csv", extra=rows))]
+    pages = plot.bars(tables, 4096)
+    assert [(kind, page) for kind, page, _ in pages] == [
+        ("fp32", 1), ("tensor-cores", 1), ("tensor-cores", 2), ("tensor-cores", 3),
+        ("tensor-cores", 4), ("tensor-cores", 5), ("memory", 1)]
+    lengths = [len(found) for kind, _, found in pages if kind == "tensor-cores"]
+    assert sum(lengths) == 30 + 3 and max(lengths) - min(lengths) <= 1
+    keys = [key for _, _, found in pages for key in found]
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize("dtype, verified, said", [
+    ("fp32", "no", "wrong"), ("", "skipped", "skipped"), ("fp32", "failed", "failed"),
+    ("fp16", "failed", "not measured")])
+def test_a_bar_that_is_missing_says_why(dtype, verified, said):
+    row = dict(program="8_softmax", shape="square", dtype=dtype, n=4096, verified=verified)
+    assert plot.why_missing([row], ("8_softmax", "square", "fp32"), 4096) == said
+    assert plot.why_missing([row], ("8_softmax", "square", "fp32"), 2048) == "not measured"
 
 
 def test_the_usual_size_is_4096_or_what_most_programs_have(tmp_path):
@@ -171,11 +303,12 @@ def test_the_usual_size_is_4096_or_what_most_programs_have(tmp_path):
     ([20, 20, 31, 80], [13.666667, 23.666667, 33.666667, 80]),
 ])
 def test_labels_are_spread_out_near_their_lines(wanted, expected):
-    assert plot.spread_out(wanted, 10, 0, 100) == pytest.approx(expected)
+    assert plot.label_places.spread_out(wanted, 10, 0, 100) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("size", ["96", "0"])
+@pytest.mark.parametrize("size", ["96", "0", "8192"])
 def test_a_size_that_no_file_has_is_refused(tmp_path, size):
+    """Also where it has the talk's shape of that size."""
     done = script("plot.py", "--size", size, write_measured(tmp_path / "a.csv"))
     assert done.returncode == USAGE
     assert_one_line(done.stderr, "plot.py")

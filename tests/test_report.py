@@ -6,7 +6,7 @@ import re
 import pytest
 
 import browser
-from fakes import (PLOTTED, STOPPED, python_with_matplotlib, row, script, write_csv,
+from fakes import (PLOTS, STOPPED, python_with_matplotlib, row, script, write_csv,
                    write_measured)
 from suite import FAILED, USAGE, assert_one_line
 
@@ -65,7 +65,7 @@ def test_report_holds_all_it_shows(report):
 
 @pytest.mark.skipif(not browser.CHROMIUM, reason="Chromium is not installed")
 def test_report_in_a_browser(report, tmp_path):
-    plots = 2 + 2 + len(PLOTTED)
+    plots = 2 + len(PLOTS)
     with browser.page(tmp_path / "profile") as page:
         for width, dark in [(1280, False), (1280, True), (390, False), (390, True)]:
             page.open(report, width, dark)

@@ -5,15 +5,17 @@ import functools
 import glob
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
 
 from fakes import (FAKE_NVIDIA_SMI, FAKES, FakeMachine, description, row, script, table_lines,
                    write_csv)
-from suite import FAILED, USAGE, assert_one_line
+from suite import FAILED, GPU, NO_GPU, USAGE, assert_one_line, run
 
 import programs
+import runner
 import table
 
 
@@ -123,22 +125,76 @@ def test_run_ends_where_it_is_interrupted(machine):
     assert [call.split()[0] for call in machine.calls()] == ["1_matmul_basic", "2_matmul_sharedmem"]
 
 
+def copy_to_the_simulator(machine):
+    """The same programs once more, as if they were built for the simulator."""
+    (machine.root / "cpu").mkdir()
+    for name in FAKES:
+        shutil.copy(machine.root / name, machine.root / "cpu" / name)
+
+
+def assert_ran_on_the_simulator(machine, done, why, programs):
+    """At its usual sizes; one line says why."""
+    assert done.returncode == 0, done.stdout
+    assert_one_line(done.stderr, "run.sh")
+    assert done.stderr.startswith(f"run.sh: {why}: running the same programs on the CPU")
+    calls = (machine.root / "cpu/calls").read_text()
+    (machine.root / "cpu/calls").unlink()
+    assert {call.split()[0] for call in calls.splitlines()} == programs
+    assert {"256", "--talk 16"} == set(re.findall(r"(?<= )(?:--talk )?\d+(?= )", calls))
+
+
+LESSONS = {name for name in FAKES if name[0].isdigit()}
+
+
 def test_run_without_a_gpu_runs_the_same_programs_on_the_cpu(machine):
     if glob.glob("/dev/nvidia[0-9]*"):
         pytest.skip("this machine has a GPU, which cannot be hidden from a script")
     FakeMachine.install(machine.root / "bin/nvidia-smi", "#!/bin/sh\nexit 9\n")
-    (machine.root / "cpu").mkdir()
-    for name in FAKES:
-        (machine.root / name).rename(machine.root / "cpu" / name)
-    for arguments, ran in (["--all"], set(FAKES)), ([], {n for n in FAKES if n[0].isdigit()}):
+    copy_to_the_simulator(machine)
+    for arguments, ran in (["--all"], set(FAKES)), ([], LESSONS):
         done = machine.run("run.sh", *arguments)
-        assert done.returncode == 0, done.stdout
-        assert_one_line(done.stderr, "run.sh")
-        assert "no GPU here" in done.stderr
-        calls = (machine.root / "cpu/calls").read_text()
-        (machine.root / "cpu/calls").unlink()
-        assert {call.split()[0] for call in calls.splitlines()} == ran
-        assert {"256", "--talk 16"} == set(re.findall(r"(?<= )(?:--talk )?\d+(?= )", calls))
+        assert_ran_on_the_simulator(machine, done, "no GPU here", ran)
+    assert not (machine.root / "calls").exists()
+
+
+@pytest.mark.parametrize("reason", [
+    "no NVIDIA driver, so no GPU, on this machine",
+    "cudaGetDeviceCount: cudaErrorNoDevice: there is no GPU that CUDA can use",
+    "cudaGetDeviceCount: cudaErrorInsufficientDriver: the NVIDIA driver is missing, or older than "
+    "this program",
+])
+def test_run_where_no_program_can_use_the_gpu_runs_them_on_the_cpu(machine, reason):
+    copy_to_the_simulator(machine)
+    for program in FAKES:
+        machine.fail(program, 77, reason)
+    for arguments, ran in (["--all"], set(FAKES)), ([], LESSONS):
+        done = machine.run("run.sh", *arguments)
+        why = "there is a GPU here, but no program can use it"
+        assert_ran_on_the_simulator(machine, done, why, ran)
+        assert done.stdout.splitlines()[0].endswith(f" 1_matmul_basic N=4096 ... skipped: {reason}")
+        assert done.stdout.count("skipped") == 1
+
+
+@pytest.mark.parametrize("reasons", [
+    {"1_matmul_basic": "no NVIDIA driver, so no GPU, on this machine"},
+    {name: "built for other GPUs; build it here with scons" for name in FAKES},
+    {**{name: "no NVIDIA driver, so no GPU, on this machine" for name in FAKES},
+     "10_fake": "built for other GPUs; build it here with scons"},
+], ids=["one", "other-reason", "one-other-reason"])
+def test_run_leaves_skipped_what_is_skipped_for_another_reason(machine, reasons):
+    copy_to_the_simulator(machine)
+    for program, reason in reasons.items():
+        machine.fail(program, 77, reason)
+    done = machine.run("run.sh", "--all")
+    assert (done.returncode, done.stderr) == (0 if len(reasons) == 1 else 77, "")
+    for program, reason in reasons.items():
+        assert re.search(rf" {program} .* skipped: {re.escape(reason)}\n", done.stdout)
+    assert not (machine.root / "cpu/calls").exists()
+
+
+def test_programs_that_find_no_gpu_say_so_as_run_knows_it():
+    done = run(GPU.folder / "1_matmul_basic", 32, "--once", env=NO_GPU)
+    assert runner.Outcome(done.returncode, done.stderr).no_gpu
 
 
 @pytest.mark.parametrize("driver, installs", [("580.1", True), ("570.86.15", False),

@@ -69,21 +69,21 @@ def lanes_of(who):
     return result
 
 
-# --- The walk that the README shows ---------------------------------------------------------------
+# --- The walk that docs/tools.md shows ------------------------------------------------------------
 
 
-def shown_in_readme():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def shown_in_the_documents():
+    text = (ROOT / "docs/tools.md").read_text(encoding="utf-8")
     block = re.search(r"    \$ scripts/step.sh --cpu --batch \S+ 2\n((?:    .*\n)+)", text)[1]
     return re.sub("^    ", "", block, flags=re.MULTILINE)
 
 
 @on_cpu
-def test_the_walk_prints_what_the_readme_shows():
+def test_the_walk_prints_what_the_documents_show():
     with build_lock():
         done = step("--cpu", "--batch", WALK, "2")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == shown_in_readme()
+    assert done.stdout == shown_in_the_documents()
 
 
 def without_warps(text):
@@ -97,8 +97,8 @@ def test_the_walk_prints_the_same_on_a_gpu():
         pytest.skip("no GPU or no cuda-gdb here")
     done = step("--batch", WALK, "2")
     assert done.returncode == 0, done.stderr
-    assert done.stdout != shown_in_readme()
-    assert without_warps(done.stdout) == without_warps(shown_in_readme())
+    assert done.stdout != shown_in_the_documents()
+    assert without_warps(done.stdout) == without_warps(shown_in_the_documents())
 
 
 # --- The commands ---------------------------------------------------------------------------------

@@ -1,0 +1,198 @@
+"""The documents: that their links lead somewhere, that the commands in the lecture print what it
+promises, that figures in prose are those of results/, and that the outputs shown are today's."""
+
+import csv
+import re
+import subprocess
+import sys
+
+import pytest
+
+from suite import CPU, ROOT, SKIPPED, run, scons
+
+sys.path.insert(0, str(ROOT / "scripts/docs"))
+import outputs  # noqa: E402  scripts/docs/outputs.py
+
+LECTURE = ROOT / "docs/lecture.md"
+DOCUMENTS = [ROOT / "README.md", ROOT / "results/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CODE = re.compile(r"^```(?:.*\n)*?```$|^(?:    .*\n)+", re.MULTILINE)
+
+
+def read(file):
+    return file.read_text(encoding="utf-8")
+
+
+def named(file):
+    return file.relative_to(ROOT).as_posix()
+
+
+def prose(text):
+    """A document without its blocks of code and its generated parts."""
+    text = re.sub(r"<!-- (\w+):begin -->.*?<!-- \1:end -->", "", text, flags=re.DOTALL)
+    return CODE.sub("", text)
+
+
+# --- Links --------------------------------------------------------------------------------------
+
+
+def anchors(text):
+    """What a page's headings are called in links to them."""
+    headings = re.findall(r"^#+ (.*)$", CODE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+def test_links_lead_somewhere(document):
+    text = CODE.sub("", read(document))
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    for target in targets + re.findall(r"(?:src|srcset)=\"([^\"]+)\"", text):
+        if re.match(r"https?://", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = document.parent / path if path else document
+        assert file.exists(), target
+        if anchor and file.suffix == ".md":
+            assert anchor in anchors(read(file)), target
+
+
+# --- The README ---------------------------------------------------------------------------------
+
+
+def test_the_readme_is_one_visit():
+    assert len(read(ROOT / "README.md").splitlines()) <= 220
+
+
+# --- Figures ------------------------------------------------------------------------------------
+
+
+def measured():
+    """{unit: all figures of results/*.csv}"""
+    found = {"TFLOP/s": [], "GB/s": []}
+    for file in (ROOT / "results").glob("*.csv"):
+        lines = [line for line in read(file).splitlines() if not line.startswith("#")]
+        for row in csv.DictReader(lines):
+            for unit, column in (("TFLOP/s", "tflops"), ("GB/s", "gb_per_s")):
+                if row[column]:
+                    found[unit].append(float(row[column]))
+    return found
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+def test_figures_in_prose_are_measured(document):
+    known = measured()
+    text = prose(read(document))
+    for digits, unit in re.findall(r"(?<![\w.,-])(\d[\d.,]*) (TFLOP/s|GB/s)", text):
+        figure = float(digits.replace(",", ""))
+        decimals = len(digits.partition(".")[2])
+        assert any(abs(value - figure) <= 0.5001 * 10**-decimals for value in known[unit]), (
+            f"{digits} {unit} is nowhere in results/")
+
+
+# --- The lecture --------------------------------------------------------------------------------
+
+
+def promises(info):
+    """[(command, the lines that must appear)] of the lecture's blocks, each once."""
+    found = {}
+    for block in re.findall(rf"^```{info}\n(.*?)^```", read(LECTURE), re.MULTILINE | re.DOTALL):
+        for part in ("\n" + block).split("\n$ ")[1:]:
+            command, *lines = part.rstrip("\n").split("\n")
+            found[command, tuple(lines)] = None
+    return list(found)
+
+
+WITHOUT_GPU, WITH_GPU = promises("console"), promises("console gpu")
+
+
+def says(line):
+    """A pattern of a promised line, in which ... stands for anything, and any blanks for blanks:
+    columns are as wide as their figures."""
+    pattern = re.escape(line.strip()).replace(r"\.\.\.", ".*")
+    return re.sub(r"(\\ )+", r"\\s+", pattern)
+
+
+@pytest.fixture(scope="module")
+def ready():
+    """All that the commands need beyond the simulator's programs, built in one go."""
+    if CPU.why_not():
+        pytest.skip(CPU.why_not())
+    commands = " ; ".join(command for command, _ in WITHOUT_GPU)
+    counted = sorted(set(re.findall(r"DEMO_COUNT=1 cpu/(\w+)", commands)))
+    mutants = sorted(set(re.findall(r"cpu/mutants/\w+", commands)))
+    for built in (scons(*(f"cpu/count/{name}" for name in counted), *mutants),
+                  scons("debug=1", "cpu/2_matmul_sharedmem")):
+        assert built.returncode == 0, built.stdout + built.stderr
+
+
+def assert_promised(command, lines):
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=120)
+    if done.returncode == SKIPPED:
+        pytest.skip(done.stderr.strip())
+    rest = done.stdout + done.stderr
+    for line in lines:
+        found = re.search(says(line), rest)
+        assert found, f"{command} does not print, or not in this order: {line}\n{done.stdout}"
+        rest = rest[found.end():]
+
+
+@pytest.mark.parametrize("command, lines", WITHOUT_GPU, ids=[each[0] for each in WITHOUT_GPU])
+def test_the_lecture_keeps_its_promises(ready, command, lines):
+    assert_promised(command, lines)
+
+
+def test_the_lectures_figures_are_those_of_results():
+    """Those of a GPU differ from run to run: they are checked as figures, by their kernel's row."""
+    rows = [row.split(",") for file in (ROOT / "results").glob("*.csv")
+            for row in read(file).splitlines() if not row.startswith("#")]
+    columns = next(row for row in rows if row[0] == "program")
+    seen = {(row[columns.index("kernel")], as_printed(row[columns.index("median_ms")]))
+            for row in rows if row is not columns and row[columns.index("median_ms")]}
+    for command, lines in WITH_GPU:
+        for kernel, time in re.findall(r"^  (\w+) (?:\.\.\. |\s+)~?([\d.]+) ms ", "\n".join(lines),
+                                       re.MULTILINE):
+            assert (kernel, time) in seen, f"{command}: {kernel} {time} ms"
+
+
+def as_printed(milliseconds):
+    """A time as the programs print it: four digits that count."""
+    value = float(milliseconds)
+    decimals = 3
+    while value and value < 1:
+        value, decimals = value * 10, decimals + 1
+    while value >= 10 and decimals:
+        value, decimals = value / 10, decimals - 1
+    return f"{float(milliseconds):.{decimals}f}"
+
+
+def test_the_sheets_take_as_long_as_they_say():
+    sheets = re.findall(r"^## The \w+: (\d+) minutes.*?\n(.*?)(?=^## )", read(LECTURE),
+                        re.MULTILINE | re.DOTALL)
+    assert [int(minutes) for minutes, _ in sheets] == [20, 45, 90]
+    for minutes, steps in sheets:
+        assert sum(map(int, re.findall(r"^\*\*Minutes\*\* (\d+)\.", steps, re.MULTILINE))) == int(
+            minutes)
+
+
+# --- Outputs ------------------------------------------------------------------------------------
+
+
+def recorded_outputs(folder):
+    return sorted(file.stem for file in (outputs.FOLDER / folder).iterdir())
+
+
+@pytest.mark.parametrize("program", recorded_outputs(outputs.SIMULATOR))
+def test_the_outputs_are_what_the_program_prints(program):
+    run(CPU.folder / program, "--help")  # skips where it is not built
+    recorded = outputs.FOLDER / outputs.SIMULATOR / f"{program}.txt"
+    assert outputs.printed(program, on_gpu=False) == read(recorded), (
+        "scripts/update_docs.py --record writes it")
+
+
+def test_every_program_has_its_outputs():
+    committed = subprocess.run(["git", "ls-files", "src/*.cu"], cwd=ROOT, capture_output=True,
+                               text=True).stdout.split()
+    programs = sorted(path[4:-3] for path in committed if path.count("/") == 1)
+    if not programs:
+        pytest.skip("git does not say which programs there are")
+    assert recorded_outputs(outputs.SIMULATOR) == recorded_outputs(outputs.SHOWN_GPU) == programs

@@ -1,0 +1,297 @@
+"""slides.py: the decks are what their sources say, each slide fits its page, and a marker that
+finds nothing is an error."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+import browser
+from fakes import script
+from suite import ROOT, USAGE, WRONG, assert_one_line
+
+import slides
+import table
+from command_line import Stop
+
+MINUTES = {"talk": 20, "lecture": 90}
+SOURCES = {name: ROOT / f"docs/slides/{name}.md" for name in MINUTES}
+DECKS = {name: ROOT / f"docs/slides/{name}.html" for name in MINUTES}
+
+
+def python_with_pandoc():
+    """Where the scripts look for it; skips the test where there is none."""
+    code = "import matplotlib, pypandoc; pypandoc.get_pandoc_path()"
+    for name in ["python3", str(ROOT / ".venv/bin/python")]:
+        if shutil.which(name) and subprocess.run([name, "-c", code],
+                                                 capture_output=True).returncode == 0:
+            return name
+    pytest.skip("pandoc is not installed: scripts/test.sh installs it")
+
+
+# --- The decks ----------------------------------------------------------------------------------
+
+
+def test_all_decks_are_tested():
+    assert {path.stem for path in (ROOT / "docs/slides").glob("*.md")} == set(MINUTES)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with the decks, made anew."""
+    folder = tmp_path_factory.mktemp("slides")
+    done = script("slides.py", "--out", folder, python=python_with_pandoc())
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder
+
+
+def versions(text):
+    return re.search(r'name="generator" content="(.*), (.*)"', text).groups()
+
+
+@pytest.mark.parametrize("name", DECKS)
+def test_a_deck_is_what_its_sources_say(made, name):
+    """Where matplotlib is another one, its plots may differ in their last digits: all else must
+    not."""
+    old, new = (path.read_text() for path in (DECKS[name], made / f"{name}.html"))
+    (old_pandoc, old_plots), (new_pandoc, new_plots) = versions(old), versions(new)
+    if old_pandoc != new_pandoc:
+        pytest.skip(f"the slides were made with {old_pandoc}, and this is {new_pandoc}")
+    if old_plots != new_plots:
+        old, new = (re.sub("base64,[^\"]*|matplotlib [0-9.]*", "", text) for text in (old, new))
+    assert old == new, "run scripts/slides.py"
+
+
+@pytest.mark.parametrize("name", DECKS)
+def test_a_deck_needs_no_network(name):
+    text = DECKS[name].read_text()
+    links = re.findall(r'(?:src|href)="([^"]{0,30})', text)
+    assert all(link.startswith(("data:image/svg+xml;base64,", "#")) for link in links)
+    assert not re.search(r"https?://|@import|url\(", re.sub(r"base64,[^\"]*", "", text))
+    assert "{{" not in text and "{.comment" not in text
+
+
+def slides_of(name):
+    """[(heading, attributes, the rest)] of a deck's source."""
+    text = SOURCES[name].read_text()
+    return [re.match(r"(.*?) \{(.*)\}\n(.*)", part, re.DOTALL).groups()
+            for part in re.split(r"^# ", text, flags=re.MULTILINE)[1:]]
+
+
+@pytest.mark.parametrize("name", DECKS)
+def test_a_deck_takes_its_time_and_says_what_to_say(name):
+    found = slides_of(name)
+    assert sum(float(re.search(r"minutes=([\d.]+)", attributes)[1])
+               for _, attributes, _ in found) == MINUTES[name]
+    for heading, _, rest in found:
+        assert "\n::: notes\n" in rest, heading
+        for sentence in re.findall(r"!\[(.*?)\]", rest):
+            assert sentence == heading
+
+
+@pytest.mark.parametrize("name", DECKS)
+def test_no_measured_figure_is_typed_by_hand(name):
+    """Outside of markers, code and notes no number stands beside a unit of the results."""
+    for heading, _, rest in slides_of(name):
+        rest = rest.partition("::: notes")[0]
+        rest = re.sub(r"^```.*?^```$|\{\{.*?\}\}", "", rest, flags=re.MULTILINE | re.DOTALL)
+        typed = re.search(r"\d[\d.,]*\s?(x\b(?! \d)|%|TFLOP|GB|ms\b)", rest)
+        assert not typed, f"{heading}: {typed[0]}"
+
+
+# What a page can say of each of its slides. Text's boxes are of its lines, not of its paragraphs.
+LOOK = """slides.map((slide, i) => {
+    show(i);
+    const faults = [], page = slide.getBoundingClientRect();
+    if (slide.scrollWidth > 1280 || slide.scrollHeight > 720)
+        faults.push(`holds ${slide.scrollWidth} x ${slide.scrollHeight}`);
+    const hidden = slide.matches(".picture") ? ".notes, h1" : ".notes";
+    const walker = document.createTreeWalker(slide, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+        const node = walker.currentNode, words = node.textContent.trim();
+        if (!words || node.parentElement.closest(hidden)) continue;
+        const size = parseFloat(getComputedStyle(node.parentElement).fontSize);
+        if (size < 24) faults.push(`${size} px: ${words}`);
+        const range = document.createRange();
+        range.selectNodeContents(node);
+        for (const box of range.getClientRects()) {
+            const number = box.right > page.right - 70 && box.bottom > page.bottom - 40;
+            if (box.left < page.left + 20 || box.right > page.right - 15
+                || box.bottom > page.bottom - 10 || number)
+                faults.push(`outside: ${words.slice(0, 60)}`);
+        }
+    }
+    for (const pre of slide.querySelectorAll("pre")) {
+        if (pre.scrollWidth > pre.clientWidth) faults.push("code is too wide");
+        if (pre.textContent.trim().split("\\n").length > 25) faults.push("code is too long");
+        if (!pre.textContent.trim()) faults.push("an empty excerpt");
+    }
+    for (const image of slide.querySelectorAll("img")) {
+        const box = image.getBoundingClientRect();
+        if (!image.complete || image.naturalWidth < 300) faults.push("a broken picture");
+        const [width, height] = slide.matches(".picture") ? [1200, 650] : [900, 550];
+        if (box.width < width || box.height < height) faults.push("a small picture");
+        if (box.right > page.right || box.bottom > page.bottom) faults.push("a picture outside");
+    }
+    if (slide.matches(".picture, .drawing") !== Boolean(slide.querySelector("img")))
+        faults.push("a picture without its class, or the reverse");
+    if (page.width !== 1280 || page.height !== 720) faults.push("no page");
+    return [slide.querySelector("h1").textContent, faults];
+})"""
+
+
+@pytest.mark.skipif(not browser.CHROMIUM, reason="Chromium is not installed")
+def test_every_slide_fits_its_page(tmp_path):
+    with browser.page(tmp_path / "profile") as page:
+        for name, path in DECKS.items():
+            page.open(path, 1280, height=720)
+            assert {url for url in page.requested() if not url.startswith("data:")} == {
+                path.as_uri()}
+            found = page.evaluate(LOOK)
+            assert [heading for heading, _ in found] == page.evaluate(
+                "[...document.querySelectorAll('h1')].map(heading => heading.textContent)")
+            assert len(found) == len(slides_of(name))
+            faults = {heading: said for heading, said in found if said}
+            assert not faults, f"{name}: {faults}"
+
+
+@pytest.mark.skipif(not browser.CHROMIUM, reason="Chromium is not installed")
+def test_a_slide_that_does_not_fit_is_noticed(tmp_path):
+    text = DECKS["talk"].read_text()
+    for old, new in [(">One thread", ">" + "One thread " * 200),
+                     ("<p>Threads come", '<p style="font-size: 20px">Threads come'),
+                     ("data:image/svg+xml;base64,", "data:image/svg+xml;base64,AAAA")]:
+        assert old in text
+        text = text.replace(old, new, 1)
+    (tmp_path / "deck.html").write_text(text)
+    with browser.page(tmp_path / "profile") as page:
+        page.open(tmp_path / "deck.html", 1280, height=720)
+        said = str(page.evaluate(LOOK))
+    assert "holds 1280" in said and "20 px: Threads come" in said and "a broken picture" in said
+
+
+@pytest.mark.skipif(not browser.CHROMIUM, reason="Chromium is not installed")
+def test_a_deck_is_shown_page_by_page(tmp_path):
+    """Keys turn pages, any screen shows a whole slide, and print has them all."""
+    def press(key):
+        page.evaluate(f"dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}'}}))")
+        return page.evaluate("""[at, location.hash,
+            slides.filter(slide => slide.getBoundingClientRect().width > 0).length]""")
+
+    with browser.page(tmp_path / "profile") as page:
+        page.open(DECKS["talk"], 1280, height=720)
+        last = len(slides_of("talk")) - 1
+        assert press("PageDown") == [1, "#2", 1] and press("ArrowRight") == [2, "#3", 1]
+        assert press("ArrowLeft") == [1, "#2", 1] and press("End") == [last, f"#{last + 1}", 1]
+        assert press("PageDown")[0] == last and press("Home")[0] == 0
+        said = page.evaluate("""(() => {
+            const frame = document.body.appendChild(document.createElement("iframe"));
+            notes = frame.contentWindow;  // in place of a window of its own
+            show(1);
+            notes = null;
+            return frame.contentDocument.body.innerText; })()""")
+        heading = slides_of("talk")[2][0]
+        assert said.startswith(f"Slide 2 of {last + 1}, until minute 1.5 of 20")
+        assert "Keep the picture" in said and f"Next: {heading}" in said
+        for width, height in [(1920, 1080), (1024, 768), (390, 844)]:
+            page.open(DECKS["talk"], width, height=height)
+            box = page.evaluate("""(box => [box.left, box.top, box.right, box.bottom])(
+                slides[at].getBoundingClientRect())""")
+            assert min(box) >= -1 and box[2] <= width + 1 and box[3] <= height + 1
+        pdf = page.pdf(preferCSSPageSize=True)
+        assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == last + 1
+
+
+# --- Markers ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return slides.Figures(table.read(ROOT / "results/nvidia-h200.csv"))
+
+
+def test_figures_are_those_of_the_results(figures):
+    [row] = [row for row in figures.rows if row["program"] == "1_matmul_basic" and row["n"] == 4096]
+    assert figures.text("1 matmul_basic 4096 tflops") == table.number(row["tflops"])
+    assert figures.text("1_matmul_basic matmul_basic 4096 fp32 median_ms") == table.number(
+        row["median_ms"])
+    assert figures.text("1 matmul_basic 4096 of_peak") == f"{100 * row['tflops'] / 67:.2g}%"
+    faster = figures.text("2 matmul_sharedmem over 1 matmul_basic 4096 tflops")
+    assert re.fullmatch(r"\d\.\d\dx", faster)
+    assert figures.text("6 six_kernels S1024 launches") == "6"
+    assert figures.text("8 chain 4096x131072 fp16 launches") == "5"
+    assert figures.text("peak fp32") == "67" and figures.text("peak fp32 per byte") == "14"
+    assert figures.text("gpu") == "NVIDIA H200" and figures.text("about SMs") == "132"
+
+
+@pytest.mark.parametrize("marker", [
+    "", "1", "99 matmul_basic 4096 tflops", "1 matmul_basic 4097 tflops", "1 bogus 4096 tflops",
+    "1 matmul_basic 4096 bogus", "1 matmul_basic 4096 gb_per_s", "1 matmul_basic 4096 kernel",
+    "8 chain 4096 gb_per_s",  # fp32 or fp16?
+    "1 matmul_basic over bogus 4096 tflops", "peak fp4", "about bogus",
+])
+def test_a_figure_that_is_not_there_is_an_error(figures, marker):
+    with pytest.raises(Stop) as stop:
+        figures.text(marker)
+    assert stop.value.status == USAGE and "\n" not in str(stop.value)
+
+
+def test_code_is_that_of_the_source():
+    file = "src/2_matmul_sharedmem.cu"
+    source = (ROOT / file).read_text()
+    whole = slides.excerpt(file, "matmul_sharedmem")
+    assert whole in source and whole.startswith("__global__ void") and whole.endswith("\n}")
+    part = slides.excerpt(file, "matmul_sharedmem", "float sum = 0;", "C[row")
+    assert part.splitlines()[0] == "float sum = 0;" and part.endswith("= sum;")
+    assert slides.excerpt("src/8_softmax.cu", "online", "", "T* out").splitlines()[0] == (
+        "template <class T>")
+    picture = slides.excerpt(file, "", "B: [N, N]", "^//$", comment=True)
+    assert "//" not in picture and picture.endswith("+----+----+----+  +----+----+----+")
+
+
+@pytest.mark.parametrize("line, text, found", [
+    ("  a b", "a b", True), ("  a b", "^a", False), ("a b", "^a", True), ("a b", "b$", True),
+    ("a b ", "b$", False), ("//", "^//$", True), ("// a", "^//$", False)])
+def test_a_line_is_found_by_what_it_holds(line, text, found):
+    assert slides.holds(line, text) == found
+
+
+@pytest.mark.parametrize("marker", [
+    "src=src/bogus.cu", "kernel=matmul_basic", "src='",
+    "src=src/1_matmul_basic.cu kernel=matmul_basic bogus=1",
+    "src=src/1_matmul_basic.cu kernel=matmul_basic .bogus",
+    "src=src/1_matmul_basic.cu kernel=matmul_basic width=x",
+    "src=src/1_matmul_basic.cu kernel=bogus", "src=src/1_matmul_basic.cu from=bogus",
+    "src=src/1_matmul_basic.cu from=cudaMalloc",
+    "src=src/1_matmul_basic.cu kernel=matmul_basic to=bogus",
+    "src=src/1_matmul_basic.cu",  # more lines than a slide holds
+])
+def test_code_that_is_not_there_is_an_error(marker):
+    with pytest.raises(Stop) as stop:
+        slides.code(re.match("(.*)", marker))
+    assert stop.value.status == USAGE and "\n" not in str(stop.value)
+
+
+@pytest.mark.parametrize("arguments", [["--bogus"], ["bogus"], ["--results", "/nowhere.csv"]],
+                         ids=lambda arguments: arguments[0])
+def test_bad_arguments_end_with_one_line(arguments):
+    done = script("slides.py", *arguments)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, "slides.py")
+
+
+def test_a_deck_that_is_out_of_date_is_named_in_one_line(tmp_path):
+    (tmp_path / "talk.html").write_text("old")
+    done = script("slides.py", "--check", "--out", tmp_path, "talk", python=python_with_pandoc())
+    assert done.returncode == WRONG
+    assert_one_line(done.stderr, "slides.py")
+    assert (tmp_path / "talk.html").read_text() == "old"
+
+
+def test_a_picture_that_is_not_there_is_an_error():
+    pictures = slides.Pictures.__new__(slides.Pictures)
+    pictures.plots = {}
+    for kind in ("plot", "picture"):
+        with pytest.raises(Stop):
+            re.sub(slides.IMAGE, pictures.image, f"![Some sentence]({kind}:bogus)")
