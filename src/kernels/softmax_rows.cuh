@@ -347,9 +347,8 @@ struct RowPipeline {
 
 /// A cluster takes row after row. In each of its blocks:
 ///
-///     reducers  warps that reduce each chunk as it arrives, then send the pair of their part of
-///     the
-///               row to all blocks of the cluster
+///     reducers  warps that reduce each chunk as it arrives; at a row's end each sends the pair of
+///               its part to all blocks of the cluster
 ///     writers   warps that wait for all pairs of a row, merge them, and go over its chunks again
 ///     loader    a thread that starts the copy of the next chunk, of this row or a later one, as
 ///               soon as a slot is empty
@@ -387,7 +386,8 @@ __global__ void __launch_bounds__(kPipelineThreads, 1)
             const int set = turn % 2;
             hopper::mbarrier_wait(&pipeline.pairs_empty[set],
                                   turn / 2 % 2 ^ 1);  // the first two rows find both sets empty
-            if (lane < blocks)                        // each lane sends to another block
+            __syncwarp();  // all lanes have looked: once pairs are sent, the next phase may begin
+            if (lane < blocks)  // each lane sends to another block
                 hopper::st_async(&pipeline.pairs[set][rank * kReducers + warp],
                                  {part.max, part.sum}, &pipeline.pairs_full[set], lane);
         }
