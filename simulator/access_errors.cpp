@@ -12,6 +12,7 @@
 #include "host_threads.hpp"
 #include "memory.hpp"
 #include "scheduler.hpp"
+#include "shared_memory.hpp"
 
 #ifdef SIMULATOR_SANITIZE
 #include <sanitizer/asan_interface.h>
@@ -38,6 +39,8 @@ std::string place_in_buffer(const void* address) {
 
 std::string place_in_block(const void* address) {
     if (below_a_stack(address)) return "which its local variables overflowed its stack to reach";
+    const std::string left = block_that_left(address);
+    if (!left.empty()) return "in shared memory of block " + left + ", which has left the kernel";
     const auto offset = bytes_into_dynamic_shared(address);
     return offset ? std::to_string(*offset) + " bytes into the block's dynamic shared memory of " +
                         std::to_string(running_launch->shared_bytes) + " bytes"

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "cuda/device_launch_parameters.h"
+#include "current_thread.hpp"
 #include "device.hpp"
 #include "errors.hpp"
 #include "memory.hpp"
@@ -92,6 +93,7 @@ namespace simulator {
 namespace {
 
 constexpr unsigned int kWarp = 32, kMaxWarps = 1024 / kWarp, kBanks = 32;
+constexpr unsigned int kMaxBlocks = kMaxClusterBlocks;
 constexpr uintptr_t kSector = 32, kWord = 4;  // bytes
 
 enum Kind : unsigned char {
@@ -101,11 +103,14 @@ enum Kind : unsigned char {
     kSharedLoad,
     kSharedStore,
     kSharedAtomic,
+    kBoxLoad,
+    kBoxStore,
+    kProduct,
     kBarrier,
 };
-constexpr const char* kNames[] = {"global loads", "global stores", "global atomics",
-                                  "shared loads", "shared stores", "shared atomics",
-                                  "barriers"};
+constexpr const char* kNames[] = {
+    "global loads",   "global stores", "global atomics", "shared loads", "shared stores",
+    "shared atomics", "bulk loads",    "bulk stores",    "wgmma",        "barriers"};
 constexpr Kind kShared = kSharedLoad;  // what lies between global and shared of one operation
 
 /// Where in the program, and what.
@@ -144,7 +149,9 @@ struct Request {
     unsigned int bytes = 0;  // of each lane
     uintptr_t address[kWarp];
 
-    Totals totals(Kind kind) const {
+    /// `block_of` says which block's shared memory has an address.
+    template <class BlockOf>
+    Totals totals(Kind kind, BlockOf block_of) const {
         uintptr_t sorted[kWarp];
         unsigned int threads = 0;
         for (unsigned int lane = 0; lane < kWarp; ++lane)
@@ -167,27 +174,36 @@ struct Request {
             if (kind == kGlobalAtomic && same > most) most = same, ++sectors;
         }
         const bool is_global = kind < kShared;
-        return {threads, 1, distinct * bytes, is_global ? sectors : 0, is_global ? 0 : conflicts()};
+        return {threads, 1, distinct * bytes, is_global ? sectors : 0,
+                is_global ? 0 : conflicts(block_of)};
     }
 
   private:
     /// A bank gives one word at a time, to all lanes that want it. 128 bytes are served together:
-    /// the whole warp's 4 bytes each, half a warp's 8, a quarter's 16.
-    uint64_t conflicts() const {
+    /// the whole warp's 4 bytes each, half a warp's 8, a quarter's 16. Every block has its own
+    /// banks.
+    template <class BlockOf>
+    uint64_t conflicts(BlockOf block_of) const {
         const unsigned int together = bytes <= 4 ? kWarp : bytes <= 8 ? kWarp / 2 : kWarp / 4;
         uint64_t conflicts = 0;
         for (unsigned int begin = 0; begin < kWarp; begin += together) {
-            uintptr_t words[kBanks][kWarp];
-            unsigned int count[kBanks] = {}, passes = 1;
-            for (unsigned int lane = begin; lane < begin + together; ++lane) {
-                if (!(lanes >> lane & 1)) continue;
-                const uintptr_t last = (address[lane] + bytes - 1) / kWord;
-                for (uintptr_t word = address[lane] / kWord; word <= last; ++word) {
-                    const unsigned int bank = word % kBanks;
-                    uintptr_t *const known = words[bank], *const end = known + count[bank];
-                    if (std::find(known, end, word) != end) continue;
-                    *end = word;
-                    passes = std::max(passes, ++count[bank]);
+            unsigned int passes = 1;
+            unsigned int left = lanes & unsigned(((uint64_t(1) << together) - 1) << begin);
+            while (left) {
+                const unsigned int block = block_of(address[std::countr_zero(left)]);
+                uintptr_t words[kBanks][kWarp];
+                unsigned int count[kBanks] = {};
+                for (unsigned int lane = begin; lane < begin + together; ++lane) {
+                    if (!(left >> lane & 1) || block_of(address[lane]) != block) continue;
+                    left &= ~(1u << lane);
+                    const uintptr_t last = (address[lane] + bytes - 1) / kWord;
+                    for (uintptr_t word = address[lane] / kWord; word <= last; ++word) {
+                        const unsigned int bank = word % kBanks;
+                        uintptr_t *const known = words[bank], *const end = known + count[bank];
+                        if (std::find(known, end, word) != end) continue;
+                        *end = word;
+                        passes = std::max(passes, ++count[bank]);
+                    }
                 }
             }
             conflicts += passes - 1;
@@ -207,34 +223,19 @@ struct Region {
     bool holds(const void* p) const { return p >= begin && p < end; }
 };
 
-/// This thread's copies of the program's thread_local variables: the `__shared__` ones, mostly.
-Region thread_locals() {
-    Region region{};
-    dl_iterate_phdr(
-        [](dl_phdr_info* info, size_t, void* result) {
-            for (int i = 0; i < info->dlpi_phnum; ++i)
-                if (info->dlpi_phdr[i].p_type == PT_TLS && info->dlpi_tls_data) {
-                    const char* const begin = static_cast<const char*>(info->dlpi_tls_data);
-                    *static_cast<Region*>(result) = {begin, begin + info->dlpi_phdr[i].p_memsz};
-                }
-            return 1;  // the first is the program itself
-        },
-        &region);
-    return region;
-}
-
 std::vector<Region> device_memory;  // while a launch is counted
 
 /// What one worker counts.
 class Counter {
   public:
-    void begin_block(const void* dynamic_shared) {
-        dynamic_ = {static_cast<const char*>(dynamic_shared),
-                    static_cast<const char*>(dynamic_shared) + kMaxSharedBytes};
+    void begin_block(const void* shared, size_t bytes_of_a_block, unsigned int blocks) {
+        const char* const begin = static_cast<const char*>(shared);
+        shared_ = {begin, begin + bytes_of_a_block * blocks};
+        bytes_of_a_block_ = bytes_of_a_block;
     }
 
     void access(const void* address, size_t bytes, Kind kind, uintptr_t code, int line) {
-        if (is_shared(address))
+        if (shared_.holds(address))
             kind = Kind(kind + kShared);
         else if (!is_global(address))
             return;
@@ -249,30 +250,36 @@ class Counter {
             add({code, line, part, kind}, begin + done, step);
     }
 
-    void barrier(const Site& site) {
-        const unsigned int threads = blockDim.x * blockDim.y * blockDim.z;
-        const unsigned int warps = (threads + kWarp - 1) / kWarp;
-        for (unsigned int warp = 0; warp < warps; ++warp) settle(warp);
-        Totals met;
-        met.threads = threads;
-        met.requests = warps;
-        totals_[index_of({reinterpret_cast<uintptr_t>(site.file), site.line, 0, kBarrier})] += met;
+    void barrier(const Site& site, unsigned int threads, unsigned int warps) {
+        for (unsigned int warp = 0; warp < kMaxWarps; ++warp)
+            if (warps >> warp & 1) settle(warp);
+        add_totals(kBarrier, {threads, uint64_t(std::popcount(warps))}, site);
+    }
+
+    /// What counts by itself, whoever does it.
+    void add_totals(Kind kind, const Totals& totals, const Site& site) {
+        totals_[index_of({reinterpret_cast<uintptr_t>(site.file), site.line, 0, kind})] += totals;
     }
 
     void exit() {
-        const unsigned int threads = blockDim.x * blockDim.y * blockDim.z, warp = thread() / kWarp;
-        if (++exits_[warp] < std::min(kWarp, threads - warp * kWarp)) return;
-        settle(warp);
+        const unsigned int threads = blockDim.x * blockDim.y * blockDim.z;
+        const unsigned int in_block = thread() / kWarp, warp = running_rank * kMaxWarps + in_block;
+        if (++exits_[warp] < std::min(kWarp, threads - in_block * kWarp)) return;
+        settle(in_block);
         exits_[warp] = 0;
     }
 
     /// Counts the warp's requests, which are complete.
-    void settle(unsigned int warp) {
+    void settle(unsigned int warp_in_block) {
+        const unsigned int warp = running_rank * kMaxWarps + warp_in_block;
         for (size_t place = 0; place < pending_[warp].size(); ++place) {
             Pending& pending = pending_[warp][place];
             if (pending.requests.empty()) continue;
             for (const Request& request : pending.requests)
-                totals_[place] += request.totals(places_[place].kind);
+                totals_[place] += request.totals(places_[place].kind, [&](uintptr_t address) {
+                    const size_t offset = address - reinterpret_cast<uintptr_t>(shared_.begin);
+                    return unsigned(offset / bytes_of_a_block_);
+                });
             pending.requests.clear();
             pending.times.fill(0);
         }
@@ -292,17 +299,6 @@ class Counter {
         return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
     }
 
-    bool is_shared(const void* address) const {
-        if (dynamic_.holds(address)) return true;
-        if (!static_.holds(address)) return false;
-        // Of the language's own variables no thread asks memory: they are registers.
-        auto is = [&](const auto& variable) {
-            return Region{reinterpret_cast<const char*>(&variable),
-                          reinterpret_cast<const char*>(&variable + 1)}
-                .holds(address);
-        };
-        return !is(threadIdx) && !is(blockIdx) && !is(blockDim) && !is(gridDim);
-    }
     bool is_global(const void* address) {
         if (last_.holds(address)) return true;
         const auto found = std::find_if(device_memory.begin(), device_memory.end(),
@@ -313,7 +309,8 @@ class Counter {
     }
 
     void add(const Place& place, uintptr_t address, size_t bytes) {
-        const unsigned int warp = thread() / kWarp, lane = thread() % kWarp;
+        const unsigned int lane = thread() % kWarp;
+        const unsigned int warp = running_rank * kMaxWarps + thread() / kWarp;
         const size_t index = index_of(place);
         if (index >= pending_[warp].size()) pending_[warp].resize(index + 1);
         Pending& pending = pending_[warp][index];
@@ -337,14 +334,15 @@ class Counter {
         return index = found->second;
     }
 
-    const Region static_ = thread_locals();
-    Region dynamic_{}, last_{};
+    Region shared_{}, last_{};
+    size_t bytes_of_a_block_ = 0;  // shared memory
     std::unordered_map<Place, size_t, Hash> indices_;
     std::array<std::pair<Place, size_t>, 1024> recent_{};  // some of indices_
     std::vector<Place> places_;
-    std::vector<Totals> totals_;               // of each
-    std::vector<Pending> pending_[kMaxWarps];  // by warp, then by place
-    unsigned int exits_[kMaxWarps] = {};       // threads of the warp that have left the kernel
+    std::vector<Totals> totals_;                            // of each
+    std::vector<Pending> pending_[kMaxBlocks * kMaxWarps];  // by warp, then by place
+    unsigned int exits_[kMaxBlocks * kMaxWarps] =
+        {};  // threads of a warp that have left the kernel
 };
 
 /// A launch that was counted.
@@ -489,13 +487,13 @@ constexpr size_t kColumns = 100;
 
 void print_row(Kind kind, const Totals& totals) {
     std::string bytes, sectors, per_request, conflicts;
-    if (kind != kBarrier) bytes = with_commas(totals.bytes);
-    if (kind < kShared) {
+    if (kind < kProduct) bytes = with_commas(totals.bytes);
+    if (kind < kShared || kind == kBoxLoad || kind == kBoxStore) {
         sectors = with_commas(totals.sectors);
         char text[32];
         std::snprintf(text, sizeof text, "%.2f", double(totals.sectors) / double(totals.requests));
         per_request = text;
-    } else if (kind != kBarrier) {
+    } else if (kind < kProduct) {
         conflicts = with_commas(totals.conflicts);
     }
     char row[kColumns + 100];
@@ -564,8 +562,8 @@ const bool wanted = [] {
 void count_launch(const Launch& launch, const void* kernel, void (*call)(const void*)) {
     static std::set<const void*> known;
     launched = true;
-    // Those that make the data and verify results stand in include/demo.
-    if (!wanted || std::string(launch.file).starts_with("include/demo")) return;
+    // Those that make the data, verify results and ask what runs here stand in headers of include/.
+    if (!wanted || std::string(launch.file).starts_with("include/")) return;
     counting = known.insert(kernel ? kernel : reinterpret_cast<const void*>(call)).second;
     if (!counting) return;
     device_memory.clear();
@@ -580,7 +578,7 @@ void count_launch_end() {
     for (Counter* each : counters) each->move_to(launches.back().sums);
 }
 
-void count_block(const void* dynamic_shared) {
+void count_block(const void* shared, size_t bytes_of_a_block, unsigned int blocks) {
     static thread_local Counter* own = nullptr;
     if (!counting) return;
     if (!own) {
@@ -589,7 +587,7 @@ void count_block(const void* dynamic_shared) {
         counters.push_back(own);
     }
     counter = own;
-    counter->begin_block(dynamic_shared);
+    counter->begin_block(shared, bytes_of_a_block, blocks);
 }
 
 void count_block_end() { counter = nullptr; }
@@ -598,8 +596,8 @@ void count_exit() {
     if (counter) counter->exit();
 }
 
-void count_barrier(const Site& site) {
-    if (counter) counter->barrier(site);
+void count_barrier(const Site& site, unsigned int threads, unsigned int warps) {
+    if (counter) counter->barrier(site, threads, warps);
 }
 
 void count_warp_met(unsigned int warp) {
@@ -617,6 +615,15 @@ void count_access(const void* address, size_t bytes, bool store, const Site& sit
     if (counter)
         counter->access(address, bytes, store ? kGlobalStore : kGlobalLoad,
                         reinterpret_cast<uintptr_t>(site.file), site.line);
+}
+
+void count_box(bool store, size_t bytes, size_t sectors, const Site& site) {
+    if (Counter* const own = counter ? counter : paused)
+        own->add_totals(store ? kBoxStore : kBoxLoad, {1, 1, bytes, sectors}, site);
+}
+
+void count_product(const Site& site) {
+    if (Counter* const own = counter ? counter : paused) own->add_totals(kProduct, {32, 1}, site);
 }
 
 }  // namespace simulator

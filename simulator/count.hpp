@@ -12,15 +12,16 @@ namespace simulator {
 
 inline constexpr bool kCounts = true;
 
-/// Around all blocks of a launch, and around one block, on the worker that runs it. `kernel` and
-/// `call` are run_grid()'s.
+/// Around all blocks of a launch, and around one block or cluster, on the worker that runs it, with
+/// the first block's shared memory; the next one's is so many bytes further. `kernel` and `call`
+/// are run_grid()'s.
 void count_launch(const Launch& launch, const void* kernel, void (*call)(const void*));
 void count_launch_end();
-void count_block(const void* dynamic_shared);
+void count_block(const void* shared, size_t bytes_of_a_block, unsigned int blocks);
 void count_block_end();
 
-/// All threads of the block have met at a barrier.
-void count_barrier(const Site& site);
+/// These threads of the block have met at a barrier; `warps` is a mask of theirs.
+void count_barrier(const Site& site, unsigned int threads, unsigned int warps);
 
 /// All lanes of a warp have met.
 void count_warp_met(unsigned int warp);
@@ -35,18 +36,25 @@ void count_pause(bool pause);
 /// a warp-wide one.
 void count_access(const void* address, size_t bytes, bool store, const Site& site);
 
+/// A copy by the copy engine: the bytes of global memory that it touches, and their sectors. And a
+/// warp's part of a wgmma.
+void count_box(bool store, size_t bytes, size_t sectors, const Site& site);
+void count_product(const Site& site);
+
 #else
 
 inline constexpr bool kCounts = false;
 inline void count_launch(const Launch&, const void*, void (*)(const void*)) {}
 inline void count_launch_end() {}
-inline void count_block(const void*) {}
+inline void count_block(const void*, size_t, unsigned int) {}
 inline void count_block_end() {}
-inline void count_barrier(const Site&) {}
+inline void count_barrier(const Site&, unsigned int, unsigned int) {}
 inline void count_warp_met(unsigned int) {}
 inline void count_exit() {}
 inline void count_pause(bool) {}
 inline void count_access(const void*, size_t, bool, const Site&) {}
+inline void count_box(bool, size_t, size_t, const Site&) {}
+inline void count_product(const Site&) {}
 
 #endif
 

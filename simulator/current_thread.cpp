@@ -9,6 +9,7 @@ constinit thread_local dim3 blockDim, gridDim;
 namespace simulator {
 
 constinit thread_local const Launch* running_launch = nullptr;
+constinit thread_local unsigned int running_rank = 0;
 
 std::string running_thread() {
     if (!running_launch) return "";

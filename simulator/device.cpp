@@ -6,6 +6,8 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
+#include <utility>
 
 #include "cuda/cuda_runtime_api.h"
 #include "cuda/device_launch_parameters.h"
@@ -22,26 +24,54 @@ constexpr int kVersion = 13000;  // of CUDA, whose meanings these are
 
 std::mutex attributes_mutex;
 std::map<const void*, size_t> dynamic_limits;  // of kernels that asked for more
+std::set<const void*> large_clusters;          // kernels that asked for more than 8 blocks
 
 }  // namespace
 
-cudaError_t check_launch(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes) {
+cudaError_t check_launch(const void* kernel, const Launch& launch) {
+    const auto [grid, block] = std::pair(launch.grid, launch.block);
     const uint64_t threads = uint64_t(block.x) * block.y * block.z;
     if (threads == 0 || threads > kMaxThreadsPerBlock || block.x > threads || block.y > threads ||
         block.z > kMaxBlockZ || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > INT_MAX ||
         grid.y > kMaxGridYZ || grid.z > kMaxGridYZ)
         return cudaErrorInvalidConfiguration;
     std::lock_guard lock(attributes_mutex);
+    const unsigned int most = large_clusters.count(kernel) ? kMaxClusterBlocks : kClusterBlocks;
+    if (launch.cluster == 0 || launch.cluster > most || grid.x % launch.cluster != 0)
+        return cudaErrorInvalidClusterSize;
     const auto asked = dynamic_limits.find(kernel);
     const size_t limit = asked == dynamic_limits.end() ? kSharedBytes : asked->second;
-    return shared_bytes > limit ? cudaErrorInvalidValue : cudaSuccess;
+    return launch.shared_bytes > limit ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+    std::lock_guard lock(attributes_mutex);
+    if (attribute == cudaFuncAttributeNonPortableClusterSizeAllowed && value)
+        large_clusters.insert(kernel);
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
     if (value < 0 || size_t(value) > kMaxSharedBytes) return set_error(cudaErrorInvalidValue);
-    std::lock_guard lock(attributes_mutex);
     dynamic_limits[kernel] = std::max(size_t(value), kSharedBytes);
+    return cudaSuccess;
+}
+
+unsigned int cluster_of(const cudaLaunchConfig_t& config) {
+    unsigned int blocks = 1;
+    for (unsigned int i = 0; i < config.numAttrs; ++i) {
+        if (config.attrs[i].id != cudaLaunchAttributeClusterDimension) continue;
+        const auto [x, y, z] = config.attrs[i].val.clusterDim;
+        if (y != 1 || z != 1) unsupported("clusters of more than one dimension");
+        blocks = x;
+    }
+    return blocks;
+}
+
+/// As on a GPU where a block fills a multiprocessor. A single cluster can run in any case: it needs
+/// no more than one worker.
+cudaError_t clusters_at_once(int* clusters, const cudaLaunchConfig_t* config) {
+    if (!clusters || !config) return set_error(cudaErrorInvalidValue);
+    const unsigned int blocks = cluster_of(*config);
+    const bool possible = blocks > 0 && blocks <= kMaxClusterBlocks;
+    *clusters = possible ? std::max(1, worker_count() / int(blocks)) : 0;
     return cudaSuccess;
 }
 
@@ -73,6 +103,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     std::strcpy(properties->name, "CPU simulation");
     size_t free_bytes = 0;
     cudaMemGetInfo(&free_bytes, &properties->totalGlobalMem);
+    properties->major = 9;  // the instructions that it has
     properties->sharedMemPerBlock = simulator::kSharedBytes;
     properties->sharedMemPerBlockOptin = simulator::kMaxSharedBytes;
     properties->sharedMemPerMultiprocessor = simulator::kMaxSharedBytes + 1024;
@@ -122,7 +153,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
             *value = int(p.sharedMemPerBlockOptin);
             break;
         case cudaDevAttrClusterLaunch:
-            *value = 0;
+            *value = 1;
             break;
         default:
             return set_error(cudaErrorInvalidValue);

@@ -1,5 +1,6 @@
 #include "host_threads.hpp"
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -59,7 +60,12 @@ int worker_count() {
 #ifdef SIMULATOR_DEBUG
     return 1;  // blocks in order: who steps through one does not want another in between
 #endif
-    static const int count = std::max(1u, std::thread::hardware_concurrency());
+    static const int count = [] {
+        int cores = int(std::thread::hardware_concurrency());
+        cpu_set_t allowed;
+        if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = CPU_COUNT(&allowed);
+        return std::max(4, cores);  // so that there can be two clusters at once anywhere
+    }();
     return count;
 }
 

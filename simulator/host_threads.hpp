@@ -1,4 +1,4 @@
-// The simulated GPU's multiprocessors: worker threads, one for each CPU core.
+// The simulated GPU's multiprocessors: worker threads, one for each CPU core, and at least four.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace simulator {
 
-/// How many there are: CPU cores that this process may use.
+/// How many there are. (Cores that this process may not use do not count.)
 int worker_count();
 
 /// Calls body(i) once for every i < count, on all workers. Returns when all are done.

@@ -20,6 +20,7 @@ struct Launch {
     int line;
     dim3 grid, block;
     size_t shared_bytes;
+    unsigned int cluster = 1;  // blocks of one
 
     Launch(const char* kernel, const char* file, int line, dim3 grid, dim3 block,
            size_t shared_bytes = 0, cudaStream_t = nullptr)

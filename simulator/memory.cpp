@@ -1,6 +1,6 @@
 // Device memory. Every buffer lies between guard pages, its end as close to the upper one as
 // alignment allows; the sanitizer build marks what is left. Host code cannot touch it: it is
-// protected from each synchronisation to the next kernel or copy.
+// protected from each synchronization to the next kernel or copy.
 #include "memory.hpp"
 
 #include <sys/mman.h>

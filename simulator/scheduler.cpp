@@ -1,20 +1,21 @@
-// Runs kernels. The workers take blocks in turn. A block's threads are fibers: a thread runs until
-// it has to wait for others, then the next one does. The order is DEMO_SCHEDULE's, so a kernel that
-// lacks a barrier meets an order that shows it. When nobody can run and not all have finished,
-// somebody waits for a thread that will never come, and the program ends saying so.
+// Runs kernels. The workers take blocks in turn, or clusters of blocks. Their threads are fibers: a
+// thread runs until it has to wait for others, then the next one does. What copy engines and tensor
+// cores do beside them is done in between. The order is DEMO_SCHEDULE's, so a kernel that lacks a
+// barrier or a wait meets an order that shows it. When nobody can run and not all have finished,
+// somebody waits for what will never come, and the program ends saying so.
 #include "fiber.hpp"
 // fiber.hpp has to come first: it chooses what setjmp.h declares.
 #include <signal.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
-#include <charconv>
+#include <chrono>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
-#include <optional>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "count.hpp"
@@ -25,7 +26,9 @@
 #include "host_threads.hpp"
 #include "launch.hpp"
 #include "memory.hpp"
+#include "schedule.hpp"
 #include "scheduler.hpp"
+#include "shared_memory.hpp"
 
 #ifdef SIMULATOR_SANITIZE
 #include <sanitizer/asan_interface.h>
@@ -34,62 +37,21 @@
 namespace simulator {
 namespace {
 
-// --- DEMO_SCHEDULE ------------------------------------------------------------------------------
-
-struct Schedule {
-    enum { kForward, kReverse, kRandom } order = kForward;
-    uint64_t seed = 0;
-
-    Schedule() {
-        const char* const value = std::getenv("DEMO_SCHEDULE");
-        const std::string text = value ? value : "forward";
-        if (text == "forward") return;
-        order = text == "reverse" ? kReverse : kRandom;
-        if (order == kReverse) return;
-        const char *const digits = text.c_str() + 7, *const end = text.c_str() + text.size();
-        if (!text.starts_with("random:") || std::from_chars(digits, end, seed).ptr != end ||
-            digits == end)
-            fail(2, "DEMO_SCHEDULE takes forward, reverse or random:SEED, not '%s'", text.c_str());
-    }
-};
-const Schedule schedule;
-
-/// SplitMix64.
-struct Random {
-    uint64_t state;
-    uint64_t operator()() {
-        uint64_t z = state += 0x9E3779B97F4A7C15u;
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-        return z ^ (z >> 31);
-    }
-    static constexpr uint64_t min() { return 0; }
-    static constexpr uint64_t max() { return ~uint64_t(0); }
-    using result_type = uint64_t;
-};
-
 // --- Threads ------------------------------------------------------------------------------------
 
-struct Copy {
-    void* to;
-    const void* from;
-    size_t bytes, zero_bytes;
-    unsigned int group;
-};
+struct Block;
 
-struct alignas(64) Thread {  // one line of the cache
+struct alignas(64) Thread {
     uint3 index;
     bool exited = false;
-    bool waiting = false;    // for others
-    Fiber* fiber = nullptr;  // null until it starts
-    Site site{};             // where it waits, or waited last
-    void* record = nullptr;  // what it brought to a warp-wide operation
-};
-
-/// A thread's asynchronous copies that nobody has waited for.
-struct Copies {
-    std::vector<Copy> pending;
-    unsigned int groups = 0;  // committed so far
+    bool waiting = false;                  // for others
+    Fiber* fiber = nullptr;                // null until it starts
+    Site site{};                           // where it waits, or waited last
+    void* record = nullptr;                // what it brought to a warp-wide operation
+    const Condition* condition = nullptr;  // what it waits for, if for no meeting
+    Block* block = nullptr;
+    unsigned int number = 0;  // in its block
+    std::unique_ptr<ThreadState> states[size_t(StateOf::kCount)];
 };
 
 /// Lanes of a warp that are meeting.
@@ -99,11 +61,39 @@ struct Meeting {
     Site site;
 };
 
+/// Threads at one of a block's 16 barriers with a number.
+struct NumberedBarrier {
+    std::vector<Thread*> arrived;
+    unsigned int expected = 0;
+};
+
+constexpr size_t kPage = 4096, kMaxThreads = 1024, kMaxBlocks = 16;  // of a cluster
+
+/// A block that runs: one of a cluster's, or the only one.
+struct Block {
+    uint3 index;
+    unsigned int rank = 0;
+    Thread* threads = nullptr;  // the first of them
+    size_t arrived = 0, exited = 0, votes = 0, count = 0;
+    Thread* first_arrived = nullptr;
+    std::vector<Meeting> meetings[kMaxThreads / 32];
+    NumberedBarrier barriers[16];
+};
+
+/// Work of the hardware that is not done yet.
+struct Work {
+    std::function<void()> work;
+    Thread* thread;  // that started it
+};
+
 /// One kernel launch, as the workers see it.
 struct Grid {
     const Launch& launch;
     void (*thread)(const void*);
     const void* call;
+    unsigned int cluster;                       // blocks of one
+    uint64_t number;                            // of launches so far
+    std::atomic<unsigned int>& wanted_cluster;  // what the kernel itself asks for
 
     unsigned int threads() const { return launch.block.x * launch.block.y * launch.block.z; }
 };
@@ -113,36 +103,37 @@ constexpr size_t kStackBytes = 512 << 10;
 #else
 constexpr size_t kStackBytes = 128 << 10;
 #endif
-constexpr size_t kPage = 4096, kMaxThreads = 1024;
 constexpr size_t kStackStride = kStackBytes + kPage;  // with the guard below it
 
 /// Where a debugger's breakpoint stops the thread that it wanted to see.
 [[gnu::noinline, gnu::used]] void debugger_looks() {
-    asm volatile("");  // not to be optimised away
+    asm volatile("");  // not to be optimized away
 }
 
-/// What a worker needs to run blocks, one after the other.
+/// What a worker needs to run blocks, one after the other, or clusters.
 class Runner {
   public:
     Runner()
-        : stacks_(
-              static_cast<char*>(mmap(nullptr, kMaxThreads * kStackStride, PROT_READ | PROT_WRITE,
-                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))),
-          dynamic_(
-              static_cast<char*>(mmap(nullptr, kMaxSharedBytes + 2 * kPage, PROT_READ | PROT_WRITE,
-                                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
-        if (stacks_ == MAP_FAILED || dynamic_ == MAP_FAILED) fail(3, "no memory for stacks");
-        const size_t end = (kMaxSharedBytes + kPage - 1) / kPage * kPage;
-        dynamic_end_ = dynamic_ + end;
-        mprotect(dynamic_end_, kPage, PROT_NONE);
+        : stacks_(static_cast<char*>(mmap(nullptr, kMaxBlocks * kMaxThreads * kStackStride,
+                                          PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
+        if (stacks_ == MAP_FAILED) fail(3, "no memory for stacks");
     }
 
-    /// Runs block number `block` of the grid.
-    void run_block(const Grid& grid, uint64_t block);
+    /// Runs cluster number `cluster` of the grid. Stops at once when the kernel wants other ones.
+    void run_cluster(const Grid& grid, uint64_t cluster);
 
     int block_meet(bool predicate, Site site);
+    void barrier_meet(unsigned int id, unsigned int threads, Site site);
+    void cluster_meet(Site site);
     void warp_meet(unsigned int mask, void* record, void (*finish)(void* const*, unsigned int),
                    Site site);
+    void wait_until(const Condition& condition, Site site);
+    void look_again();
+    void polled();
+    void start_work(std::function<void()> work);
+    bool as_late_as_allowed();
+    void want_cluster(unsigned int blocks);
 
     /// Lets the thread that a debugger wants to see run.
     void step_aside() {
@@ -151,48 +142,60 @@ class Runner {
         wait();
     }
 
-    Copies& copies() { return copies_[number(*current_)]; }
-    unsigned int lane() const { return number(*current_) % 32; }
-    char* dynamic_shared() const { return dynamic_start_; }
+    Thread& current() { return *current_; }
+    Block& block(unsigned int rank) { return blocks_[rank]; }
+    unsigned int cluster_size() const { return grid_->cluster; }
+    unsigned int threads_of_a_block() const { return grid_->threads(); }
+#ifdef SIMULATOR_DEBUG
+    std::string what_threads_wait_for() const;
+#endif
     bool below_a_stack(const void* address) const {
         const size_t in_stacks = static_cast<const char*>(address) - stacks_;
-        return in_stacks < kMaxThreads * kStackStride && in_stacks % kStackStride < kPage;
-    }
-    std::optional<size_t> bytes_into_dynamic_shared(const void* address) const {
-        const size_t past = static_cast<const char*>(address) - dynamic_end_;
-        if (past >= kPage) return {};
-        return past + dynamic_end_ - dynamic_start_;
+        return in_stacks < kMaxBlocks * kMaxThreads * kStackStride &&
+               in_stacks % kStackStride < kPage;
     }
 
   private:
-    unsigned int number(const Thread& thread) const { return &thread - threads_.data(); }
     void prepare(const Grid& grid);
+    void leave_block(Block& block);
+    std::unique_ptr<Fiber> new_fiber(size_t i);
+    Fiber& last_fiber();
     void run_threads();      // what a fiber does
     Fiber& fiber_of_next();  // makes the next thread that can run the current one
+    void do_work(size_t i);  // of pending_
     void wait();             // lets others run until the current thread is ready again
     void release(const std::vector<Thread*>& threads);
+    void count_met(const Site& site) const;
+    void release_cluster_if_met();
     [[noreturn]] void fail_at_barrier(Thread& waiting, const Thread& missing);
     [[noreturn]] void fail_for_ever_waiting();
+    void name(const Thread& thread);  // makes it the one that fail() names
 
     const Grid* grid_ = nullptr;
     dim3 prepared_{0, 0, 0};  // the block's shape that threads_ is laid out for
-    std::vector<Thread> threads_;
-    std::vector<Copies> copies_;  // of each
+    unsigned int prepared_cluster_ = 0;
+    std::vector<Thread> threads_;  // of all blocks
+    Block blocks_[kMaxBlocks];
     std::vector<Thread*> all_;    // every thread, in order
     std::vector<Thread*> ready_;  // who can run; the last is the next
+    std::vector<Thread*> waiting_for_conditions_;
+    std::vector<Work> pending_;
     Thread* current_ = nullptr;
     Thread* wanted_ = nullptr;  // whom a debugger wants to see
-    size_t arrived_ = 0, exited_ = 0, votes_ = 0, count_ = 0;
-    Thread* first_arrived_ = nullptr;
-    std::vector<Meeting> meetings_[kMaxThreads / 32];
+    size_t exited_ = 0;
+    std::vector<Thread*> at_cluster_barrier_;
+    bool restarts_ = false;          // the kernel wants other clusters
     std::vector<Thread*> together_;  // who just met
     Random random_{0};
+    using Time = std::chrono::steady_clock::time_point;
+    Time polling_since_{};  // since when threads do nothing but poll
+    unsigned int polls_ = 0;
 
     char* stacks_;
     std::vector<std::unique_ptr<Fiber>> fibers_;
     std::vector<Fiber*> idle_;  // fibers without a thread
     Fiber home_;                // the worker itself
-    char *dynamic_, *dynamic_end_, *dynamic_start_ = nullptr;
+    SharedMemory shared_;
 };
 
 constinit thread_local Runner* runner = nullptr;  // of this thread, while it runs a block
@@ -205,52 +208,74 @@ Runner& running(const char* what) {
 void Runner::prepare(const Grid& grid) {
     grid_ = &grid;
     const dim3 shape = grid.launch.block;
-    if (shape.x != prepared_.x || shape.y != prepared_.y || shape.z != prepared_.z) {
-        threads_.assign(grid.threads(), {});
-        copies_.resize(threads_.size());
+    const unsigned int count = grid.threads();
+    if (shape.x != prepared_.x || shape.y != prepared_.y || shape.z != prepared_.z ||
+        grid.cluster != prepared_cluster_) {
+        threads_.clear();
+        threads_.resize(count * grid.cluster);
         all_.clear();
         for (Thread& thread : threads_) {
-            const unsigned int i = number(thread);
+            const size_t number = &thread - threads_.data();
+            const unsigned int i = unsigned(number % count);
             thread.index = {i % shape.x, i / shape.x % shape.y, i / shape.x / shape.y};
+            thread.number = i;
+            thread.block = &blocks_[number / count];
             all_.push_back(&thread);
         }
         prepared_ = shape;
+        prepared_cluster_ = grid.cluster;
     }
     for (Thread& thread : threads_) {
         thread.fiber = nullptr;
         thread.exited = false;
+        for (const auto& state : thread.states)
+            if (state) state->begin_block();
     }
-    for (Copies& copies : copies_) {
-        copies.pending.clear();
-        copies.groups = 0;
+    shared_.begin(grid.number, grid.cluster, grid.launch.shared_bytes);
+    for (unsigned int rank = 0; rank < grid.cluster; ++rank) {
+        Block& block = blocks_[rank];
+        block.rank = rank;
+        block.threads = &threads_[rank * count];
+        block.arrived = block.exited = block.votes = 0;
+        for (NumberedBarrier& barrier : block.barriers) barrier.arrived.clear();
     }
-    // As far back as alignment allows, so that its end is the guard page.
-    dynamic_start_ = dynamic_end_ - (grid.launch.shared_bytes + 127) / 128 * 128;
-#ifdef SIMULATOR_SANITIZE
-    ASAN_UNPOISON_MEMORY_REGION(dynamic_, dynamic_end_ - dynamic_);
-    ASAN_POISON_MEMORY_REGION(dynamic_start_ + grid.launch.shared_bytes,
-                              dynamic_end_ - dynamic_start_ - grid.launch.shared_bytes);
-#endif
-    std::memset(dynamic_start_, 0xFF, grid.launch.shared_bytes);
 }
 
-void Runner::run_block(const Grid& grid, uint64_t block) {
+void Runner::run_cluster(const Grid& grid, uint64_t cluster) {
     runner = this;
     running_launch = &grid.launch;
     gridDim = grid.launch.grid;
     blockDim = grid.launch.block;
-    blockIdx = {unsigned(block % gridDim.x), unsigned(block / gridDim.x % gridDim.y),
-                unsigned(block / gridDim.x / gridDim.y)};
-    random_.state = schedule.seed * 0xD1342543DE82EF95u + block;
+    for (unsigned int rank = 0; rank < grid.cluster; ++rank) {
+        const uint64_t block = cluster * grid.cluster + rank;
+        blocks_[rank].index = {unsigned(block % gridDim.x), unsigned(block / gridDim.x % gridDim.y),
+                               unsigned(block / gridDim.x / gridDim.y)};
+    }
+    blockIdx = blocks_[0].index;
+    random_.state = schedule.seed * 0xD1342543DE82EF95u + cluster;
     prepare(grid);
-    arrived_ = exited_ = votes_ = 0;
+    exited_ = 0;
+    at_cluster_barrier_.clear();
+    restarts_ = false;
     ready_.clear();
+    waiting_for_conditions_.clear();
+    pending_.clear();
     release(all_);
-    count_block(dynamic_start_);
+    count_block(shared_.begin_of_all(), SharedMemory::stride(), grid.cluster);
     home_.switch_to(fiber_of_next());
+    if (restarts_) {
+        // The first thread stopped in front of its first statement: its fiber is of no more use.
+        const auto left = std::find_if(fibers_.begin(), fibers_.end(), [&](const auto& fiber) {
+            return fiber.get() == current_->fiber;
+        });
+        *left = new_fiber(left - fibers_.begin());
+        idle_.push_back(left->get());
+    }
     count_block_end();
+    SharedMemory::end();
     runner = nullptr;
     running_launch = nullptr;
+    running_rank = 0;
 }
 
 void Runner::run_threads() {
@@ -258,13 +283,60 @@ void Runner::run_threads() {
         Fiber& self = *current_->fiber;
         grid_->thread(grid_->call);
         count_exit();
+        for (const auto& state : current_->states)
+            if (state) state->leave_kernel();
+        Block& block = *current_->block;
         current_->exited = true;
-        ++exited_;
-        if (arrived_ > 0) fail_at_barrier(*first_arrived_, *current_);
+        ++block.exited, ++exited_;
+        polling_since_ = {};
+        if (block.exited == grid_->threads()) leave_block(block);
+        if (block.arrived > 0) fail_at_barrier(*block.first_arrived, *current_);
+        release_cluster_if_met();
         idle_.push_back(&self);
-        Fiber& next = exited_ == threads_.size() ? home_ : fiber_of_next();
+        Fiber& next = exited_ == threads_.size() ? last_fiber() : fiber_of_next();
         if (&next != &self) self.switch_to(next);
     }
+}
+
+void Runner::leave_block(Block& block) {
+    for (const auto& state : block.threads->states)
+        if (state) state->leave_block();
+    if (grid_->cluster > 1) shared_.close(block.rank, block.index);
+}
+
+/// All threads have left: what the hardware still has to do is done.
+Fiber& Runner::last_fiber() {
+    while (!pending_.empty()) do_work(pending_.size() - 1);
+    return home_;
+}
+
+std::unique_ptr<Fiber> Runner::new_fiber(size_t i) {
+    char* const guard = stacks_ + i * kStackStride;
+    // Mappings are limited, by 65530 as a rule.
+    if (i * size_t(worker_count()) < 16384) mprotect(guard, kPage, PROT_NONE);
+#ifdef SIMULATOR_SANITIZE
+    ASAN_UNPOISON_MEMORY_REGION(guard + kPage, kStackBytes);  // what an abandoned fiber left there
+#endif
+    // Stacks that start at like addresses would compete for the same lines of the cache.
+    const size_t bytes = kStackBytes - i % 64 * 64;
+    return std::make_unique<Fiber>(guard + kPage, bytes, [] { runner->run_threads(); });
+}
+
+void Runner::name(const Thread& thread) {
+    threadIdx = thread.index;
+    blockIdx = thread.block->index;
+    running_rank = thread.block->rank;
+}
+
+void Runner::do_work(size_t i) {
+    const Work work = std::move(pending_[i]);
+    pending_.erase(pending_.begin() + i);
+    Thread* const interrupted = current_;
+    current_ = work.thread;
+    name(*current_);
+    work.work();
+    current_ = interrupted;
+    name(*current_);
 }
 
 Fiber& Runner::fiber_of_next() {
@@ -273,20 +345,20 @@ Fiber& Runner::fiber_of_next() {
         std::erase(ready_, wanted_);
         if (!wanted_->fiber) wanted_ = nullptr;  // it starts, and stops at a breakpoint
     } else {
-        if (ready_.empty()) fail_for_ever_waiting();
+        if (schedule.order == Schedule::kRandom && !pending_.empty() && random_() % 8 == 0)
+            do_work(random_() % pending_.size());
+        while (ready_.empty()) {
+            if (pending_.empty()) fail_for_ever_waiting();
+            do_work(schedule.order == Schedule::kRandom ? random_() % pending_.size()
+                                                        : pending_.size() - 1);
+        }
         current_ = ready_.back();
         ready_.pop_back();
     }
-    threadIdx = current_->index;
+    name(*current_);
     if (!current_->fiber) {
         if (idle_.empty()) {
-            const size_t i = fibers_.size();
-            char* const guard = stacks_ + i * kStackStride;
-            if (worker_count() <= 16) mprotect(guard, kPage, PROT_NONE);  // mappings are limited
-            // Stacks that start at like addresses would compete for the same lines of the cache.
-            const size_t bytes = kStackBytes - i % 64 * 64;
-            fibers_.push_back(
-                std::make_unique<Fiber>(guard + kPage, bytes, [] { runner->run_threads(); }));
+            fibers_.push_back(new_fiber(fibers_.size()));
             idle_.push_back(fibers_.back().get());
         }
         current_->fiber = idle_.back();
@@ -310,6 +382,7 @@ void Runner::wait() {
 
 void Runner::release(const std::vector<Thread*>& threads) {
     for (Thread* thread : threads) thread->waiting = false;
+    polling_since_ = {};
     if (schedule.order == Schedule::kReverse) {
         ready_.insert(ready_.end(), threads.begin(), threads.end());
     } else {
@@ -321,36 +394,85 @@ void Runner::release(const std::vector<Thread*>& threads) {
 
 int Runner::block_meet(bool predicate, Site site) {
     Thread& self = *current_;
+    Block& block = *self.block;
     self.site = site;
     self.waiting = true;
-    if (arrived_ == 0) first_arrived_ = &self;
-    if (!(first_arrived_->site == site)) fail_at_barrier(*first_arrived_, self);
-    if (exited_ > 0)
-        fail_at_barrier(self, *std::find_if(threads_.begin(), threads_.end(),
-                                            [](const Thread& t) { return t.exited; }));
-    votes_ += predicate;
-    if (++arrived_ == threads_.size()) {
-        count_ = votes_;
-        arrived_ = votes_ = 0;
-        count_barrier(site);
-        release(all_);
+    if (block.arrived == 0) block.first_arrived = &self;
+    if (!(block.first_arrived->site == site)) fail_at_barrier(*block.first_arrived, self);
+    Thread *const first = block.threads, *const end = first + grid_->threads();
+    if (block.exited > 0)
+        fail_at_barrier(self, *std::find_if(first, end, [](const Thread& t) { return t.exited; }));
+    block.votes += predicate;
+    if (++block.arrived == grid_->threads()) {
+        block.count = block.votes;
+        block.arrived = block.votes = 0;
+        together_.clear();
+        for (Thread* thread = first; thread != end; ++thread) together_.push_back(thread);
+        count_met(site);
+        release(together_);
     }
     wait();
-    return int(count_);
+    return int(block.count);
+}
+
+/// Counts a barrier of those who are together_.
+void Runner::count_met(const Site& site) const {
+    unsigned int warps = 0;
+    for (const Thread* thread : together_) warps |= 1u << thread->number / 32;
+    count_barrier(site, unsigned(together_.size()), warps);
+}
+
+void Runner::barrier_meet(unsigned int id, unsigned int threads, Site site) {
+    if (id > 15 || threads == 0 || threads % 32 != 0 || threads > grid_->threads())
+        fail(3, "%s: barrier %u of %u threads: a block has barriers 0 to 15, and whole warps meet",
+             text(site).c_str(), id, threads);
+    Thread& self = *current_;
+    NumberedBarrier& barrier = self.block->barriers[id];
+    if (barrier.arrived.empty()) barrier.expected = threads;
+    if (barrier.expected != threads)
+        fail(3, "%s: barrier %u waits for %u threads already, not for %u", text(site).c_str(), id,
+             barrier.expected, threads);
+    self.site = site;
+    self.waiting = true;
+    barrier.arrived.push_back(&self);
+    if (barrier.arrived.size() == threads) {
+        together_ = std::exchange(barrier.arrived, {});
+        std::sort(together_.begin(), together_.end());
+        count_met(site);
+        release(together_);
+    }
+    wait();
+}
+
+void Runner::cluster_meet(Site site) {
+    Thread& self = *current_;
+    self.site = site;
+    self.waiting = true;
+    at_cluster_barrier_.push_back(&self);
+    release_cluster_if_met();
+    wait();
+}
+
+void Runner::release_cluster_if_met() {
+    if (at_cluster_barrier_.empty() || at_cluster_barrier_.size() + exited_ < threads_.size())
+        return;
+    together_ = std::exchange(at_cluster_barrier_, {});
+    std::sort(together_.begin(), together_.end());
+    release(together_);
 }
 
 void Runner::warp_meet(unsigned int mask, void* record, void (*finish)(void* const*, unsigned int),
                        Site site) {
     Thread& self = *current_;
-    const unsigned int lane = number(self) % 32, warp = number(self) / 32;
+    const unsigned int lane = self.number % 32, warp = self.number / 32;
     if (!(mask >> lane & 1))
         fail(3, "%s: its mask 0x%08x leaves out the calling lane %u", text(site).c_str(), mask,
              lane);
-    Thread* const lanes = threads_.data() + warp * 32;
-    const size_t here = std::min<size_t>(32, threads_.size() - warp * 32);
+    Thread* const lanes = self.block->threads + warp * 32;
+    const size_t here = std::min<size_t>(32, grid_->threads() - warp * 32);
     if (here < 32) mask &= (1u << here) - 1;
 
-    std::vector<Meeting>& meetings = meetings_[warp];
+    std::vector<Meeting>& meetings = self.block->meetings[warp];
     auto meeting = std::find_if(meetings.begin(), meetings.end(), [&](const Meeting& m) {
         return m.mask == mask && m.site.line == site.line && m.finish == finish;
     });
@@ -376,29 +498,159 @@ void Runner::warp_meet(unsigned int mask, void* record, void (*finish)(void* con
     wait();
 }
 
+void Runner::wait_until(const Condition& condition, Site site) {
+    Thread& self = *current_;
+    while (!condition.holds()) {
+        self.site = site;
+        self.waiting = true;
+        self.condition = &condition;
+        waiting_for_conditions_.push_back(&self);
+        wait();
+        self.condition = nullptr;
+    }
+}
+
+void Runner::look_again() {
+    std::vector<Thread*> free;
+    std::erase_if(waiting_for_conditions_, [&](Thread* thread) {
+        const bool holds = thread->condition->holds();
+        if (holds) free.push_back(thread);
+        return holds;
+    });
+    if (!free.empty()) release(free);
+}
+
+void Runner::polled() {
+    if (++polls_ % 64 != 0) return;
+    if (!pending_.empty()) do_work(pending_.size() - 1);
+    const auto now = std::chrono::steady_clock::now();
+    if (polling_since_ == Time{}) polling_since_ = now;
+    if (now - polling_since_ > std::chrono::minutes(1))
+        fail(3, "waits for ever: for a minute its atomic operations have changed nothing");
+    if (ready_.empty()) {
+        std::this_thread::yield();  // to blocks on other workers
+    } else {
+        current_->site = {"an atomic operation", "", 0};
+        ready_.insert(ready_.begin(), current_);
+        wait();
+    }
+}
+
+void Runner::start_work(std::function<void()> work) {
+    if (as_late_as_allowed())
+        pending_.push_back({std::move(work), current_});
+    else
+        work();
+}
+
+bool Runner::as_late_as_allowed() {
+    return schedule.order == Schedule::kReverse ||
+           (schedule.order == Schedule::kRandom && random_() % 4 != 0);
+}
+
+void Runner::want_cluster(unsigned int blocks) {
+    if (grid_->cluster == blocks) return;
+    if (grid_->cluster != 1)
+        fail(3, "launched in clusters of %u blocks, but its __cluster_dims__ is %u", grid_->cluster,
+             blocks);
+    grid_->wanted_cluster = blocks;
+    restarts_ = true;
+    current_->fiber->switch_to(home_);
+}
+
 void Runner::fail_at_barrier(Thread& waiting, const Thread& missing) {
-    threadIdx = waiting.index;  // whom fail() names
+    name(waiting);
     fail(3, "waits at %s for thread %s, which %s", text(waiting.site).c_str(),
          text(missing.index).c_str(),
          missing.exited ? "has left the kernel" : ("waits at " + text(missing.site)).c_str());
 }
 
 void Runner::fail_for_ever_waiting() {
-    // Warp-wide operations alone come here: block_meet() sees for itself who cannot come.
-    for (const std::vector<Meeting>& meetings : meetings_)
-        for (const Meeting& meeting : meetings)
-            for (unsigned int i = 0; i < 32; ++i) {
-                const size_t warp = &meetings - meetings_;
-                if (!((meeting.mask & ~meeting.arrived) >> i & 1)) continue;
-                fail_at_barrier(threads_[warp * 32 + std::countr_zero(meeting.arrived)],
-                                threads_[warp * 32 + i]);
-            }
+    // Who waits for a condition is named first: others may wait for that thread.
+    if (!waiting_for_conditions_.empty()) {
+        std::vector<Thread*>& all = waiting_for_conditions_;
+        std::sort(all.begin(), all.end());
+        std::string others;  // one of each line
+        for (auto each = all.begin() + 1; each != all.end(); ++each) {
+            const Thread& other = **each;
+            if (std::none_of(all.begin(), each, [&](Thread* t) { return t->site == other.site; }))
+                others += "; thread " + text(other.index) + " of block " +
+                          text(other.block->index) + " waits at " + text(other.site) + ": " +
+                          other.condition->missing();
+        }
+        const Thread& thread = *all.front();
+        name(thread);
+        fail(3, "waits at %s for ever: %s%s", text(thread.site).c_str(),
+             thread.condition->missing().c_str(), others.c_str());
+    }
+    // block_meet() sees for itself who cannot come.
+    for (unsigned int rank = 0; rank < grid_->cluster; ++rank) {
+        Block& block = blocks_[rank];
+        for (const std::vector<Meeting>& meetings : block.meetings)
+            for (const Meeting& meeting : meetings)
+                for (unsigned int i = 0; i < 32; ++i) {
+                    const size_t warp = &meetings - block.meetings;
+                    if (!((meeting.mask & ~meeting.arrived) >> i & 1)) continue;
+                    fail_at_barrier(block.threads[warp * 32 + std::countr_zero(meeting.arrived)],
+                                    block.threads[warp * 32 + i]);
+                }
+        for (const NumberedBarrier& barrier : block.barriers) {
+            if (barrier.arrived.empty()) continue;
+            const Thread& thread = *barrier.arrived.front();
+            name(thread);
+            fail(3, "waits at %s for ever: %zu of %u threads have come", text(thread.site).c_str(),
+                 barrier.arrived.size(), barrier.expected);
+        }
+    }
+    if (!at_cluster_barrier_.empty()) {
+        const Thread& waiting = *at_cluster_barrier_.front();
+        for (const Thread& thread : threads_) {
+            const bool here = std::find(at_cluster_barrier_.begin(), at_cluster_barrier_.end(),
+                                        &thread) != at_cluster_barrier_.end();
+            if (here || thread.exited) continue;
+            name(waiting);
+            fail(3, "waits at %s for thread %s of block %s, which waits at %s",
+                 text(waiting.site).c_str(), text(thread.index).c_str(),
+                 text(thread.block->index).c_str(), text(thread.site).c_str());
+        }
+    }
     fail(3, "no thread can run");
 }
 
 // --- Stepping through a kernel ------------------------------------------------------------------
 
 #ifdef SIMULATOR_DEBUG
+/// For each thread of the running block that waits at something with a count: its number, a tab,
+/// and what is missing there.
+std::string Runner::what_threads_wait_for() const {
+    const Block& block = *current_->block;
+    std::string result;
+    auto add = [&](const Thread& thread, const std::string& what) {
+        if (thread.block != &block) return;
+        result += std::to_string(thread.number) + '\t' + what + '\n';
+    };
+    for (const Thread* thread : waiting_for_conditions_) {
+        const std::string missing = thread->condition->missing();
+        add(*thread, missing.substr(0, missing.find(';')));  // without who has arrived
+    }
+    for (const NumberedBarrier& barrier : block.barriers)
+        for (const Thread* thread : barrier.arrived)
+            add(*thread, "barrier " + std::to_string(&barrier - block.barriers) + " has " +
+                             std::to_string(barrier.arrived.size()) + " of " +
+                             std::to_string(barrier.expected) + " threads");
+    for (const Thread* thread : at_cluster_barrier_)
+        add(*thread, "the cluster's barrier has " + std::to_string(at_cluster_barrier_.size()) +
+                         " of " + std::to_string(threads_.size() - exited_) + " threads");
+    return result;
+}
+
+/// scripts/step/step_commands.py calls this.
+[[gnu::used]] const char* debugger_asks() {
+    static thread_local std::string answer;
+    answer = runner->what_threads_wait_for();
+    return answer.c_str();
+}
+
 // scripts/step/step_commands.py stops a thread anywhere, writes wanted_ and sends this signal.
 struct StepAside {
     StepAside() {
@@ -419,19 +671,33 @@ struct StepAside {
 void run_grid(const Launch& launch, const void* function, void (*thread)(const void*),
               const void* call) {
     if (runner) unsupported("launches from a kernel");
-    if (cudaError_t error =
-            check_launch(function, launch.grid, launch.block, launch.shared_bytes)) {
+    if (cudaError_t error = check_launch(function, launch)) {
         set_error(error);
         return;
     }
-    const Grid grid{launch, thread, call};
+    static std::atomic<uint64_t> launches = 0;
+    std::atomic<unsigned int> wanted_cluster = 0;
     unlock_memory();
     count_launch(launch, function, thread);
     const uint64_t blocks = uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
-    parallel(blocks, [&](uint64_t i) {
-        static thread_local Runner& own = *new Runner;
-        own.run_block(grid, schedule.order == Schedule::kReverse ? blocks - 1 - i : i);
-    });
+    auto run = [&](unsigned int cluster) {
+        const Grid grid{launch, thread, call, cluster, ++launches, wanted_cluster};
+        const uint64_t clusters = blocks / cluster;
+        parallel(clusters, [&](uint64_t i) {
+            static thread_local Runner& own = *new Runner;
+            if (wanted_cluster > cluster) return;
+            own.run_cluster(grid, schedule.order == Schedule::kReverse ? clusters - 1 - i : i);
+        });
+    };
+    run(launch.cluster);
+    if (wanted_cluster > launch.cluster) {
+        Launch again = launch;
+        again.cluster = wanted_cluster;
+        if (cudaError_t error = check_launch(function, again))
+            set_error(error);
+        else
+            run(again.cluster);
+    }
     count_launch_end();
 }
 
@@ -443,49 +709,64 @@ void check_pointer(const Launch& launch, size_t index, const void* pointer) {
 
 int block_meet(bool predicate, Site site) { return running(site.what).block_meet(predicate, site); }
 
+void barrier_meet(unsigned int id, unsigned int threads, Site site) {
+    running(site.what).barrier_meet(id, threads, site);
+}
+
+void cluster_meet(Site site) { running(site.what).cluster_meet(site); }
+
 void warp_meet(unsigned int mask, void* record, void (*finish)(void* const*, unsigned int),
                Site site) {
     running(site.what).warp_meet(mask, record, finish, site);
 }
 
-unsigned int lane() { return running("a warp-wide operation").lane(); }
+unsigned int lane() { return running("a warp-wide operation").current().number % 32; }
+unsigned int thread_number() { return running("a warp-wide operation").current().number; }
 
-DynamicShared dynamic_shared() { return {running("extern __shared__").dynamic_shared()}; }
+// --- Waiting, and what the hardware does --------------------------------------------------------
 
-// --- Asynchronous copies ------------------------------------------------------------------------
+void wait_until(const Condition& condition, Site site) {
+    running(site.what).wait_until(condition, site);
+}
+void look_again() { running("an mbarrier").look_again(); }
+void polled() {
+    if (runner) runner->polled();
+}
+void start_work(std::function<void()> work) {
+    running("an asynchronous copy").start_work(std::move(work));
+}
+bool as_late_as_allowed() { return running("an asynchronous copy").as_late_as_allowed(); }
 
-void async_copy(void* to, const void* from, size_t bytes, size_t zero_bytes, Site site) {
-    Copies& copies = running(site.what).copies();
-    const bool aligned = reinterpret_cast<uintptr_t>(to) % bytes == 0 &&
-                         reinterpret_cast<uintptr_t>(from) % bytes == 0;
-    if ((bytes != 4 && bytes != 8 && bytes != 16) || zero_bytes > bytes || !aligned)
-        fail(3, "%s: %zu bytes from %p to %p: it copies 4, 8 or 16 bytes between multiples of that",
-             text(site).c_str(), bytes, from, to);
-    if (bytes > zero_bytes) count_access(from, bytes - zero_bytes, false, site);
-    count_access(to, bytes, true, site);
-    std::memset(to, 0xFF, bytes);
-    copies.pending.push_back({to, from, bytes, zero_bytes, copies.groups});
+std::unique_ptr<ThreadState>& thread_state(StateOf slot) {
+    return running("an asynchronous copy").current().states[size_t(slot)];
+}
+std::unique_ptr<ThreadState>& warp_state(StateOf slot) {
+    const Thread& thread = running("a warp-wide operation").current();
+    return thread.block->threads[thread.number / 32 * 32].states[size_t(slot)];
 }
 
-void async_commit() { ++running("an asynchronous copy").copies().groups; }
-
-void async_wait(size_t groups_still_allowed) {
-    Copies& copies = running("an asynchronous copy").copies();
-    std::erase_if(copies.pending, [&](const Copy& copy) {
-        if (copy.group + groups_still_allowed >= copies.groups) return false;
-        const size_t taken = copy.bytes - copy.zero_bytes;
-        std::memcpy(copy.to, copy.from, taken);
-        std::memset(static_cast<char*>(copy.to) + taken, 0, copy.zero_bytes);
-        return true;
-    });
+std::unique_ptr<ThreadState>& block_state(StateOf slot) {
+    return running("registers").current().block->threads[0].states[size_t(slot)];
 }
 
-// --- Addresses ----------------------------------------------------------------------------------
+// --- Clusters -----------------------------------------------------------------------------------
+
+unsigned int cluster_rank() { return running("a cluster").current().block->rank; }
+unsigned int cluster_size() { return running("a cluster").cluster_size(); }
+void cluster_dims(unsigned int blocks) { running("__cluster_dims__").want_cluster(blocks); }
+
+void require_present(unsigned int rank, const Site& site) {
+    Runner& own = running(site.what);
+    if (rank >= own.cluster_size())
+        fail(3, "%s: block %u of a cluster of %u", text(site).c_str(), rank, own.cluster_size());
+    const Block& block = own.block(rank);
+    if (block.exited == own.threads_of_a_block())
+        fail(3, "%s: block %s has left the kernel, and with it its shared memory",
+             text(site).c_str(), text(block.index).c_str());
+}
+
+// --- Stacks -------------------------------------------------------------------------------------
 
 bool below_a_stack(const void* address) { return runner && runner->below_a_stack(address); }
-
-std::optional<size_t> bytes_into_dynamic_shared(const void* address) {
-    return runner ? runner->bytes_into_dynamic_shared(address) : std::nullopt;
-}
 
 }  // namespace simulator

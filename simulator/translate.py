@@ -3,9 +3,11 @@
 
     kernel<T><<<grid, block>>>(args)  ->  SIMULATOR_LAUNCH((kernel<T>), (grid, block), (args))
     extern __shared__ float tile[];   ->  float *const tile = ...;
+    __shared__ float a[4], b;         ->  references to where the block keeps them
+    __global__ void __cluster_dims__(2) kernel() {  ->  tells the simulator first of all
 
 Nothing else is touched, and no line moves: a #line in front makes compilers and debuggers show the
-original file. The macro and what stands behind it are in launch.hpp.
+original file. The macro and what stands after it are in launch.hpp.
 
 usage: translate.py SOURCE RESULT
 """
@@ -22,6 +24,7 @@ TOKEN = re.compile(r"""
   | (?P<sign>    <<<(?!=) | <<=? | <=>? | >= | -> | :: | . )
 """, re.VERBOSE | re.DOTALL)
 CLOSING = {")": "(", "]": "[", "}": "{"}
+CLUSTERS = ("__cluster_dims__", "HOPPER_CLUSTER")  # the latter is CUDA's where there are clusters
 NOT_A_KERNEL = {"return", "else", "do", "case", "co_return", "co_yield", "and", "or", "not"}
 
 
@@ -159,6 +162,15 @@ class Translation:
         self.replace.update({end: "), ", end + 1: "", end + 2: ""})
         self.replace[close] = "))"
 
+    def in_a_directive(self, i):
+        """Whether the line begins with a #."""
+        while i > 0 and "\n" not in self.tokens[i]:
+            i -= 1
+        return self.is_sign(self.step(i, 1) if i else 0, "#")
+
+    def in_parentheses(self, opening):
+        return "".join(self.tokens[opening + 1:self.group_end(opening)])
+
     def erase(self, first, last):
         """Removes the tokens from first to last, but not their line breaks."""
         for i in range(first, last + 1):
@@ -166,14 +178,14 @@ class Translation:
 
     def translate_shared(self, extern):
         """`extern __shared__ T name[]...;`, alignment anywhere in it or in front of it."""
-        end, shared, name, square = extern, False, None, None
+        end, shared, name, square, alignment = extern, False, None, None, ""
         while not self.is_sign(end, ";", "{", "("):
             following = self.step(end, 1)
             if self.is_name(end, "__shared__"):
                 shared = True
                 self.erase(end, end)
             elif self.is_name(end, "alignas", "__align__") and self.is_sign(following, "("):
-                following = self.group_end(following)
+                following, alignment = self.group_end(following), self.in_parentheses(following)
                 self.erase(end, following)
                 following = self.step(following, 1)
             elif self.is_sign(end, "[") and square is None:
@@ -192,12 +204,69 @@ class Translation:
         rows = self.is_sign(self.step(self.group_end(square), 1), "[")  # T name[][columns]
         self.before[name] = "(*const " if rows else "*const "
         self.replace[name] = self.tokens[name] + ")" * rows
-        self.before[end] = " = ::simulator::dynamic_shared()"
         before = self.step(extern, -1)
         if self.is_sign(before, ")"):  # alignas(16) extern __shared__ ...
-            start = self.step(self.group_start(before, lambda j: False), -1)
+            opening = self.group_start(before, lambda j: False)
+            start = self.step(opening, -1)
             if self.is_name(start, "alignas", "__align__"):
+                alignment = self.in_parentheses(opening)
                 self.erase(start, before)
+        self.before[end] = f" = ::simulator::dynamic_shared({alignment})"
+
+    def translate_static_shared(self, shared):
+        """`__shared__ T a[4], b;`, alignment in front of it or behind it: the variables become
+        members of a type of their own, of which every block has one."""
+        first = self.step(shared, -1)
+        start = shared
+        while self.is_sign(first, ")"):  # alignas(16) __shared__ ...
+            name = self.step(self.group_start(first, lambda j: False), -1)
+            if not self.is_name(name, "alignas", "__align__"):
+                break
+            start, first = name, self.step(name, -1)
+        names, end = [], shared
+        while not self.is_sign(end, ";"):
+            following = self.step(end, 1)
+            if self.is_sign(end, "(", "[", "{"):
+                following = self.step(self.group_end(end), 1)
+            if self.is_sign(end, "<") and self.opens_template(end):
+                following = self.step(self.template_end(end), 1)
+            if self.is_name(end) and self.is_sign(following, ";", ",", "["):
+                names.append(self.tokens[end])
+            end = following
+            if end is None or self.is_sign(end, "="):
+                raise self.error(shared, "expected: __shared__ TYPE NAME[...], ...;")
+        if not names:
+            raise self.error(shared, "expected: __shared__ TYPE NAME[...], ...;")
+        kind = f"simulator_shared_{names[0]}"
+        self.erase(shared, shared)
+        self.before[start] = f"struct {kind} {{ " + self.before.get(start, "")
+        self.replace[end] = "; };" + "".join(
+            f" auto& {name} = ::simulator::static_shared<{kind}>().{name};" for name in names)
+
+    def template_end(self, i):
+        """The `>` that closes the template arguments that open at i."""
+        depth = 0
+        for j in range(i, len(self.tokens)):
+            depth += self.is_sign(j, "<")
+            depth -= self.is_sign(j, ">")
+            if depth == 0:
+                return j
+        raise self.error(i, "no end to this <")
+
+    def translate_cluster(self, i):
+        """`__cluster_dims__(blocks)` of a kernel: its body begins by saying so."""
+        opening = self.step(i, 1)
+        if not self.is_sign(opening, "("):
+            return
+        end = self.group_end(opening)
+        blocks = self.in_parentheses(opening)
+        body = end
+        while not self.is_sign(body, "{", ";"):
+            body = self.step(self.group_end(body) if self.is_sign(body, "(") else body, 1)
+            if body is None:
+                raise self.error(i, "no kernel behind this")
+        if self.is_sign(body, "{"):
+            self.replace[body] = f"{{ ::simulator::cluster_dims({blocks});"
 
     def result(self):
         for i, token in enumerate(self.tokens):
@@ -205,6 +274,10 @@ class Translation:
                 self.translate_launch(i)
             elif self.is_name(i, "extern"):
                 self.translate_shared(i)
+            elif self.is_name(i, "__shared__") and i not in self.replace:
+                self.translate_static_shared(i)
+            elif self.is_name(i, *CLUSTERS) and not self.in_a_directive(i):
+                self.translate_cluster(i)
         parts = [self.before.get(i, "") + self.replace.get(i, token)
                  for i, token in enumerate(self.tokens)]
         return f'#line 1 "{self.path}"\n' + "".join(parts)

@@ -79,7 +79,8 @@ def test_launch(before, launch, kernel, configuration, arguments):
     "std::map<int, std::vector<std::pair<int, int>>> v(x);",
     'extern int a[]; extern "C" { int f(); }',
     "extern alignas(16) float a[4];",
-    "__shared__ float tile[32][32];",
+    "#define CLUSTER(blocks) __cluster_dims__(blocks)",
+    "__global__ void __cluster_dims__(2) kernel(int);",
 ])
 def test_text_that_stays(text):
     assert translate(text) == text
@@ -89,14 +90,30 @@ def test_text_that_stays(text):
     ("extern __shared__ float t[];", "float *const t = ::simulator::dynamic_shared();"),
     ("extern __shared__ float t[][32];", "float (*const t)[32] = ::simulator::dynamic_shared();"),
     ("extern __shared__ __align__(16) unsigned char t[];",
-     "unsigned char *const t = ::simulator::dynamic_shared();"),
-    ("alignas(128) extern __shared__ T t[];", "T *const t = ::simulator::dynamic_shared();"),
+     "unsigned char *const t = ::simulator::dynamic_shared(16);"),
+    ("alignas(128) extern __shared__ T t[];", "T *const t = ::simulator::dynamic_shared(128);"),
     ("extern __shared__\nalignas(16)\nhalf t[];",
-     "\n\nhalf *const t = ::simulator::dynamic_shared();"),
-    ("alignas(32) __shared__ float t[4];", "alignas(32) __shared__ float t[4];"),
+     "\n\nhalf *const t = ::simulator::dynamic_shared(16);"),
+    ("__shared__ float t[4][8];",
+     "struct simulator_shared_t { float t[4][8]; };"
+     " auto& t = ::simulator::static_shared<simulator_shared_t>().t;"),
+    ("alignas(32) __shared__ A<2, B<3>> t, u[sizeof(int)];",
+     "struct simulator_shared_t { alignas(32) A<2, B<3>> t, u[sizeof(int)]; };"
+     " auto& t = ::simulator::static_shared<simulator_shared_t>().t;"
+     " auto& u = ::simulator::static_shared<simulator_shared_t>().u;"),
+    ("__shared__\nint t;",
+     "struct simulator_shared_t { \nint t; };"
+     " auto& t = ::simulator::static_shared<simulator_shared_t>().t;"),
 ])
 def test_shared_memory(text, expected):
     assert re.sub(r" +", " ", translate(text)).strip(" ") == expected
+
+
+@pytest.mark.parametrize("before", ["__global__ void __cluster_dims__(kSize) k(int (&a)[2]) ",
+                                    "__global__ void __launch_bounds__(f(1), 1)\n"
+                                    "HOPPER_CLUSTER(kSize) k(int a, int b) "])
+def test_a_kernel_in_clusters_begins_by_saying_so(before):
+    assert translate(before + "{ f(); }") == before + "{ ::simulator::cluster_dims(kSize); f(); }"
 
 
 @pytest.mark.parametrize("text, line", [
@@ -104,6 +121,7 @@ def test_shared_memory(text, expected):
     ("<<<1>>>(x)", 1),
     ("\n\nk<<<1>>>(x", 3),
     ("extern __shared__ float t;", 1),
+    ("\n__shared__ float t = 1;", 2),
 ])
 def test_text_that_is_wrong(text, line):
     with pytest.raises(translator.TranslationError, match=f"^f.cu:{line}: "):
@@ -137,9 +155,9 @@ def run(program, *arguments, schedule="forward"):
                           env={**os.environ, "DEMO_SCHEDULE": schedule})
 
 
-def line_of(text):
-    """The line of misuse.cu that `text` stands in."""
-    lines = (ROOT / "tests/simulator/misuse.cu").read_text().splitlines()
+def line_of(text, file="misuse.cu"):
+    """The line that `text` stands in."""
+    lines = (ROOT / "tests/simulator" / file).read_text().splitlines()
     return next(i for i, line in enumerate(lines, 1) if text in line)
 
 
@@ -153,6 +171,14 @@ def test_language(normal, schedule):
 def test_language_sanitized(sanitized):
     done = run(sanitized / "language", schedule="random:3")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("schedule", ["forward", "reverse", "random:7"])
+def test_hoppers_instructions(normal, schedule):
+    """On a GPU test_device.py runs them."""
+    done = run(normal / "test_ptx_hopper", "--gtest_brief=1", schedule=schedule)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[  PASSED  ]" in done.stdout
 
 
 BARRIER = r"waits at __syncthreads\(\) in tests/simulator/misuse.cu:\d+ for thread "
@@ -263,7 +289,105 @@ def test_the_same_done_right(normal, schedule):
     assert wrong_elements(normal / "misuse", "right_pipeline", schedule) == 0
 
 
-@pytest.mark.parametrize("value", ["", "backward", "random", "random:", "random:x", "random:1x"])
+# --- Faults of kernels for Hopper -----------------------------------------------------------------
+
+# What says so in every schedule: the message, with the line, by the comment on it.
+HOPPERS_FAULTS = {
+    "no_product_wait": "leaves the kernel, and wgmma_mma_async() in [the product] may still run: "
+                       "nobody waited for it",
+    "no_store_wait": "leaves the kernel, and tma_store() in [the first store] may still read its "
+                     "shared memory: nobody waited for it",
+    "no_product_commit": "leaves the kernel, and wgmma_mma_async() in [the product] may still run: "
+                         "its group was not committed",
+    "no_store_commit": "leaves the kernel, and tma_store() in [the first store] may still read its "
+                       "shared memory: its group was not committed",
+    "producer_parity": "waits at mbarrier_wait() in [for the producer]: phase 0 (parity 0) of the "
+                       "mbarrier at byte # of shared memory has 0 of 4 arrivals",
+    "too_few_bytes": "leaves the kernel, and the mbarrier at byte # of shared memory has got 16384 "
+                     "bytes more than mbarrier_arrive_expect_tx() in [announces a stage] announced",
+    "too_many_bytes": "waits at mbarrier_wait() in [for the consumer] for ever: phase 0 (parity 0) "
+                      "of the mbarrier at byte # of shared memory has 1 of 1 arrivals and lacks "
+                      "8192 bytes; arrived: thread (128,0,0) of block (0,0,0)",
+    "no_fence": ": byte # of shared memory was written by a thread, without a fence_proxy_async()",
+    "odd_column": "tma_load() in [A's tile]: column 1 is 2 bytes into a row, no multiple of 16",
+    # Deadlocks
+    "nobody_frees": "[for the producer]: phase 0 (parity 0) of the mbarrier at byte # of shared "
+                    "memory has 3 of 4 arrivals; arrived: thread ",
+    "no_copy": "waits at mbarrier_wait() in [for the consumer] for ever: phase 1 (parity 1) of the "
+               "mbarrier at byte # of shared memory has 1 of 1 arrivals and lacks 8192 bytes",
+    "barrier_of_one": "waits at barrier_sync_warpgroup() in [C is complete] for ever: 96 of 128 "
+                      "threads have come",
+    "pair_not_sent": "waits at mbarrier_wait() in [for the pair] for ever: phase 0 (parity 0) of "
+                     "the mbarrier at byte 0 of shared memory has 1 of 1 arrivals and lacks 8 "
+                     "bytes",
+}
+# What says something else in each schedule, or computes something wrong.
+HOPPERS_FAULTS_BY_SCHEDULE = {
+    ("no_full_wait", "forward"): "waits at mbarrier_wait() in [for the producer] for ever: ",
+    ("no_full_wait", "reverse"): "[announces a stage]: the mbarrier at byte # of shared memory has "
+                                 "all 1 arrivals of its phase 0 already",
+    ("no_full_wait", "random:1"): 7958,
+    ("early_free", "forward"): "waits at mbarrier_wait() in [for the consumer] for ever: phase 1",
+    ("early_free", "reverse"): 2048,
+    ("consumer_parity", "forward"): "waits at mbarrier_wait() in [for the consumer] for ever: "
+                                    "phase 0 (parity 0)",
+    ("consumer_parity", "reverse"): "[announces a stage]: the mbarrier at byte # of shared memory "
+                                    "has all 1 arrivals of its phase 0 already",
+    ("no_fence", "forward"): "tma_store() in [the first store]: byte ",
+    ("leaves_early", "forward"): "waits at mbarrier_wait() in [for the next block] for ever: ",
+    ("leaves_early", "reverse"): "st_async() in [sends the pair]: block (1,0,0) has left the "
+                                 "kernel, and with it its shared memory",
+    ("leaves_before_arrival", "reverse"): "mbarrier_arrive_cluster() in [it has been read]: block "
+                                          "(1,0,0) has left the kernel",
+    ("pair_not_expected", "forward"): "the mbarrier at byte 0 of shared memory has got 8 bytes more"
+                                      " than mbarrier_arrive_expect_tx() in [announces the pair]",
+    ("pair_not_expected", "reverse"): "st_async() in [sends the pair]: block (1,0,0) has left",
+}
+FAULTS_AND_SCHEDULES = [
+    *((case, schedule, message) for case, message in HOPPERS_FAULTS.items()
+      for schedule in SCHEDULES),
+    *((*key, outcome) for key, outcome in HOPPERS_FAULTS_BY_SCHEDULE.items()),
+    *((case, schedule, None) for case in ("stride", "panel_stride", "swizzle", "store_swizzle")
+      for schedule in SCHEDULES)]
+
+
+@pytest.mark.parametrize("case, schedule, outcome", FAULTS_AND_SCHEDULES)
+def test_a_fault_of_a_kernel_for_hopper_is_found(normal, case, schedule, outcome):
+    if not isinstance(outcome, str):  # how many elements are wrong, if that is known
+        wrong = wrong_elements(normal / "hopper_faults", case, schedule)
+        assert wrong == outcome if outcome else wrong > 0
+        return
+    done = run(normal / "hopper_faults", case, schedule=schedule)
+    assert done.returncode == 3 and done.stdout == ""
+    kernel = "exchange" if re.match("leaves|pair", case) else "product"
+    text = re.sub(r"\[(.+?)\]", lambda comment: "tests/simulator/hopper_faults.cu:"
+                  f"{line_of('// ' + comment[1], 'hopper_faults.cu')}", outcome)
+    message = r"\d+ of (dynamic )?".join(re.escape(part) for part in text.split("# of "))
+    assert re.fullmatch(rf"hopper_faults: kernel {kernel}<kFault>, block \([01],0,0\), "
+                        rf"thread \(\d+,0,0\): .*{message}.*\n", done.stderr), done.stderr
+
+
+def test_a_write_into_a_block_that_left(normal):
+    done = run(normal / "hopper_faults", "write_late", schedule="reverse")
+    assert done.returncode == 3
+    assert re.fullmatch(r"hopper_faults: kernel write_late, block \(0,0,0\), thread \(31,0,0\): "
+                        r"write to address 0x\w+, in shared memory of block \(1,0,0\), which has "
+                        r"left the kernel\n", done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("schedule", ["forward", "reverse", "random:7",
+                                      *(f"random:{seed}" for seed in range(1, 6))])
+@pytest.mark.parametrize("case", ["none", "cluster_none"])
+def test_the_kernels_without_a_fault(normal, case, schedule):
+    assert wrong_elements(normal / "hopper_faults", case, schedule) == 0
+
+
+@pytest.mark.parametrize("case", ["none", "cluster_none"])
+def test_the_kernels_without_a_fault_sanitized(sanitized, case):
+    assert wrong_elements(sanitized / "hopper_faults", case, "random:3") == 0
+
+
+@pytest.mark.parametrize("value", ["backward", "random", "random:", "random:x", "random:1x"])
 def test_bad_schedule(normal, value):
     done = run(normal / "language", schedule=value)
     assert (done.returncode, done.stdout) == (2, "")

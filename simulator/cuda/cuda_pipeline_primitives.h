@@ -1,10 +1,10 @@
 // Asynchronous copies into shared memory. They take place at their wait; until then the destination
-// is NaN bytes (scheduler.cpp).
+// is NaN bytes (async_copies.cpp).
 #pragma once
 
 #include <cstddef>
 
-#include "../scheduler.hpp"
+#include "../async_copies.hpp"
 
 inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zero_bytes = 0,
                                     SIMULATOR_SITE) {

@@ -70,20 +70,21 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, i
     return simulator::blocks_per_multiprocessor(blocks, threads, shared_bytes);
 }
 
-// Clusters of blocks are refused.
+/// What SIMULATOR_LAUNCH makes of kernel<<<...>>>, with clusters.
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
-    for (unsigned int i = 0; i < config->numAttrs; ++i) {
-        const auto [x, y, z] = config->attrs[i].val.clusterDim;
-        if (size_t(x) * y * z > 1) return cudaErrorNotSupported;
-    }
-    SIMULATOR_LAUNCH((kernel), (config->gridDim, config->blockDim, config->dynamicSmemBytes),
-                     (std::forward<Arguments>(arguments)...));
+    simulator::Launch launch("(kernel)", __FILE__, __LINE__, config->gridDim, config->blockDim,
+                             config->dynamicSmemBytes);
+    launch.cluster = simulator::cluster_of(*config);
+    simulator::launch(
+        launch, kernel, [&](const auto&... parameters) { kernel(parameters...); },
+        std::forward<Arguments>(arguments)...);
     return cudaPeekAtLastError();
 }
 
 template <class Kernel>
-cudaError_t cudaOccupancyMaxActiveClusters(int*, Kernel, const cudaLaunchConfig_t*) {
-    return cudaErrorNotSupported;
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, Kernel,
+                                           const cudaLaunchConfig_t* config) {
+    return simulator::clusters_at_once(clusters, config);
 }

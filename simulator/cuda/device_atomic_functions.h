@@ -1,8 +1,10 @@
 // Atomics. They return the old value.
 #pragma once
 
+#include <cstring>
 #include <type_traits>
 
+#include "../scheduler.hpp"
 #include "host_defines.h"
 
 namespace simulator {
@@ -16,6 +18,7 @@ __forceinline__ T atomically(T* address, Change change) {
         next = change(old);
     } while (
         !__atomic_compare_exchange(address, &old, &next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    if (std::memcmp(&old, &next, sizeof old) == 0) polled();
     return old;
 }
 template <class T>

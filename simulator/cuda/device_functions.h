@@ -6,10 +6,12 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "../errors.hpp"
 #include "../scheduler.hpp"
+#include "../shared_memory.hpp"
 #include "device_atomic_functions.h"
 #include "host_defines.h"
 #include "warp_functions.h"
@@ -76,8 +78,13 @@ inline int __popc(unsigned int x) { return std::popcount(x); }
 inline int __clz(int x) { return std::countl_zero(unsigned(x)); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 
-inline size_t __cvta_generic_to_shared(const void* p) { return reinterpret_cast<size_t>(p); }
-inline void* __cvta_shared_to_generic(size_t p) { return reinterpret_cast<void*>(p); }
+inline size_t __cvta_generic_to_shared(const void* p, SIMULATOR_SITE) {
+    return simulator::shared_address(p, {"__cvta_generic_to_shared()", file, line});
+}
+inline void* __cvta_shared_to_generic(size_t p) {
+    return simulator::shared_pointer(uint32_t(p), simulator::cluster_rank());
+}
+inline size_t __cvta_generic_to_global(const void* p) { return reinterpret_cast<size_t>(p); }
 inline void __nanosleep(unsigned int) {}
 [[noreturn]] inline void __trap() { simulator::fail(3, "__trap()"); }
 

@@ -26,6 +26,7 @@
     ERROR(cudaErrorMisalignedAddress, 716, "misaligned address")                    \
     ERROR(cudaErrorLaunchFailure, 719, "unspecified launch failure")                \
     ERROR(cudaErrorNotSupported, 801, "operation not supported")                    \
+    ERROR(cudaErrorInvalidClusterSize, 912, "cluster misconfiguration")             \
     ERROR(cudaErrorUnknown, 999, "unknown error")
 
 #define SIMULATOR_ENUMERATOR(name, value, text) name = value,
@@ -41,6 +42,7 @@ enum cudaMemcpyKind {
 enum cudaFuncAttribute {
     cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
     cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+    cudaFuncAttributeNonPortableClusterSizeAllowed = 14,
 };
 enum cudaDeviceAttr {
     cudaDevAttrMaxThreadsPerBlock = 1,
@@ -70,11 +72,15 @@ using cudaEvent_t = struct CUevent_st*;
 enum { cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
 enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
 
-enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension = 4 };
+enum cudaLaunchAttributeID {
+    cudaLaunchAttributeClusterDimension = 4,
+    cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+};
 union cudaLaunchAttributeValue {
     struct {
         unsigned int x, y, z;
     } clusterDim;
+    int programmaticStreamSerializationAllowed;
 };
 struct cudaLaunchAttribute {
     cudaLaunchAttributeID id;

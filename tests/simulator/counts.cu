@@ -1,4 +1,5 @@
 // Kernels whose counts are known, for tests/test_count.py: counts CASE runs one of them.
+#include <cooperative_groups.h>
 #include <cuda_pipeline_primitives.h>
 #include <mma.h>
 
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "ptx.cuh"
+#include "ptx_hopper.cuh"
 
 // --- Global memory ------------------------------------------------------------------------------
 
@@ -123,6 +125,92 @@ __global__ void matrices(float* out) {
     out[threadIdx.x] = float(r[0] + r[1] + r[2] + r[3]);
 }
 
+// --- Hopper -------------------------------------------------------------------------------------
+
+/// Row r of a matrix, of 64 elements, has its 16 bytes number c in place c, or c ^ (r % 8).
+template <bool kSwizzled>
+__global__ void stored_matrices() {
+    alignas(1024) __shared__ uint16_t data[32][64];
+    const int row = threadIdx.x;
+    hopper::stmatrix_x4(&data[row][(kSwizzled ? 3 ^ row % 8 : 3) * 8], 1, 2, 3, 4);
+}
+
+/// The box of 16 x 64 elements in the corner of the matrix, and one of which 8 x 32 are within it.
+__global__ void boxes(const __grid_constant__ CUtensorMap in,
+                      const __grid_constant__ CUtensorMap out) {
+    alignas(1024) __shared__ half tile[2][16][64];
+    __shared__ hopper::Barrier full;
+    hopper::mbarrier_init(&full, 1);
+    hopper::mbarrier_arrive_expect_tx(&full, sizeof tile);
+    hopper::tma_load(tile[0], in, 0, 0, &full);
+    hopper::tma_load(tile[1], in, 16, 64, &full);
+    hopper::mbarrier_wait(&full, 0);
+    hopper::tma_store(out, 0, 0, tile[0]);
+    hopper::tma_store(out, 16, 64, tile[1]);
+    hopper::cp_async_bulk_commit_group();
+    hopper::cp_async_bulk_wait_group_read<0>();
+}
+
+/// One block's copy into two.
+__global__ void __cluster_dims__(2) multicast(const __grid_constant__ CUtensorMap in) {
+    alignas(1024) __shared__ half tile[16][64];
+    __shared__ hopper::Barrier full;
+    hopper::mbarrier_init(&full, 1);
+    hopper::fence_mbarrier_init();
+    hopper::barrier_cluster_sync();
+    hopper::mbarrier_arrive_expect_tx(&full, sizeof tile);
+    if (hopper::cluster_ctarank() == 0) hopper::tma_load_multicast(tile, in, 0, 0, &full, 3);
+    hopper::mbarrier_wait(&full, 0);
+    hopper::barrier_cluster_sync();
+}
+
+/// Two lanes want the same bank, of two blocks.
+__global__ void __cluster_dims__(2) neighbors(float* out) {
+    namespace cg = cooperative_groups;
+    __shared__ float data[32];
+    data[threadIdx.x] = 1;
+    hopper::barrier_cluster_sync();
+    const float* const from = cg::this_cluster().map_shared_rank(data, threadIdx.x % 2);
+    out[threadIdx.x] = from[threadIdx.x / 2];
+    hopper::barrier_cluster_sync();
+}
+
+/// 64 bytes that begin in the middle of a sector.
+__global__ void bulk_copy(const float4* in) {
+    __shared__ float4 data[4];
+    __shared__ hopper::Barrier full;
+    hopper::mbarrier_init(&full, 1);
+    hopper::mbarrier_arrive_expect_tx(&full, sizeof data);
+    hopper::cp_async_bulk(data, in + 1, sizeof data, &full);
+    hopper::mbarrier_wait(&full, 0);
+}
+
+/// The second of two warpgroups multiplies, and meets.
+__global__ void warpgroups() {
+    alignas(1024) __shared__ half A[64][64], B[2][64][64];
+    if (threadIdx.x < 128) return;
+    constexpr uint64_t kRowsOf128Bytes = uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
+    float sums[64];
+    hopper::wgmma_fence();
+    hopper::wgmma_mma_async<half>(
+        sums, hopper::shared_address(A) >> 4 | kRowsOf128Bytes,
+        hopper::shared_address(B) >> 4 | (sizeof B[0] >> 4) << 16 | kRowsOf128Bytes, false);
+    hopper::wgmma_commit_group();
+    hopper::wgmma_wait_group<0>();
+    hopper::barrier_sync_warpgroup(1);
+}
+
+/// Of a matrix of 24 x 96, in boxes of 16 x 64.
+CUtensorMap map_of(half* matrix) {
+    CUtensorMap map;
+    const cuuint64_t size[] = {96, 24}, pitch[] = {96 * sizeof(half)};
+    const cuuint32_t box[] = {64, 16}, stride[] = {1, 1};
+    cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, matrix, size, pitch, box,
+                           stride, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                           CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return map;
+}
+
 int main(int argc, char** argv) {
     constexpr size_t kBytes = 32 << 10;
     float *in, *out;
@@ -140,6 +228,7 @@ int main(int argc, char** argv) {
     as(in4, out4);
     as(in_half, out_half);
     as(in_point, out_point);
+    const CUtensorMap in_map = map_of(in_half), out_map = map_of(out_half);
 
     const std::map<std::string, std::function<void()>> cases{
         {"stride_1", [&] { strided<float, 1><<<1, 32>>>(in, out); }},
@@ -175,6 +264,13 @@ int main(int argc, char** argv) {
         {"wmma_tile", [&] { wmma_tile<<<1, 32>>>(in_half, out); }},
         {"matrices", [&] { matrices<64><<<1, 32>>>(out); }},
         {"padded_matrices", [&] { matrices<72><<<1, 32>>>(out); }},
+        {"stored_matrices", [&] { stored_matrices<false><<<1, 32>>>(); }},
+        {"swizzled_matrices", [&] { stored_matrices<true><<<1, 32>>>(); }},
+        {"boxes", [&] { boxes<<<1, 1>>>(in_map, out_map); }},
+        {"multicast", [&] { multicast<<<2, 1>>>(in_map); }},
+        {"neighbors", [&] { neighbors<<<2, 32>>>(out); }},
+        {"bulk_copy", [&] { bulk_copy<<<1, 1>>>(in4); }},
+        {"warpgroups", [&] { warpgroups<<<1, 256>>>(); }},
         {"twice",
          [&] { strided<float, 1><<<1, 32>>>(in, out), strided<float, 1><<<1, 32>>>(in, out); }},
         {"nothing", [] {}},

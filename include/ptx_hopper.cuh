@@ -1,0 +1,345 @@
+// Hopper's instructions by PTX's own names, a few lines of PTX each. bonus_matmul_hopper explains
+// how they work together; this is for reference.
+//
+//   mbarriers   in shared memory: threads and copies arrive, threads wait
+//   clusters    blocks on neighboring multiprocessors that reach into each other's shared memory
+//   bulk copies started by one thread, between global and shared memory
+//   TMA         bulk copies of tiles of a matrix
+//   wgmma       products of tiles in shared memory, by 128 threads (a warpgroup)
+//
+// "Section" names a section of NVIDIA's PTX ISA by its title, since numbers change between
+// editions. wgmma and setmaxnreg need compute capability 9.0 and the target sm_90a; multicast is
+// compiled for that target alone, since it may be slow elsewhere. The rest works on all GPUs
+// from 9.0 on. For other targets the functions compile to a trap, so that programs build
+// everywhere; hopper.cuh says beforehand whether they can run.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "ptx.cuh"
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define HOPPER_ASM(...) asm volatile(__VA_ARGS__)
+#else
+#define HOPPER_ASM(...) __trap()
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define SM90_ASM(...) asm volatile(__VA_ARGS__)
+#else
+#define SM90_ASM(...) __trap()
+#endif
+
+/// __cluster_dims__, which nvcc rejects for targets without clusters.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define HOPPER_CLUSTER(blocks)
+#else
+#define HOPPER_CLUSTER(blocks) __cluster_dims__(blocks)
+#endif
+
+namespace hopper {
+
+/// An address in shared memory as PTX takes it.
+__device__ inline uint32_t shared_address(const void* pointer) {
+    return uint32_t(__cvta_generic_to_shared(pointer));
+}
+
+// --- Barriers: "Parallel Synchronization and Communication Instructions: mbarrier" --------------
+
+/// A barrier in shared memory. A phase ends when all arrivals and all expected bytes have come; the
+/// next one begins at once. The phases' parity is 0, 1, 0, ...
+using Barrier = uint64_t;
+
+/// One thread initializes a barrier that expects `arrivals` in each phase. Section mbarrier.init.
+__device__ inline void mbarrier_init(Barrier* barrier, uint32_t arrivals) {
+    SM90_ASM("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+             : "memory");
+}
+
+/// Makes initialized barriers visible to TMA and to the other blocks of the cluster. Section
+/// membar / fence.
+__device__ inline void fence_mbarrier_init() {
+    SM90_ASM("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+/// Arrives, and adds `bytes` of asynchronous copies to what the phase waits for. Section
+/// mbarrier.arrive.
+__device__ inline void mbarrier_arrive_expect_tx(Barrier* barrier, uint32_t bytes) {
+    SM90_ASM(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+        "r"(bytes)
+        : "memory");
+}
+
+/// Arrives at the same barrier in block `rank` of this cluster. It orders memory within this block
+/// alone (.cta), not for the remote one. There none is needed: the waiter only lets TMA overwrite a
+/// buffer that has been read. With .release.cluster each arrival would wait for all earlier memory
+/// traffic. Sections mapa, mbarrier.arrive.
+__device__ inline void mbarrier_arrive_cluster(Barrier* barrier, uint32_t rank) {
+    SM90_ASM(
+        "{\n"
+        ".reg .b32 remote;\n"
+        "mapa.shared::cluster.u32 remote, %0, %1;\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+        "}" ::"r"(shared_address(barrier)),
+        "r"(rank)
+        : "memory");
+}
+
+/// Arrives at a barrier of this block. Section mbarrier.arrive.
+__device__ inline void mbarrier_arrive(Barrier* barrier) {
+    SM90_ASM("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+/// Waits until the phase of this parity has ended. Returns at once if the current phase has the
+/// other parity, so a thread must not fall two phases behind. Section mbarrier.test_wait,
+/// mbarrier.try_wait.
+__device__ inline void mbarrier_wait(Barrier* barrier, uint32_t parity) {
+    uint32_t done = 0;
+    while (!done)
+        SM90_ASM(
+            "{\n"
+            ".reg .pred p;\n"
+            "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+            "selp.u32 %0, 1, 0, p;\n"
+            "}"
+            : "=r"(done)
+            : "r"(shared_address(barrier)), "r"(parity)
+            : "memory");
+}
+
+/// __syncthreads() for the 128 threads of warpgroup `index` alone. (Barrier 0 is the one that
+/// __syncthreads() uses.) Section barrier{.cta}.
+__device__ inline void barrier_sync_warpgroup(int index) {
+    SM90_ASM("barrier.cta.sync.aligned %0, 128;" ::"r"(index + 1) : "memory");
+}
+
+// --- Clusters -----------------------------------------------------------------------------------
+
+/// This block's rank in its cluster. Section "Special Registers: %cluster_ctarank".
+__device__ inline uint32_t cluster_ctarank() {
+    uint32_t rank = 0;
+    SM90_ASM("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+/// Waits for all threads of the cluster. The arrival is relaxed: it does not make their writes
+/// visible. (fence_mbarrier_init() does that for barriers.) Section barrier.cluster.
+__device__ inline void barrier_cluster_sync() {
+    SM90_ASM(
+        "barrier.cluster.arrive.relaxed;\n"
+        "barrier.cluster.wait.acquire;" ::
+            : "memory");
+}
+
+/// Stores two numbers at the same address in block `rank` of this cluster. They count as 8 bytes at
+/// the same barrier there. Sections mapa, st.async.
+__device__ inline void st_async(float2* to, float2 value, Barrier* barrier, uint32_t rank) {
+    SM90_ASM(
+        "{\n"
+        ".reg .b32 there, signal;\n"
+        "mapa.shared::cluster.u32 there, %0, %4;\n"
+        "mapa.shared::cluster.u32 signal, %1, %4;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [there], {%2, %3}, "
+        "[signal];\n"
+        "}" ::"r"(shared_address(to)),
+        "r"(shared_address(barrier)), "f"(value.x), "f"(value.y), "r"(rank)
+        : "memory");
+}
+
+// --- Copies: "Data Movement and Conversion Instructions: Asynchronous copy, Bulk copy" ----------
+
+/// Starts a copy of `bytes` to shared memory, which count at `barrier` when they have arrived. Asks
+/// the L2 cache to keep them (ptx::createpolicy_evict_last). Addresses and size must be multiples
+/// of 16. Section cp.async.bulk.
+__device__ inline void cp_async_bulk(void* to, const void* from, uint32_t bytes, Barrier* barrier) {
+    SM90_ASM(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
+        "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier)),
+        "l"(ptx::createpolicy_evict_last())
+        : "memory");
+}
+
+// --- TMA: "Data Movement and Conversion Instructions: Tensor copy" ------------------------------
+
+/// Starts a copy of the map's box at (row, column) to shared memory. Elements outside the matrix
+/// become 0; their bytes count at `barrier`, too. The column must be a multiple of 8 (16 bytes), or
+/// the GPU stops at an illegal instruction. Section cp.async.bulk.tensor.
+__device__ inline void tma_load(void* to, const CUtensorMap& map, int row, int column,
+                                Barrier* barrier) {
+    SM90_ASM(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%2, %3}], [%4];" ::"r"(shared_address(to)),
+        "l"(&map), "r"(column), "r"(row), "r"(shared_address(barrier))
+        : "memory");
+}
+
+/// tma_load() of all panels of a map that was made with `panels`: 64 columns each, one after the
+/// other in shared memory. Asks the L2 cache to keep them (ptx::createpolicy_evict_last).
+__device__ inline void tma_load_panels(void* to, const CUtensorMap& map, int row,
+                                       Barrier* barrier) {
+    SM90_ASM(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0], [%1, {0, %2, 0}], [%3], %4;" ::"r"(shared_address(to)),
+        "l"(&map), "r"(row), "r"(shared_address(barrier)), "l"(ptx::createpolicy_evict_last())
+        : "memory");
+}
+
+/// tma_load() into every block of the cluster whose bit is set in `ranks`, at the same address,
+/// with the bytes counted at the same barrier of each. One read of the L2 cache feeds several
+/// blocks. Section cp.async.bulk.tensor.
+__device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, int row, int column,
+                                          Barrier* barrier, uint16_t ranks) {
+    HOPPER_ASM(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
+        "l"(&map), "r"(column), "r"(row), "r"(shared_address(barrier)), "h"(ranks)
+        : "memory");
+}
+
+/// Starts a copy of a box from shared memory to the matrix. Elements outside it are not written.
+/// Row and column must not be negative, and the column a multiple of 8, as above. Section
+/// cp.async.bulk.tensor.
+__device__ inline void tma_store(const CUtensorMap& map, int row, int column, const void* from) {
+    SM90_ASM(
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
+        "r"(column), "r"(row), "r"(shared_address(from))
+        : "memory");
+}
+
+/// Ends a group: this thread's stores since the group before. Section cp.async.bulk.commit_group.
+__device__ inline void cp_async_bulk_commit_group() {
+    SM90_ASM("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/// Waits until at most kGroups of this thread's latest groups have yet to read their shared memory.
+/// Section cp.async.bulk.wait_group.
+template <int kGroups>
+__device__ void cp_async_bulk_wait_group_read() {
+    SM90_ASM("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
+}
+
+/// Orders this thread's ordinary accesses to shared memory before later ones by TMA and wgmma,
+/// which go through the "async proxy". Section membar / fence.
+__device__ inline void fence_proxy_async() {
+    SM90_ASM("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// --- wgmma: "Asynchronous Warpgroup Level Matrix Instructions" ----------------------------------
+// Operands are in shared memory in rows of 128 bytes, swizzled: chunk c (16 bytes) of row r is at
+// c ^ (r % 8). Tiles begin at multiples of 1024 bytes. Rung 1 of bonus_matmul_hopper draws this.
+
+/// Orders earlier accesses to the sums' registers before the wgmma that follow. Section
+/// wgmma.fence.
+__device__ inline void wgmma_fence() { HOPPER_ASM("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+/// Ends a group: the wgmma since the group before. Section wgmma.commit_group.
+__device__ inline void wgmma_commit_group() {
+    HOPPER_ASM("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/// Waits until at most kGroups groups of wgmma are still running. Section wgmma.wait_group.
+template <int kGroups>
+__device__ void wgmma_wait_group() {
+    HOPPER_ASM("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
+}
+
+// The sums as asm operands: "+f"(sums[0]), ..., and as text: %0, %1, ...
+#define HOPPER_4(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
+#define HOPPER_16(i) HOPPER_4(i), HOPPER_4(i + 4), HOPPER_4(i + 8), HOPPER_4(i + 12)
+#define HOPPER_32(i) HOPPER_16(i), HOPPER_16(i + 16)
+#define HOPPER_TEN(t)                                                                      \
+    "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t \
+    "8, %" #t "9"
+#define HOPPER_TEXT_30 HOPPER_TEN() ", " HOPPER_TEN(1) ", " HOPPER_TEN(2) ", "
+#define HOPPER_TEXT_60 HOPPER_TEXT_30 HOPPER_TEN(3) ", " HOPPER_TEN(4) ", " HOPPER_TEN(5) ", "
+#define HOPPER_TEXT_120                                                                 \
+    HOPPER_TEXT_60 HOPPER_TEN(6) ", " HOPPER_TEN(7) ", " HOPPER_TEN(8) ", " HOPPER_TEN( \
+        9) ", " HOPPER_TEN(10) ", " HOPPER_TEN(11) ", "
+
+/// The instruction. Its operands: the sums' registers, descriptors of A and B, whether to keep the
+/// old sums, the signs of A and B (+1), and for 16-bit types whether A and B are transposed (no;
+/// yes: B's rows run along N).
+#define HOPPER_WGMMA(shape, type, registers, a, b, keep, transposed)                     \
+    "{\n.reg .pred p;\nsetp.ne.b32 p, " keep ", 0;\nwgmma.mma_async.sync.aligned." shape \
+    ".f32." type "." type " {" registers "}, " a ", " b ", p, 1, 1" transposed ";\n}"
+
+/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 128 or 256, T half or bfloat16, with A and B
+/// row-major. For N = 128 T may be float: the numbers count as TF32, which ignores their last 13
+/// bits, A is [64, 8], and B [8, N] column-major. Without `keep` the old sums count as 0. With r =
+/// 16 (t / 32) + t % 32 / 4 and c = 8 j + 2 (t % 4), thread t of the 128 holds
+///
+///     sums[4j], sums[4j+1]: [r][c, c+1]        sums[4j+2], sums[4j+3]: [r+8][c, c+1]
+///
+/// Section wgmma.mma_async.
+template <class T>
+__device__ void wgmma_mma_async(float (&sums)[64], uint64_t a, uint64_t b, bool keep) {
+#define HOPPER_M64N128(depth, type, transposed)                                                \
+    HOPPER_ASM(HOPPER_WGMMA("m64n128" depth, type, HOPPER_TEXT_60 "%60, %61, %62, %63", "%64", \
+                            "%65", "%66", transposed)                                          \
+               : HOPPER_32(0), HOPPER_32(32)                                                   \
+               : "l"(a), "l"(b), "r"(int(keep)))
+    if constexpr (std::is_same_v<T, float>)
+        HOPPER_M64N128("k8", "tf32", "");
+    else if constexpr (std::is_same_v<T, __half>)
+        HOPPER_M64N128("k16", "f16", ", 0, 1");
+    else
+        HOPPER_M64N128("k16", "bf16", ", 0, 1");
+}
+template <class T>
+__device__ void wgmma_mma_async(float (&sums)[128], uint64_t a, uint64_t b, bool keep) {
+#define HOPPER_M64N256(type)                                                                  \
+    HOPPER_ASM(HOPPER_WGMMA("m64n256k16", type,                                               \
+                            HOPPER_TEXT_120 "%120, %121, %122, %123, %124, %125, %126, %127", \
+                            "%128", "%129", "%130", ", 0, 1")                                 \
+               : HOPPER_32(0), HOPPER_32(32), HOPPER_32(64), HOPPER_32(96)                    \
+               : "l"(a), "l"(b), "r"(int(keep)))
+    if constexpr (std::is_same_v<T, __half>)
+        HOPPER_M64N256("f16");
+    else
+        HOPPER_M64N256("bf16");
+}
+
+/// A warp stores four 8 x 8 matrices of 16-bit elements. Lane l names the address of row l % 8 of
+/// matrix l / 8, and holds in mi elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of matrix i.
+/// Section "Warp-level matrix store instruction: stmatrix".
+__device__ inline void stmatrix_x4(void* row, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3) {
+    SM90_ASM("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                 shared_address(row)),
+             "r"(m0), "r"(m1), "r"(m2), "r"(m3)
+             : "memory");
+}
+
+// --- Registers ----------------------------------------------------------------------------------
+
+/// All warps of a warpgroup release registers down to kRegisters a thread, a multiple of 8. Section
+/// "Miscellaneous Instructions: setmaxnreg".
+template <int kRegisters>
+__device__ void setmaxnreg_dec() {
+    HOPPER_ASM("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+/// The other way round: up to kRegisters a thread. Waits until other warps have released enough.
+template <int kRegisters>
+__device__ void setmaxnreg_inc() {
+    HOPPER_ASM("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// --- Launches that overlap: "Parallel Synchronization and Communication: griddepcontrol" ---------
+
+/// This block does not mind if the next kernel's blocks start, where that launch allows it
+/// (cudaLaunchAttributeProgrammaticStreamSerialization). Section griddepcontrol.
+__device__ inline void griddepcontrol_launch_dependents() {
+    SM90_ASM("griddepcontrol.launch_dependents;");
+}
+
+/// Waits until the kernel before has ended and what it wrote is visible. Section griddepcontrol.
+__device__ inline void griddepcontrol_wait() { SM90_ASM("griddepcontrol.wait;" ::: "memory"); }
+
+}  // namespace hopper

@@ -1,0 +1,22 @@
+// wgmma: products of tiles in shared memory, by the four warps of a warpgroup.
+#pragma once
+
+#include <cstdint>
+
+#include "call_site.hpp"
+
+namespace simulator {
+
+enum class Operand { kHalf, kBfloat16, kTf32 };
+
+/// Starts sums[64, N] (+)= A[64, 16] B[16, N], where each thread has N / 2 sums. A's rows run along
+/// k, B's along n. In TF32 A is [64, 8], and B's rows, of [N, 8], run along k as well. All lanes of
+/// a warp call it together.
+void wgmma(Operand type, float* sums, int sums_of_a_thread, uint64_t a, uint64_t b, bool keep,
+           Site site);
+
+void wgmma_fence();
+void wgmma_commit(Site site);
+void wgmma_wait(size_t groups_still_allowed, Site site);
+
+}  // namespace simulator
