@@ -10,12 +10,12 @@ Usage: scripts/count.sh [--no-build] PROGRAM [ARGUMENT ...]
 
 Runs PROGRAM (1_matmul_basic, or its number: 1) once and prints what one launch of each of its
 kernels touches: loads, stores and atomics of global and of shared memory, by threads and by warps,
-bytes, sectors of 32 bytes, bank conflicts, barriers. ARGUMENT is PROGRAM's: 256 --kernel NAME.
+bytes, sectors of 32 bytes, bank conflicts, barriers; on the simulator also TMA's copies and wgmma.
+ARGUMENT is PROGRAM's: 256 --kernel NAME.
 
 Where there is a GPU and ncu (Nsight Compute, part of the CUDA Toolkit), its counters say it. Else
 the simulator does, and there also by source line: DEMO_COUNT=1 cpu/PROGRAM. The GPU's own compiler
-merges loads and unrolls loops, so the counts differ where it did; tensor cores' copies by TMA are
-not among them.
+merges loads and unrolls loops, so the counts differ where it did.
 
   --no-build   run what lies here; it was built elsewhere
 

@@ -18,10 +18,12 @@ takes. PROGRAM is a name or its number: 2_matmul_sharedmem, 2, bonus_matmul_regi
 Commands, besides the debugger's own (next, step, print, list, break, continue, quit):
 
   thread X [Y [Z]]  go to a thread of the block
-  block X [Y [Z]]   go to a block; on the CPU they run one after the other, so only onwards
+  block X [Y [Z]]   go to a block; on the CPU to one of the cluster, or onwards, since clusters
+                    (where there are none, blocks) run one after the other
   tile NAME         print an array as a matrix; for a pointer: tile NAME ROWS COLUMNS
   next-barrier      go on to the line after the next __syncthreads(), in the same thread
-  who               where every warp of the block is
+  who               where every warp of the block is; on the CPU also what it waits for: which
+                    phase of an mbarrier, with how many arrivals and bytes to come
 
 On a GPU a warp steps together; on the CPU the selected thread steps alone. To go to another thread
 lets nobody run: the one that is left stays where it is, and one that waits at a barrier is shown

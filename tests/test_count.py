@@ -7,13 +7,13 @@ import subprocess
 
 import pytest
 
-from pages import accesses, of_page
+from pages import accesses, boxes, of_page
 from suite import (CPU, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_line, run, runs_of, scons, words)
 
 COUNT = {"DEMO_COUNT": "1"}
 COMPARED = ["1_matmul_basic", "2_matmul_sharedmem", "bonus_matmul_A_stationary"]
 
-KIND = "(?:global|shared) (?:loads|stores|atomics)|barriers"
+KIND = "(?:global|shared) (?:loads|stores|atomics)|bulk (?:loads|stores)|wgmma|barriers"
 ROW = re.compile(rf"    ({KIND}) +([\d,]+) +([\d,]+)(?: +([\d,]+))?(?: +([\d,]+) +[\d.]+)?"
                  r"(?: +([\d,]+))? *")
 NUMBERS = ("threads", "requests", "bytes", "sectors", "conflicts")
@@ -123,6 +123,14 @@ def test_the_tiled_kernel_loads_a_32nd():
         assert naive[name] == 32 * shared[name]
     # A sector serves 8 neighbours, but also 32 lanes that want the same: 5 for two loads, not 8.
     assert naive["sectors"] == 20 * shared["sectors"]
+
+
+def test_the_documents_show_copies_by_tma():
+    text = (ROOT / "docs/tools.md").read_text(encoding="utf-8")
+    command = "    $ DEMO_COUNT=1 cpu/bonus_matmul_hopper 256 --kernel multicast\n    [...]\n"
+    shown = text.partition(command)[2].partition("    [...]\n")[0].replace("\n    ", "\n")
+    printed = counted_run(CPU.folder / "bonus_matmul_hopper", 256, "--kernel", "multicast").stdout
+    assert shown and shown.strip() in printed
 
 
 @pytest.mark.parametrize("program", ["1_matmul_basic", "2_matmul_sharedmem"])
@@ -245,6 +253,18 @@ OTHERS = {
                  "shared loads": accesses(32, 16, conflicts=4 * 7)},
     "padded_matrices": {"global stores": accesses(32, 4, sectors=4),
                         "shared loads": accesses(32, 16)},
+    # The same of stmatrix, where a swizzle leads each row's 16 bytes to banks of their own.
+    "stored_matrices": {"shared stores": accesses(32, 16, conflicts=4 * 7)},
+    "swizzled_matrices": {"shared stores": accesses(32, 16)},
+    # Outside of the matrix nothing is read or written: 16 rows of 128 bytes, 8 of 64.
+    "boxes": {"bulk loads": boxes(2, 16 * 128 + 8 * 64, sectors=16 * 4 + 8 * 2),
+              "bulk stores": boxes(2, 16 * 128 + 8 * 64, sectors=16 * 4 + 8 * 2)},
+    "multicast": {"bulk loads": boxes(1, 16 * 128, sectors=16 * 4)},
+    "neighbors": {"global stores": accesses(64, 4, sectors=8),
+                  "shared loads": accesses(64, 4),
+                  "shared stores": accesses(64, 4)},
+    "bulk_copy": {"bulk loads": boxes(1, 64, sectors=3)},
+    "warpgroups": {"wgmma": accesses(128, 0), "barriers": accesses(128, 0)},
     "twice": {"global loads": accesses(32, 4, sectors=4),
               "global stores": accesses(32, 4, sectors=4)},
 }

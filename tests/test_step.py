@@ -13,9 +13,11 @@ from suite import ROOT, SKIPPED, USAGE, assert_one_line, build_lock, scons
 
 SCRIPT = ROOT / "scripts/step.sh"
 WALK = ROOT / "scripts/step/walks/2_matmul_sharedmem.txt"
+RING = ROOT / "scripts/step/walks/bonus_matmul_hopper.txt"
 FAILED_COMMAND = 1
 STEPPED = ["1_matmul_basic", "2_matmul_sharedmem", "3_matmul_tensorcore", "7_gelu", "8_softmax",
-           "bonus_matmul_A_stationary", "bonus_matmul_register_tiled", "bonus_matmul_hopper"]
+           "bonus_matmul_A_stationary", "bonus_matmul_register_tiled", "bonus_matmul_hopper",
+           "bonus_softmax_rows"]
 
 
 def on_cpu(test):
@@ -253,8 +255,80 @@ def test_a_session_for_people():
     # A breakpoint stops another thread, and that is said.
     assert "(step) Continuing." in done.stdout
     assert re.search(r"\n47\t.*\nblock \(0,0\), thread \(0,0\)\n\(step\) 48\t", done.stdout)
-    assert "who: where every warp of this block is." in done.stdout
+    assert "who: where every warp of this block is, and what it waits for." in done.stdout
     assert done.stderr == "next-barrier takes no arguments\n"
+
+
+# --- Hopper ---------------------------------------------------------------------------------------
+
+
+def waits_of(who):
+    """{warps and lanes as `who` names them: what they wait for}"""
+    found, warps, lanes = {}, "", ""
+    for row in who.splitlines()[1:]:
+        named = re.match(r"(?:=>|  ) (?:warps? ([\d,-]+)|) +lanes? ([\d,-]+) ", row)
+        if named:
+            warps, lanes = named[1] or warps, named[2]
+        else:
+            found[warps, lanes] = " ".join(found.get((warps, lanes), "").split() + row.split())
+    return found
+
+
+@on_cpu
+def test_the_walk_around_the_ring(tmp_path):
+    """What `who` says of producer and consumers, at the moments that the walk stops at."""
+    commands = [line for line in RING.read_text().splitlines() if line and line[0] != "#"]
+    said = walk(tmp_path, "bonus_matmul_hopper", *commands,
+                options=("320", "--kernel", "warp_specialized"))[1:]
+    printed = [text.split(" = ")[1].strip() for text in said if text.startswith("$")]
+    whos = [waits_of(text) for text, name in zip(said, commands) if name == "who"]
+    assert printed == [str(4 * 49152), str(4 * 49152 + 4 * 8), "0", "1"]
+    full, empty = (f"the mbarrier at byte {byte} of dynamic shared memory" for byte in printed[:2])
+    assert whos == [
+        {("8", "0"): f"phase 0 (parity 0) of {empty} has 0 of 8 arrivals"},
+        {("0-3", "0-31"): f"phase 1 (parity 1) of {full} has 0 of 1 arrivals",
+         ("8", "0"): f"phase 0 (parity 0) of {empty} has 5 of 8 arrivals"},
+        *({("0-6", "0-31"): f"phase 1 (parity 1) of {full} has 1 of 1 arrivals and lacks {lacking}"}
+          for lacking in ("49152 bytes", "32768 bytes"))]
+    assert "  warp_specialized  verified\n" in said[-1]
+
+
+@on_cpu
+def test_registers_are_waited_for(tmp_path):
+    said = walk(tmp_path, "bonus_matmul_hopper", "thread 256", "next-barrier", "who",
+                options=("64", "--kernel", "warp_specialized"))
+    assert waits_of(said[3]) == {("0-7", "0-31"): "a warp that has 168 registers a thread wants "
+                                                  "232, and the block has 0 to give"}
+
+
+@on_cpu
+def test_the_blocks_of_a_cluster_run_together(tmp_path):
+    """From block to block and back. A stage is free when the warps of both have freed it."""
+    at_4 = "tbreak matmul_hopper.cuh:119 if threadIdx.x == 128 && t == 4"
+    said = walk(tmp_path, "bonus_matmul_hopper", at_4, "continue", "block 1", "who", "thread 129",
+                "next", "block 0", "who", options=("320", "--kernel", "multicast"))
+    assert said[2].startswith("block (0,0), thread (128,0)\n119\t")
+    assert said[3].startswith("block (1,0), thread (128,0)\n")
+    assert said[5].startswith("block (1,0), thread (129,0)\n")
+    assert said[7].startswith("block (0,0), thread (129,0)\n")
+    for block, who in ((1, said[4]), (0, said[8])):
+        assert who.startswith(f"block ({block},0): 384 threads")
+        assert waits_of(who)["8", "0"] == ("phase 0 (parity 0) of the mbarrier at byte 196640 of "
+                                           "dynamic shared memory has 5 of 16 arrivals")
+
+
+@on_cpu
+def test_clusters_run_one_after_the_other(tmp_path):
+    said = walk(tmp_path, "bonus_softmax_rows", "next", "block 1", "print blockIdx.x", "block 0",
+                "block 251", "who", "thread 7", "block 250", "print threadIdx.x", "block 1",
+                options=("256", "--kernel", "by_cluster_twice"), status=FAILED_COMMAND)
+    first = said[0].splitlines()[-1]
+    assert said[2] == f"block (1,0), thread (0,0)\n{first}\n" and said[3] == "$1 = 1\n"
+    assert said[4].startswith("block (0,0), thread (0,0)\n") and first not in said[4]
+    assert said[5] == f"block (251,0), thread (0,0)\n{first}\n"
+    assert {place for key, place in lanes_of(said[6]).items() if key != (0, 0)} == {"not begun yet"}
+    assert said[8].startswith("block (250,0), thread (7,0)\n") and said[9] == "$2 = 7\n"
+    assert said[10] == "block (1,0) is over: on the CPU, blocks run one after the other\n"
 
 
 # --- What is wrong --------------------------------------------------------------------------------
@@ -315,9 +389,16 @@ def test_a_walk_in_another_encoding_and_environment(tmp_path):
 
 
 @on_cpu
-def test_a_program_that_cannot_run_here():
+def test_a_program_that_cannot_run_here(tmp_path):
     """Its reason is the one line, and its exit status step.sh's."""
-    done = step("--cpu", "--no-build", "--batch", WALK, "bonus_matmul_hopper")
+    for folder in ("scripts", "src"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    program = tmp_path / "cpu/debug/bonus_matmul_hopper"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\necho "bonus_matmul_hopper: needs a thing" >&2\nexit 77\n')
+    program.chmod(0o755)
+    done = subprocess.run([tmp_path / "scripts/step.sh", "--cpu", "--no-build", "--batch", WALK,
+                           program.name], capture_output=True, text=True)
     assert done.returncode == SKIPPED and done.stdout == ""
     assert_one_line(done.stderr, "bonus_matmul_hopper")
 

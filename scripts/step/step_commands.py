@@ -16,6 +16,7 @@ import re
 import signal
 import struct
 import sys
+import textwrap
 import traceback
 
 import gdb
@@ -27,10 +28,11 @@ BATCH = os.environ.get("STEP_BATCH")
 COMMANDS = [
     ("thread X [Y [Z]]", "go to a thread of this block"),
     ("block X [Y [Z]]", "go to a block" if ON_GPU else
-     "go to a block; they run one after the other here, so only onwards"),
+     "go to a block of the cluster, or onwards: clusters run one after the other here"),
     ("tile NAME", "print an array as a matrix"),
     ("next-barrier", "go to the line after the next __syncthreads()"),
-    ("who", "where every warp of this block is"),
+    ("who", "where every warp of this block is" if ON_GPU else
+     "where every warp of this block is, and what it waits for"),
 ]
 OWN = {usage.split()[0] for usage, _ in COMMANDS}
 WIDTH = 100  # of a line that projects
@@ -93,10 +95,19 @@ def is_compiled(place):
     return True
 
 
+def first_line(path, brace):
+    """The line after a kernel's first brace from which debuggers take the first statement. On a GPU
+    declarations of shared memory are none."""
+    lines, line = read_lines(path), brace + 1
+    while re.match(r"\s*(alignas\(.*?\) |extern )*__shared__ .*;", source_line(path, line)):
+        line += 1
+    return line if line <= len(lines) else brace + 1
+
+
 def kernel_starts():
-    """The lines after the kernels' first braces: debuggers take the first statement from there on.
-    The lines before belong also to the functions that launch kernels, in the host's code."""
-    return places(lambda path: [brace + 1 for brace, _ in kernels_of(path)])
+    """The lines before the first ones belong also to the functions that launch kernels, in the
+    host's code."""
+    return places(lambda path: [first_line(path, brace) for brace, _ in kernels_of(path)])
 
 
 def kernel_ends():
@@ -329,7 +340,7 @@ class Simulator:
         self.own_frame().select()
 
     def kernel_start(self):
-        """Where the running kernel begins: its frame is next but one to launch.hpp's."""
+        """Where the running kernel begins: its frame is two below launch.hpp's."""
         frames = [gdb.newest_frame()]
         while True:
             place = frames[-1].find_sal().symtab
@@ -339,12 +350,23 @@ class Simulator:
             if frames[-1] is None:
                 fail(NOT_RUNNING)
         function = frames[-3].function()
-        return f"{os.path.basename(function.symtab.filename)}:{function.line}"
+        path = from_root(function.symtab.filename)
+        line = next((first_line(path, brace) for brace, end in kernels_of(path)
+                     if end > function.line), function.line)
+        return f"{os.path.basename(path)}:{line}"
 
-    def all_threads(self, runner):
-        first = runner["threads_"]["_M_impl"]["_M_start"]
+    def all_threads(self, block):
         shape = vector("blockDim")
-        return [first + i for i in range(shape[0] * shape[1] * shape[2])]
+        return [block["threads"] + i for i in range(shape[0] * shape[1] * shape[2])]
+
+    def block_of_cluster(self, index):
+        """One of the blocks that run now; None if that is not among them."""
+        runner = self.runner()
+        for rank in range(int(runner["grid_"]["cluster"])):
+            block = runner["blocks_"][rank]
+            if tuple(int(block["index"][axis]) for axis in "xyz") == index:
+                return block
+        return None
 
     def run_to(self, frame):
         """Lets the selected thread come back to this frame of its own."""
@@ -353,16 +375,21 @@ class Simulator:
             quietly("continue")
 
     def select_thread(self, thread):
+        self.go(vector("blockIdx"), thread)
+
+    def go(self, block, thread):
+        """To a thread of a block that runs now: of this cluster."""
         runner = self.runner()
         current, shape = vector("threadIdx"), vector("blockDim")
-        if thread == current:
+        if (block, thread) == (vector("blockIdx"), current):
             return
         newest = gdb.newest_frame().find_sal().symtab
         if newest and newest.filename.endswith("scheduler.cpp") and not self.looks():
             fail("thread: not from inside of the simulator; `finish` leaves it")
-        wanted = self.all_threads(runner)[linear(thread, shape)].dereference()
+        threads = self.all_threads(self.block_of_cluster(block))
+        wanted = threads[linear(thread, shape)].dereference()
         if wanted["exited"]:
-            fail(f"thread {spell(thread)} has left the kernel")
+            fail(f"thread {spell(thread)} of block {spell(block)} has left the kernel")
         begun, stepped_aside = bool(wanted["fiber"]), not wanted["site"]["what"]
         self.left[vector("blockIdx"), linear(current, shape)] = here(self.own_frame())
         start = [] if begun else [stop_at(self.kernel_start())]
@@ -380,17 +407,19 @@ class Simulator:
 
     def select_block(self, block):
         thread, grid = vector("threadIdx"), vector("gridDim")
-        wanted, current = linear(block, grid), linear(vector("blockIdx"), grid)
-        if wanted < current:
-            fail(f"block {spell(block)} is over: on the CPU, blocks run one after the other")
-        if wanted > current:
+        if self.block_of_cluster(block) is None:
+            wanted, size = linear(block, grid), int(self.runner()["grid_"]["cluster"])
+            if wanted < linear(vector("blockIdx"), grid):
+                fail(f"block {spell(block)} is over: on the CPU, blocks run one after the other")
+            first = wanted - wanted % size  # of its cluster
+            first = (first % grid[0], first // grid[0] % grid[1], first // grid[0] // grid[1])
             start = self.kernel_start()
             with only(stop_at("simulator::(anonymous namespace)::Runner::prepare",
-                              is_at("blockIdx", block))):
+                              is_at("blockIdx", first))):
                 quietly("continue")
             with only(stop_at(start)):
                 quietly("continue")
-            self.select_thread(thread)
+        self.go(block, thread)
 
     def before_stepping(self):
         """`next` in a thread that waits: first it has to come back from there, yet not so far that
@@ -415,15 +444,22 @@ class Simulator:
             quietly("next")
         return True
 
+    def missing(self):
+        """What threads of the block wait for, by their numbers, where that is not all others."""
+        function = gdb.lookup_static_symbol("simulator::(anonymous namespace)::debugger_asks()")
+        rows = function.value()().string().splitlines()
+        return {int(number): text for number, text in (row.split("\t") for row in rows)}
+
     def threads(self):
-        """For every thread of the block, in order: (file, line, state)."""
+        """For every thread of the block, in order: (file, line, state), and perhaps what is missing
+        where it waits."""
         runner, block = self.runner(), vector("blockIdx")
-        current = int(runner["current_"])
+        current, missing = int(runner["current_"]), self.missing()
         result = []
-        for i, pointer in enumerate(self.all_threads(runner)):
+        for i, pointer in enumerate(self.all_threads(self.block_of_cluster(block))):
             thread = pointer.dereference()
             if int(pointer) == current:
-                place = here(self.own_frame()) + ("",)
+                place = here(self.own_frame()) + ("waits" if thread["waiting"] else "",)
             elif thread["exited"]:
                 place = ("", 0, "left the kernel")
             elif not thread["fiber"]:
@@ -433,7 +469,7 @@ class Simulator:
             else:
                 place = (thread["site"]["file"].string(), int(thread["site"]["line"]),
                          "waits" if thread["waiting"] else "may go on")
-            result.append(place)
+            result.append(place + ((missing[i],) if i in missing else ()))
         return result
 
 
@@ -489,18 +525,22 @@ def show_warps():
         f"{'1 warp' if len(threads) <= 32 else f'{(len(threads) + 31) // 32} warps'}")
     for (alike, has_selected), numbers in warps.items():
         name = f"{'warps' if len(numbers) > 1 else 'warp'} {ranges(numbers)}"
-        for (file, line, state), lanes in alike:
+        for (file, line, state, *missing), lanes in alike:
             mark = "=>" if has_selected and selected % 32 in lanes else "  "
             which = f"{'lanes' if len(lanes) > 1 else 'lane'} {ranges(lanes)}"
             start = f"{mark} {name:13} {which:14} "
             if line:
                 text = " ".join(source_line(file, line).split("//")[0].split())
                 end = f"  ({state})" if state else ""
-                room = WIDTH - len(start) - len(end) - 5
+                label = f"{line:<3}" if file == SOURCES[0] else f"{os.path.basename(file)}:{line}"
+                room = WIDTH - len(start) - len(label) - len(end) - 2
                 text = text if len(text) <= room else text[:room - 4] + " ..."
-                say(f"{start}{line:<3}  {text}{end}")
+                say(f"{start}{label}  {text}{end}")
             else:
                 say(start + state)
+            for text in missing:
+                for part in textwrap.wrap(text, WIDTH - len(start) - 5):
+                    say(" " * (len(start) + 5) + part)
             name = ""
 
 
@@ -535,6 +575,8 @@ def find_tile(name, extents):
     """An array's rows and columns, the type of its elements, and what returns one by its row and
     column. `extents` are those of what a pointer points to."""
     value = gdb.parse_and_eval(name)
+    if value.type.strip_typedefs().code in (gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF):
+        value = value.referenced_value()  # a __shared__ variable, on the simulator
     kind = value.type.strip_typedefs()
     if extents:
         while value.type.strip_typedefs().code == gdb.TYPE_CODE_ARRAY:
@@ -551,7 +593,7 @@ def find_tile(name, extents):
 
 
 def spell_numbers(numbers):
-    """All in one form, which suits them."""
+    """All in one format: fixed-point if the largest is in [0.01, 1000), else to three digits."""
     largest = max((abs(n) for n in numbers if math.isfinite(n)), default=0)
     form = ".3f" if largest == 0 or 0.01 <= largest < 1000 else ".3g"
     return [str(n) if isinstance(n, int) else format(n, form) for n in numbers]
@@ -720,7 +762,7 @@ def run_batch(path):
         if moved and line.split()[0] not in OWN:
             text = shown_place(before)
         if text:
-            show(text)
+            show(re.sub(r" \(\d+ locations\)", "", text))  # as many as the compiler made
     return True
 
 
