@@ -2,11 +2,15 @@
 
 An exercise is a section "### NUMBER. TITLE". In it are
 
+    the question, and the command to run; then, folded:
+    <details><summary>Outcome</summary>
+
     Still verified ...         what comes of it: that, WRONG or An error, in front of the block
     ```console                 a command, and a line that it prints with the solution, and does not
     $ cpu/1_matmul_basic 64    print without; `...` stands for what differs from run to run
     ... 4096 elements ...
     ```
+    </details>
     Solution: [NN-name.patch](exercises/NN-name.patch)
 
 Where there is nothing to change there is no patch, and where a GPU must tell, no block."""
@@ -36,6 +40,11 @@ class Exercise(NamedTuple):
     def _found(self, pattern):
         match = re.search(pattern, self.text, re.MULTILINE)
         return match[1] if match else ""
+
+    @property
+    def question(self):
+        """What stands in front of the fold."""
+        return self.text.partition("<details>")[0]
 
     @property
     def outcome(self):

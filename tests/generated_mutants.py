@@ -21,12 +21,10 @@ class Generated(NamedTuple):
 
 
 def generated(program, programs):
-    """All of a program of src/, whose names are `programs`. Not of Hopper's kernels, which the
-    simulator does not run."""
+    """All of a program of src/, whose names are `programs`."""
     own = [f"{program}.cu"] + [header for header in kernel_headers(program)
                                if owner(header, programs) == program]
-    own_lines = {line for file in own if "hopper" not in file
-                 for line in (SRC / file).read_text("utf-8").splitlines()}
+    own_lines = {line for file in own for line in (SRC / file).read_text("utf-8").splitlines()}
     lines = source_of(program).splitlines(keepends=True)
     found = []
     for i, line in enumerate(lines):

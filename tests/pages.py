@@ -13,6 +13,8 @@ What a program declares (--describe) stands on no page. A page may hold
     RUNS          runs that must be verified, beside those that every program gets
     PRINTS        patterns that a run must print: {"64": ("grid: ...",)}
     REFUSED       command lines that must end with exit code 2
+    ANY_ORDER     runs that must be verified in any order of the simulator's threads, beside those
+                  that every program gets
     SANITIZED     runs for compute-sanitizer, beside those that every program gets
     HARMLESS      mutants made by rule (generated_mutants.py) that may survive: {"rule: line": why}
     ORDER_OF_SUMS_VARIES  True where two runs on the same data may round otherwise
@@ -48,6 +50,8 @@ def of_page(program, name, default=()):
 
 # --- Bugs ---------------------------------------------------------------------------------------
 
+PAST_THE_END = "past the end of buffer"  # what the simulator says of such an access
+
 
 class Mutant(NamedTuple):
     """A bug: the program's text with each edit's old text, which occurs once, replaced."""
@@ -64,11 +68,7 @@ class Mutant(NamedTuple):
     race: bool = False  # ... or, where the bug is a matter of luck, one of them
     timed: bool = False  # shows only after several launches, so not with --once
     oldest_sm: int = 0  # on older GPUs the bug has no effect
-    gpu_only: bool = False  # the simulator cannot run these kernels
-    out_of_bounds: bool = False  # reads or writes behind a matrix
-
-
-HopperMutant = functools.partial(Mutant, gpu_only=True)
+    stops: str = ""  # part of what the simulator says where it ends the program instead
 
 
 def launch_once(launch):
@@ -117,11 +117,10 @@ def edited(mutant, source):
 INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)
 
 
-def mutants_of(program, on_gpu):
-    """{name: text} of the program's mutants that can run there."""
+def mutants_of(program):
+    """{name: text} of the program's mutants."""
     source = source_of(program)
-    return {mutant.name: edited(mutant, source) for mutant in of_page(program, "MUTANTS")
-            if on_gpu or not mutant.gpu_only}
+    return {mutant.name: edited(mutant, source) for mutant in of_page(program, "MUTANTS")}
 
 
 def all_in_one(texts):
@@ -165,3 +164,9 @@ def accesses(threads, bytes_each, sectors=0, conflicts=0, requests=None, distinc
     return {"threads": threads, "requests": threads // 32 if requests is None else requests,
             "bytes": (threads if distinct is None else distinct) * bytes_each,
             "sectors": sectors, "conflicts": conflicts}
+
+
+def boxes(count, all_bytes, sectors):
+    """The same of copies that one thread each has started."""
+    return {"threads": count, "requests": count, "bytes": all_bytes, "sectors": sectors,
+            "conflicts": 0}

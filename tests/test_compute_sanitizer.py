@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
-from suite import (GPU, ROOT, SKIPPED, any_shape, declared, needs, one_size, programs, run,
-                   runs_anywhere, runs_of, takes_n, takes_talk, words)
+from suite import (GPU, ROOT, SKIPPED, any_shape, declared, needs, one_size, programs, run, runs_of,
+                   takes_n, takes_talk, words)
 
 SUMMARY = {
     "memcheck": "ERROR SUMMARY: 0 errors",
@@ -69,7 +69,7 @@ def test_clean(sanitizer, tool, program, arguments):
         pytest.skip(f"{program} is not built")
     done = run(sanitizer, "--tool", tool, "--error-exitcode", FOUND, ROOT / program, *arguments,
                "--once", timeout=300)
-    if done.returncode == SKIPPED and (not runs_anywhere(program) or
+    if done.returncode == SKIPPED and (GPU.may_skip(program) or
                                        set(needs(program)) & set(arguments)):
         pytest.skip(done.stderr.strip())
     findings = [line for line in done.stdout.splitlines() if line.startswith("=========")]

@@ -120,7 +120,7 @@ def ready():
     counted = sorted(set(re.findall(r"DEMO_COUNT=1 cpu/(\w+)", commands)))
     mutants = sorted(set(re.findall(r"cpu/mutants/\w+", commands)))
     for built in (scons(*(f"cpu/count/{name}" for name in counted), *mutants),
-                  scons("debug=1", "cpu/2_matmul_sharedmem")):
+                  scons("debug=1", "cpu/2_matmul_sharedmem", "cpu/bonus_matmul_hopper")):
         assert built.returncode == 0, built.stdout + built.stderr
 
 

@@ -32,6 +32,16 @@ def test_every_block_was_understood():
     assert all(each.program and each.promise and each.outcome for each in SOLVED)
 
 
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda each: each.in_one)
+def test_the_outcome_is_folded_and_the_command_is_not(exercise):
+    assert exercise.text.count("\n<details><summary>Outcome</summary>\n\n") == 1
+    assert exercise.text.count("\n\n</details>\n") == 1
+    assert "**Run" in exercise.question
+    assert not exercise.promise or exercise.promise not in exercise.question
+    if exercise.program:
+        assert f"`{' '.join(exercise.command)}`" in " ".join(exercise.question.split())
+
+
 def test_every_patch_is_one_exercises_solution():
     patches = sorted(path.name for path in exercises.FOLDER.glob("*.patch"))
     assert patches == sorted(each.patch for each in SOLVED)

@@ -17,7 +17,8 @@ def runs(program):
     """Command lines that together come to every kernel, and to edges of its tiles."""
     return ([["96"], ["160"]] * takes_n(program) + [["--talk", "16"]] * takes_talk(program)
             + [["--rows", "5", "--cols", cols, "--dtype", "fp16"] for cols in ("7", "1032", "9001")
-               if any_shape(program)])
+               if any_shape(program)]
+            + [arguments.split() for arguments in of_page(program, "ANY_ORDER")])
 
 
 def is_rejected(program, mutant):

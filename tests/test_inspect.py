@@ -38,7 +38,7 @@ def shown(*arguments):
     """What it prints; called once for each list of arguments."""
     done = inspect(*arguments)
     assert done.returncode == 0, done.stderr
-    assert "\033" not in done.stdout  # a pipe gets no colours
+    assert "\033" not in done.stdout  # a pipe gets no colors
     return done.stdout
 
 
@@ -219,7 +219,7 @@ def test_hoppers_kernel_multiplies_on_tensor_cores_and_spills_nothing():
     assert re.search(r"^async copies  (UTMALDG|cp\.async\.bulk\.tensor)\.2d", text,
                      re.MULTILINE | re.IGNORECASE)
     # Wrappers of PTX lie in a header: the line that calls stands above theirs.
-    assert re.search(r"^\w+_hopper\.cuh?:\d+  .*\n  hopper\.cuh:\d+  .*\n(    [.$]\S+:\n)?"
+    assert re.search(r"^\w+_hopper\.cuh?:\d+  .*\n  ptx_hopper\.cuh:\d+  .*\n(    [.$]\S+:\n)?"
                      r"  [| ] .*(WARPGROUP|wgmma)", text, re.MULTILINE)
 
 
@@ -264,7 +264,7 @@ def test_diff_shows_short_loops_and_no_long_ones():
     assert "The main loops:" not in text and re.search(r"main loops have \d+ and \d{4} ", text)
 
 
-# --- What goes wrong, and colours ---
+# --- What goes wrong, and colors ---
 
 
 @pytest.mark.parametrize("arguments", [
@@ -343,9 +343,9 @@ def test_a_kernel_without_code_for_an_architecture_is_named(tmp_path):
     assert len(notes) == 1 and notes[0].endswith("feeds")
 
 
-@pytest.mark.parametrize("env, coloured", [({}, True), ({"NO_COLOR": "1"}, False),
+@pytest.mark.parametrize("env, colored", [({}, True), ({"NO_COLOR": "1"}, False),
                                            ({"TERM": "dumb"}, False)])
-def test_a_terminal_gets_colours(env, coloured):
+def test_a_terminal_gets_colors(env, colored):
     shown("2", "--ptx")  # compiles
     terminal, end = pty.openpty()
     env = {**{name: value for name, value in os.environ.items() if name != "NO_COLOR"},
@@ -361,8 +361,8 @@ def test_a_terminal_gets_colours(env, coloured):
             pass
     os.close(terminal)
     assert process.returncode == 0
-    assert (rb"\033[36m" in text.replace(b"\x1b", rb"\033")) == coloured
-    assert (b"\x1b" in text) == coloured and b"fma.rn.f32" in text
+    assert (rb"\033[36m" in text.replace(b"\x1b", rb"\033")) == colored
+    assert (b"\x1b" in text) == colored and b"fma.rn.f32" in text
 
 
 # --- Kinds of instructions, and loops ---

@@ -69,7 +69,7 @@ def test_the_timed_part_of_a_demo_is_shown_by_its_ranges():
     assert launches == {
         GEMM: "10", "add_bias": "10", "multiply": "5", "sigmoid": "5", "memset 4 B": "10",
         "(gaps between them)": "35", "host: launching": "30", "host: copying": "10",
-        "host: synchronising": "5", "host: other calls": "75"}
+        "host: synchronizing": "5", "host: other calls": "75"}
     assert table["add_bias"][4:8] == ["128x64", "8x32", "16", "0"]  # grid, block, registers, shared
     assert table[GEMM][4:8] == ["2x66", "384", "168", "208.2K"]
     # What the program does besides: it empties the cache before every sample.

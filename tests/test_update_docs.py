@@ -168,7 +168,8 @@ def test_the_results_show_what_fusion_saved(project):
 def test_a_headline_is_what_results_holds(project):
     text = project.read("README.md")
     line = next(line for line in text.splitlines() if line.startswith("| tiles in shared memory"))
-    assert "matmul_basic, 2.95 TFLOP/s | matmul_sharedmem, 8.65 TFLOP/s | 2.94x" in line
+    assert "matmul_basic, 2.95 TFLOP/s | matmul_sharedmem, 8.65 TFLOP/s |" in line
+    assert line.endswith("| 2.94x |")
     project.change("results/nvidia-h200.csv", "46.639023", "93.278046")
     assert project.update().returncode == VERIFIED
     assert "| 5.87x |" in project.read("README.md")

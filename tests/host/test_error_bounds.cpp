@@ -34,14 +34,14 @@ TEST(RandomUniform, FillsItsRangeEvenly) {
     EXPECT_NEAR(squares / kSamples, 1.0 / 3, 5 * std::sqrt(4.0 / 45 / kSamples));
 }
 
-TEST(RandomUniform, NeighboursAndSeedsAreIndependent) {
-    double neighbours = 0, seeds = 0;
+TEST(RandomUniform, NeighborsAndSeedsAreIndependent) {
+    double neighbors = 0, seeds = 0;
     for (size_t i = 0; i < kSamples; ++i) {
-        neighbours += random_uniform(1, i) * random_uniform(1, i + 1);
+        neighbors += random_uniform(1, i) * random_uniform(1, i + 1);
         seeds += random_uniform(1, i) * random_uniform(2, i);
     }
     const double allowed = 5 * std::sqrt(kSamples) / 3;
-    EXPECT_NEAR(neighbours, 0, allowed);
+    EXPECT_NEAR(neighbors, 0, allowed);
     EXPECT_NEAR(seeds, 0, allowed);
 }
 

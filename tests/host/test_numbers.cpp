@@ -54,7 +54,7 @@ TEST(LargestThatFits, IsZeroWhereNotEvenTheSmallestFits) {
     EXPECT_EQ(largest_that_fits(16, 100, [](size_t) { return SIZE_MAX; }), 0u);
 }
 
-TEST(Quantile, InterpolatesLinearlyBetweenNeighbours) {
+TEST(Quantile, InterpolatesLinearlyBetweenNeighbors) {
     const std::vector<double> samples{4, 1, 3, 2};  // in no order
     EXPECT_DOUBLE_EQ(quantile(samples, 0), 1);
     EXPECT_DOUBLE_EQ(quantile(samples, 0.25), 1.75);

@@ -26,7 +26,7 @@ MUTANTS = [
 
 
 def counts(n):
-    """For each k a warp loads one element of A, in one sector, and 32 neighbours of B, in four."""
+    """For each k a warp loads one element of A, in one sector, and 32 neighbors of B, in four."""
     return {f"matmul_basic: ({n // 32} x {n // 32}) blocks of (32 x 32) threads, one launch": {
         "global loads": accesses(2 * n**3, 4, sectors=n**3 // 32 * 5, distinct=n**3 // 32 * 33),
         "global stores": accesses(n**2, 4, sectors=n**2 // 32 * 4)}}
@@ -34,4 +34,4 @@ def counts(n):
 
 COUNTS = {str(n): counts(n) for n in (64, 128, 256)}
 OPERATIONS = {"96": 2 * 96**3}
-PRINTS = {"96": (r"grid: \(3 x 3\) blocks of \(32 x 32\) threads", r"to the device [\d.]+ ms")}
+PRINTS = {"96": (r"grid: \(3 x 3\) blocks of \(32 x 32\) threads", r"to the device (\(CPU\) )?[\d.]+ ms")}

@@ -1,12 +1,12 @@
 """What the tests of 7_gelu need besides what it declares (see tests/pages.py)."""
 
-from pages import LOAD_16, Mutant, STORE_16, launch_once
+from pages import launch_once, LOAD_16, Mutant, PAST_THE_END, STORE_16
 
 MUTANTS = [
     Mutant("gelu_missing_bounds_check", "fused",
            "the last block writes behind the matrix",
            [("if (i < size) out[i] = T(gelu_of(float(x[i])));", "out[i] = T(gelu_of(float(x[i])));")],
-           sizes=(33,), out_of_bounds=True),
+           sizes=(33,), stops=PAST_THE_END),
     Mutant("gelu_lost_tail", "fused_vectorized",
            "what is left behind the last vector is not written",
            [("if (rest < size) out[rest] = T(gelu_of(float(x[rest])));", "")], sizes=(33,)),

@@ -43,6 +43,7 @@ MUTANTS = [
            sizes=(), runs=("--rows 5 --cols 1000", "1024"), cpu_runs=("--rows 5 --cols 1000",)),
 ]
 
+ANY_ORDER = ("--rows 12 --cols 20000",)  # where clusters keep the rows of softmax_rows
 FAST = {"online": ()}
 OPERATIONS = {"--rows 3 --cols 7": 5 * 3 * 7}
 SANITIZED = ("--rows 5 --cols 8192", "--rows 5 --cols 33000", "--rows 5 --cols 33001",

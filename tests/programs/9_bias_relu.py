@@ -1,6 +1,6 @@
 """What the tests of 9_bias_relu need besides what it declares (see tests/pages.py)."""
 
-from pages import LOAD_16, Mutant, STORE_16
+from pages import LOAD_16, Mutant, PAST_THE_END, STORE_16
 
 MUTANTS = [
     Mutant("bias_wrong_broadcast", "fused",
@@ -16,12 +16,12 @@ MUTANTS = [
            [("size_t col = i * kSize % cols;", "size_t col = 0;")]),
     Mutant("bias_no_wrap", "fused_vectorized",
            "a vector that goes on in the next row takes b's elements behind the last",
-           [("if (++col == cols) col = 0;", "++col;")], sizes=(33, 1023), out_of_bounds=True),
+           [("if (++col == cols) col = 0;", "++col;")], sizes=(33, 1023), stops=PAST_THE_END),
     Mutant("bias_missing_bounds_check", "fused",
            "the last block writes behind the matrix",
            [("if (i < size) out[i] = T(relu(float(x[i]) + float(b[i % cols])));",
              "out[i] = T(relu(float(x[i]) + float(b[i % cols])));")],
-           sizes=(33,), out_of_bounds=True),
+           sizes=(33,), stops=PAST_THE_END),
     Mutant("bias_lost_tail", "fused_vectorized",
            "what is left behind the last vector is not written",
            [("if (rest < size)", "if (rest + 1 < size)")],

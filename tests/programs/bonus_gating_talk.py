@@ -1,6 +1,6 @@
 """What the tests of bonus_gating_talk need besides what it declares (see tests/pages.py)."""
 
-from pages import COPY_16, HopperMutant, Mutant, launch_once
+from pages import COPY_16, Mutant, launch_once
 
 TALK = dict(sizes=(), talk_sizes=(16, 32, 256))
 WEIGHTS_COPIED = (
@@ -43,45 +43,48 @@ MUTANTS = [
     Mutant("fused_talk_mma_stale", "fused_talk_mma",
            "only the first launch computes",
            [launch_once("fused_talk_mma<<<")], timed=True, **TALK),
-    HopperMutant("fused_talk_hopper_swapped_weights", "fused_talk_tma fused_talk_hopper",
-                 "W1 and W2 change places",
-                 [("memory.W[0], W1", "memory.W[0], W2"), ("memory.W[1], W2", "memory.W[1], W1")],
-                 **TALK),
-    HopperMutant("fused_talk_hopper_wrong_half", "fused_talk_tma fused_talk_hopper",
-                 "both products are with W1",
-                 [("sizeof memory.W[0]), k > 0", "0), k > 0")], **TALK),
-    HopperMutant("fused_talk_hopper_swapped_biases", "fused_talk_tma fused_talk_hopper",
-                 "both products get the first bias",
-                 [("const half2*>(b2)[", "const half2*>(b1)[")], **TALK),
-    HopperMutant("fused_talk_hopper_weights_not_awaited", "fused_talk_tma fused_talk_hopper",
-                 "the first tiles are multiplied by what is there of the weights",
-                 [("hopper::mbarrier_wait(&memory.weights, 0);", ""),
-                  # x has arrived, the copies start later, and those of a launch before are gone.
-                  (WEIGHTS_COPIED, "for (auto& row : memory.W[0])\n"
-                   "            for (half& weight : row) weight = 0;\n"
-                   "        hopper::fence_proxy_async();\n"),
-                  ("// The tiles that fill the ring first",
-                   "__nanosleep(20000);\n" + WEIGHTS_COPIED + "// The tiles that fill the ring first")],
-                 race=True, **TALK),
-    HopperMutant("fused_talk_hopper_freed_too_early", "fused_talk_tma fused_talk_hopper",
-                 "a stage is filled again before it is multiplied",
-                 [("if (lane == 0) hopper::mbarrier_arrive(&memory.empty[at.stage]);", ""),
-                  ("if (tile == tiles) break;",
-                   "if (tile == tiles) break;\n"
-                   "            if (lane == 0) hopper::mbarrier_arrive(&memory.empty[at.stage]);\n"
-                   "            __nanosleep(2000);")],  # a copy takes about 1000
-                 race=True, sizes=(), talk_sizes=(512, 1024)),
-    HopperMutant("fused_talk_hopper_last_tile_left_out", "fused_talk_tma fused_talk_hopper",
-                 "the last tile is not computed",
-                 [("tiles = int(M / kRows);", "tiles = int(M / kRows) - 1;")], **TALK),
-    HopperMutant("fused_talk_hopper_draws_not_cleared", "fused_talk_hopper",
-                 "a launch goes on where the one before ended, and leaves tiles out",
-                 [("atomicInc(&drawn, last_draw)", "atomicAdd(&drawn, 1)")],
-                 timed=True, sizes=(), talk_sizes=(256, 1024)),
-    HopperMutant("fused_talk_hopper_stale", "fused_talk_tma fused_talk_hopper",
-                 "only the first launch computes",
-                 [launch_once("kernel<<<blocks, kThreads")], timed=True, **TALK),
+    Mutant("fused_talk_hopper_swapped_weights", "fused_talk_tma fused_talk_hopper",
+           "W1 and W2 change places",
+           [("memory.W[0], W1", "memory.W[0], W2"), ("memory.W[1], W2", "memory.W[1], W1")],
+           **TALK),
+    Mutant("fused_talk_hopper_wrong_half", "fused_talk_tma fused_talk_hopper",
+           "both products are with W1",
+           [("sizeof memory.W[0]), k > 0", "0), k > 0")], **TALK),
+    Mutant("fused_talk_hopper_swapped_biases", "fused_talk_tma fused_talk_hopper",
+           "both products get the first bias",
+           [("const half2*>(b2)[", "const half2*>(b1)[")], **TALK),
+    Mutant("fused_talk_hopper_weights_not_awaited", "fused_talk_tma fused_talk_hopper",
+           "the first tiles are multiplied by what is there of the weights",
+           [("hopper::mbarrier_wait(&memory.weights, 0);", ""),
+            # x has arrived, the copies start later, and those of a launch before are gone.
+            (WEIGHTS_COPIED, "for (auto& row : memory.W[0])\n"
+             "            for (half& weight : row) weight = 0;\n"
+             "        hopper::fence_proxy_async();\n"),
+            ("// The tiles that fill the ring first",
+             "__nanosleep(20000);\n" + WEIGHTS_COPIED + "// The tiles that fill the ring first")],
+           race=True, **TALK),
+    Mutant("fused_talk_hopper_freed_too_early", "fused_talk_tma fused_talk_hopper",
+           "a stage is filled again before it is multiplied",
+           [("if (lane == 0) hopper::mbarrier_arrive(&memory.empty[at.stage]);", ""),
+            ("if (tile == tiles) break;",
+             "if (tile == tiles) break;\n"
+             "            __syncwarp();\n"
+             "            if (lane == 0) hopper::mbarrier_arrive(&memory.empty[at.stage]);\n"
+             "            __nanosleep(2000);")],  # a copy takes about 1000
+           race=True, sizes=(), talk_sizes=(512, 1024), cpu_runs=("--talk 32",)),
+    Mutant("fused_talk_hopper_last_tile_left_out", "fused_talk_tma fused_talk_hopper",
+           "the last tile is not computed",
+           [("tiles = int(M / kRows);", "tiles = int(M / kRows) - 1;")], **TALK),
+    Mutant("fused_talk_hopper_draws_not_cleared", "fused_talk_hopper",
+           "a launch goes on where the one before ended, and leaves tiles out",
+           [("atomicInc(&drawn, last_draw)", "atomicAdd(&drawn, 1)")],
+           timed=True, sizes=(), talk_sizes=(256, 1024), cpu_runs=("--talk 32",)),
+    Mutant("fused_talk_hopper_stale", "fused_talk_tma fused_talk_hopper",
+           "only the first launch computes",
+           [launch_once("kernel<<<blocks, kThreads")], timed=True, **TALK),
 ]
+
+ANY_ORDER = ("--talk 32",)  # tiles enough for some to be drawn, on up to ten cores
 
 FAST = {"fused_talk_mma": ("HMMA", "LDSM", COPY_16),
         "fused_talk_tma": (r"HGMMA\S*", r"UTMALDG\S*", r"UTMASTG\S*"),

@@ -1,6 +1,6 @@
 """What the tests of bonus_matmul_hopper need besides what it declares (see tests/pages.py)."""
 
-from pages import HopperMutant as Mutant, launch_once
+from pages import Mutant, accesses, boxes, launch_once
 
 MUTANTS = [
     Mutant("hopper_dropped_k", "wgmma tma warp_specialized persistent overlapped multicast backward stream_k matmul_hopper",
@@ -9,7 +9,7 @@ MUTANTS = [
     Mutant("hopper_wrong_panels", "wgmma tma warp_specialized persistent overlapped multicast backward stream_k matmul_hopper",
            "the descriptor of B says that its panels lie closer together than they do",
            [("&stage.B[0][k][0], sizeof stage.B[0])", "&stage.B[0][k][0], sizeof stage.B[0] / 2)")],
-           sizes=(2080,)),
+           sizes=(2080,), cpu_sizes=(160,)),
     Mutant("hopper_wgmma_not_swizzled", "wgmma",
            "rows are copied as they are, and wgmma reads them as if swizzled",
            [("to[row][(chunk ^ row % 8) * 8]", "to[row][chunk * 8]")]),
@@ -19,14 +19,14 @@ MUTANTS = [
         multiply_stage<T, kBlockN>(sums, ring.stages[at.stage], warpgroup, t > 0);
         hopper::wgmma_wait_group<1>();""",
              """        multiply_stage<T, kBlockN>(sums, ring.stages[at.stage], warpgroup, t > 0);
-        hopper::wgmma_wait_group<1>();""")], race=True),
+        hopper::wgmma_wait_group<1>();""")], race=True, stops="has left the kernel"),
     Mutant("hopper_edges_left_out", "wgmma tma warp_specialized persistent",
            "the last 32 columns are not stored",
            [("if (r < N && c < N)", "if (r < N && c + 32 < N)")]),
     Mutant("hopper_persistent_first_tile_only", "persistent",
            "a block stores no second tile",
            [("\n            store_sums(", "\n            if (i < int(gridDim.x)) store_sums(")],
-           sizes=(2080, 4096)),
+           sizes=(2080, 4096), cpu_sizes=(288,)),
     Mutant("hopper_persistent_stale", "persistent",
            "only the first launch computes",
            [launch_once("persistent<T><<<")], timed=True),
@@ -41,7 +41,7 @@ MUTANTS = [
            "a cluster's blocks copy each other's panels to the places of their own",
            [("hopper::tma_load_multicast(stage.B[p], B, k, col + p * kPanel,",
              "hopper::tma_load_multicast(stage.B[p], B, k, col + (p ^ 1) * kPanel,")],
-           sizes=(2080, 4096)),
+           sizes=(2080, 4096), cpu_sizes=(288,)),
     Mutant("hopper_cluster_swapped_tiles", "multicast backward",
            "a cluster's blocks store each other's tiles",
            [("rank * kBlockM, col = tile.y * kBlockN;\n            float sums",
@@ -49,44 +49,64 @@ MUTANTS = [
     Mutant("hopper_cluster_first_tile_only", "multicast backward",
            "a cluster stores no second tile",
            [("outgoing.take(sums, row +", "if (i < clusters) outgoing.take(sums, row +")],
-           sizes=(2080, 4096)),
+           sizes=(2080, 4096), cpu_sizes=(288,)),
     Mutant("hopper_cluster_stale", "multicast backward",
            "only the first launch computes",
            [launch_once("kernel<<<kCluster * clusters, kThreads")], timed=True),
     Mutant("hopper_backward_dropped_k", "backward",
            "a tile that is walked backward begins with the last step but one",
-           [("backward ? steps - 1 - t", "backward ? steps - 2 - t")], sizes=(2080, 4096)),
+           [("backward ? steps - 1 - t", "backward ? steps - 2 - t")], sizes=(2080, 4096),
+           cpu_sizes=(288,)),
     Mutant("hopper_part_backward_dropped_k", "stream_k matmul_hopper",
            "the same of the kernels that divide tiles",
            [("part.backward ? part.last - 1 - t", "part.backward ? part.last - 2 - t")]),
     Mutant("hopper_last_panel_left_out", "overlapped multicast backward stream_k matmul_hopper",
            "the last 64 columns of each tile are not stored",
-           [("pending = p + 1 < kPanels;", "pending = p + 2 < kPanels;")], sizes=(2080, 4096)),
+           [("pending = p + 1 < kPanels;", "pending = p + 2 < kPanels;")], sizes=(2080, 4096),
+           cpu_sizes=(288,)),
     Mutant("hopper_last_tile_left_out", "overlapped multicast backward stream_k matmul_hopper",
            "the last tile of each block is not stored",
            [("if (pending) {", "if (pending && row < 0) {")]),
     Mutant("hopper_wrong_height", "matmul_hopper",
            "tiles of 64 rows are computed as far apart as those of 128",
-           [("(tile.x * kCluster + rank) * kTileM", "(tile.x * kCluster + rank) * kBlockM")],
-           sizes=(160, 1024)),
+           [("(tile.x * kCluster + rank) * kTileM", "(tile.x * kCluster + rank) * kBlockM"),
+            # So that few multiprocessors, as the simulator's, get such tiles, too.
+            ("enough = 3 * many / 4", "enough = 3 * many")], sizes=(160, 1024), cpu_sizes=(96,)),
     Mutant("hopper_walk_out_of_rows", "persistent overlapped multicast backward stream_k matmul_hopper",
            "the last group of rows is walked as though it were a whole one",
-           [("if (first + kGroup <= rows) return", "return")], sizes=(2080,)),
+           [("if (first + kGroup <= rows) return", "return")], sizes=(2080,), cpu_sizes=(288,)),
     Mutant("hopper_panel_overwritten", "overlapped multicast backward stream_k matmul_hopper",
            "a panel is written again while TMA still reads it",
            [("if (lane == 0) hopper::cp_async_bulk_wait_group_read<kInUse - 1>();", ""),
             ("out[p % kOutPanels]", "out[0]")],  # of one tile; at the end nothing comes between
-           sizes=(2048, 4096), race=True),
+           sizes=(2048, 4096), cpu_sizes=(288,), race=True),
     Mutant("hopper_too_few_rounds", "stream_k matmul_hopper",
            "a cluster takes no second tile",
-           [("i < tiles; i += clusters", "i < clusters; i += clusters")], sizes=(4096,)),
+           [("i < tiles; i += clusters", "i < clusters; i += clusters")], sizes=(4096,),
+           cpu_sizes=(288,)),
     Mutant("hopper_sums_not_passed_on", "stream_k matmul_hopper",
            "a divided tile is stored with its first block's share of the sums alone",
-           [("exchange.add(sums, c * kCluster + rank);", "")], sizes=(2080, 8192)),
+           [("exchange.add(sums, c * kCluster + rank);", ""),
+            # So that tiles are divided that have but few steps, too.
+            ("kExchange = 20;", "kExchange = 0;")],
+           sizes=(2080, 8192), cpu_sizes=(544,)),
     Mutant("hopper_stale", "stream_k matmul_hopper",
            "only the first launch computes",
            [launch_once("kernel<<<kCluster * clusters, threads(kTileM)")], timed=True),
 ]
+
+ANY_ORDER = ("288",)  # several tiles for each block, on up to four cores
+HARMLESS = {
+    "no_barrier: __syncwarp();  // the panel may be overwritten":
+        "stmatrix comes next, for which a warp's threads meet",
+    "no_barrier: __syncwarp();":
+        "one is in front of tma_store: on a GPU each thread must have passed its fence, while one of "
+        "the simulator's is for all; two are in Exchange, which these sizes do not reach",
+    "one_short: if (r < N && c < N)": "c is even, like N",
+    "one_short: for (size_t k = 0; k < N; k += kBlockK) {": "both are multiples of 32",
+    "one_short: for (size_t p = 0; p < kBlockN / kPanel && col + p * kPanel < N; ++p)":
+        "both are multiples of 32",
+}
 
 FAST = {
     "wgmma": ("HGMMA",),
@@ -99,3 +119,26 @@ FAST = {
     "stream_k": ("HGMMA", r"UTMALDG\S*MULTICAST", r"UTMASTG\S*"),
     "matmul_hopper": ("HGMMA", r"UTMALDG\S*", r"UTMASTG\S*"),
 }
+
+
+def counts(n, kernel, cluster=1):
+    """Tiles of 128 x 256, in steps of 64. A box of A has 128 rows, those of B 64 rows in panels of
+    64 columns, 128 bytes a row; a cluster's blocks need the same B, each copies half of it. Boxes
+    count for what of them lies within the matrix, and a warp stores 16 rows of a panel at a time.
+    A warp's part of a wgmma is 16 x 256 x 16."""
+    rows, columns, steps = (-(-n // extent) for extent in (128, 256, 64))
+    panels = -(-columns * 256 // 64)
+    blocks = rows * columns
+    loads = blocks * steps + rows // cluster * panels * steps
+    loaded = 2 * n * n * (columns + rows // cluster)
+    return {f"{kernel}<__half>: ({blocks} x 1) blocks of (384 x 1) threads, one launch": {
+        "bulk loads": boxes(loads, loaded, sectors=loaded // 32),
+        "bulk stores": boxes(blocks * 8 * 4, 2 * n * n, sectors=2 * n * n // 32),
+        "shared stores": accesses(blocks * 128 * 256 // 8, 16),
+        "wgmma": accesses(blocks * steps * 4 * 8 * 32, 0),
+        **({"barriers": accesses(blocks * 384, 0)} if cluster == 1 else {})}}
+
+
+COUNTS = {"256 --kernel overlapped": counts(256, "overlapped"),
+          "160 --kernel overlapped": counts(160, "overlapped"),
+          "256 --kernel multicast": counts(256, "multicast", cluster=2)}

@@ -40,7 +40,7 @@ MUTANTS = [
            "the first k of a tile is taken from the tile before",
            [("load_fragments(stages[next], 0);", "load_fragments(stages[slot], 0);")]),
     Mutant("warp_tiled_swapped_lanes", "warp_tiled",
-           "lanes 8 to 15 compute columns of their neighbours, and theirs stay unwritten",
+           "lanes 8 to 15 compute columns of their neighbors, and theirs stay unwritten",
            [("lane / 2 % 8 * 4", "lane / 2 % 4 * 4")]),
     Mutant("warp_tiled_unwritten_tiles", "warp_tiled",
            "bands are walked as if all of them were full, so some tiles are never computed",
