@@ -140,8 +140,8 @@ __device__ __forceinline__ uint64_t createpolicy_evict_last() {
 template <class T>
 __device__ __forceinline__ void ld_global_evict_last(T& to, const T* from) {
     static_assert(sizeof(T) == 16);
-    // By reference: a T that is returned the compiler takes apart right behind the load, and so
-    // waits for it there.
+    // By reference: if a T were returned, the compiler would take it apart right after the load,
+    // and so wait for it there.
     uint4& bits = reinterpret_cast<uint4&>(to);
 #if __CUDA_ARCH__ >= 800
     asm volatile("ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"

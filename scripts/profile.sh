@@ -6,7 +6,7 @@ usage() {
     cat <<'END'
 Usage: scripts/profile.sh [--all] [--trace FILE] PROGRAM [ARGUMENT ...]
 
-Runs any CUDA program, unchanged, and prints behind its output where the time went: a table of every
+Runs any CUDA program, unchanged, and prints after its output where the time went: a table of every
 kernel and copy (launches, total, mean, share, grid, block, registers and shared memory per block,
 and the host's mean time in the call that launched it), the gaps between them, the host's time in
 launching and in waiting, and a timeline in text. Ranges that the program names (NVTX) are tables of

@@ -148,7 +148,8 @@ ensure_gtest() {
     apt_install GoogleTest libgtest-dev
 }
 
-# offer_apt WITHOUT PACKAGE...: as apt_install, for what we can do without: WITHOUT says how.
+# offer_apt WITHOUT PACKAGE...: like apt_install, for packages that are optional. WITHOUT is what to
+# say if they cannot be installed.
 offer_apt() {
     local without=$1
     shift

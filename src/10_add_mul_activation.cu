@@ -1,7 +1,7 @@
 // 10: out = act(x + m y + b), with a kernel compiled for each activation.
 //
-// Where it comes from: LoRA (low-rank adaptation), which adapts a large layer by a small one beside
-// it. With frozen weights W[p, q] and two thin matrices A[p, r], B[r, q], the layer computes
+// From LoRA (low-rank adaptation; Hu et al., arXiv 2106.09685), which adapts a large layer by a
+// small one beside it. With frozen weights W[p, q] and two thin matrices A[p, r], B[r, q] it gives
 //
 //     act( input W + (alpha / r) (input A) B + bias )
 //          -------   ---------   ----------    ----

@@ -1,7 +1,7 @@
 // 1: Matrix multiplication, C = A B, with one thread per element of C.
 //
-// A GPU runs a kernel: one function, executed by many threads at once. Threads come in blocks (here
-// 32 x 32 threads), blocks in a grid that covers the matrix:
+// A CPU has three loops: row, column, k. Here the two outer ones are the grid: a kernel is one
+// function that many threads run, in blocks (here 32 x 32), and each thread has the loop over k:
 //
 //          grid: N/32 x N/32 blocks            block: 32 x 32 threads
 //          +-----+-----+-----+-----+           . . . . . . . .
@@ -80,8 +80,8 @@ static void run(demo::Session& session) {
     const std::string threads = std::to_string(kBlock);
     session.note("grid: (" + blocks + " x " + blocks + ") blocks of (" + threads + " x " + threads +
                  ") threads");
-    session.note("copies: A and B to the device " + demo::significant(to_device_ms, 4) +
-                 " ms, C back " + demo::significant(to_host_ms, 4) + " ms");
+    session.note("copies: A and B to the device " + demo::time_text(to_device_ms) + ", C back " +
+                 demo::time_text(to_host_ms));
 
     DEMO_CHECK(cudaFree(A));
     DEMO_CHECK(cudaFree(B));

@@ -7,13 +7,13 @@
 //
 //                              B: [N, N]
 //                              +----+----+----+
-//                              |    | t0 |    |      for each pair of tiles:
+//                              |    |  0 |    |      for the tiles at t = 0, 32, 64, ...:
 //                              +----+----+----+        load    32 x 32 of A and of B, one
-//                              |    | t1 |    |                element of each per thread
+//                              |    | 32 |    |                element of each per thread
 //                              +----+----+----+        barrier the tiles are complete
-//            A: [N, N]         |    | t2 |    |        compute 32 steps of every thread's sum
+//            A: [N, N]         |    | 64 |    |        compute 32 steps of every thread's sum
 //            +----+----+----+  +----+----+----+        barrier nobody needs the tiles any more
-//            | t0 | t1 | t2 |  |    | C  |    |
+//            |  0 | 32 | 64 |  |    | C  |    |
 //            +----+----+----+  +----+----+----+
 //
 // Why two barriers: threads run in any order. Without the first, some would compute with a tile

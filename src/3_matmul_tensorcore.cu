@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads) wmma_tiled(const half* A,  // [N, N]
 
     // A commit ends a group of this thread's copies, one group per tile; wait_prior(n) waits for
     // all groups but the last n. At tile t there are t + kStages - 1 groups, kStages - 2 of them
-    // behind tile t's. After the last tile come empty groups, so that this stays so.
+    // after tile t's. Past the last tile come empty groups, so that this stays so.
     const size_t tiles = N / kBlockK;
     for (size_t t = 0; t < kStages - 1; ++t) {
         if (t < tiles) copy_stage(t);

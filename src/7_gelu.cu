@@ -11,9 +11,9 @@
 //
 // fused             one kernel, one thread per element: 2 MN. Everything in between stays in
 //                   registers. This is most of what there is to win.
-// fused_vectorized  the same, 16 bytes per thread. Memory answers after some 800 cycles, so to keep
-//                   the road full, each multiprocessor must have tens of KB on their way. It holds
-//                   2048 threads: with 16 bytes each these have 32 KB on their way, with 4 only 8.
+// fused_vectorized  the same, 16 bytes per thread. Memory answers after 500 to 800 cycles, so to
+//                   keep the road full, each multiprocessor must have some 10 KB on their way. It
+//                   holds 2048 threads: 16 bytes each are 32 KB on their way, 4 bytes each 8 KB.
 //
 // gelu(-infinity) is 0 in the fused kernels. The chain computes -infinity times 0, a NaN, as the
 // formula stands (PyTorch gives NaN, too).

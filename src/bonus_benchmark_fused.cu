@@ -7,7 +7,7 @@
 // Unfused are 5_gating_unfused's six_kernels and library_best, fused is the suite's fastest kernel
 // for the shape and the GPU at hand: bonus_gating_mma, bonus_gating_hopper and bonus_gating_talk
 // explain these. Each is verified and then measured alone, in a turn of its own, on random data and
-// with the cache emptied before each launch (docs/measuring.md).
+// with the cache emptied before each sample (docs/measuring.md).
 //
 // ./bonus_benchmark_fused 4096         N up to 4096, and S up to N / 8 = 512
 // ./bonus_benchmark_fused --talk 1024  the talk's shape alone, S up to 1024

@@ -46,8 +46,8 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 //         So one gates while the other has the tensor cores. And small matrices get tiles of half
 //         the width, one for each multiprocessor.
 // Costs   one more mbarrier, and stages that wait for warpgroup 1: there must be at least four.
-// Limits  power, which at large N takes back what the turns gain; at small N, where the narrow
-//         tiles pay most, the first copies and the last stores.
+// Limits  power, which at large N takes back what the turns gain, at N = 16384 even more; at small
+//         N, where the narrow tiles pay most, the first copies and the last stores.
 // Source  related: "ping-pong" kernels in CUTLASS, and FlashAttention-3 (Shah et al., 2024).
 
 static void run(demo::Session& session) {

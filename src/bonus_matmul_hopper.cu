@@ -1,5 +1,5 @@
-// Bonus: Matrix multiplication on Hopper (compute capability 9.0), on a level with the library:
-// fp16 or bfloat16 in and out, sums in fp32.
+// Bonus: Matrix multiplication on Hopper (compute capability 9.0), at most N on a level with the
+// library: fp16 or bfloat16 in and out, sums in fp32.
 //
 // In 3_matmul_tensorcore warps spend their time on loading fragments. Hopper's tensor cores read
 // shared memory themselves (wgmma: warpgroup matrix multiply-add), and a copy engine fills it (TMA:
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kConsumers* kWarpgroup)  // no producer
         for (size_t p = 0; p < kBlockN / kPanel && col + p * kPanel < N; ++p)
             copy_panel<kBlockK>(stage.B[p], &B[k * N + col + p * kPanel], N, N - k,
                                 N - (col + p * kPanel));
-        hopper::fence_proxy_async();  // wgmma is to see what these threads wrote
+        hopper::fence_proxy_async();  // makes what these threads wrote visible to wgmma
         __syncthreads();              // the stage is complete
         multiply_stage<T, kBlockN>(sums, stage, warpgroup, k > 0);
         hopper::wgmma_wait_group<0>();

@@ -2,8 +2,8 @@
 //
 // Each of a multiprocessor's four schedulers starts one instruction a cycle, for the 32 threads of
 // a warp, and has units for 32 multiply-adds. So every other instruction, and every cycle in which
-// no warp can go on, is a multiply-add lost. In 2_matmul_sharedmem two loads from shared memory
-// stand beside each multiply-add. The way out is reuse in registers:
+// no warp can go on, is a multiply-add lost. In 2_matmul_sharedmem each multiply-add reads two
+// numbers from shared memory (40 loads for 32, as compiled). The way out is reuse in registers:
 //
 //                 b: 8 numbers            a thread's 8 x 8 sums: 16 numbers from shared memory,
 //                 +-+-+-+-+-+-+-+-+       once in registers, feed 64 multiply-adds. That is a
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(256) register_tiled(const float* A,  // [N, N]
 //         memory delivers 128 a cycle. 74% multiply-add.
 // Source  CUDA C++ Programming Guide, "Asynchronous Data Copies".
 
-/// A tile of A and a tile of B in shared memory. A lies transposed, so that four neighboring rows
+/// A tile of A and a tile of B in shared memory. A is transposed, so that four neighboring rows
 /// are 16 bytes that one load fetches; four columns of padding let the copies of eight k hit
 /// different banks.
 template <int kM, int kN, int kK>
@@ -254,8 +254,8 @@ __global__ void __launch_bounds__(kThreads) warp_tiled(const float* A,  // [N, N
     const uint2 tile = tile_of_block();
     const size_t block_row = size_t(tile.y) * kBlockM, block_col = size_t(tile.x) * kBlockN;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    // Lanes lie 4 x 8, in pairs: 0 and 2 have the same rows, 0 and 1 the same columns. Shared
-    // memory serves 16 lanes together where such neighbors ask for the same 16 bytes, else only 8.
+    // Lanes lie 4 x 8, in pairs: 0 and 2 have the same rows, 0 and 1 the same columns. A pass of
+    // shared memory gives 128 bytes: to 8 lanes, or to 16 where such neighbors want the same 16.
     const int row = warp / (kBlockN / kWarp) * kWarp + (lane / 16 * 2 + lane % 2) * 4;
     const int col = warp % (kBlockN / kWarp) * kWarp + lane / 2 % 8 * 4;
 
@@ -306,9 +306,9 @@ __global__ void __launch_bounds__(kThreads) warp_tiled(const float* A,  // [N, N
         for (int j = 0; j < kThreadN; j += 4) {
             const size_t r = block_row + row + i / 4 * 4 * kLanesM + i % 4;
             const size_t c = block_col + col + j * kLanesN;
-            // As in BLAS, alpha scales the result. It also unties the sums from this store, which
-            // wants four registers side by side: in the main loop they lie where banks do not
-            // conflict.
+            // As in BLAS, alpha scales the result. It also gives the store registers of its own,
+            // four side by side. So in the main loop the compiler is free to keep the sums where
+            // register banks do not conflict.
             for (int e = j; e < j + 4; ++e) sums[i][e] *= alpha;
             if (r < N && c < N) as_float4(C[r * N + c]) = as_float4(sums[i][j]);
         }

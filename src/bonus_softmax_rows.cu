@@ -1,4 +1,4 @@
-// Bonus: softmax of rows of any length, up to a copy's speed: 8_softmax, continued as a ladder.
+// Bonus: softmax of rows of any length, at a copy's speed up to 512 KiB: 8_softmax, continued.
 //
 // While a row fits, the kernel `online` of 8_softmax moves each number once in and once out, the
 // least there is, and is still slower than a copy: too few bytes are in flight while a block passes
@@ -73,7 +73,7 @@ void run(demo::Session& session) {
 int main(int argc, char** argv) {
     const demo::Program program{
         .name = "bonus_softmax_rows",
-        .summary = "softmax of rows of any length, at a copy's speed: by warp, block, cluster",
+        .summary = "softmax at a copy's speed, of rows up to 512 KiB: by warp, block, cluster",
         .types = {{"fp32", softmax::run<float>}, {"fp16", softmax::run<half>}},
         .any_shape = true,
         .sizes = {4096, 8192, 16384},

@@ -37,7 +37,7 @@ inline void fill_uniform(std::vector<float>& host, uint64_t seed) {
     for (size_t i = 0; i < host.size(); ++i) host[i] = random_uniform(seed, i);
 }
 
-/// Rounds to the nearest number with 10 bits behind the point, which TF32 represents exactly: so
+/// Rounds to the nearest number with 10 bits after the point, which TF32 represents exactly: so
 /// all that is left to verify is the arithmetic.
 __global__ void round_to_tf32(float* data, size_t size) {
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -74,7 +74,7 @@ inline size_t elements(const std::vector<size_t>& shape) {
     return count;
 }
 
-/// Names an input that is in `data` already, in lesson 1, where every CUDA call is written out.
+/// Names an input that is in `data` already: lesson 1's, which calls cudaMalloc by itself.
 template <class T>
 Registered input(Session& session, const std::string& name, const T* data,
                  const std::vector<size_t>& shape, uint64_t seed) {

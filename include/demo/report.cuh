@@ -21,6 +21,11 @@ inline std::string significant(double value, int digits) {
     return text;
 }
 
+/// "20.93 ms"; on the simulator "(CPU) 20.93 ms", since it says nothing of a GPU.
+inline std::string time_text(double ms) {
+    return (kSimulator ? "(CPU) " : "") + significant(ms, 4) + " ms";
+}
+
 /// The terminal, if results go to one.
 class Terminal {
   public:

@@ -18,7 +18,7 @@ inline constexpr Format kFormat = std::is_same_v<T, __half>          ? kFp16
 struct Verdict {
     unsigned long long unwritten = 0;            // elements that are NaN: of all
     unsigned long long wrong = 0;                // elements off by more than rounding: of `checked`
-    unsigned long long written_behind = 0;       // bytes behind the output that changed
+    unsigned long long written_behind = 0;       // bytes after the output that changed
     unsigned long long checked = 0;              // elements compared with the reference
     unsigned long long first_wrong = ~0ull;      // index among the checked
     unsigned long long first_unwritten = ~0ull;  // index in the output

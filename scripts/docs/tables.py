@@ -91,7 +91,7 @@ def figure(program):
 
 
 def headlines():
-    """A row for each headline: before, after, how many times faster, why."""
+    """A row for each headline: before, after, why, how many times faster."""
     found = {(row["program"] + ":" + row["kernel"], table.size(row), row["dtype"]): row
              for row in headline_rows() if row["verified"] == "yes"}
     lines = []
@@ -107,8 +107,8 @@ def headlines():
             old, new = rows
             what = f"{line['what']}, {line['size'].replace('=', ' = ')}"
             lines.append([what, *(f"{row['kernel']}, {rate(row)}" for row in rows),
-                          table.ratio(old["median_ms"], new["median_ms"]), line["why"]])
-    return table.markdown(["what", "before", "after", "faster", "why"], lines, left=3)
+                          line["why"], table.ratio(old["median_ms"], new["median_ms"])])
+    return table.markdown(["what", "before", "after", "why", "faster"], lines, left=4)
 
 
 # --- results/README.md ----------------------------------------------------------------------------

@@ -21,7 +21,7 @@ def tuned(key, *configurations):
         do_bench=lambda run, quantiles: do_bench(run, warmup=10, rep=40, quantiles=quantiles))
 
 
-# A block of threads takes BLOCK neighbours of a row.
+# A block of threads takes BLOCK neighbors of a row.
 elementwise_tuned = tuned(["columns"], *[({"BLOCK": block}, warps, 1) for block, warps in (
     (1024, 4), (2048, 4), (2048, 8), (4096, 8))])
 

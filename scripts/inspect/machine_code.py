@@ -50,7 +50,7 @@ class Compiled(NamedTuple):
 def compile_source(toolkit, source, arch, folder):
     """Compiles one file to PTX and that to machine code, with the flags of the build."""
     ptx, cubin = Path(folder) / "program.ptx", Path(folder) / "program.cubin"
-    flags = cuda_toolkit.FLAGS + cuda_toolkit.OPTIMISED + [f"-arch=sm_{arch}"]
+    flags = cuda_toolkit.FLAGS + cuda_toolkit.OPTIMIZED + [f"-arch=sm_{arch}"]
     run([toolkit.nvcc, *flags, "-ptx", "-o", ptx, source])
     done = run([toolkit.nvcc, *flags, "-Xptxas=-v", "-cubin", "-o", cubin, ptx])
     return Compiled(ptx, cubin, done.stderr)
@@ -102,7 +102,7 @@ class Resources(NamedTuple):
     """What one kernel takes, in one architecture's machine code."""
 
     registers: int  # of each thread
-    stack: int  # bytes; holds what has an index that only the running program knows
+    stack: int  # bytes; holds local arrays that are indexed at run time
     spilled: int  # bytes, stored and loaded
     shared: int  # bytes, static
 
@@ -262,7 +262,7 @@ def read_kernels(compiled, disassembly):
 
 
 def successors(code):
-    """For every instruction the indices of those that may run next: the one behind it, and all
+    """For every instruction the indices of those that may run next: the one after it, and all
     that it names (BSSY names where its threads meet again). None where a jump's target is computed.
     """
     place = {label: i for i, instruction in enumerate(code) for label in instruction.labels}
@@ -505,7 +505,7 @@ def occupancy(limits, threads, registers, shared):
 
 # --- Showing ----------------------------------------------------------------------------------
 
-COLOURS = {LOADS: "36", SHARED_LOADS: "36", COPIES: "36", STORES: "33", SHARED_STORES: "33",
+COLORS = {LOADS: "36", SHARED_LOADS: "36", COPIES: "36", STORES: "33", SHARED_STORES: "33",
            ATOMICS: "33", LOCAL: "1;31", TENSORS: "1;35", BARRIERS: "34", "source": "1"}
 
 
@@ -513,15 +513,15 @@ class Show:
     """How the command line wants it shown."""
 
     def __init__(self, options, arch, sass):
-        self.coloured = (sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        self.colored = (sys.stdout.isatty() and not os.environ.get("NO_COLOR")
                          and os.environ.get("TERM") != "dumb")
         self.arch, self.sass = arch, sass
         self.threads, self.shared = options.block, options.shared
         self.limits = LIMITS.get(int(arch.rstrip("a")))
 
     def paint(self, group, text):
-        colour = COLOURS.get(group)
-        return f"\033[{colour}m{text}\033[0m" if self.coloured and colour else text
+        color = COLORS.get(group)
+        return f"\033[{color}m{text}\033[0m" if self.colored and color else text
 
     def code(self, kernel):
         return kernel.sass if self.sass else kernel.ptx
@@ -558,7 +558,7 @@ class Show:
         return kernel.dynamic_shared and self.shared is None
 
     def notes(self, kernels, unknown="unknown", dynamic="dynamic"):
-        """What a reader must know of the figures, in which two words may be written shorter."""
+        """Footnotes of a table. `unknown` and `dynamic` are its words for missing values."""
         lines = ["counts: of instructions in the code, not of those that run"]
         if not all(self.block_of(kernel) for kernel in kernels):
             lines.append(f"{unknown}: the source has no __launch_bounds__; --block tells this "

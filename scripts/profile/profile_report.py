@@ -260,7 +260,7 @@ class Host(NamedTuple):
 
 
 LAUNCHING, COPYING = Host("host: launching", "L"), Host("host: copying", "M")
-WAITING, OTHER = Host("host: synchronising", "W"), Host("host: other calls", "C")
+WAITING, OTHER = Host("host: synchronizing", "W"), Host("host: other calls", "C")
 
 
 def host_work(profile):

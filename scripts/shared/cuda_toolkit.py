@@ -18,10 +18,10 @@ PROJECT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 OLDEST_RELEASE = (12, 0)  # the first with C++20 and with sm_90a
 
 # How every program is compiled, in the project's folder; a debug build has other flags than
-# OPTIMISED. Kernels are always compiled with full optimisation: -Og is for the code around them,
+# OPTIMIZED. Kernels are always compiled with full optimization: -Og is for the code around them,
 # which takes twice as long to compile with -O3 and only launches, waits and prints.
 FLAGS = ["-std=c++20", "-Iinclude", "-Isrc"]
-OPTIMISED = ["-Xcompiler=-Og", "-lineinfo"]
+OPTIMIZED = ["-Xcompiler=-Og", "-lineinfo"]
 
 
 class ToolkitError(Exception):

@@ -265,7 +265,7 @@ __device__ void stream(const CUtensorMap& x,    // [M, 128] row-major
                     ptx::cvt_rn_x2<half>(v[2], v[3]), ptx::cvt_rn_x2<half>(v[4], v[5]),
                     ptx::cvt_rn_x2<half>(v[6], v[7]));
             }
-            hopper::fence_proxy_async();  // TMA is to see what this thread wrote
+            hopper::fence_proxy_async();  // makes what this thread wrote visible to TMA
             if (leader)
                 hopper::cp_async_bulk_wait_group_read<0>();  // of the tile before: its rows are
                                                              // free

@@ -203,7 +203,7 @@ struct Outgoing {
             const int chunk = 2 * c + lane / 16;
             hopper::stmatrix_x4(&panel[lane % 16][(chunk ^ lane % 8) * 8], v[0], v[1], v[2], v[3]);
         }
-        hopper::fence_proxy_async();  // TMA is to see what this thread wrote
+        hopper::fence_proxy_async();  // makes what this thread wrote visible to TMA
         __syncwarp();
         if (lane == 0) {
             hopper::tma_store(C, row, col + p * kPanel, panel);

@@ -201,9 +201,9 @@ __device__ void compute_tile(const half* A, const half* B, half* C, size_t N, si
 // Costs:   144 KiB of stages, so one block per SM: nothing computes while it begins or ends. With
 //          fewer wide tiles than SMs (N = 2048 on an H200) it keeps 128 x 128.
 // Limits:  mma.sync. On an H200 one occupies the tensor cores of a quarter SM for 6 cycles; at the
-//          data sheet's rate it would be 4, which wgmma can reach (bonus_matmul_hopper). So two
-//          thirds of that rate is the most; this reaches 0.7 of them. The rest: a block's first
-//          loads and last stores, waiting at the barrier, and at large N power.
+//          data sheet's rate it would be 4, which wgmma can reach (bonus_matmul_hopper). So the
+//          most is 67% of that rate, and this reaches 47%. What is lost: a block's first loads and
+//          last stores, waiting at the barrier, and at large N power.
 // Source:  CUTLASS, Efficient GEMM in CUDA, "Threadblock-level GEMM".
 
 // Two blocks of four warps, or one of eight, share an SM's registers: 255 per thread.
