@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "count.hpp"
+#include "device.hpp"
 #include "errors.hpp"
 #include "mbarrier.hpp"
 #include "scheduler.hpp"
@@ -143,13 +144,13 @@ void tensor_load(void* to, const CUtensorMap& map, std::initializer_list<int> at
     require_aligned(to, 128, "the address in shared memory", site);
     const uint32_t address = shared_address(to, site), signal = shared_address(barrier, site);
     box.count(false, site);  // once, however many blocks get it
-    for (uint32_t rank = 0; rank < 16; ++rank) {
+    for (uint32_t rank = 0; rank < kMaxClusterBlocks; ++rank) {
         if (!(ranks >> rank & 1)) continue;
         require_present(rank, site);
         spoil_shared(address, rank, box.map.box_bytes());
     }
     start_work([=] {
-        for (uint32_t rank = 0; rank < 16; ++rank) {
+        for (uint32_t rank = 0; rank < kMaxClusterBlocks; ++rank) {
             if (!(ranks >> rank & 1)) continue;
             require_present(rank, site);
             box.for_each_row([&](size_t offset, const char* from, size_t before, size_t bytes) {

@@ -67,7 +67,7 @@ struct NumberedBarrier {
     unsigned int expected = 0;
 };
 
-constexpr size_t kPage = 4096, kMaxThreads = 1024, kMaxBlocks = 16;  // of a cluster
+constexpr size_t kPage = 4096, kMaxThreads = 1024;
 
 /// A block that runs: one of a cluster's, or the only one.
 struct Block {
@@ -114,7 +114,7 @@ constexpr size_t kStackStride = kStackBytes + kPage;  // with the guard below it
 class Runner {
   public:
     Runner()
-        : stacks_(static_cast<char*>(mmap(nullptr, kMaxBlocks * kMaxThreads * kStackStride,
+        : stacks_(static_cast<char*>(mmap(nullptr, kMaxClusterBlocks * kMaxThreads * kStackStride,
                                           PROT_READ | PROT_WRITE,
                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
         if (stacks_ == MAP_FAILED) fail(3, "no memory for stacks");
@@ -151,7 +151,7 @@ class Runner {
 #endif
     bool below_a_stack(const void* address) const {
         const size_t in_stacks = static_cast<const char*>(address) - stacks_;
-        return in_stacks < kMaxBlocks * kMaxThreads * kStackStride &&
+        return in_stacks < kMaxClusterBlocks * kMaxThreads * kStackStride &&
                in_stacks % kStackStride < kPage;
     }
 
@@ -175,7 +175,7 @@ class Runner {
     dim3 prepared_{0, 0, 0};  // the block's shape that threads_ is laid out for
     unsigned int prepared_cluster_ = 0;
     std::vector<Thread> threads_;  // of all blocks
-    Block blocks_[kMaxBlocks];
+    Block blocks_[kMaxClusterBlocks];
     std::vector<Thread*> all_;    // every thread, in order
     std::vector<Thread*> ready_;  // who can run; the last is the next
     std::vector<Thread*> waiting_for_conditions_;

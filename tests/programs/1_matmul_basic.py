@@ -34,4 +34,5 @@ def counts(n):
 
 COUNTS = {str(n): counts(n) for n in (64, 128, 256)}
 OPERATIONS = {"96": 2 * 96**3}
-PRINTS = {"96": (r"grid: \(3 x 3\) blocks of \(32 x 32\) threads", r"to the device (\(CPU\) )?[\d.]+ ms")}
+PRINTS = {"96": (r"grid: \(3 x 3\) blocks of \(32 x 32\) threads",
+                 r"to the device (\(CPU\) )?[\d.]+ ms")}
