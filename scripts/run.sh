@@ -59,6 +59,7 @@ if has_gpu; then
         ensure_compiler
         ensure_scons
         ensure_cuda
+        mention_tile
         build "$target"
     fi
     status=0

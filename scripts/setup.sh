@@ -1,9 +1,13 @@
-# shellcheck shell=bash
+#!/usr/bin/env bash
 # What the scripts need, installed where it is missing. Sourced from the repository's root: defines
 # functions and does nothing else. They touch no network where nothing is missing, never ask, and
 # end the script with one line and status 3 where they cannot help. Python packages go to .venv.
+# Called, it installs the compiler of CUDA Tile C++: see the end.
 
 CUDA_WHEELS="cuda-toolkit[nvcc,nvvm,crt,cudart,cccl,cublas,nvtx,cupti]==13.0.*"
+# The compiler of tile kernels alone, which lies beside any toolkit: no cuBLAS, no CCCL, no tools.
+TILE_WHEELS=(nvidia-{cuda-nvcc,nvvm,cuda-crt,cuda-runtime,cuda-tileiras}"==13.5.*")
+TILE_MEGABYTES=430
 
 say() {
     echo "$(basename "$0"): $*" >&2
@@ -185,20 +189,49 @@ has_cuda() {
     python3 scripts/shared/cuda_toolkit.py >/dev/null 2>&1
 }
 
-# Ends the script where the GPU's driver is too old for the toolkit that pip would install.
+# check_driver WHAT INSTEAD: ends the script where the GPU's driver is too old for CUDA 13.
 check_driver() {
     local driver
     driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null) || return 0
     driver=${driver%%.*}
     [[ ! $driver =~ ^[0-9]+$ ]] || ((driver >= 580)) ||
-        die 3 "CUDA 13.0 needs driver 580 or later, and this is $driver: update it, or install" \
-            "CUDA 12.x and set CUDA_HOME"
+        die 3 "$1 needs driver 580 or later, and this is $driver: update it$2"
+}
+
+has_tile() {
+    ensure_python
+    python3 scripts/shared/cuda_toolkit.py --tile >/dev/null 2>&1
+}
+
+# The compiler of CUDA Tile C++, where the toolkit is none: into .venv/tile.
+ensure_tile() {
+    local version
+    has_tile && return
+    version=$(python3 scripts/shared/cuda_toolkit.py --version)
+    [[ $version == 13.* ]] ||
+        die 3 "the compiler of CUDA Tile C++ needs cuBLAS of CUDA 13, and the toolkit is $version"
+    check_driver "CUDA Tile C++, with CUDA 13.5," ""
+    pip_install "the compiler of CUDA Tile C++, about $TILE_MEGABYTES MB," --no-deps --upgrade \
+        --target .venv/tile "${TILE_WHEELS[@]}"
+    has_tile || die 3 "$(python3 scripts/shared/cuda_toolkit.py --tile 2>&1)"
+}
+
+# Says what is left out without that compiler, where a toolkit was here already.
+mention_tile() {
+    has_tile || [[ ${TILE-} == 0 ]] ||
+        say "kernels in CUDA Tile C++ are left out; scripts/setup.sh --tile installs their" \
+            "compiler, $TILE_MEGABYTES MB"
 }
 
 # Makes sure of nvcc, and exports CUDA_HOME, so that SCons, perhaps under another Python, agrees.
+# Where it installs a toolkit it installs the compiler of CUDA Tile C++, too.
 ensure_cuda() {
     ensure_compiler # nvcc needs it
-    has_cuda || { check_driver && pip_install "the CUDA 13.0 toolkit, about 1 GB," "$CUDA_WHEELS"; }
+    if ! has_cuda; then
+        check_driver "CUDA 13.0" ", or install CUDA 12.x and set CUDA_HOME"
+        pip_install "the CUDA 13.0 toolkit, about 1 GB," "$CUDA_WHEELS"
+        [[ ${TILE-} == 0 ]] || (ensure_tile) || say "tile kernels are left out, then"
+    fi
     CUDA_HOME=$(python3 scripts/shared/cuda_toolkit.py 2>/dev/null) ||
         die 3 "$(python3 scripts/shared/cuda_toolkit.py 2>&1)"
     CUDA_HOME=$(dirname "$(dirname "$CUDA_HOME")")
@@ -226,3 +259,28 @@ sys.exit(not (toolkit.tool("nvdisasm") and toolkit.tool("cuobjdump")))' && retur
 build() {
     "${SCONS[@]}" -Q "$@" | sed '/ is up to date\.$/d' || die 3 "the build failed"
 }
+
+# --- Called, and not sourced ---
+
+if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
+    set -euo pipefail
+    CDPATH="" cd -- "$(dirname "$0")/.."
+    case "$*" in
+        --tile) ;;
+        -h | --help)
+            cat <<'END'
+Usage: scripts/setup.sh --tile
+
+Installs what compiles kernels in CUDA Tile C++ (fused_tile of 6_gating_fused, and bonus_tile) into
+.venv/tile, 430 MB: the nvcc of CUDA 13.5 and its Tile IR assembler, for these programs alone. All
+others keep the toolkit that is here. Does nothing where the toolkit itself is 13.3 or later and has
+tileiras. Then build again: scons, or scripts/run.sh.
+END
+            exit
+            ;;
+        *) die 2 "--tile is expected (--help shows the usage)" ;;
+    esac
+    has_cuda || die 3 "$(python3 scripts/shared/cuda_toolkit.py 2>&1)"
+    ensure_tile
+    say "tile kernels are compiled by $(python3 scripts/shared/cuda_toolkit.py --tile)"
+fi

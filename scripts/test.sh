@@ -14,6 +14,8 @@ was skipped is listed with its reason, and at the end the ten slowest steps. Wit
 programs are compiled for 9.0a with PTX of 9.0, and for 7.5 and 8.0 those whose kernels differ
 there.
 
+TILE=0 in the environment leaves out the kernels in CUDA Tile C++, and their compiler of 430 MB.
+
   --all    before a release: all architectures that the toolkit knows, every size in every order of
            the simulator's threads, and mutants that are made by rule of every barrier and bound
 
@@ -35,6 +37,7 @@ ensure_compiler
 ensure_simulator_libraries
 ensure_scons
 ensure_cuda
+[[ ${TILE-} == 0 ]] || (ensure_tile) || say "tile kernels are not compiled, then"
 ensure_disassembler
 ensure_gtest
 ensure_pytest

@@ -2,13 +2,15 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 
 import pytest
 
 import pages
-from suite import PROGRAMS, ROOT, scons
+from fakes import copy_folders
+from suite import PROGRAMS, ROOT, cuda_toolkit, scons
 
 FIND = [sys.executable, str(ROOT / "scripts/shared/cuda_toolkit.py")]
 
@@ -67,6 +69,124 @@ def test_a_toolkit_that_cannot_build_the_suite_is_passed_over(tmp_path, release,
     assert str(home) not in done.stdout
     # Either there is a better one on this machine, or one line says what is wrong.
     assert done.returncode == 0 or re.fullmatch(r"[^\n]+\n", done.stderr)
+
+
+# --- The compiler of CUDA Tile C++ --------------------------------------------------------------
+
+
+def add_tile_compiler(root, release="13.5"):
+    """What makes an nvcc one that compiles tile kernels."""
+    (root / "bin").mkdir(parents=True, exist_ok=True)
+    nvcc, tileiras = root / "bin/nvcc", root / "bin/tileiras"
+    nvcc.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.37'\n")
+    tileiras.write_text("#!/bin/sh\n")
+    for file in (nvcc, tileiras):
+        file.chmod(0o755)
+    return nvcc
+
+
+@pytest.fixture
+def found_tile(monkeypatch, tmp_path):
+    """find_tile() of a toolkit, in a project of its own, whose .venv/tile is still to be made."""
+    monkeypatch.delenv("TILE", raising=False)
+    monkeypatch.setattr(cuda_toolkit, "PROJECT", str(tmp_path / "project"))
+    return lambda home, version="13.0.48": cuda_toolkit.find_tile(cuda_toolkit.Toolkit(
+        str(home / "bin/nvcc"), version, str(home / "lib")))
+
+
+def beside(tmp_path):
+    return tmp_path / "project/.venv/tile/nvidia/cu13"
+
+
+def test_a_new_toolkit_compiles_tile_kernels_itself(found_tile, tmp_path):
+    home = fake_toolkit(tmp_path / "cuda", "13.3", [])
+    with pytest.raises(cuda_toolkit.ToolkitError, match="setup.sh --tile installs one"):
+        found_tile(home)  # tileiras is a package of its own
+    (home / "bin/tileiras").touch(mode=0o755)
+    add_tile_compiler(beside(tmp_path))
+    assert found_tile(home) == (str(home / "bin/nvcc"), "13.3.48", ["--enable-tile"],
+                                str(home / "lib"))
+
+
+@pytest.mark.parametrize("release", ["13.0", "13.2"])
+def test_beside_an_older_toolkit_another_nvcc_compiles_tile_kernels(found_tile, tmp_path, release):
+    home = fake_toolkit(tmp_path / "cuda", release, [])
+    (home / "bin/tileiras").touch(mode=0o755)
+    nvcc = add_tile_compiler(beside(tmp_path))
+    include = home / "include"  # of the toolkit: the other has no cuBLAS
+    assert found_tile(home) == (
+        str(nvcc), "13.5.37", ["--enable-tile", f"-isystem={include}", f"-isystem={include}/cccl"],
+        str(beside(tmp_path) / "lib"))
+    with pytest.raises(cuda_toolkit.ToolkitError):  # cuBLAS 12 is not for its programs
+        found_tile(home, "12.8.93")
+    add_tile_compiler(beside(tmp_path), "13.2")
+    with pytest.raises(cuda_toolkit.ToolkitError):
+        found_tile(home)
+
+
+def test_tile_kernels_can_be_left_out(found_tile, monkeypatch, tmp_path):
+    home = fake_toolkit(tmp_path / "cuda", "13.3", [])
+    (home / "bin/tileiras").touch(mode=0o755)
+    monkeypatch.setenv("TILE", "0")
+    with pytest.raises(cuda_toolkit.ToolkitError, match="^TILE=0 "):
+        found_tile(home)
+    monkeypatch.setenv("TILE", "")
+    assert found_tile(home)
+
+
+def with_tiles(names):
+    """Those programs whose kernels are in CUDA Tile C++, too."""
+    return [name for name in names if '"tile.cuh"' in (ROOT / f"src/{name}.cu").read_text("utf-8")]
+
+
+def compilers(home, tile="", target="programs"):
+    """What would compile each program: {name: (nvcc, whether it gets --enable-tile)}."""
+    done = scons("-n", "verbose=1", target, env={"CUDA_HOME": str(home), "TILE": tile})
+    commands = re.findall(r"^(\S+/nvcc) (.*) -o (\S+) ", done.stdout, re.MULTILINE)
+    return {name: (nvcc, "--enable-tile" in flags) for nvcc, flags, name in commands}
+
+
+def test_programs_without_tile_kernels_keep_their_compiler(tmp_path):
+    home = fake_toolkit(tmp_path / "cuda", "13.3", ["libcublas.so.13", "libcublasLt.so.13"])
+    (home / "bin/tileiras").touch(mode=0o755)
+    nvcc = str(home / "bin/nvcc")
+    assert with_tiles(PROGRAMS) == ["6_gating_fused", "bonus_tile"]
+    assert compilers(home) == {name: (nvcc, name in with_tiles(PROGRAMS)) for name in PROGRAMS}
+    # Without that compiler every program builds nevertheless.
+    assert compilers(home, tile="0") == {name: (nvcc, False) for name in PROGRAMS}
+
+
+def test_what_is_missing_for_tile_kernels_is_said_in_one_line(tmp_path):
+    home = fake_toolkit(tmp_path / "cuda", "13.3", ["libcublas.so.13", "libcublasLt.so.13"])
+    (home / "bin/tileiras").touch(mode=0o755)
+    assert find_toolkit(home, "--tile").stdout == str(home / "bin/nvcc") + "\n"
+    done = subprocess.run(FIND + ["--tile"], capture_output=True, text=True,
+                          env={**os.environ, "CUDA_HOME": str(home), "TILE": "0"})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"TILE=0 [^\n]+\n", done.stderr)
+
+
+def test_a_compiler_of_tile_kernels_that_is_installed_later_rebuilds_what_has_them(tmp_path):
+    """In a copy of what the build reads, where an nvcc makes what it is asked for."""
+    project = tmp_path / "project"
+    copy_folders(project, "src", "include", "scripts", "tests")
+    shutil.copy(ROOT / "SConstruct", project)
+    home = fake_toolkit(tmp_path / "cuda", "13.0", ["libcublas.so.13", "libcublasLt.so.13"])
+    makes = """while [ $# -gt 0 ]; do [ "$1" != -o ] || touch "$2"; shift; done\n"""
+    for nvcc in (home / "bin/nvcc", add_tile_compiler(beside(tmp_path))):
+        nvcc.write_text(nvcc.read_text() + makes)
+    tile = beside(tmp_path).parent
+    tile.rename(tmp_path / "not_yet")
+
+    def built():
+        done = scons("-j1", "verbose=1", "programs", cwd=project,
+                     env={"CUDA_HOME": str(home), "TILE": ""})
+        assert done.returncode == 0, done.stdout + done.stderr
+        return re.findall(r" -o (\S+) ", done.stdout)
+
+    assert sorted(built()) == PROGRAMS and built() == []
+    (tmp_path / "not_yet").rename(tile)
+    assert built() == with_tiles(PROGRAMS) and built() == []
 
 
 def test_all_but_the_profiler_builds_without_cupti(tmp_path):

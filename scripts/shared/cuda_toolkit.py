@@ -3,6 +3,7 @@
     cuda_toolkit.py              prints the path of nvcc, or says what is missing and exits 1
     cuda_toolkit.py --version    nvcc's version instead
     cuda_toolkit.py --cupti      the path of CUPTI, the library that profilers are built on
+    cuda_toolkit.py --tile       the nvcc that compiles CUDA Tile C++
 """
 
 import glob
@@ -16,6 +17,8 @@ from typing import NamedTuple
 
 PROJECT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 OLDEST_RELEASE = (12, 0)  # the first with C++20 and with sm_90a
+OLDEST_TILE_RELEASE = (13, 3)  # the first whose nvcc compiles CUDA Tile C++
+TILE_FOLDER = ".venv/tile"  # where scripts/setup.sh --tile puts such an nvcc
 
 # How every program is compiled, in the project's folder; a debug build has other flags than
 # OPTIMIZED. Kernels are always compiled with full optimization: -Og is for the code around them,
@@ -94,6 +97,41 @@ def find():
     )
 
 
+class TileCompiler(NamedTuple):
+    """An nvcc that compiles CUDA Tile C++ too, for the programs that have such kernels."""
+
+    nvcc: str
+    version: str
+    flags: list  # for nvcc, beside those of every program
+    lib_dir: str  # holds its CUDA runtime
+
+
+def find_tile(toolkit):
+    """The compiler of tile kernels: the toolkit's own nvcc where that is new enough, or else what
+    scripts/setup.sh --tile installed, with the toolkit's headers of cuBLAS and NVTX. Raises
+    ToolkitError where there is none, or TILE=0 is set."""
+    if os.environ.get("TILE") == "0":
+        raise ToolkitError("TILE=0 leaves out kernels in CUDA Tile C++")
+    major = toolkit.version.split(".")[0]  # cuBLAS is the toolkit's, so both must be of one major
+    roots = [os.path.dirname(os.path.dirname(toolkit.nvcc))]
+    roots.append(os.path.join(PROJECT, TILE_FOLDER, f"nvidia/cu{major}"))
+    for root in roots:
+        nvcc = os.path.join(root, "bin/nvcc")
+        if not os.access(os.path.join(root, "bin/tileiras"), os.X_OK):
+            continue
+        release, version = _release(nvcc)
+        if release >= OLDEST_TILE_RELEASE:
+            own = nvcc == toolkit.nvcc
+            include = toolkit.include_dirs()[0]  # cuBLAS, NVTX and CCCL are not beside that nvcc
+            flags = [] if own else [f"-isystem={include}", f"-isystem={include}/cccl"]
+            lib_dir = toolkit.lib_dir if own else os.path.join(root, "lib")
+            return TileCompiler(nvcc, version, ["--enable-tile", *flags], lib_dir)
+    raise ToolkitError(
+        "no compiler of CUDA Tile C++ (nvcc 13.3 or later with tileiras): "
+        "scripts/setup.sh --tile installs one"
+    )
+
+
 def gpus_here():
     """Compute capabilities of this machine's GPUs, as numbers: {86, 90}."""
     try:
@@ -130,12 +168,18 @@ def _wheels():
     return roots
 
 
-def _inspect(nvcc):
+def _release(nvcc):
+    """((13, 0), "13.0.88"), what nvcc says of itself."""
     match = re.search(r"release (\d+)\.(\d+), V([\d.]+)", _output([nvcc, "--version"]))
     if not match:
         raise ToolkitError(f"{nvcc} does not run")
-    if (int(match[1]), int(match[2])) < OLDEST_RELEASE:
-        raise ToolkitError(f"{nvcc} is release {match[1]}.{match[2]}, and 12.0 or later is needed")
+    return (int(match[1]), int(match[2])), match[3]
+
+
+def _inspect(nvcc):
+    release, version = _release(nvcc)
+    if release < OLDEST_RELEASE:
+        raise ToolkitError(f"{nvcc} is of CUDA {version}, and 12.0 or later is needed")
 
     # nvcc itself says where it belongs: it may be a link, or a script that calls the real one.
     settings = _output([nvcc, "--dryrun", "-x", "cu", os.devnull])
@@ -147,7 +191,7 @@ def _inspect(nvcc):
         lib_dirs.append(os.path.join("/usr/lib", sysconfig.get_config_var("MULTIARCH") or "."))
     for folder in lib_dirs:
         if _library_files(folder, "cublas") and _library_files(folder, "cublasLt"):
-            toolkit = Toolkit(nvcc, match[3], os.path.realpath(folder))
+            toolkit = Toolkit(nvcc, version, os.path.realpath(folder))
             if not toolkit.has_header("nvtx3/nvToolsExt.h"):
                 raise ToolkitError(f"the toolkit of {nvcc} lacks NVTX's headers")
             return toolkit
@@ -174,6 +218,8 @@ if __name__ == "__main__":
         toolkit = find()
         if sys.argv[1:] == ["--cupti"]:
             print(toolkit.cupti())
+        elif sys.argv[1:] == ["--tile"]:
+            print(find_tile(toolkit).nvcc)
         else:
             print(toolkit.version if sys.argv[1:] == ["--version"] else toolkit.nvcc)
     except ToolkitError as problem:
