@@ -105,12 +105,15 @@ enum Kind : unsigned char {
     kSharedAtomic,
     kBoxLoad,
     kBoxStore,
+    kTileLoad,
+    kTileStore,
     kProduct,
     kBarrier,
 };
-constexpr const char* kNames[] = {
-    "global loads",   "global stores", "global atomics", "shared loads", "shared stores",
-    "shared atomics", "bulk loads",    "bulk stores",    "wgmma",        "barriers"};
+constexpr const char* kNames[] = {"global loads", "global stores", "global atomics",
+                                  "shared loads", "shared stores", "shared atomics",
+                                  "bulk loads",   "bulk stores",   "tile loads",
+                                  "tile stores",  "wgmma",         "barriers"};
 constexpr Kind kShared = kSharedLoad;  // what lies between global and shared of one operation
 
 /// Where in the program, and what.
@@ -488,7 +491,7 @@ constexpr size_t kColumns = 100;
 void print_row(Kind kind, const Totals& totals) {
     std::string bytes, sectors, per_request, conflicts;
     if (kind < kProduct) bytes = with_commas(totals.bytes);
-    if (kind < kShared || kind == kBoxLoad || kind == kBoxStore) {
+    if (kind < kShared || (kind >= kBoxLoad && kind <= kTileStore)) {
         sectors = with_commas(totals.sectors);
         char text[32];
         std::snprintf(text, sizeof text, "%.2f", double(totals.sectors) / double(totals.requests));
@@ -620,6 +623,10 @@ void count_access(const void* address, size_t bytes, bool store, const Site& sit
 void count_box(bool store, size_t bytes, size_t sectors, const Site& site) {
     if (Counter* const own = counter ? counter : paused)
         own->add_totals(store ? kBoxStore : kBoxLoad, {1, 1, bytes, sectors}, site);
+}
+
+void count_tile(bool store, size_t bytes, size_t sectors, const Site& site) {
+    if (counter) counter->add_totals(store ? kTileStore : kTileLoad, {1, 1, bytes, sectors}, site);
 }
 
 void count_product(const Site& site) {

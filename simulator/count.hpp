@@ -36,9 +36,10 @@ void count_pause(bool pause);
 /// a warp-wide one.
 void count_access(const void* address, size_t bytes, bool store, const Site& site);
 
-/// A copy by the copy engine: the bytes of global memory that it touches, and their sectors. And a
-/// warp's part of a wgmma.
+/// A copy by the copy engine: the bytes of global memory that it touches, and their sectors. The
+/// same of a tile. And a warp's part of a wgmma.
 void count_box(bool store, size_t bytes, size_t sectors, const Site& site);
+void count_tile(bool store, size_t bytes, size_t sectors, const Site& site);
 void count_product(const Site& site);
 
 #else
@@ -54,6 +55,7 @@ inline void count_exit() {}
 inline void count_pause(bool) {}
 inline void count_access(const void*, size_t, bool, const Site&) {}
 inline void count_box(bool, size_t, size_t, const Site&) {}
+inline void count_tile(bool, size_t, size_t, const Site&) {}
 inline void count_product(const Site&) {}
 
 #endif

@@ -22,7 +22,8 @@ struct Launch {
     size_t shared_bytes;
     unsigned int cluster = 1;  // blocks of one
 
-    Launch(const char* kernel, const char* file, int line, dim3 grid, dim3 block,
+    /// A tile kernel's launch may leave out all but the grid.
+    Launch(const char* kernel, const char* file, int line, dim3 grid, dim3 block = {},
            size_t shared_bytes = 0, cudaStream_t = nullptr)
         : kernel(kernel),
           file(file),

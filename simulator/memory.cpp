@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -116,6 +117,14 @@ bool is_device_pointer(const void* pointer) {
     const std::lock_guard lock(mutex);
     const bool is_static = pointer >= &__executable_start && pointer < &_end;
     return !pointer || is_static || find(pointer);  // __device__ variables are static
+}
+
+size_t bytes_beyond_alignment(const void* pointer, size_t alignment) {
+    const std::lock_guard lock(mutex);
+    const Buffer* const buffer = find(pointer);
+    const auto address = reinterpret_cast<uintptr_t>(pointer);
+    if (!buffer || alignment > 256) return address % alignment;
+    return (address - reinterpret_cast<uintptr_t>(buffer->data)) % alignment;
 }
 
 /// Without the lock, which the thread that a fault stopped may hold.

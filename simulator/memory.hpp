@@ -30,6 +30,10 @@ struct Buffer {
     int line;
 };
 
+/// How many bytes the pointer is beyond a multiple of `alignment`. cudaMalloc() aligns buffers to
+/// 256 bytes, and so they count here, although they lie otherwise.
+size_t bytes_beyond_alignment(const void* pointer, size_t alignment);
+
 /// The buffer that this address is in or beside, freed ones too, or null.
 const Buffer* buffer_around(const void* address);
 

@@ -5,6 +5,7 @@
     extern __shared__ float tile[];   ->  float *const tile = ...;
     __shared__ float a[4], b;         ->  references to where the block keeps them
     __global__ void __cluster_dims__(2) kernel() {  ->  tells the simulator first of all
+    __tile_global__ void kernel() {  ->  likewise
 
 Nothing else is touched, and no line moves: a #line in front makes compilers and debuggers show the
 original file. The macro and what stands after it are in launch.hpp.
@@ -253,20 +254,22 @@ class Translation:
                 return j
         raise self.error(i, "no end to this <")
 
-    def translate_cluster(self, i):
-        """`__cluster_dims__(blocks)` of a kernel: its body begins by saying so."""
-        opening = self.step(i, 1)
-        if not self.is_sign(opening, "("):
-            return
-        end = self.group_end(opening)
-        blocks = self.in_parentheses(opening)
-        body = end
+    def begin_body(self, i, after, call):
+        """Puts a call in front of what a kernel does: the body is the first after this token."""
+        body = after
         while not self.is_sign(body, "{", ";"):
             body = self.step(self.group_end(body) if self.is_sign(body, "(") else body, 1)
             if body is None:
                 raise self.error(i, "no kernel behind this")
         if self.is_sign(body, "{"):
-            self.replace[body] = f"{{ ::simulator::cluster_dims({blocks});"
+            self.replace[body] = self.replace.get(body, "{") + f" ::simulator::{call};"
+
+    def translate_cluster(self, i):
+        """`__cluster_dims__(blocks)` of a kernel: its body begins by saying so."""
+        opening = self.step(i, 1)
+        if self.is_sign(opening, "("):
+            self.begin_body(i, self.group_end(opening),
+                            f"cluster_dims({self.in_parentheses(opening)})")
 
     def result(self):
         for i, token in enumerate(self.tokens):
@@ -278,6 +281,8 @@ class Translation:
                 self.translate_static_shared(i)
             elif self.is_name(i, *CLUSTERS) and not self.in_a_directive(i):
                 self.translate_cluster(i)
+            elif self.is_name(i, "__tile_global__") and not self.in_a_directive(i):
+                self.begin_body(i, i, "tile_block()")
         parts = [self.before.get(i, "") + self.replace.get(i, token)
                  for i, token in enumerate(self.tokens)]
         return f'#line 1 "{self.path}"\n' + "".join(parts)

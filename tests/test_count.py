@@ -13,7 +13,8 @@ from suite import (CPU, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_line, run, ru
 COUNT = {"DEMO_COUNT": "1"}
 COMPARED = ["1_matmul_basic", "2_matmul_sharedmem", "bonus_matmul_A_stationary"]
 
-KIND = "(?:global|shared) (?:loads|stores|atomics)|bulk (?:loads|stores)|wgmma|barriers"
+KIND = ("(?:global|shared) (?:loads|stores|atomics)|(?:bulk|tile) (?:loads|stores)|wgmma|"
+        "barriers")
 ROW = re.compile(rf"    ({KIND}) +([\d,]+) +([\d,]+)(?: +([\d,]+))?(?: +([\d,]+) +[\d.]+)?"
                  r"(?: +([\d,]+))? *")
 NUMBERS = ("threads", "requests", "bytes", "sectors", "conflicts")
@@ -265,6 +266,9 @@ OTHERS = {
                   "shared stores": accesses(64, 4)},
     "bulk_copy": {"bulk loads": boxes(1, 64, sectors=3)},
     "warpgroups": {"wgmma": accesses(128, 0), "barriers": accesses(128, 0)},
+    # A sector that two rows share counts once.
+    "tiles": {"tile loads": boxes(2, 10 * 16, sectors=5),
+              "tile stores": boxes(2, 10 * 32, sectors=10)},
     "twice": {"global loads": accesses(32, 4, sectors=4),
               "global stores": accesses(32, 4, sectors=4)},
 }

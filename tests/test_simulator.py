@@ -116,6 +116,12 @@ def test_a_kernel_in_clusters_begins_by_saying_so(before):
     assert translate(before + "{ f(); }") == before + "{ ::simulator::cluster_dims(kSize); f(); }"
 
 
+def test_a_tile_kernel_begins_by_saying_so():
+    before = "template <int n>\n[[cutile::hint(0, x = 8)]] __tile_global__ void k(int a = f({})) "
+    assert translate(before + "{ f(); }") == before + "{ ::simulator::tile_block(); f(); }"
+    assert translate("k<4><<<blocks>>>(x);") == "SIMULATOR_LAUNCH((k<4>), (blocks), (x));"
+
+
 @pytest.mark.parametrize("text, line", [
     ("\nk<<<1, 2;", 2),
     ("<<<1>>>(x)", 1),
@@ -177,6 +183,13 @@ def test_language_sanitized(sanitized):
 def test_hoppers_instructions(normal, schedule):
     """On a GPU test_device.py runs them."""
     done = run(normal / "test_ptx_hopper", "--gtest_brief=1", schedule=schedule)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[  PASSED  ]" in done.stdout
+
+
+def test_tiles(normal):
+    """On a GPU test_device.py runs them."""
+    done = run(normal / "test_tile", "--gtest_brief=1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[  PASSED  ]" in done.stdout
 
@@ -373,6 +386,46 @@ def test_a_write_into_a_block_that_left(normal):
     assert re.fullmatch(r"hopper_faults: kernel write_late, block \(0,0,0\), thread \(31,0,0\): "
                         r"write to address 0x\w+, in shared memory of block \(1,0,0\), which has "
                         r"left the kernel\n", done.stderr), done.stderr
+
+
+EDGE = "of 32 x 16 elements reaches over the edge of the tensor of 128 x 40"
+OUTSIDE = "of 32 x 16 elements lies outside of the tensor of 128 x 40"
+TILES_FAULTS = {
+    "alignment": "assume_aligned() in [the alignment]: # is not aligned to 16 bytes, but 4 bytes "
+                 "beyond",
+    "divisor": "assume_divisible() in [the divisor]: 39 is no multiple of 8",
+    "unmasked_load": f"load() in [over the edge]: tile (0,2) {EDGE}",
+    "unmasked_store": f"store() in [beyond the edge]: tile (0,2) {EDGE}",
+    "negative_index": f"load_masked() in [a tile]: tile (0,-1) {OUTSIDE}",
+    "one_tile_too_many": f"load_masked() in [a tile]: tile (0,3) {OUTSIDE}",
+    "extent": "write to address #, # bytes past the end of buffer 2 (20480 bytes, allocated in "
+              "[for y])",
+    "narrow_extent": "an extent of 5000000000 does not fit a tensor's indices of 32 bits",
+    "step": "irange() with a step of -1: it has to be positive",
+    "threads": "a tile kernel, launched in blocks of (32,1,1) threads: it takes <<<blocks>>> alone",
+}
+
+
+@pytest.mark.parametrize("case", TILES_FAULTS)
+def test_a_fault_of_a_tile_kernel_is_found(normal, case):
+    done = run(normal / "tile_faults", case)
+    assert done.returncode == 3 and done.stdout == ""
+    text = re.sub(r"\[(.+?)\]", lambda comment: "tests/simulator/tile_faults.cu:"
+                  f"{line_of('// ' + comment[1], 'tile_faults.cu')}", TILES_FAULTS[case])
+    message = r"\w+".join(re.escape(part) for part in text.split("#"))
+    message = message.replace(r"\(0,", r"\(\d,")  # blocks run in any order
+    assert re.fullmatch(r"tile_faults: kernel twice, block \(\d,0,0\), thread \(0,0,0\): "
+                        rf"{message}\n", done.stderr), done.stderr
+
+
+def test_a_tile_that_nothing_was_assigned_to(normal):
+    assert wrong_elements(normal / "tile_faults", "uninitialized", "forward") == 5120
+
+
+@pytest.mark.parametrize("kind", ["normal", "sanitized"])
+def test_the_tile_kernel_without_a_fault(request, kind):
+    program = request.getfixturevalue(kind) / "tile_faults"
+    assert wrong_elements(program, "none", "random:3") == 0
 
 
 @pytest.mark.parametrize("schedule", ["forward", "reverse", "random:7",

@@ -17,7 +17,7 @@ RING = ROOT / "scripts/step/walks/bonus_matmul_hopper.txt"
 FAILED_COMMAND = 1
 STEPPED = ["1_matmul_basic", "2_matmul_sharedmem", "3_matmul_tensorcore", "7_gelu", "8_softmax",
            "bonus_matmul_A_stationary", "bonus_matmul_register_tiled", "bonus_matmul_hopper",
-           "bonus_softmax_rows"]
+           "bonus_softmax_rows", "bonus_tile"]
 
 
 def on_cpu(test):
@@ -219,6 +219,21 @@ def test_halves_are_numbers(tmp_path):
     assert first[0] == "0" and str([float(x) for x in first[1:9]]) == said[3].strip()
     assert said[4].startswith("A: 2 x 4 of half\n")
     assert said[4].splitlines()[2].split() == first[:5]
+
+
+@on_cpu
+def test_values_of_tile_kernels_are_tiles(tmp_path):
+    _, *_, shown, matrix, elements, lane, end = walk(
+        tmp_path, "bonus_tile", "next", "next", "next", "print v", "tile v", "tile in", "who",
+        "continue", options=(20, "--kernel", "gelu_tile"))
+    first = re.fullmatch(r"\$1 = 1 x 1024 of float: {(.*), \.\.\.}\n", shown)[1].split(", ")
+    head, columns, row = matrix.splitlines()
+    assert head == "v: 1024 of float, all but the first 8 and the last 3 left out"
+    assert columns.split() == [*map(str, range(8)), "...", "1021", "1022", "1023"]
+    assert row.split() == ["0", *first, "...", "0.000", "0.000", "0.000"]  # beyond 20 x 20
+    assert elements.splitlines()[0].startswith("in: 1024 of __half, ")
+    assert elements.splitlines()[2] == row
+    assert len(lanes_of(lane)) == 1 and " verified" in end
 
 
 @on_cpu

@@ -71,7 +71,7 @@ def kernels_of(path):
     """The lines of the first and the last brace of each kernel in a file."""
     lines = read_lines(path)
     for i, line in enumerate(lines):
-        if re.match(r"(static )?__global__ ", line):
+        if re.match(r"(\[\[.*\]\] )?(static )?__(tile_)?global__ ", line):
             end = next(j for j in range(i, len(lines)) if lines[j].startswith("}"))
             brace = next(j for j in range(i, end) if lines[j].split("//")[0].rstrip().endswith("{"))
             yield brace + 1, end + 1
@@ -571,13 +571,44 @@ def cut(extent):
     return list(range(extent)) if extent <= 12 else [*range(8), None, *range(extent - 3, extent)]
 
 
+TILE = re.compile(r"cuda::tiles::tile<.+, cuda::tiles::extents<unsigned int((?:, \d+\w*)*)> ?>")
+
+
+def extents_of(value):
+    """The extents of a tile of CUDA Tile C++; None for anything else."""
+    match = TILE.fullmatch(str(value.type.strip_typedefs().unqualified()))
+    return match and [int(number) for number in re.findall(r"(\d+)\w*", match[1])]
+
+
+class TilePrinter:
+    """What `print` says of a tile."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def to_string(self):
+        extents, elements = extents_of(self.value), self.value["elements_"]
+        kind = str(elements.type.target().unqualified())
+        size = " x ".join(map(str, extents)) or "1"
+        if not elements:
+            return f"{size} of {kind}, without elements yet"
+        shown = min(math.prod(extents), 8)
+        numbers = spell_numbers([number_of(elements[i]) for i in range(shown)])
+        rest = ", ..." * (math.prod(extents) > shown)
+        return f"{size} of {kind}: {{{', '.join(numbers)}{rest}}}"
+
+
 def find_tile(name, extents):
     """An array's rows and columns, the type of its elements, and what returns one by its row and
     column. `extents` are those of what a pointer points to."""
     value = gdb.parse_and_eval(name)
     if value.type.strip_typedefs().code in (gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF):
         value = value.referenced_value()  # a __shared__ variable, on the simulator
-    kind = value.type.strip_typedefs()
+    kind, own = value.type.strip_typedefs(), extents_of(value)
+    if own is not None:
+        if extents or len(own) > 2:
+            fail(f"tile: {name} has {len(own)} dimensions; `print` shows its first elements")
+        extents, value = own or [1], value["elements_"]
     if extents:
         while value.type.strip_typedefs().code == gdb.TYPE_CODE_ARRAY:
             value = value[0].address
@@ -669,6 +700,8 @@ def next_barrier(_):
 
 
 def define_commands():
+    gdb.pretty_printers.append(lambda value: TilePrinter(value) if extents_of(value) is not None
+                               else None)
     for (usage, _), action in zip(COMMANDS, (thread, block, show_tile, next_barrier,
                                              lambda _: show_warps())):
         command(usage, action)

@@ -10,7 +10,12 @@
 #define __CUDA_ARCH__ 900
 #define __CUDA_ARCH_FEAT_SM90_ALL 1
 
+// As nvcc does for --enable-tile: tile kernels can be compiled.
+#define __CUDACC_TILE__ 1
+
 #define __global__
+#define __tile_global__  // translate.py has told of it
+#define __tile__
 #define __device__
 #define __host__
 #define __constant__

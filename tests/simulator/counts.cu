@@ -1,6 +1,7 @@
 // Kernels whose counts are known, for tests/test_count.py: counts CASE runs one of them.
 #include <cooperative_groups.h>
 #include <cuda_pipeline_primitives.h>
+#include <cuda_tile.h>
 #include <mma.h>
 
 #include <cstdio>
@@ -201,6 +202,16 @@ __global__ void warpgroups() {
 }
 
 /// Of a matrix of 24 x 96, in boxes of 16 x 64.
+/// 10 rows of 8 numbers, in a tile of 8 rows and one of 2.
+__tile_global__ void tiles(const half* in, float* out) {
+    namespace ct = cuda::tiles;
+    auto I = ct::partition_view{ct::tensor_span{in, ct::extents{10u, 8u}}, ct::shape<8, 8>{}};
+    auto O = ct::partition_view{ct::tensor_span{out, ct::extents{10u, 8u}}, ct::shape<8, 8>{}};
+    auto tile = I.load_masked(int(ct::bid().x), 0);
+    auto square = ct::mma(tile, tile, ct::zeros<ct::tile<float, ct::shape<8, 8>>>());
+    O.store_masked(square, int(ct::bid().x), 0);
+}
+
 CUtensorMap map_of(half* matrix) {
     CUtensorMap map;
     const cuuint64_t size[] = {96, 24}, pitch[] = {96 * sizeof(half)};
@@ -271,6 +282,7 @@ int main(int argc, char** argv) {
         {"neighbors", [&] { neighbors<<<2, 32>>>(out); }},
         {"bulk_copy", [&] { bulk_copy<<<1, 1>>>(in4); }},
         {"warpgroups", [&] { warpgroups<<<1, 256>>>(); }},
+        {"tiles", [&] { tiles<<<2>>>(in_half, out); }},
         {"twice",
          [&] { strided<float, 1><<<1, 32>>>(in, out), strided<float, 1><<<1, 32>>>(in, out); }},
         {"nothing", [] {}},
