@@ -63,7 +63,7 @@ CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t bo
 /// The target that the running code was compiled for.
 enum class Target { kOlder, kSm90, kSm90a };
 
-static __global__ void compiled_for(Target* answer) {
+__global__ void compiled_for(Target* answer) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     *answer = Target::kSm90a;
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -25,8 +25,9 @@
 #include "kernels/gating_unfused.cuh"
 
 // --- Rung 1: fused_talk_mma, weights in registers (kernels/gating_talk.cuh) ---------------------
-// Adds    to lesson 6's fused_streamed: fragments of the weights stay in registers, by mma.sync;
-//         stores need no patches; and three tiles of x are on their way instead of two.
+// Adds    to lesson 6's fused_wmma: a block loads the weights once and streams x past them, as
+//         fused_talk_tile does. Their fragments stay in registers, by mma.sync; stores need no
+//         patches; and three tiles of x are on their way.
 // Costs   242 registers a thread, 128 of them for the weights, so only 8 warps fit.
 // Limits  waiting: in half of the cycles a scheduler has no instruction ready from its two warps
 //         (ncu, H200).

@@ -9,7 +9,8 @@ What a program declares (--describe) stands on no page. A page may hold
     TRAFFIC       what kernels must report of a run, by hand: {"64": {"chain": (launches, bytes
                   moved, bytes kept between the launches)}}
     COUNTS        what DEMO_COUNT=1 must count: {"64": {a table's title: {"barriers": accesses()}}}
-    OPERATIONS    the floating-point operations of a run, by the formula: {"96": 2 * 96**3}
+    OPERATIONS    the floating-point operations of a run, by the formula: {"96": 2 * 96**3}; a set,
+                  where the run holds several comparisons
     RUNS          runs that must be verified, beside those that every program gets
     PRINTS        patterns that a run must print: {"64": ("grid: ...",)}
     REFUSED       command lines that must end with exit code 2
@@ -57,7 +58,8 @@ class Mutant(NamedTuple):
     """A bug: the program's text with each edit's old text, which occurs once, replaced."""
 
     name: str
-    kernels: str  # those that it breaks, separated by spaces; the others must stay verified
+    kernels: str  # those that it breaks, separated by spaces; the others must stay verified. (Of
+    # two that are for different shapes each breaks in its own.)
     reason: str  # what is wrong with them
     edits: Sequence[Tuple[str, str]]  # (old, new)
     sizes: Tuple[int, ...] = (160, 1024)  # N: each must be rejected ...

@@ -46,7 +46,10 @@ class Backend(NamedTuple):
     schedules: Tuple[str, ...] = ("",)  # orders of the simulator's threads; the first is the usual
 
     def run(self, program, *arguments, timeout=120, env=None):
-        done = run(self.folder / program, *arguments, timeout=timeout, env=env)
+        path = self.folder / program
+        if path.exists() and lacks_its_kernels(path):
+            pytest.skip(next(iter(needs(program).values())))
+        done = run(path, *arguments, timeout=timeout, env=env)
         if done.returncode == SKIPPED and env is not NO_GPU and self.may_skip(program):
             pytest.skip(done.stderr.strip())
         return done
@@ -166,17 +169,29 @@ def assert_one_line(text, who):
 
 
 @functools.lru_cache(maxsize=None)
+def declared_by(path, *arguments):
+    """What the program that was built there declares of itself."""
+    done = run(path, *arguments, "--describe", env=NO_GPU)
+    assert done.returncode == 0 and done.stderr == "", (
+        f"{path.relative_to(ROOT)} does not describe itself: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def lacks_its_kernels(path):
+    """Whether a program was built without the compiler that all its own kernels need: that of CUDA
+    Tile C++. Then it describes no more than that."""
+    own = [c["needs"] for c in declared_by(path)["contenders"] if c["role"] == "ours"]
+    return own != [] and all("nvcc" in (needs or "") for needs in own)
+
+
 def declared(program, *arguments):
     """What a program declares of itself, and of its problem with these arguments; None where it is
     not built. The build that was made last says it."""
     built = [path for path in (backend.folder / program for backend in BACKENDS) if path.exists()]
     if not built:
         return None
-    newest = max(built, key=lambda path: path.stat().st_mtime)
-    done = run(newest, *arguments, "--describe", env=NO_GPU)
-    assert done.returncode == 0 and done.stderr == "", (
-        f"{newest.relative_to(ROOT)} does not describe itself: {done.stderr}")
-    return json.loads(done.stdout)
+    newest = max(built, key=lambda path: (not lacks_its_kernels(path), path.stat().st_mtime))
+    return declared_by(newest, *arguments)
 
 
 def describe(program, *arguments):
@@ -213,14 +228,22 @@ def one_size(program):
     return describe(program)["sweep"] != "always"
 
 
+def one_comparison(program):
+    """Whether a run computes one thing in each type; else it holds several comparisons."""
+    dtypes = [problem["dtype"] for problem in describe(program)["problems"]]
+    return len(set(dtypes)) == len(dtypes)
+
+
 def kernels(program):
     return [contender["kernel"] for contender in describe(program)["contenders"]]
 
 
 def needs(program):
     """The kernels that not every GPU can run, with what they need. The simulator runs them all."""
+    path = GPU.folder / program
+    about = declared_by(path) if path.exists() else describe(program)
     return {contender["kernel"]: contender["needs"]
-            for contender in describe(program)["contenders"] if contender["needs"]}
+            for contender in about["contenders"] if contender["needs"]}
 
 
 def problem_of(row):
@@ -229,8 +252,11 @@ def problem_of(row):
     size = [n] if row["shape"] == "square" else ["--talk", n] if row["shape"] == "talk" else [
         "--rows", row["shape"].split("x")[0], "--cols", row["shape"].split("x")[1]]
     dtype = ["--dtype", row["dtype"]] if takes(row["program"], "--dtype") else []
-    return next(problem for problem in describe(row["program"], *size, *dtype)["problems"]
-                if problem["dtype"] == row["dtype"])
+    found = [problem for problem in describe(row["program"], *size, *dtype)["problems"]
+             if problem["dtype"] == row["dtype"] and row["kernel"] in problem["contenders"]]
+    assert found, f"no problem has {row['kernel']}"
+    # A copy stands in several comparisons.
+    return next((p for p in found if str(p["least_bytes"]) == row["least_bytes"]), found[0])
 
 
 # --- What programs print ------------------------------------------------------------------------

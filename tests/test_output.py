@@ -8,7 +8,8 @@ import pytest
 
 from pages import of_page
 from suite import (CPU, FAILED, GPU, NO_GPU, PROGRAMS, SKIPPED, USAGE, VERIFIED, assert_one_line,
-                   describe, kernels, needs, one_size, problem_of, programs, run, runs_of, takes_n,
+                   describe, kernels, needs, one_comparison,
+                   one_size, problem_of, programs, run, runs_of, takes_n,
                    takes_talk, verified_rows, words)
 
 each_with_n = pytest.mark.parametrize("program", programs(takes_n))
@@ -88,7 +89,7 @@ def figures_of(live, lines):
     return head, {row["kernel"]: row.groupdict() for row in rows if row}
 
 
-RUNS = [(program, ()) for program in programs(one_size, takes_n)]
+RUNS = [(program, ()) for program in programs(one_size, takes_n, one_comparison)]
 RUNS += [(program, ("--talk", "32")) for program in programs(one_size, takes_talk)]
 
 
@@ -134,6 +135,26 @@ def test_people_get_a_row_for_each_kernel(live, program, size):
             assert float(row["percent"]) == pytest.approx(part, rel=6e-3, abs=0.6)
     noisy = any(row["noisy"] for row in rows.values())
     assert noisy == any(line.startswith("  ~ noisy") for line in lines)
+
+
+ROW_WITH_LINES = re.compile(
+    r"  (?P<kernel>\w+)(?: +(?P<lines>\d+))? +(?:~?[\d.]+ ms +[\d.]+ (?:GB/s|TFLOP/s)(?: +\d+%)?"
+    r"|\(CPU\) [\d.]+ ms(?: +\(CPU\) <?[\d.]+)?) +verified")
+
+
+@pytest.mark.parametrize("program", programs(lambda name: not one_comparison(name)))
+def test_several_comparisons_stand_in_one_table(live, program):
+    """With the lines of each kernel of ours, and below it what it is compared with."""
+    lines = assert_for_people(live.run(program, live.timed_size), program)
+    rows = [row for row in map(ROW_WITH_LINES.fullmatch, lines) if row]
+    roles = {c["kernel"]: c["role"] for c in describe(program)["contenders"]}
+    skipped = re.findall(r"^  (\w+) +skipped: ", "\n".join(lines), re.MULTILINE)
+    assert [row["kernel"] for row in rows if roles[row["kernel"]] == "ours"] == [
+        kernel for kernel, role in roles.items() if role == "ours" and kernel not in skipped]
+    assert all(bool(row["lines"]) == (roles[row["kernel"]] == "ours") for row in rows)
+    assert len(rows) == 2 * sum(bool(row["lines"]) for row in rows)
+    [head] = [line.split() for line in lines if line.split()[:2] == ["lines", "time"]]
+    assert head[2:] == (["rate", "of", "next"] if live.name == "gpu" else ["TFLOP/s"])
 
 
 @each_of_one_size

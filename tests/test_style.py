@@ -48,7 +48,8 @@ def test_a_program_begins_with_its_idea(program):
     header = re.match(r"(//[^\n]*\n)+", source(program))
     assert header and len(header[0].splitlines()) >= 5
     number = program.split("_")[0]
-    assert header[0].startswith("// Bonus: " if number == "bonus" else f"// {number}: ")
+    kinds = ("// Bonus: ", "// Experiment: ") if number == "bonus" else f"// {number}: "
+    assert header[0].startswith(kinds)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "scripts").rglob("*.sh")) + [ROOT / ".ci/run"],

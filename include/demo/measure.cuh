@@ -27,6 +27,7 @@ struct Contender {
     size_t temporary_bytes = 0;             // device memory between its kernels
     size_t moved_bytes = 0;                 // what it reads and writes; 0 where nobody counted
     bool computes = true;                   // a copy does not: it has GB/s and no TFLOP/s
+    size_t lines = 0;                       // of its source, where the program compares that
     std::string note = "";                  // for --verbose
     std::string program = "";               // of a record: the program that is about it
     std::string only = "";                  // the one shape that it is for: "talk"

@@ -74,6 +74,7 @@ struct Plan {
         std::string only;     // the one shape that it is for; empty: all
         std::string why_not;  // why it cannot run here; empty where it can
         std::string program;  // of a record: the program that is about it
+        size_t lines;         // of its source; 0 where nobody counts them
     };
     /// One call of Session::run().
     struct Comparison {
@@ -86,11 +87,13 @@ struct Plan {
     size_t host_bytes = 0;
     std::vector<Comparison> comparisons;
 
-    /// All kernels' names; twice where two comparisons have one of a name.
+    /// All kernels' names.
     std::vector<std::string> kernel_names() const {
         std::vector<std::string> names;
         for (const Comparison& comparison : comparisons)
-            for (const Kernel& kernel : comparison.kernels) names.push_back(kernel.name);
+            for (const Kernel& kernel : comparison.kernels)
+                if (std::ranges::find(names, kernel.name) == names.end())
+                    names.push_back(kernel.name);  // a copy may stand in several comparisons
         return names;
     }
 

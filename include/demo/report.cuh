@@ -68,6 +68,7 @@ class Report {
         for (const Plan::Comparison& comparison : plan.comparisons)
             for (const Plan::Kernel& kernel : comparison.kernels) {
                 names_ = std::max(names_, kernel.name.size());
+                counts_lines_ |= kernel.lines > 0;
                 ++kernels_;
             }
         if (options.csv) {
@@ -86,16 +87,17 @@ class Report {
     }
 
     /// Prints what came of a contender: a line of the table or a row for scripts, and on stderr
-    /// what is wrong with a wrong result. `copy`: the result of the copy beside it, or null.
+    /// what is wrong with a wrong result. `beside`: the copy's result, or the record's where lines
+    /// are counted; null where there is none.
     void add(const Workload& work, const Contender& contender, const Result& result,
-             const Result* copy) {
+             const Result* beside) {
         erase_progress();
         if (options_.csv)
             print_row(work, contender, result);
         else if (options_.sweep)
             line_.push_back({contender, result});
         else
-            print_line(work, contender, result, copy);
+            print_line(work, contender, result, beside);
         count(contender, result);
         std::fflush(stdout);
     }
@@ -170,50 +172,60 @@ class Report {
     }
 
     // --- The table ------------------------------------------------------------------------------
-    // Columns: the kernel, its time, its rate, the part of the peak or of a copy's speed, the
-    // speed-up over the first line; on the simulator time and rate alone, since the rest would say
-    // something of a GPU.
+    // Columns: the kernel, its lines where they are counted, its time, its rate, the part of the
+    // peak or of the speed of what stands beside it, the speed-up over the first line where all do
+    // the same; on the simulator no parts and speed-ups, since they would say something of a GPU.
 
-    static constexpr size_t kTime = kSimulator ? 20 : 13, kRate = kSimulator ? 16 : 9, kPart = 9,
-                            kSpeedUp = 10;
+    static constexpr size_t kLines = 7, kTime = kSimulator ? 20 : 13, kPart = 9, kSpeedUp = 10;
 
-    bool compares() const { return !kSimulator && kernels_ > 1 && options_.kernel.empty(); }
+    size_t rate_width() const { return kSimulator ? 16 : counts_lines_ ? 16 : 9; }
+    bool compares() const {
+        return !kSimulator && kernels_ > 1 && options_.kernel.empty() && !counts_lines_;
+    }
 
-    void print_head(const Workload& work, bool has_part, const Result* copy) {
+    void print_head(const Workload& work, bool has_part, const Result* beside) {
         if (headed_ || options_.once) return;
         headed_ = true;
         const bool bytes = work.memory_bound && !kSimulator;
         std::string head = "  " + std::string(names_, ' ');
-        head += right("time", kTime) + right(bytes ? "GB/s" : "TFLOP/s", kRate);
-        if (has_part) head += right(copy ? "of copy" : "of peak", kPart);
+        if (counts_lines_) head += right("lines", kLines);
+        head += right("time", kTime);
+        const bool units = counts_lines_ && !kSimulator;  // in the lines, which differ in them
+        head += right(units ? "rate" : bytes ? "GB/s" : "TFLOP/s", rate_width());
+        if (has_part) head += right(units ? "of next" : beside ? "of copy" : "of peak", kPart);
         if (compares()) head += right("speed-up", kSpeedUp);
         std::printf("%s\n", terminal.styled(Terminal::kAside, head).c_str());
     }
 
     void print_line(const Workload& work, const Contender& contender, const Result& result,
-                    const Result* copy) {
+                    const Result* beside) {
         const double ms = result.median_ms(), peak = work.memory_bound ? 0 : gpu_.peak(work.dtype);
-        const bool has_part = !kSimulator && (copy || peak > 0);
-        print_head(work, has_part, copy);
+        const bool has_part = !kSimulator && (beside || peak > 0 || counts_lines_);
+        print_head(work, has_part, beside);
         std::string line = "  " + left(contender.kernel, names_), bar;
+        if (counts_lines_ && !options_.once)
+            line += right(contender.lines ? std::to_string(contender.lines) : "", kLines);
         if (kSimulator && ms > 0) {
             const double tflops = result.tflops(work);
             const std::string rate = tflops < 0.001 ? "<0.001" : significant(tflops, 3);
-            line += terminal.styled(Terminal::kAside,
-                                    right("(CPU) " + significant(ms, 3) + " ms", kTime) +
-                                        right(contender.computes ? "(CPU) " + rate : "", kRate));
+            line +=
+                terminal.styled(Terminal::kAside,
+                                right("(CPU) " + significant(ms, 3) + " ms", kTime) +
+                                    right(contender.computes ? "(CPU) " + rate : "", rate_width()));
         } else if (ms > 0) {
             const double rate = work.memory_bound ? result.gb_per_s(work) : result.tflops(work);
+            const char* const unit = work.memory_bound ? " GB/s   " : " TFLOP/s";
             line += right((result.noisy() ? "~" : "") + significant(ms, 4) + " ms", kTime);
-            line += right(significant(rate, 4), kRate);
-            const double part = copy ? copy->median_ms() / ms : result.tflops(work) / peak;
-            if (has_part) line += right(percent(part), kPart);
+            line += right(significant(rate, 4) + (counts_lines_ ? unit : ""), rate_width());
+            const double part = beside ? beside->median_ms() / ms : result.tflops(work) / peak;
+            const bool stands_beside = counts_lines_ && (contender.lines == 0 || !beside);
+            if (has_part) line += right(stands_beside ? "" : percent(part), kPart);
             if (first_ms_ == 0) first_ms_ = ms;
             const std::string speed_up = significant(first_ms_ / ms, 3) + "x";
             if (compares()) line += right(contender.computes ? speed_up : "", kSpeedUp);
-            if (has_part && terminal.is_one()) bar = this->bar(part, line.size());
+            if (has_part && !stands_beside && terminal.is_one()) bar = this->bar(part, line.size());
         } else if (!options_.once) {
-            line += right("-", kTime) + right("-", kRate);
+            line += right("-", kTime) + right("-", rate_width());
         }
         std::printf("%s  %s%s\n", line.c_str(), verdict(result.verdict.ok()).c_str(), bar.c_str());
         if (options_.verbose) print_details(contender, result);
@@ -372,6 +384,7 @@ class Report {
     const Gpu& gpu_;
     size_t names_ = 6;            // columns of the kernels' names
     size_t kernels_ = 0;          // how many there are
+    bool counts_lines_ = false;   // of source: kernels of several operations stand in one table
     bool headed_ = false;         // whether the table's head was printed
     double first_ms_ = 0;         // of the table's first line
     bool noisy_ = false;          // whether a line was marked

@@ -71,7 +71,7 @@ inline void Session::run(const Workload& work, const Check& check,
     if (dry_run) {
         Plan::Comparison comparison{work, {}, {arrays.begin(), arrays.end()}};
         for (const Contender& c : contenders)
-            comparison.kernels.push_back({c.kernel, c.role, c.only, c.why_not, c.program});
+            comparison.kernels.push_back({c.kernel, c.role, c.only, c.why_not, c.program, c.lines});
         dry_run->comparisons.push_back(comparison);
         const Buffer<char> flushed(options.hot || options.once ? 0 : gpu.flush_bytes());
         return;
@@ -89,17 +89,21 @@ inline void Session::run(const Workload& work, const Check& check,
 
     const Measurement measurement(
         options, gpu, [&](const std::string& what) { report_->terminal.progress(what); });
-    // Lines come in the contenders' order, as soon as they can: those of percentages of a copy
-    // when the copy has been measured.
-    const size_t copy = size_t(std::ranges::find_if(contenders, is_copy) - contenders.begin());
+    // Lines come in the contenders' order, as soon as they can: those of percentages of a copy, or
+    // of the record where lines are counted, when that has been measured.
+    const bool counts_lines = std::ranges::any_of(contenders, [](auto& c) { return c.lines > 0; });
+    const auto is_beside = [&](const Contender& c) {
+        return counts_lines ? c.lines == 0 : is_copy(c);
+    };
+    const size_t beside = size_t(std::ranges::find_if(contenders, is_beside) - contenders.begin());
     std::vector<const Result*> done(contenders.size());
     size_t printed = 0;
     measurement.measure(contenders, [&](size_t i, const Result& result) {
         done[i] = &result;
-        const bool has_copy = copy < contenders.size();
-        while (printed < done.size() && done[printed] && (!has_copy || done[copy])) {
-            const Result* const beside = has_copy && !done[copy]->ms.empty() ? done[copy] : nullptr;
-            report_->add(work, contenders[printed], *done[printed], beside);
+        const bool has = beside < contenders.size();
+        while (printed < done.size() && done[printed] && (!has || done[beside])) {
+            const Result* const other = has && !done[beside]->ms.empty() ? done[beside] : nullptr;
+            report_->add(work, contenders[printed], *done[printed], other);
             ++printed;
         }
     });

@@ -37,6 +37,17 @@ __device__ void store_as_half(const Accumulator& fragment, float* patch,
     __syncwarp();  // the patch may be overwritten
 }
 
+/// A fragment each of whose rows is `row`, 16 numbers.
+__device__ Accumulator equal_rows(const half* row, float* patch) {
+    for (int e = threadIdx.x % 32; e < kFragment * kFragment; e += 32)
+        patch[e / kFragment * kPatchPitch + e % kFragment] = row[e % kFragment];
+    __syncwarp();  // the patch is complete
+    Accumulator fragment;
+    wmma::load_matrix_sync(fragment, patch, kPatchPitch, wmma::mem_row_major);
+    __syncwarp();  // the patch may be overwritten
+    return fragment;
+}
+
 constexpr int kBlock = 128, kBlockK = 32;  // a block computes 128 x 128 of C, from tiles 32 deep
 constexpr int kWarp = 64;                  // a warp computes 64 x 64 of that: ...
 constexpr int kSide = kWarp / kFragment;   // ... 4 x 4 fragments

@@ -86,7 +86,8 @@ Printed print(const demo::Workload& work, const std::vector<Line>& table,
     std::vector<demo::Result> results;
     const demo::Result* copy = nullptr;
     for (const auto& [contender, ms, wrong] : table) {
-        comparison.kernels.push_back({contender.kernel, contender.role, "", contender.why_not, ""});
+        comparison.kernels.push_back(
+            {contender.kernel, contender.role, "", contender.why_not, "", contender.lines});
         demo::Verdict verdict;
         verdict.checked = 100, verdict.wrong = wrong;
         results.push_back({verdict, ms});
@@ -256,17 +257,35 @@ TEST(Table, OfSweepHasALineForASize) {
     work.text = "262144 x 1024";
     std::vector<Line> table = {{{.kernel = "six_kernels", .role = Role::kChain}, {4}},
                                {{.kernel = "library_best", .role = Role::kLibrary}, {3}},
-                               {{.kernel = "fused_streamed"}, {2}}};
+                               {{.kernel = "fused_portable"}, {2}}};
     Printed printed = print(work, table, options);
     ASSERT_EQ(printed.lines.size(), 3u) << printed.text;
     EXPECT_EQ(printed.lines[1],
-              "  ms            six_kernels library_best fused_streamed x chain x library");
+              "  ms            six_kernels library_best fused_portable x chain x library");
     EXPECT_EQ(printed.lines[2],
               "  262144 x 1024       4.000        3.000          2.000   2.00x     1.50x  ok");
     table[2].ms = {}, table[2].wrong = 1;
     printed = print(work, table, options);
     EXPECT_TRUE(printed.lines[2].ends_with(" WRONG")) << printed.text;
     EXPECT_EQ(printed.exit_code, demo::kWrong);
+}
+
+TEST(Table, OfSeveralComparisonsCountsLines) {
+    std::vector<Line> table = {
+        {{.kernel = "gelu_tile", .lines = 9}, {0.025}},
+        {{.kernel = "copy", .role = Role::kYardstick, .computes = false}, {0.02}}};
+    Printed printed = print(kMap, table);
+    ASSERT_EQ(printed.lines.size(), 4u) << printed.text;
+    EXPECT_EQ(printed.lines[1], "             lines         time            rate  of next");
+    EXPECT_EQ(printed.lines[2],
+              "  gelu_tile      9   0.02500 ms    4000 GB/s         80%  verified");
+    EXPECT_EQ(printed.lines[3],
+              "  copy               0.02000 ms    5000 GB/s              verified");
+    demo::Options options;
+    options.once = true;
+    table[0].ms = table[1].ms = {};
+    printed = print(kMap, table, options);
+    EXPECT_EQ(printed.lines[1], "  gelu_tile  verified");
 }
 
 TEST(Csv, HasARowForAKernel) {

@@ -18,6 +18,7 @@ MUTANTS = [
            [("wmma::accumulator, 16, 16, 16, float", "wmma::accumulator, 16, 16, 16, half"),
             ("void to_patch(const Accumulator& fragment, float* patch)",
              "void to_patch(const Accumulator& fragment, half* patch)"),
+            ("wmma::load_matrix_sync(fragment, patch, kPatchPitch, wmma::mem_row_major);", ""),
             ("to_patch(fragment, patch);",
              "wmma::store_matrix_sync(C, fragment, pitch, wmma::mem_row_major); return;")]),
     Mutant("wmma_tiled_no_wait", "wmma_tiled",

@@ -2,7 +2,7 @@
 
 from pages import COPY_16, Mutant, STORE_16, launch_once
 
-TALK = dict(sizes=(), talk_sizes=(16, 32, 256))
+BOTH = dict(sizes=(160, 1024), talk_sizes=(16, 256))
 
 MUTANTS = [
     Mutant("fused_basic_dropped_k", "fused_basic",
@@ -34,7 +34,7 @@ MUTANTS = [
            [("wmma::mma_sync(v2[i][j], a[i], w2,", "wmma::mma_sync(v2[i][j], a[i], w1,")]),
     Mutant("fused_sums_swapped_biases", "fused_wmma",
            "both sums begin as the first bias",
-           [("begin(v2, j, b2)", "begin(v2, j, b1)")]),
+           [("second = equal_rows(&b2[", "second = equal_rows(&b1[")]),
     Mutant("fused_wmma_dropped_k", "fused_wmma",
            "the last 32 of k are left out",
            [("t * kBlockK < K; ++t", "(t + 1) * kBlockK < K; ++t")]),
@@ -56,30 +56,50 @@ MUTANTS = [
     Mutant("fused_wmma_stale", "fused_wmma",
            "only the first launch computes",
            [launch_once("fused_wmma<<<")], timed=True),
-    Mutant("fused_streamed_dropped_k", "fused_streamed",
-           "the last 16 of k, one fragment, are left out",
-           [("k < kTalkK; k += kFragment", "k < kTalkK - kFragment; k += kFragment")], **TALK),
-    Mutant("fused_streamed_wrong_stage", "fused_streamed",
-           "tiles are multiplied in the stage that is being filled",
-           [("&stream.x[t % kStages][warp_row]", "&stream.x[(t + 2) % kStages][warp_row]")],
-           **TALK),
-    Mutant("fused_streamed_no_wait", "fused_streamed",
-           "tiles are read before their copies have arrived",
-           [("__pipeline_wait_prior(kStages - 2);\n", ""),
-            ("copy_x(t + kStages - 1);", "copy_x(t);")], race=True, **TALK),
-    Mutant("fused_streamed_no_barrier", "fused_streamed",
-           "threads wait for their own copies, and not for each other's",
-           [("__syncthreads();\n        copy_x", "copy_x")],
-           race=True, sizes=(), talk_sizes=(16, 256, 1024)),
-    Mutant("fused_streamed_unwritten_tile", "fused_streamed",
-           "the last tile is not computed",
-           [("row_of(t) < M; ++t", "row_of(t) + kRows < M; ++t")], **TALK),
-    Mutant("fused_streamed_stale", "fused_streamed",
+    # Each of these is two bugs, one for each shape: most of the time goes into compiling.
+    Mutant("fused_tile_dropped", "fused_tile fused_talk_tile",
+           "the last tile is left out: along k, and of x",
+           [("ct::irange(0, tile::count(K, 64))", "ct::irange(0, tile::count(K, 64) - 1)"),
+            ("int(M / kRows), int(", "int(M / kRows) - 1, int(")], **BOTH),
+    Mutant("fused_tile_swapped_weights", "fused_tile fused_talk_tile",
+           "both products are of W1",
+           [("tile::matrix<64, kCols>(W2, K, H)", "tile::matrix<64, kCols>(W1, K, H)"),
+            ("tile::matrix<K, H>(W2, K, H)", "tile::matrix<K, H>(W1, K, H)")], **BOTH),
+    Mutant("fused_tile_no_bias", "fused_tile fused_talk_tile",
+           "one of the products is left without its bias",
+           [("tile::logistic(v1 + tile::row<kCols>(b1, H, n))", "tile::logistic(v1)"),
+            ("ct::mma(a, w2, zero) + bias2", "ct::mma(a, w2, zero)")], **BOTH),
+    Mutant("fused_tile_wrong_start", "fused_tile fused_talk_tile",
+           "every tile of columns gets the first one's bias; the second sum begins as the first",
+           [("(v2 + tile::row<kCols>(b2, H, n))", "(v2 + tile::row<kCols>(b2, H, 0))"),
+            ("ct::mma(a, w2, zero) + bias2", "ct::mma(a, w2, v1) + bias2")], **BOTH),
+    Mutant("fused_tile_wrong_factor", "fused_tile fused_talk_tile",
+           "the sigmoid is taken of the other factor",
+           [("tile::logistic(v1 + tile::row<kCols>(b1", "tile::logistic(v2 + tile::row<kCols>(b2"),
+            ("gate * (v2 + tile::row<kCols>(b2", "gate * (v1 + tile::row<kCols>(b1"),
+            ("tile::logistic(v1) * v2", "tile::logistic(v2) * v1")], **BOTH),
+    Mutant("fused_tile_unwritten", "fused_tile fused_talk_tile",
+           "the grid is rounded down, and the last columns have no blocks; of --talk S a block "
+           "computes its first tile alone",
+           [("rows * tile::count(H, 128)", "rows * int(H / 128)"),
+            ("rows * tile::count(H, 64)", "rows * int(H / 64)"),
+            ("int(M / kRows), int(ct::num_blocks().x)", "int(M / kRows), int(M / kRows)")],
+           sizes=(160, 1056), runs=("--talk 256",), cpu_runs=("--talk 16",)),
+    Mutant("fused_tile_stale", "fused_tile fused_talk_tile",
            "only the first launch computes",
-           [launch_once("fused_streamed<<<")], timed=True, **TALK),
+           [launch_once("kernel<<<blocks>>>")], timed=True, **BOTH),
+    Mutant("fused_tile_swapped_place", "fused_tile",
+           "row and column of W1's tiles change places (a GPU may read anything)",
+           [("(W1, K, H).load_masked(k, n)", "(W1, K, H).load_masked(n, k)")],
+           sizes=(), cpu_sizes=(160,), stops="lies outside of the tensor"),
+    Mutant("fused_tile_unmasked_store", "fused_tile",
+           "the edge is stored as if there were whole tiles (a GPU writes over what lies there)",
+           [(".store_masked(result, m, n)", ".store(result, m, n)")],
+           sizes=(), cpu_sizes=(160,), stops="reaches over the edge of the tensor"),
 ]
 
-FAST = {"fused_wmma": ("HMMA", COPY_16, STORE_16), "fused_streamed": ("HMMA", COPY_16, STORE_16)}
+FAST = {"fused_wmma": ("HMMA", COPY_16, STORE_16), "fused_tile": ("HGMMA",),
+        "fused_talk_tile": ("HGMMA",)}
 OPERATIONS = {"64": 4 * 64**3, "--talk 16": 4 * (4 * 16**2) * 128 * 64}
 
 
