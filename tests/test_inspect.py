@@ -18,6 +18,7 @@ import machine_code
 from machine_code import cuda_toolkit
 
 SHARED, TILED, HOPPER = "2_matmul_sharedmem", "bonus_matmul_register_tiled", "bonus_gating_hopper"
+GATING = "6_gating_fused"  # has tile kernels, too
 SOURCE = (ROOT / f"src/{SHARED}.cu").read_text().splitlines()
 
 
@@ -221,6 +222,51 @@ def test_hoppers_kernel_multiplies_on_tensor_cores_and_spills_nothing():
     # Wrappers of PTX lie in a header: the line that calls stands above theirs.
     assert re.search(r"^\w+_hopper\.cuh?:\d+  .*\n  ptx_hopper\.cuh:\d+  .*\n(    [.$]\S+:\n)?"
                      r"  [| ] .*(WARPGROUP|wgmma)", text, re.MULTILINE)
+
+
+def test_tile_kernels_have_machine_code_alone():
+    needs_nvdisasm()
+    tile, missing = machine_code.tile_compiler(toolkit(), GATING, arch())
+    if not tile:
+        pytest.skip(missing)
+    table = shown(GATING)
+    done = subprocess.run(
+        [toolkit().tool("cuobjdump") or pytest.skip("cuobjdump is not installed"),
+         "--dump-resource-usage", machine_code.CACHE / f"{GATING}.{arch()}/program.tiles"],
+        capture_output=True, text=True)
+    own = dict(re.findall(r"Function (\S+?):\s*(.*)", done.stdout))
+    names = {"fused_tile<128, 128, 8>": "fused_tileILi128ELi128E", "fused_talk_tile":
+             "fused_talk_tile", "fused_tile<128, 64, 4>": "fused_tileILi128ELi64E"}
+    for name, part in names.items():
+        [said] = [text for symbol, text in own.items() if part in symbol]
+        registers, stack, shared = re.match(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)", said).groups()
+        assert cells(table, name)[:4] == [registers, stack, stack, shared]
+        assert int(cells(table, name)[4]) % 32 == 0  # threads of a block
+    text = shown(GATING, "fused_tile<128, 128, 8>")
+    of_products = [code for line, code in groups(text) if "= ct::mma(a, " in line]
+    assert len(of_products) > 1 and any("MMA" in one for code in of_products for one in code)
+    mma = re.search(r"^tensor cores  \S*MMA\S* +(\d+) +(\d+)$", text, re.MULTILINE)
+    assert mma and 0 < int(mma[2]) <= int(mma[1])
+
+    assert "fused_wmma" in shown(GATING, "--ptx") and "fused_tile" not in shown(GATING, "--ptx")
+    assert shown(GATING, "--ptx").endswith(machine_code.NO_PTX + "\n")
+    assert machine_code.NO_PTX in shown(GATING, "fused_talk_tile", "--both")
+    done = inspect(GATING, "fused_talk_tile", "--ptx")
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, "inspect.sh")
+    assert machine_code.NO_PTX in done.stderr
+
+
+@pytest.mark.parametrize("program, arch, tile, says", [
+    (GATING, "90a", "0", "without its tile kernels: TILE=0 "),
+    (GATING, "75", "", "without its tile kernels"), (SHARED, "90a", "0", "")])
+def test_missing_tile_kernels_are_missed(monkeypatch, capsys, program, arch, tile, says):
+    monkeypatch.setenv("TILE", tile)
+    compiler, missing = machine_code.tile_compiler(toolkit(), program, arch)
+    assert compiler is None and missing.startswith(says) and bool(missing) == bool(says)
+    options = argparse.Namespace(block=None, shared=None)
+    machine_code.show_program(machine_code.Show(options, arch, False), program, [], False, missing)
+    assert capsys.readouterr().out.endswith(f"{missing}\n")
 
 
 def test_a_line_of_a_header_stands_below_the_line_that_calls_it(capsys):

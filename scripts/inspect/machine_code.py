@@ -9,6 +9,8 @@ the counts. Templates are written with their arguments, quoted for the shell: 'w
 Counts are static: of instructions in the code, however often they run. "main loop" is the loop that
 holds most of the multiply-adds (those of tensor cores first), or else most global loads and stores;
 its instructions are marked with | in a listing.
+
+Kernels in CUDA Tile C++ are compiled to Tile IR and from that to machine code: they have no PTX.
 """
 
 import argparse
@@ -34,6 +36,7 @@ from command_line import PROJECT, SKIPPED, USAGE, Stop  # noqa: E402
 
 CACHE = PROJECT / "build/inspect"
 LONGEST_LOOP_SHOWN = 120  # instructions, of two loops side by side
+NO_PTX = "tile kernels have no PTX: they go from Tile IR to machine code, which --sass shows"
 
 
 # --- Compiling --------------------------------------------------------------------------------
@@ -45,15 +48,19 @@ class Compiled(NamedTuple):
     ptx: Path
     cubin: Path
     notes: str  # what `ptxas -v` said
+    tiles: Optional[Path] = None  # the cubin of its tile kernels
 
 
-def compile_source(toolkit, source, arch, folder):
-    """Compiles one file to PTX and that to machine code, with the flags of the build."""
-    ptx, cubin = Path(folder) / "program.ptx", Path(folder) / "program.cubin"
+def compile_source(toolkit, source, arch, folder, tile=None):
+    """Compiles one file to PTX and that to machine code, with the flags of the build. `tile`: what
+    compiles its tile kernels."""
+    ptx, cubin, tiles = (Path(folder) / f"program.{suffix}" for suffix in ("ptx", "cubin", "tiles"))
     flags = cuda_toolkit.FLAGS + cuda_toolkit.OPTIMIZED + [f"-arch=sm_{arch}"]
     run([toolkit.nvcc, *flags, "-ptx", "-o", ptx, source])
     done = run([toolkit.nvcc, *flags, "-Xptxas=-v", "-cubin", "-o", cubin, ptx])
-    return Compiled(ptx, cubin, done.stderr)
+    if tile:
+        run([tile.nvcc, *flags, *tile.flags, "-w", "--tilecubin", "-o", tiles, source])
+    return Compiled(ptx, cubin, done.stderr, tiles if tile else None)
 
 
 def run(command):
@@ -66,9 +73,27 @@ def run(command):
     return done
 
 
-def compile_program(toolkit, program, arch):
-    """The same for src/PROGRAM.cu, kept in build/inspect/ until a source or the toolkit changes."""
-    key = hashlib.sha256(repr(toolkit).encode())
+def has_tiles(program):
+    """Whether some of a program's own kernels are in CUDA Tile C++."""
+    return "__tile_global__" in (PROJECT / f"src/{program}.cu").read_text(encoding="utf-8")
+
+
+def tile_compiler(toolkit, program, arch):
+    """(what compiles the program's tile kernels, or None; why these are missing, where they are)"""
+    if not has_tiles(program):
+        return None, ""
+    try:
+        tile = cuda_toolkit.find_tile(toolkit)
+    except cuda_toolkit.ToolkitError as problem:
+        return None, f"without its tile kernels: {problem}"
+    if int(arch.rstrip("a")) < 80:
+        return None, f"without its tile kernels, which do not compile for sm_{arch}"
+    return tile, ""
+
+
+def compile_program(toolkit, program, arch, tile=None):
+    """The same for src/PROGRAM.cu, kept in build/inspect/ until a source or a compiler changes."""
+    key = hashlib.sha256(repr((toolkit, tile)).encode())
     for path in [Path(__file__), Path(cuda_toolkit.__file__), *sorted(PROJECT.glob("include/**/*")),
                  *sorted(PROJECT.glob("src/*.cu"))]:
         if path.is_file():
@@ -81,18 +106,20 @@ def compile_program(toolkit, program, arch):
         with tempfile.TemporaryDirectory(dir=CACHE) as folder:
             fresh = Path(folder) / "fresh"
             fresh.mkdir()
-            compiled = compile_source(toolkit, f"src/{program}.cu", arch, fresh)
+            compiled = compile_source(toolkit, f"src/{program}.cu", arch, fresh, tile)
             (fresh / "notes").write_text(compiled.notes)
             (fresh / "key").write_text(key.hexdigest())
             shutil.rmtree(kept, ignore_errors=True)
             fresh.rename(kept)
-    return Compiled(kept / "program.ptx", kept / "program.cubin", (kept / "notes").read_text())
+    return Compiled(kept / "program.ptx", kept / "program.cubin", (kept / "notes").read_text(),
+                    kept / "program.tiles" if tile else None)
 
 
-def disassemble(toolkit, cubin):
-    """Machine code as text, with source lines; None where there is no disassembler."""
+def disassemble(toolkit, cubin, whole=False):
+    """Machine code as text, with source lines; None where there is no disassembler. `whole`: with
+    all else that a cubin holds."""
     nvdisasm = toolkit.tool("nvdisasm")
-    return nvdisasm and run([nvdisasm, "-c", "-gi", cubin]).stdout
+    return nvdisasm and run([nvdisasm, *([] if whole else ["-c"]), "-gi", cubin]).stdout
 
 
 # --- Reading what the compiler wrote ------------------------------------------------------------
@@ -126,13 +153,14 @@ class Kernel(NamedTuple):
     resources: Resources
     threads: int  # of a block, by __launch_bounds__; 0 where the source does not say
     dynamic_shared: bool  # its size is the launch's choice
-    ptx: Tuple[Instruction, ...]
+    ptx: Tuple[Instruction, ...]  # none of a tile kernel
     sass: Optional[Tuple[Instruction, ...]]  # None where there is no disassembler
 
     @property
     def file(self):
         """Where it is written; its first line is not inlined from anywhere."""
-        lines = [instruction.source[-1][0] for instruction in self.ptx if instruction.source]
+        lines = [instruction.source[-1][0] for instruction in self.ptx or self.sass or ()
+                 if instruction.source]
         return collections.Counter(lines).most_common(1)[0][0] if lines else ""
 
 
@@ -144,6 +172,25 @@ def read_resources(notes):
     return {symbol: Resources(int(registers), int(stack), int(stores) + int(loads),
                               int(shared or 0))
             for symbol, stack, stores, loads, registers, shared in found}
+
+
+def read_tile_resources(disassembly):
+    """(Resources, threads of a block) by symbol, of what nvdisasm printed of a whole cubin: the
+    compiler of tile kernels has no -v. Their stack holds what is spilled, since they have no arrays
+    of their own."""
+    sections = dict(re.findall(r"^//-+ (\S+) +-+\n(.*?)(?=^//-|\Z)", disassembly, re.M | re.S))
+    common = {(what, symbol): int(value, 16) for what, symbol, value in re.findall(
+        r": EIATTR_(REGCOUNT|FRAME_SIZE)\n(?:(?!EIATTR).)*?index@\((\S+)\)\s.*?\.word\s+(0x\w+)",
+        sections[".nv.info"], re.S)}
+    found = {}
+    for symbol in [symbol for what, symbol in common if what == "REGCOUNT"]:
+        shared = re.search(r"\.zero\s+(\d+)", sections.get(f".nv.shared.{symbol}", ""))
+        block = re.search(r": EIATTR_REQNTID\n.*?\.word\s+(0x\w+)", sections[f".nv.info.{symbol}"],
+                          re.S)
+        stack = common.get(("FRAME_SIZE", symbol), 0)
+        found[symbol] = (Resources(common["REGCOUNT", symbol], stack, stack,
+                                   int(shared[1]) if shared else 0), int(block[1], 16))
+    return found
 
 
 def read_sass(disassembly):
@@ -237,14 +284,16 @@ def demangled(symbols):
     return {symbol: name.replace("> >", ">>") for symbol, name in zip(symbols, names)}
 
 
-def read_kernels(compiled, disassembly):
-    """All kernels of a program, in the order of the PTX."""
+def read_kernels(compiled, disassembly, tiles=None):
+    """All kernels of a program, in the order of the PTX; then those of `tiles`, which nvdisasm
+    printed of the cubin of the tile kernels."""
     resources = read_resources(compiled.notes)
     text = compiled.ptx.read_text()
     dynamic = re.findall(r"^\.extern \.shared .*?([\w$]+)\[\];", text, re.MULTILINE)
     ptx = read_ptx(text)
     sass = read_sass(disassembly) if disassembly else {}
-    full_names = demangled(list(ptx))
+    of_tiles = read_tile_resources(tiles) if tiles else {}
+    full_names = demangled([*ptx, *of_tiles])
     names = kernel_names.short_names(full_names.values())
     kernels = []
     for symbol, (head, code) in ptx.items():
@@ -255,6 +304,9 @@ def read_kernels(compiled, disassembly):
         words = {word for one in code for word in re.findall(r"[\w$]+", one.operands)}
         kernels.append(Kernel(symbol, names[full_names[symbol]], resources[symbol], threads,
                               not words.isdisjoint(dynamic), code, sass.get(symbol)))
+    for symbol, code in read_sass(tiles).items() if tiles else ():
+        name, (taken, threads) = names[full_names[symbol]], of_tiles[symbol]
+        kernels.append(Kernel(symbol, name, taken, threads, False, (), code))
     return kernels
 
 
@@ -573,8 +625,9 @@ class Show:
         return "\n".join(lines)
 
 
-def show_program(show, program, kernels, everything):
-    """A table of the program's own kernels, or of all that its binary has."""
+def show_program(show, program, kernels, everything, missing):
+    """A table of the program's own kernels, or of all that its binary has. `missing`: of its tile
+    kernels, why they are."""
     own = [k for k in kernels if k.file == str(PROJECT / f"src/{program}.cu")]
     own = own or [k for k in kernels if k.file.startswith(str(PROJECT / "src"))]
     listed = kernels if everything else own
@@ -606,6 +659,8 @@ def show_program(show, program, kernels, everything):
           "and multiply-adds of the ordinary units (fma), all instructions")
     if len(listed) < len(kernels):
         print(f"{len(kernels) - len(listed)} kernels from other files: --all lists them too")
+    if missing:
+        print(missing)
 
 
 def show_kernels(show, kernels):
@@ -761,7 +816,7 @@ def parse_arguments(arguments):
     return options
 
 
-def find_kernel(kernels, wanted):
+def find_kernel(kernels, wanted, missing):
     """By name, with or without its template's arguments; by the beginning; by a part."""
     def plain(text):
         return text.replace(" ", "")
@@ -777,7 +832,8 @@ def find_kernel(kernels, wanted):
             raise Stop(f"'{wanted}' may be any of {names}", USAGE)
     names = " ".join(f"'{plain(kernel.name)}'" for kernel in kernels
                      if kernel.file.startswith(str(PROJECT / "src")))
-    raise Stop(f"no kernel '{wanted}'; there are {names}", USAGE)
+    and_missing = f"; {missing}" if missing else ""
+    raise Stop(f"no kernel '{wanted}'; there are {names}{and_missing}", USAGE)
 
 
 def choose_arch(toolkit, wanted):
@@ -798,7 +854,8 @@ def inspect(options):
     except cuda_toolkit.ToolkitError as problem:
         raise Stop(str(problem), SKIPPED)
     arch = choose_arch(toolkit, options.arch)
-    compiled = compile_program(toolkit, program, arch)
+    tile, missing = tile_compiler(toolkit, program, arch)
+    compiled = compile_program(toolkit, program, arch, tile)
     disassembly = None if options.ptx else disassemble(toolkit, compiled.cubin)
     if not disassembly and not options.ptx:
         release = "-".join(toolkit.version.split(".")[:2])
@@ -808,22 +865,28 @@ def inspect(options):
         if options.sass or options.both:
             raise Stop(missing, SKIPPED)
         command_line.say("inspect.sh", f"PTX alone: {missing}")
-    kernels = read_kernels(compiled, disassembly)
+    tiles = tile and disassembly and disassemble(toolkit, compiled.tiles, whole=True)
+    if tile and not tiles:
+        missing = NO_PTX
+    kernels = read_kernels(compiled, disassembly, tiles)
 
     show = Show(options, arch, sass=bool(disassembly))
     if options.diff:
-        chosen = [find_kernel(kernels, name) for name in options.diff]
+        chosen = [find_kernel(kernels, name, missing) for name in options.diff]
         print(f"{program}, {'SASS' if show.sass else 'PTX'} for sm_{arch}\n")
         show_kernels(show, chosen)
         show_loops(show, chosen)
     elif options.kernel:
-        kernel = find_kernel(kernels, options.kernel)
+        kernel = find_kernel(kernels, options.kernel, missing)
         for sass in (False, True) if options.both else (show.sass,):
+            if not sass and not kernel.ptx:
+                print(f"{NO_PTX}\n")
+                continue
             show.sass = sass
             show_listing(show, kernel)
             show_kernels(show, [kernel])
     else:
-        show_program(show, program, kernels, options.all)
+        show_program(show, program, kernels, options.all, missing)
 
 
 @command_line.reporting("inspect.sh")
