@@ -2,25 +2,28 @@
 """Compares our programs with PyTorch and Triton doing the same work on the same data, on one GPU.
 
 The comparison runs in rounds. In a round each contender has one turn: our program, each of theirs,
-and where memory is the limit a copy; every second round runs in reverse order. In its turn a
-contender runs alone, timed as our programs time themselves: 0.5 s of rest, in which the GPU cools
-(ours starts as a new process instead), 0.2 s of warm-up, then at least 0.5 s and 30 launches, with
-the cache overwritten before each. The median is the round's figure. The table shows the median over
-the rounds, and how many times as fast ours is as the best of theirs, with the rounds' range.
+our kernel in CUDA Tile C++, and where memory is the limit a copy; every second round runs in
+reverse order. In its turn a contender runs alone, timed as our programs time themselves: 0.5 s of
+rest, in which the GPU cools (ours starts as a new process instead), 0.2 s of warm-up, then at least
+0.5 s and 30 launches, with the cache overwritten before each. The median is the round's figure. The
+table shows the median over the rounds, and how many times as fast ours is as the best of theirs,
+with the rounds' range.
 
 All of theirs is first checked against an fp64 reference: what is wrong is not timed. The first
 round tries each of our kernels, and keeps the best. Between the smallest and the largest size it
 tries only those that were the best at one of these two. What is over 10% slower than the best of
-theirs in the first round has that round's figure alone.
+theirs in the first round has that round's figure alone (but ours and the copy).
 
   eager        the formula as it is written, one PyTorch operation after the other
   library      PyTorch's best calls for it, in place where that helps
   compile      torch.compile of eager, for these very shapes
   compile lib  the same of library, where that is one call
   packed       torch.compile, with all weights in one matrix
+  script       torch.jit.script of eager, once it has fused it
   autotuned    torch.compile of eager in its max-autotune mode (--max-autotune)
   triton       a kernel written in Triton, autotuned
   triton tma   the same with tensor descriptors, in persistent blocks
+  tile         ours, written in CUDA Tile C++: for comparison, neither `ours` nor one of theirs
   copy         of as many bytes as the operation must move
 
 Exit status: 0 all was compared; 1 a wrong result; 2 usage; 3 something is missing or failed;
@@ -33,6 +36,7 @@ import csv
 import datetime
 import functools
 import importlib.util
+import math
 import os
 import re
 import signal
@@ -52,9 +56,10 @@ from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE, WRONG  # noqa: E40
 PAGES = PROJECT / "scripts/frameworks"  # a file for each program that is compared
 DTYPES = ("fp32", "tf32", "fp16", "bf16")
 OWN, LIBRARY, YARDSTICK = ("ours", "record"), ("library",), "yardstick"  # roles of kernels
-OURS, COPY, AUTOTUNED = "ours", "copy", "autotuned"  # columns
+OURS, TILE, COPY, AUTOTUNED = "ours", "tile", "copy", "autotuned"  # columns
 STEP_LIMIT_S = 180  # of a program's run, and of compiling or timing one of theirs
 HOPELESS = 1.1  # times as slow as the best of theirs: not timed after the first round
+SOFTWARE = "Driver", "Toolkit", "PyTorch", "Triton"  # a case is measured with one version of each
 PROTOCOL = 2  # of measuring: changes when figures are no longer comparable with earlier ones
 
 theirs = None  # the module frameworks.case, which needs PyTorch: load_frameworks() imports it
@@ -75,7 +80,8 @@ class Case(NamedTuple):
 
     page: object  # the module of this program in scripts/frameworks
     program: Path
-    arguments: Tuple[str, ...]  # of the program: size, data type, options
+    size: Tuple[str, ...]  # arguments of the program
+    arguments: Tuple[str, ...]  # all of them: size, options, data type
     problem: dict  # what it computes then, by its --describe
     roles: Tuple[str, ...]  # of the kernels that count as ours
     kernels: Tuple[str, ...]  # those
@@ -139,40 +145,51 @@ def cases_of(name, folder, sizes, dtypes):
             wanted = sizes[kind] or ()
         for dtype in [dtype for dtype in about["dtypes"] if dtype in dtypes]:
             for size in wanted:
-                arguments = [str(argument) for argument in arguments_of(size)]
-                arguments += getattr(page, "OPTIONS", ())
-                if programs.takes(about, "--dtype"):
-                    arguments += ["--dtype", dtype]
+                size_arguments = [str(argument) for argument in arguments_of(size)]
+                options = [*getattr(page, "OPTIONS", ()), *dtype_arguments(about, dtype)]
                 # Shapes have no order, so each of them is a series of its own.
                 ordered = kind != "SHAPES"
                 series = (name, kind, dtype, None if ordered else size)
                 between = ordered and min(wanted) < size < max(wanted)
-                cases.append(case_of(page, program, arguments, dtype, series, between))
+                cases.append(case_of(page, program, size_arguments, options, dtype, series,
+                                     between))
     return cases
 
 
-def case_of(page, program, arguments, dtype, series, between):
-    about = describe(program, arguments)
+def dtype_arguments(about, dtype):
+    return ["--dtype", dtype] if programs.takes(about, "--dtype") else []
+
+
+def tile_kernels(page):
+    """(name of a program, names of its kernels in CUDA Tile C++ that a page has for comparison)."""
+    program, *kernels = getattr(page, "TILE", (None,))
+    return program, kernels
+
+
+def case_of(page, program, size, options, dtype, series, between):
+    about = describe(program, size + options)
     try:
         problem = next(p for p in about["problems"] if p["dtype"] == dtype)
         here = [c for c in about["contenders"]
                 if c["kernel"] in problem["contenders"] and dtype in c["dtypes"]]
         # A program of library calls alone is compared by them.
         roles = OWN if any(c["role"] in OWN for c in here) else LIBRARY
-        kernels = tuple(dict.fromkeys(c["kernel"] for c in here if c["role"] in roles))
+        kernels = tuple(dict.fromkeys(c["kernel"] for c in here if c["role"] in roles
+                                      and c["kernel"] not in tile_kernels(page)[1]))
     except (KeyError, TypeError, StopIteration):
-        raise Failure(f"{program.name} describes no {dtype} problem of {' '.join(arguments)}")
-    return Case(page, program, tuple(arguments), problem, roles, kernels, series, between)
+        raise Failure(f"{program.name} describes no {dtype} problem of {' '.join(size + options)}")
+    return Case(page, program, tuple(size), tuple(size + options), problem, roles, kernels, series,
+                between)
 
 
 # --- Ours ---
 
 
-def run_program(case, kernel):
+def run_program(program, arguments, kernel):
     """The rows of the CSV that our program prints, with this kernel alone. Raises Failure unless
     all are verified."""
-    name = case.program.name
-    command = [str(case.program), *case.arguments, "--csv", "--kernel", kernel]
+    name = program.name
+    command = [str(program), *arguments, "--csv", "--kernel", kernel]
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               stdin=subprocess.DEVNULL, universal_newlines=True,
@@ -190,24 +207,49 @@ def run_program(case, kernel):
     return rows
 
 
-def fastest_of_ours(case, kernels):
+def fastest(program, arguments, dtype, roles, kernels):
     """(kernel, milliseconds) of the fastest of these, each of which runs alone. Raises Failure."""
-    rows, failure = [], Failure(f"{case.program.name} has no {case.problem['dtype']} kernel of "
-                                "our own")
+    rows, failure = [], Failure(f"{program.name} has no {dtype} kernel of our own")
     for kernel in kernels:
         try:
-            rows += run_program(case, kernel)
+            rows += run_program(program, arguments, kernel)
         except Failure as error:
             if error.status != SKIPPED:
                 raise
             failure = error  # this GPU cannot run that kernel; it may run another one
     own = [row for row in rows
-           if row["role"] in case.roles and row["dtype"] == case.problem["dtype"]
+           if row["role"] in roles and row["dtype"] == dtype
            and row["verified"] == "yes" and row["median_ms"]]
     if not own:
         raise failure
     best = min(own, key=lambda row: float(row["median_ms"]))
     return best["kernel"], float(best["median_ms"])
+
+
+def find_tile(case):
+    """(program, arguments, kernel) in CUDA Tile C++ for a case, or None. Raises Failure."""
+    name, kernels = tile_kernels(case.page)
+    dtype = case.problem["dtype"]
+    if not name:
+        return None
+    program = case.program.with_name(name)
+    about = describe(program)
+    if not any(c["kernel"] in kernels and dtype in c["dtypes"] for c in about["contenders"]):
+        return None
+    arguments = [*case.size, *dtype_arguments(about, dtype)]
+    for problem in describe(program, arguments)["problems"]:
+        for kernel in kernels:
+            if kernel in problem["contenders"] and problem["dtype"] == dtype:
+                if any(array not in data_of(problem) for array in data_of(case.problem)):
+                    raise Failure(f"{kernel} of {name} computes with other data")
+                return program, arguments, kernel
+    return None
+
+
+def data_of(problem):
+    """What a problem computes with. A program of several kernels may name it otherwise, and have
+    more of it."""
+    return [(array["dtype"], array["shape"], array["fill"]) for array in problem["inputs"]]
 
 
 # --- Theirs ---
@@ -295,33 +337,47 @@ class Entry:
         return statistics.median(self.ms) if self.ms else None
 
 
-def compare(case, kernels, rounds, max_autotune=False):
+def compare(case, kernels, rounds, max_autotune=False, columns=()):
     """The entries of all contenders, by the name of their column; ours, the best of `kernels`, is
-    the first."""
+    the first. With `columns`: of these alone."""
     ours = Entry("")
     entries = {OURS: ours}
     peers = ours.attempt(theirs.PeersOfCase, case.page, case.problem, max_autotune)
     if peers is None:
         return entries
     for name in peers.peers:
+        if columns and name not in columns:
+            continue
         entries[name] = Entry(name, peers.is_rival(name))
         entries[name].attempt(peers.verify, name)
+    tile = Entry(TILE)
+    found = tile.attempt(find_tile, case)
+    if (found or tile.reason) and (not columns or TILE in columns):
+        entries[TILE] = tile
+    if columns:
+        del entries[OURS]
 
     def our_turn():
         theirs.free()
-        ours.kernel, ms = fastest_of_ours(case, [ours.kernel] if ours.kernel else kernels)
+        ours.kernel, ms = fastest(case.program, case.arguments, case.problem["dtype"], case.roles,
+                                  [ours.kernel] if ours.kernel else kernels)
         return ms
 
+    def tile_turn():
+        theirs.free()
+        program, arguments, kernel = found
+        tile.kernel, ms = fastest(program, arguments, case.problem["dtype"], OWN, [kernel])
+        return ms
+
+    turns = {OURS: our_turn, TILE: tile_turn}
     for i in range(rounds):
         for name in reversed(list(entries)) if i % 2 else entries:
-            if name == OURS:
-                ours.time(our_turn)
-            else:
-                entries[name].time(peers.measure, name)
+            entries[name].time(turns.get(name) or functools.partial(peers.measure, name))
         if i == 0:
-            best = min((e.ms[0] for e in entries.values() if e.rival and e.ms), default=0)
-            for entry in entries.values():
-                entry.hopeless = entry.rival and bool(entry.ms) and entry.ms[0] > HOPELESS * best
+            best = min((e.ms[0] for e in entries.values() if e.rival and e.ms), default=math.inf)
+            for name, entry in entries.items():
+                entry.hopeless = (name not in (OURS, COPY) and bool(entry.ms)
+                                  and entry.ms[0] > HOPELESS * best)
     return entries
 
 
@@ -343,19 +399,22 @@ def ratios(entries):
 
 COLUMNS = list(table.REQUIRED) + (
     "operation contender low_ms high_ms rounds pct_of_copy against ratio ratio_low ratio_high "
-    "reason suite").split()
+    "reason suite software").split()
 TEXT_COLUMNS = 5  # of the table: the first
 
 
-def csv_rows(case, entries, gpu="", sm="", suite=""):
+def csv_rows(case, entries, gpu="", sm="", suite="", software=""):
     """A row for each contender; "" for what is unknown."""
     program, shape, n, dtype = case.key
     copy = entries[COPY].median_ms if COPY in entries else None
     for name, entry in entries.items():
+        if name == TILE and entry.status == SKIPPED:  # this GPU, or this build, has no CUDA Tile
+            continue
         row = dict.fromkeys(COLUMNS, "")
         row.update(operation=program, program=program, contender=name, kernel=entry.kernel,
                    role=OURS if name == OURS else YARDSTICK, gpu=gpu, sm=sm, dtype=dtype,
-                   shape=shape, n=n, verified="yes" if entry.ms else "no", suite=suite)
+                   shape=shape, n=n, verified="yes" if entry.ms else "no", suite=suite,
+                   software=software)
         if not entry.ms:
             state = "wrong" if entry.status == WRONG else "missing" if name == OURS else "failed"
             row["reason"] = f"{state}: {entry.reason}"
@@ -443,6 +502,8 @@ def show(rows):
 def read_results(path):
     """table.Results of a file that --csv wrote. Raises table.TableError."""
     results = table.read(path)
+    for row in results.rows:  # files from before there was a column for it name it at their begin
+        row["software"] = row.get("software") or software_of(results.about)
     try:
         cells_of(results.rows)
     except (KeyError, ValueError, TypeError):
@@ -453,8 +514,7 @@ def read_results(path):
 def markdown(path):
     """Such a file as a section of results/README.md. Raises table.TableError."""
     results = read_results(path)
-    versions = ", ".join(f"{name} {results.about.get(name.lower(), 'unknown')}"
-                         for name in ("Driver", "Toolkit", "PyTorch", "Triton"))
+    versions = "; ".join(dict.fromkeys(row["software"] for row in results.rows))
     suites = ", ".join(dict.fromkeys(row.get("suite") or "unknown" for row in results.rows))
     lines = [f"### {results.gpu}, PyTorch and Triton", "",
              f"{versions}, measured on {results.about.get('date', 'an unknown day')} with version "
@@ -467,6 +527,10 @@ def markdown(path):
         if rows:
             lines += ["", f"{title}:", "", table.markdown(*cells_of(rows), left=TEXT_COLUMNS)]
     return "\n".join(lines)
+
+
+def software_of(about):
+    return ", ".join(f"{name} {about.get(name.lower(), 'unknown')}" for name in SOFTWARE)
 
 
 def environment(gpu):
@@ -494,23 +558,30 @@ def environment(gpu):
 
 def earlier_results(path, comments):
     """{key of the case: rows} of what `path` holds, if it was measured in the same way with the
-    same GPU and software: only then are the figures comparable."""
+    same GPU. The software may have been another: figures are compared within a case alone."""
     try:
         results = read_results(path)
     except table.TableError:
         return {}  # nothing is there yet, or nothing of ours
-    names = ("GPU", "driver", "toolkit", "pytorch", "triton", "protocol")
-    if any(results.about.get(name) != str(comments[name]) for name in names):
+    if any(results.about.get(name) != str(comments[name]) for name in ("GPU", "protocol")):
         return {}
     return by_case(results.rows)
 
 
-def is_done(rows, suite, rounds, max_autotune):
+def is_done(rows, comments, rounds, max_autotune):
     """Whether these rows of a case are what measuring it would give again."""
     line = {row["contender"]: row for row in rows}
     return (line[OURS]["verified"] == "yes" and int(line[OURS]["rounds"]) >= rounds
-            and all(row.get("suite") == suite for row in rows)
+            and all(row.get("suite") == comments["suite"]
+                    and row["software"] == software_of(comments) for row in rows)
             and (AUTOTUNED in line or not max_autotune))
+
+
+def with_columns(earlier, rows):
+    """The rows of a case that was measured before, with those of some columns measured now."""
+    now = {row["contender"]: row for row in rows}
+    kept = [now.pop(row["contender"], row) for row in earlier]
+    return kept + list(now.values())
 
 
 def write_csv(path, comments, rows):
@@ -570,6 +641,9 @@ def parse_arguments(arguments):
         help="rows x columns; once --sizes, --talk or --shapes is given, nothing else is compared")
     add("--dtype", metavar="NAME,...", type=dtypes, default=list(DTYPES),
         help="leaves out the others: " + ", ".join(DTYPES))
+    add("--columns", metavar="NAME,...", type=lambda text: text.split(","), default=[],
+        help="measures these of theirs, or tile, alone; for cases of which --csv's FILE has the "
+        "others, and keeps them")
     add("--rounds", metavar="COUNT", type=command_line.count, default=3, help="3 without it")
     add("--max-autotune", action="store_true",
         help="a column more, autotuned: torch.compile in its max-autotune mode (slow to compile)")
@@ -577,8 +651,8 @@ def parse_arguments(arguments):
         help="where our programs are built")
     add("--csv", metavar="FILE", type=Path,
         help="also writes the figures there, case by case, beside what it has of other cases. A "
-        "case that it has of this version of the suite is not measured again, so that an "
-        "interrupted run can be continued. results/README.md shows "
+        "case that it has of this version of the suite, measured with the same software, is not "
+        "measured again, so that an interrupted run can be continued. results/README.md shows "
         "results/frameworks/*.csv (scripts/update_docs.py)")
     add("--fresh", action="store_true", help="measures again what FILE has")
     add("--table", metavar="FILE", type=Path, help="prints such a file again, and measures nothing")
@@ -616,28 +690,35 @@ def main(arguments):
 
     print(f"{gpu}: " + ", ".join(f"{name} {value}" for name, value in comments.items()
                                  if name in ("driver", "pytorch", "triton")))
+    said = set()
     best_at_ends = {}  # the kernels that were the best at the first and last size of a series
     for i, case in enumerate(sorted(cases, key=lambda case: case.between), 1):
         print(f"[{i}/{len(cases)}] {case} ... ", end="", flush=True)
         start = time.perf_counter()
-        if not options.fresh and case.key in results and is_done(
-                results[case.key], comments["suite"], options.rounds, options.max_autotune):
+        if not options.fresh and not options.columns and case.key in results and is_done(
+                results[case.key], comments, options.rounds, options.max_autotune):
             ours = next(row for row in results[case.key] if row["contender"] == OURS)
             print("measured before", flush=True)
         else:
             kernels, best = case.kernels, best_at_ends.get(case.series, [])
             if case.between and len(best) == 2:
                 kernels = [kernel for kernel in kernels if kernel in best]
-            entries = compare(case, kernels, options.rounds, options.max_autotune)
+            columns = options.columns if case.key in results else ()
+            entries = compare(case, kernels, options.rounds, options.max_autotune, columns)
             theirs.free()
-            results[case.key] = list(csv_rows(case, entries, gpu, sm, comments["suite"]))
-            ours = results[case.key][0]
+            rows = list(csv_rows(case, entries, gpu, sm, comments["suite"], software_of(comments)))
+            if columns:
+                rows = with_columns(results[case.key], rows)
+            results[case.key] = rows
+            ours = rows[0]
             print(f"{float(ours['ratio']):.2f}x {ours['against']}" if ours["ratio"] else "no ratio",
                   f"({time.perf_counter() - start:.0f} s)", flush=True)
             for name, entry in entries.items():
                 statuses.add(entry.status)
-                if entry.reason:
+                if entry.reason and (name, entry.reason) not in said:
                     say(f"{case}: {name}: {entry.reason}")
+                if name == TILE:  # what keeps one case from using CUDA Tile keeps all from it
+                    said.add((name, entry.reason))
             if options.csv:
                 save()
             if not theirs.is_alive():

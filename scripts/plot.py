@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Draws what compare_gpus.sh measured, for slides, as SVG and PNG, on a light and on a dark ground.
-Each plot is a file, 16:9, with no text below 18 points on a slide 13.33 inches wide.
+"""Draws what compare_gpus.sh and compare_frameworks.py measured, for slides, as SVG and PNG, on a
+light and on a dark ground. Each plot is a file, 16:9, with no text below 18 points on a slide 13.33
+inches wide.
 
     plot.py [--size N] [--out FOLDER] FILE ...
 
@@ -15,6 +16,9 @@ Each plot is a file, 16:9, with no text below 18 points on a slide 13.33 inches 
       roofline-<file>[-bonuses]
                          operations per byte against TFLOP/s, under the roofs that were measured:
                          the lessons, and the bonuses
+      times-<program>-<data type>
+                         of compare_frameworks.py, where it has five shapes or more: time over size,
+                         a curve for each contender
 
   --size N       N of the bars and the rooflines (default: 4096, or what most programs have); the
                  talk's shape is shown at S = N / 4, at most 1024
@@ -23,6 +27,7 @@ Each plot is a file, 16:9, with no text below 18 points on a slide 13.33 inches 
 matplotlib goes into .venv if it is missing. Bad input: one line, exit 2; cannot write: 3.
 """
 
+import collections
 import functools
 import io
 import math
@@ -76,6 +81,15 @@ def shown(rows):
     return [row for row in rows if row["verified"] == "yes" and rate(row)]
 
 
+def plotted(rows):
+    """The same of programs that compare one thing: of several there is no best kernel."""
+    rows = shown(rows)
+    seen = collections.Counter((row["program"], row["kernel"], row["shape"], row["n"],
+                                row["dtype"]) for row in rows)
+    several = {at[0] for at, times in seen.items() if times > 1}
+    return [row for row in rows if row["program"] not in several]
+
+
 def short(name):
     """A program's or a GPU's name as a label."""
     return re.sub(r"^(bonus_|NVIDIA )", "", name).replace("_", " ")
@@ -124,7 +138,7 @@ def chosen(row, n):
 
 
 def at_size(rows, n):
-    return [row for row in shown(rows) if chosen(row, n)]
+    return [row for row in plotted(rows) if chosen(row, n)]
 
 
 def groups(rows, *names):
@@ -218,7 +232,7 @@ def curves(tables):
     found = {}
     for program in dict.fromkeys(row["program"] for t in tables for row in t.rows):
         for i, results in enumerate(tables):
-            rows = [row for row in shown(results.rows) if row["program"] == program
+            rows = [row for row in plotted(results.rows) if row["program"] == program
                     and row["shape"] in ("square", "talk")]
             for (dtype, shape, n), rows in groups(rows, "dtype", "shape", "n").items():
                 own = own_kernels(rows)
@@ -262,7 +276,8 @@ def draw_curves(tables, at, plot, theme, title=None):
         top = max(top, *high)
     sizes = sorted({row["n"] for rows in plot.values() for row in rows})
     ax.set_xscale("log", base=2)
-    ax.set_xticks(sizes, [str(size) for size in sizes])
+    named = [n for n, before in zip(sizes, [0] + sizes) if n > 1.12 * before]  # others would touch
+    ax.set_xticks(named, [str(size) for size in named])
     ax.minorticks_off()
     if len(sizes) > 1:
         ax.set_xlim(sizes[0] / 1.12, sizes[-1] * 1.06)
@@ -279,6 +294,69 @@ def draw_curves(tables, at, plot, theme, title=None):
 
 def _curve_color(curve, theme):
     return theme.muted if curve.color is None else theme.color(curve.color)
+
+
+# --- Times ------------------------------------------------------------------------------------
+
+SWEEP = 5  # shapes that make a curve
+IN_WORDS = {"eager": "PyTorch eager", "compile": "torch.compile", "script": "torch.jit.script"}
+
+
+def sweeps(results):
+    """{(program, data type): {contender: {elements: its row}}}, of what compare_frameworks.py
+    measured at many shapes. Of two shapes with as many elements the one with more rows counts."""
+    found = {}
+    rows = [row for row in results.rows if row.get("contender") and row["verified"] == "yes"
+            and "x" in row["shape"]]
+    for row in sorted(rows, key=lambda row: row["n"]):
+        curves_of = found.setdefault((row["program"], row["dtype"]), {})
+        curves_of.setdefault(row["contender"], {})[math.prod(sides(row))] = row
+    return {at: curves_of for at, curves_of in found.items()
+            if max(map(len, curves_of.values())) >= SWEEP}
+
+
+def sides(row):
+    return [int(side) for side in row["shape"].split("x")]
+
+
+def draw_times(results, at, curves_of, theme, title=None):
+    """How long each contender takes over the sizes. The copy, which computes nothing, is dashed."""
+    program, dtype = at
+    figure = Figure(theme, title or f"{short(program)}: {dtype}, time over size",
+                    f"{short(results.gpu)}; lower is faster; dashed: a copy of as many bytes")
+    names = {contender: IN_WORDS.get(contender, contender) for contender in curves_of}
+    ax = figure.axes(1.4, 0.25 + max(inches("  " + name) for name in names.values()), bottom=1.3)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    labels = []
+    for contender, row_of in curves_of.items():
+        x = sorted(row_of)
+        y = [row_of[elements]["median_ms"] * 1000 for elements in x]
+        if all(row["tflops"] is None for row in row_of.values()):
+            color, style = theme.muted, dict(linestyle=(0, (4, 2)), marker="o", markersize=6)
+        else:
+            i = sum(color != theme.muted for _, _, color in labels)
+            i = (0, 1, 2, 3, 4, 6, 5)[i % 7]  # last the color that is near to the copy's
+            color, style = theme.color(i), dict(marker=MARKERS[i % len(MARKERS)], markersize=11)
+        ax.plot(x, y, linewidth=3.5, color=color, zorder=3, **style)
+        labels.append((y[-1], names[contender], color))
+    shapes = {elements: sides(row) for row_of in curves_of.values()
+              for elements, row in sorted(row_of.items())}
+    ax.set_xticks(list(shapes), [f"{rows}\nx {columns}" for rows, columns in shapes.values()])
+    ax.set_xlabel("rows x columns", fontsize=SIZES["text"], color=theme.muted)
+    ax.set_ylabel("microseconds", fontsize=SIZES["text"], color=theme.muted)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_minor_locator(_no_ticks())
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.grid(axis="x", visible=False)
+    figure.labels_at_right(ax, labels)
+    return figure
+
+
+def _no_ticks():
+    from matplotlib.ticker import NullLocator
+
+    return NullLocator()
 
 
 # --- Bars -------------------------------------------------------------------------------------
@@ -560,7 +638,7 @@ class Plot(NamedTuple):
 
 def plots(tables, n):
     """Every plot that the files have figures for. Nothing is drawn yet."""
-    return [*_rooflines(tables, n), *_bars(tables, n), *_curves(tables)]
+    return [*_rooflines(tables, n), *_bars(tables, n), *_curves(tables), *_times(tables)]
 
 
 def _rooflines(tables, n):
@@ -593,6 +671,13 @@ def _curves(tables):
         yield Plot(f"curves-{program}-{dtype}{talk}",
                    f"{program} over {'S' if talk else 'N'}, {dtype}",
                    functools.partial(draw_curves, tables, at, plot))
+
+
+def _times(tables):
+    for results in tables:
+        for (program, dtype), curves_of in sweeps(results).items():
+            yield Plot(f"times-{program}-{dtype}", f"{program} over the size, {dtype}",
+                       functools.partial(draw_times, results, (program, dtype), curves_of))
 
 
 def save(figure, target, form):
@@ -630,7 +715,7 @@ def write(folder, plot):
 def remove_older(folder):
     """Plots of other files or sizes, which would stand beside the new ones."""
     for path in folder.glob("*-*-*.*"):
-        if re.fullmatch(r"(roofline|bars|curves)-.+-(light|dark)\.(svg|png)", path.name):
+        if re.fullmatch(r"(roofline|bars|curves|times)-.+-(light|dark)\.(svg|png)", path.name):
             path.unlink()
 
 

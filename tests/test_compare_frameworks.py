@@ -156,7 +156,8 @@ def description(n=16384, shape="16384x16384", contenders=CONTENDERS, **problem):
             "options": [{"name": "--dtype"}], "contenders": contenders,
             "problems": [{"shape": shape, "n": n, "dtype": "fp32", "flops": 9 * n * n,
                           "least_bytes": LEAST_BYTES, "memory_bound": True,
-                          "contenders": [c["kernel"] for c in contenders], **problem}]}
+                          "contenders": [c["kernel"] for c in contenders], "inputs": [],
+                          **problem}]}
 
 
 class FakeFrameworks(types.ModuleType):
@@ -312,7 +313,7 @@ def test_between_two_sizes_only_their_best_kernels_are_tried(monkeypatch, winner
     """Through main() with canned cases: what compare() is told to try at each size."""
     def case(n, between):
         return compare_frameworks.Case(
-            None, Path("7_gelu"), (), {"shape": "square", "n": n, "dtype": "fp32", "flops": 1,
+            None, Path("7_gelu"), (), (), {"shape": "square", "n": n, "dtype": "fp32", "flops": 1,
                                        "memory_bound": False}, ("ours",),
             ("fused", "fused_fast"), ("7_gelu", "SIZES", "fp32", None), between)
 
@@ -350,6 +351,86 @@ def test_nothing_to_compare_is_a_usage_error(compare):
         done = compare({}, arguments=["--operations", "7", *arguments])
         assert done.status == USAGE and done.out == ""
         assert_one_line(done.err, NAME)
+
+
+# --- CUDA Tile C++ ----------------------------------------------------------------------------
+
+TILE_PAGE = "SHAPES = ((16384, 16384), (8, 8))\nTILE = ('7_gelu', 'in_tiles', 'for_the_talk')"
+WITH_TILE = CONTENDERS + [contender("in_tiles", "ours")]
+
+
+def test_the_tile_kernel_has_a_column_and_is_neither_ours_nor_theirs(compare):
+    about = description(contenders=WITH_TILE)
+    done = compare({"library": [2, 2, 2], "copy": [1, 1, 1]}, page=TILE_PAGE, about=about,
+                   ours={**TIMES, "in_tiles": 0.5}, arguments=["--shapes", "16384x16384"])
+    assert (done.status, done.err) == (VERIFIED, "")
+    line = cells(done.out)
+    assert line["our kernel"] == "fused_fast" and line["best of theirs"] == "library"
+    assert line["tile"] == f"{LEAST_BYTES / 0.5e6:.0f} 200%" and line["ours / theirs"] == "2.00x"
+    [row] = [row for row in table.read(compare.file).rows if row["contender"] == "tile"]
+    assert (row["kernel"], row["role"], row["rounds"]) == ("in_tiles", "yardstick", "3")
+    forward = ["ours fused_fast", "library", "copy", "ours in_tiles"]  # it takes turns
+    assert done.calls == ["ours fused"] + forward + forward[::-1] + forward
+
+
+def test_a_slow_tile_kernel_has_one_round(compare):
+    done = compare({"library": [1, 1, 1], "copy": [1, 1, 1]}, page=TILE_PAGE,
+                   about=description(contenders=WITH_TILE), ours={**TIMES, "in_tiles": 1.2},
+                   arguments=["--shapes", "16384x16384"])
+    assert done.status == VERIFIED and done.calls.count("ours in_tiles") == 1
+
+
+def test_the_tile_kernel_may_be_another_programs(compare, tmp_path):
+    page = TILE_PAGE.replace("7_gelu", "tiles")
+    about = description(contenders=WITH_TILE)
+    shape = ["--shapes", "16384x16384"]
+    done = compare({"library": [1, 1, 1], "copy": [1, 1, 1]}, page=page, about=about,
+                   arguments=shape)
+    assert done.status == FAILED and cells(done.out)["tile"] == "failed"
+    assert_one_line(done.err, NAME)
+    assert "tiles" in done.err and "not built" in done.err
+
+    shutil.copy(tmp_path / "7_gelu", tmp_path / "tiles")
+    done = compare({"library": [1, 1, 1], "copy": [1, 1, 1]}, page=page + "\nOPTIONS = ('--fast',)",
+                   about=about, ours={**TIMES, "in_tiles": 1}, arguments=shape + ["--fresh"])
+    assert (done.status, done.err) == (VERIFIED, "")
+    assert cells(done.out)["tile"].endswith("100%")
+    assert [line for line in done.commands if line.endswith("in_tiles")] == 3 * [
+        "--rows 16384 --cols 16384 --dtype fp32 --csv --kernel in_tiles"]  # options are 7_gelu's
+
+
+def test_without_the_tile_compiler_the_cell_is_empty_and_the_reason_said_once(compare):
+    refuse = "if [ $kernel = in_tiles ]; then echo '7_gelu: no tile compiler' >&2; exit 77; fi\n"
+    done = compare({"library": [1] * 6, "copy": [1] * 6}, refuse + ROWS, page=TILE_PAGE,
+                   about=description(shape="8x8", contenders=WITH_TILE))
+    assert done.status == VERIFIED and "[2/2]" in done.out
+    assert_one_line(done.err, NAME)
+    assert "tile: " in done.err and "no tile compiler" in done.err
+    assert "tile" not in cells(done.out)
+    assert {contender for _, contender, _ in compare.measured()} == {"ours", "library", "copy"}
+
+
+def test_a_tile_kernel_of_another_type_leaves_no_column(compare):
+    done = compare({"library": [1] * 6, "copy": [1] * 6}, page=TILE_PAGE,
+                   about=description(contenders=CONTENDERS + [contender("in_tiles", "ours",
+                                                                        ["fp16"])]))
+    assert (done.status, done.err) == (VERIFIED, "") and "tile" not in cells(done.out)
+
+
+def test_a_tile_kernel_with_other_data_is_not_compared(compare):
+    def array(name, seed):
+        return {"name": name, "dtype": "fp32", "shape": [16384, 16384], "fill": {"seed": seed}}
+
+    for others, status in (([array("a", 1), array("b", 2)], VERIFIED), ([array("x", 2)], FAILED)):
+        about = description(inputs=[array("x", 1)])
+        [problem] = about["problems"]
+        about["contenders"] = WITH_TILE
+        about["problems"].append({**problem, "contenders": ["in_tiles"], "inputs": others})
+        done = compare({"library": [1, 1, 1], "copy": [1, 1, 1]}, page=TILE_PAGE, about=about,
+                       ours={**TIMES, "in_tiles": 1},
+                       arguments=["--shapes", "16384x16384", "--fresh"])
+        assert done.status == status
+        assert ("other data" in done.err) == ("ours in_tiles" not in done.calls) == bool(status)
 
 
 # --- The CSV ----------------------------------------------------------------------------------
@@ -414,6 +495,15 @@ def test_a_case_is_measured_again_on_demand(compare):
     assert ("8x8", "library", 5) in compare.measured()
 
 
+def test_some_columns_are_measured_and_the_others_kept(compare):
+    at("8x8", 2, compare)
+    again = at("8x8", 5, compare, "--columns", "library")
+    assert again.calls == ["library"] * 3
+    assert compare.measured() == [("8x8", "ours", 1), ("8x8", "library", 5), ("8x8", "copy", 1)]
+    assert cells(again.out)["ours / theirs"] == "2.00x"  # of the run that measured both
+    assert "ours fused" in at("16x16", 2, compare, "--columns", "library").calls  # a new case
+
+
 def test_a_case_of_another_version_of_the_suite_is_kept_until_measured_again(compare):
     at("8x8", 2, compare)
     text = compare.file.read_text()
@@ -427,7 +517,35 @@ def test_a_case_of_another_version_of_the_suite_is_kept_until_measured_again(com
     assert "older" not in compare.file.read_text()
 
 
-@pytest.mark.parametrize("line", ["GPU: Fake, GPU", "pytorch: 2.x", "triton: 3.x", "protocol: 2"])
+@pytest.mark.parametrize("line", ["pytorch: 2.x", "triton: 3.x"])
+def test_a_case_of_other_software_is_kept_and_says_so(compare, line):
+    """Figures are compared within a case, and a case is measured with one version of each."""
+    at("8x8", 2, compare)
+    text = compare.file.read_text()
+    name, _, version = line.partition(": ")
+    compare.file.write_text(text.replace(f"# {line}", f"# {line}1").replace(version, version + "1"))
+    at("16x16", 3, compare)
+    assert {shape for shape, _, _ in compare.measured()} == {"8x8", "16x16"}
+    assert f"{version}1" in compare_frameworks.markdown(compare.file)
+    assert at("8x8", 4, compare).calls  # it is not what measuring would give now
+    assert f"{version}1" not in compare.file.read_text()
+
+
+def test_a_file_without_a_column_for_the_software_has_it_at_its_begin(compare):
+    at("8x8", 2, compare)
+    rows = table.read(compare.file)
+    compare.file.write_text("".join(f"# {name}: {value}\n" for name, value in rows.about.items()))
+    columns = [name for name in compare_frameworks.COLUMNS if name != "software"]
+    with compare.file.open("a") as file:
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows.rows)
+    assert at("8x8", 2, compare).calls == []  # the same software
+    assert {row["software"] for row in table.read(compare.file).rows} == {
+        rows.rows[0]["software"]}
+
+
+@pytest.mark.parametrize("line", ["GPU: Fake, GPU", "protocol: 2"])
 def test_figures_that_are_not_comparable_are_dropped(compare, line):
     at("8x8", 2, compare)
     compare.file.write_text(compare.file.read_text().replace(f"# {line}", f"# {line}1"))
@@ -629,7 +747,7 @@ def test_the_reference_takes_their_results_and_no_wrong_ones(program, dtype):
     problem = problem_of(program, dtype)
     case = PeersOfCase(compare_frameworks.load_page(program), problem)
     case.inputs = data.make_inputs(problem, "cpu")
-    assert "library" in case.peers and all(case.is_rival(name) for name in case.peers)
+    assert case.is_rival("library")
     for name in ("eager", "library"):  # the others compile
         if name in case.peers:
             case.verify(name)
@@ -639,6 +757,41 @@ def test_the_reference_takes_their_results_and_no_wrong_ones(program, dtype):
                    lambda x: x.double(), lambda x: x[1:]):
         with pytest.raises(verification.Wrong):
             verification.check(problem, case.inputs, damage(output), case.expected)
+
+
+@pytest.fixture
+def fusing_on_the_cpu():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    could = torch._C._jit_can_fuse_on_cpu()
+    torch._C._jit_override_can_fuse_on_cpu(True)
+    torch._C._jit_set_te_must_use_llvm_cpu(False)
+    yield torch
+    torch._C._jit_override_can_fuse_on_cpu(could)
+
+
+def test_what_is_measured_of_torch_jit_script_is_fused(fusing_on_the_cpu):
+    torch = fusing_on_the_cpu
+    from frameworks.peers import scripted
+
+    page = compare_frameworks.load_page("10_add_mul_activation")
+    for rows in (4, 16):  # each for its own shape, although the formula is the same
+        x, y, b = torch.randn(rows, 8), torch.randn(rows, 8), torch.randn(8)
+        peer = scripted(page.formula)
+        prepared = peer.prepare(x, y, b)
+        assert torch.allclose(peer.run(*prepared), page.formula(x, y, b))
+        graph = str(torch.jit.last_executed_optimized_graph())
+        assert "TensorExprGroup" in graph and f"Float({rows}, 8" in graph
+
+
+def test_torch_jit_script_that_fuses_nothing_is_no_figure(fusing_on_the_cpu):
+    fusing_on_the_cpu._C._jit_override_can_fuse_on_cpu(False)
+    from frameworks.peers import scripted
+
+    page = compare_frameworks.load_page("10_add_mul_activation")
+    x, b = fusing_on_the_cpu.ones(4, 8), fusing_on_the_cpu.ones(8)
+    with pytest.raises(RuntimeError, match="fused nothing"):
+        scripted(page.formula).prepare(x, x, b)
 
 
 # --- results/README.md ------------------------------------------------------------------------

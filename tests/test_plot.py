@@ -149,6 +149,47 @@ def test_a_plot_takes_another_title(python, tmp_path):
     assert said == ["A sentence"] * (1 + len(PLOTS))
 
 
+def write_sweep(path):
+    """As compare_frameworks.py writes it: a program at six shapes, of which two are as large as
+    each other, and another one at two."""
+    lines = []
+    for program, shapes in (("10_more", [(4**i, 2 * 2**i) for i in (1, 3, 5, 7, 9)]
+                             + [(16384, 16384)]), ("8_softmax", [(64, 64), (96, 96)])):
+        for rows, columns in shapes:
+            for contender, launch in (("ours", 2), ("eager", 8), ("compile", 3), ("script", 3),
+                                      ("triton", 2), ("tile", 2), ("library", 5), ("copy", 2)):
+                ms = launch / 1000 + rows * columns * 12 / 4e9
+                lines.append(measured(program, contender, "fp32", rows, ms,
+                                      0 if contender == "copy" else 4 * rows * columns,
+                                      shape=f"{rows}x{columns}", memory=True,
+                                      role="ours" if contender == "ours" else "yardstick")
+                             + f",{contender}")
+    text = write_measured(path).read_text().replace("power_w,throttled,note", "power_w,throttled,"
+                                                    "note,contender")
+    body = [line + "," * (line[0].isdigit() and "_" in line) for line in text.splitlines()]
+    path.write_text("\n".join(body + lines) + "\n")
+    return path
+
+
+def test_times_over_many_shapes_have_a_plot(python, tmp_path):
+    code = ("[name] = [name for name in plots if name.startswith('times')]\n"
+            "[ax] = plots[name].draw(plot.LIGHT).figure.axes\n"
+            "print(name, ax.get_xscale(), ax.get_yscale(), len(ax.lines),\n"
+            "      [len(line.get_xdata()) for line in ax.lines if line.is_dashed()],\n"
+            "      len({line.get_color() for line in ax.lines}),\n"
+            "      [text.get_text() for text in ax.get_xticklabels()][-1].split(),\n"
+            "      sorted(text.get_text().strip() for text in ax.texts))")
+    said = draw(python, code, write_sweep(tmp_path / "a.csv")).split(maxsplit=6)
+    assert said[:6] == ["times-10_more-fp32", "log", "log", "8", "[5]", "8"]
+    assert said[6].strip() == ("['262144', 'x', '1024'] ['PyTorch eager', 'copy', 'library', "
+                               "'ours', 'tile', 'torch.compile', 'torch.jit.script', 'triton']")
+
+
+def test_the_text_of_times_is_large_and_on_the_page(python, tmp_path):
+    code = "plots = {n: p for n, p in plots.items() if n.startswith('times')}\n" + LAYOUT
+    assert draw(python, code, write_sweep(tmp_path / "a.csv")).splitlines() == ["1"]
+
+
 # What follows draws nothing, so it needs no matplotlib.
 
 def test_roofline_places_programs_by_their_own_count_of_bytes(tmp_path):

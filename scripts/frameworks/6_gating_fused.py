@@ -9,11 +9,14 @@ import triton
 import triton.language as tl
 
 from frameworks.peers import Peer, compiled
-from frameworks.triton_kernels import launch, multiprocessors, tuned
+from frameworks.triton_kernels import (count_tiles, even_tiles, launch, load_step, multiprocessors,
+                                       place_of, store_tile, tuned, within)
 from frameworks.verification import ROUNDOFF, SUBNORMAL, product
 
-SIZES = (1024, 1536, 2048, 3072, 4096, 5120, 8192, 12288, 16384)
+# 1056 and 3104 are no multiples of any tile's side.
+SIZES = (1024, 1056, 1536, 2048, 3072, 3104, 4096, 5120, 8192, 12288, 16384)
 TALK = (96, 128, 256, 512, 768, 1024, 2048)
+TILE = ("6_gating_fused", "fused_tile", "fused_talk_tile")
 
 
 def formula(x, W1, W2, b1, b2):
@@ -44,16 +47,6 @@ def packed(x, W, b1, b2):  # W[K, 2 H]
 
 
 @triton.jit
-def place_of(tile, tiles_m, tiles_n, GROUP: tl.constexpr):
-    """(row, column) of a tile. Consecutive tiles walk down columns of GROUP tiles: what blocks load
-    at about the same time fits the L2 cache."""
-    first = tile // (GROUP * tiles_n) * GROUP
-    height = tl.minimum(tiles_m - first, GROUP)  # the last group may be lower
-    in_group = tile % (GROUP * tiles_n)
-    return first + in_group % height, in_group // height
-
-
-@triton.jit
 def gate(v1, v2, b1, b2, columns):
     """The formula's rest, from a tile of both products, in fp32."""
     v1 += tl.load(b1 + columns)[None, :].to(tl.float32)
@@ -64,45 +57,50 @@ def gate(v1, v2, b1, b2, columns):
 @tuned(["N"], *[({"BM": m, "BN": n, "BK": k}, warps, stages) for m, n, k, warps, stages in (
     (128, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 64, 64, 4, 4), (128, 64, 64, 8, 4),
     (64, 128, 64, 4, 4), (64, 64, 64, 4, 5), (256, 64, 64, 8, 3))])
+@even_tiles
 @triton.jit
 def gate_tile(x, W1, W2, b1, b2, out, N, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-              GROUP: tl.constexpr):
-    tile_m, tile_n = place_of(tl.program_id(0), N // BM, N // BN, GROUP)
+              GROUP: tl.constexpr, EVEN: tl.constexpr):
+    tile_m, tile_n = place_of(tl.program_id(0), tl.cdiv(N, BM), tl.cdiv(N, BN), GROUP)
     m = tile_m * BM + tl.arange(0, BM)
     n = tile_n * BN + tl.arange(0, BN)
     k = tl.arange(0, BK)
-    x_at = x + m[:, None] * N + k[None, :]
-    W_at = k[:, None] * N + n[None, :]
+    columns = within(n, N, EVEN)
+    x_at = x + within(m, N, EVEN)[:, None] * N + k[None, :]
+    W_at = k[:, None] * N + columns[None, :]
     v1 = tl.zeros((BM, BN), tl.float32)
     v2 = tl.zeros((BM, BN), tl.float32)
-    for _ in range(0, N, BK):
-        rows = tl.load(x_at)
-        v1 = tl.dot(rows, tl.load(W1 + W_at), v1)
-        v2 = tl.dot(rows, tl.load(W2 + W_at), v2)
+    for first in range(0, N, BK):
+        inside = k < N - first
+        rows = load_step(x_at, inside[None, :], EVEN)
+        v1 = tl.dot(rows, load_step(W1 + W_at, inside[:, None], EVEN), v1)
+        v2 = tl.dot(rows, load_step(W2 + W_at, inside[:, None], EVEN), v2)
         x_at += BK
         W_at += BK * N
-    tl.store(out + m[:, None] * N + n[None, :], gate(v1, v2, b1, b2, n).to(out.dtype.element_ty))
+    store_tile(out, m, n, N, gate(v1, v2, b1, b2, columns), EVEN)
 
 
 # The same for Hopper: TMA loads and stores, and as many blocks as there are multiprocessors, which
-# stay for many tiles, so that loading the next tile overlaps with finishing the one before.
+# stay for many tiles, so that loading the next tile overlaps with finishing the one before. TMA
+# itself loads zeros from outside of a matrix, and stores nothing there.
 @tuned(["N"], *[({"BM": m, "BN": n, "BK": k}, warps, stages) for m, n, k, warps, stages in (
     (128, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 64, 64, 4, 4), (64, 128, 64, 4, 4),
     (256, 64, 64, 8, 3), (128, 64, 128, 8, 3))])
+@even_tiles
 @triton.jit
 def gate_tiles_tma(x, W1, W2, b1, b2, out, N, BM: tl.constexpr, BN: tl.constexpr,
-                   BK: tl.constexpr, GROUP: tl.constexpr):
+                   BK: tl.constexpr, GROUP: tl.constexpr, EVEN: tl.constexpr):
     x_tiles = tl.make_tensor_descriptor(x, [N, N], [N, 1], [BM, BK])
     W1_tiles = tl.make_tensor_descriptor(W1, [N, N], [N, 1], [BK, BN])
     W2_tiles = tl.make_tensor_descriptor(W2, [N, N], [N, 1], [BK, BN])
     out_tiles = tl.make_tensor_descriptor(out, [N, N], [N, 1], [BM, BN])
-    tiles = (N // BM) * (N // BN)
+    tiles_m, tiles_n = tl.cdiv(N, BM), tl.cdiv(N, BN)
     step = tl.num_programs(0)
     # The same number as `tile`, counted on its own: Triton pipelines the two loops as one, and
     # there a value must not be needed at a tile's begin and at its end.
     finished = tl.program_id(0) - step
-    for tile in tl.range(tl.program_id(0), tiles, step, flatten=True):
-        tile_m, tile_n = place_of(tile, N // BM, N // BN, GROUP)
+    for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, step, flatten=True):
+        tile_m, tile_n = place_of(tile, tiles_m, tiles_n, GROUP)
         v1 = tl.zeros((BM, BN), tl.float32)
         v2 = tl.zeros((BM, BN), tl.float32)
         for k in range(0, N, BK):
@@ -110,29 +108,23 @@ def gate_tiles_tma(x, W1, W2, b1, b2, out, N, BM: tl.constexpr, BN: tl.constexpr
             v1 = tl.dot(rows, W1_tiles.load([k, tile_n * BN]), v1)
             v2 = tl.dot(rows, W2_tiles.load([k, tile_n * BN]), v2)
         finished += step
-        tile_m, tile_n = place_of(finished, N // BM, N // BN, GROUP)
-        gated = gate(v1, v2, b1, b2, tile_n * BN + tl.arange(0, BN))
+        tile_m, tile_n = place_of(finished, tiles_m, tiles_n, GROUP)
+        columns = within(tile_n * BN + tl.arange(0, BN), N, EVEN)
+        gated = gate(v1, v2, b1, b2, columns)
         out_tiles.store([tile_m * BM, tile_n * BN], gated.to(out.dtype.element_ty))
 
 
 def square_in_triton(x, W1, W2, b1, b2):
-    N, out = require_multiple(len(x), 256), torch.empty_like(x)
-    launch(gate_tile, lambda tile: (N // tile["BM"] * (N // tile["BN"]),),
-           x, W1, W2, b1, b2, out, N, GROUP=8)
+    N, out = len(x), torch.empty_like(x)
+    launch(gate_tile, lambda tile: (count_tiles(N, tile),), x, W1, W2, b1, b2, out, N, GROUP=8)
     return out
 
 
 def square_by_tma(x, W1, W2, b1, b2):
-    N, out, blocks = require_multiple(len(x), 256), torch.empty_like(x), multiprocessors()
-    launch(gate_tiles_tma, lambda tile: (min(blocks, N // tile["BM"] * (N // tile["BN"])),),
+    N, out, blocks = len(x), torch.empty_like(x), multiprocessors()
+    launch(gate_tiles_tma, lambda tile: (min(blocks, count_tiles(N, tile)),),
            x, W1, W2, b1, b2, out, N, GROUP=8)
     return out
-
-
-def require_multiple(size, of):
-    if size % of:
-        raise ValueError(f"the Triton kernel takes multiples of {of}")  # no tile reaches outside
-    return size
 
 
 # --- Triton, the talk's shape: a block computes BM whole rows ---
@@ -189,7 +181,7 @@ def talk_by_tma(x, W1, W2, b1, b2):
 
 def shape_and_output(x, W):
     (M, K), H = x.shape, W.shape[1]
-    return require_multiple(M, 256), K, H, torch.empty(M, H, dtype=x.dtype, device=x.device)
+    return M, K, H, torch.empty(M, H, dtype=x.dtype, device=x.device)
 
 
 # --- What is compared ---

@@ -9,6 +9,7 @@ from frameworks.peers import Peer, compiled
 from frameworks.triton_kernels import block_of_a_row, elementwise_tuned, launch_elementwise
 
 SHAPES = ((16384, 16384),)
+TILE = ("bonus_tile", "gelu_tile")
 
 
 def formula(x):  # [R, C]

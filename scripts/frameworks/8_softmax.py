@@ -11,6 +11,7 @@ from frameworks.verification import ROUNDOFF, SUBNORMAL
 
 # The last has as many columns as GPT-2 has tokens.
 SHAPES = ((16384, 16384), (4096, 131072), (262144, 1000), (8192, 50257))
+TILE = ("bonus_tile", "softmax_tile")
 
 
 def formula(x):  # [R, C]

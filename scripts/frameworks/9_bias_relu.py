@@ -8,6 +8,7 @@ from frameworks.peers import Peer, compiled
 from frameworks.triton_kernels import block_of_a_row, elementwise_tuned, launch_elementwise
 
 SHAPES = ((16384, 16384),)
+TILE = ("bonus_tile", "bias_relu_tile")
 
 
 def formula(x, b):  # [R, C], [C]

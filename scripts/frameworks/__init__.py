@@ -5,6 +5,8 @@ A file that has the name of a program, such as 7_gelu.py, is that program's page
   formula(*inputs)  what the program computes, written in plain PyTorch
   SIZES             the sizes to compare: N;
   TALK, SHAPES      the same for --talk S, and for --rows R --cols C
+  TILE              (program, kernel, ...): our kernels of the same work in CUDA Tile C++, and the
+                    program that runs them (optional)
   OPTIONS           of our program, where it needs some (optional)
   peers(problem)    {name of the column: peers.Peer}
   expected(dtype, inputs, rows)

@@ -3,3 +3,4 @@
 from frameworks.matmul import expected, formula, peers  # noqa: F401
 
 SIZES = (1024, 2048, 3072, 4096, 8192, 16384)
+TILE = ("bonus_tile", "matmul_tile")

@@ -1,5 +1,7 @@
 """What a page says of each way to compute its formula."""
 
+import types
+import warnings
 from typing import Callable, NamedTuple
 
 import torch
@@ -15,3 +17,25 @@ class Peer(NamedTuple):
 def compiled(formula, prepare=Peer._field_defaults["prepare"], mode=None):
     """The formula as torch.compile makes it, for these very shapes."""
     return Peer(torch.compile(formula, dynamic=False, mode=mode), prepare)
+
+
+def scripted(formula):
+    """The formula as torch.jit.script fuses it, for these very shapes."""
+    # A copy: for a function that it has seen before, torch.jit.script returns the version that has
+    # adapted to earlier shapes.
+    copy = types.FunctionType(formula.__code__, formula.__globals__, formula.__name__,
+                              formula.__defaults__)
+    copy.__annotations__ = formula.__annotations__
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch.compile has taken its place
+        script = torch.jit.script(copy)
+
+    def fuse(*inputs):
+        # The first call runs one kernel per operation and notes the types; the second one compiles.
+        for _ in range(3):
+            script(*inputs)
+        if "TensorExprGroup" not in str(torch.jit.last_executed_optimized_graph()):
+            raise RuntimeError("torch.jit.script has fused nothing")
+        return inputs
+
+    return Peer(script, fuse)

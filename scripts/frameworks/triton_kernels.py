@@ -21,9 +21,11 @@ def tuned(key, *configurations):
         do_bench=lambda run, quantiles: do_bench(run, warmup=10, rep=40, quantiles=quantiles))
 
 
-# A block of threads takes BLOCK neighbors of a row.
+# --- Rows and columns: a block of threads takes BLOCK neighbors of a row ---
+
+
 elementwise_tuned = tuned(["columns"], *[({"BLOCK": block}, warps, 1) for block, warps in (
-    (1024, 4), (2048, 4), (2048, 8), (4096, 8))])
+    (256, 1), (512, 2), (1024, 4), (2048, 4), (2048, 8), (4096, 8))])
 
 
 @triton.jit
@@ -43,17 +45,70 @@ def launch_elementwise(kernel, *inputs):
     return out
 
 
+# --- Products: a block computes a tile of [BM, BN], in steps of BK along its rows ---
+
+# Whether tiles cover N x N exactly. Where they do not, those at the edges need care.
+even_tiles = triton.heuristics({
+    "EVEN": lambda values: values["N"] % max(values[name] for name in ("BM", "BN", "BK")) == 0})
+
+
+@triton.jit
+def place_of(tile, tiles_m, tiles_n, GROUP: tl.constexpr):
+    """(row, column) of a tile. Consecutive tiles walk down columns of GROUP tiles: what blocks load
+    at about the same time fits the L2 cache."""
+    first = tile // (GROUP * tiles_n) * GROUP
+    height = tl.minimum(tiles_m - first, GROUP)  # the last group may be lower
+    in_group = tile % (GROUP * tiles_n)
+    return first + in_group % height, in_group // height
+
+
+@triton.jit
+def within(index, N, EVEN: tl.constexpr):
+    """Rows or columns to load from. A tile at the edge repeats others in place of those that are
+    not there: it computes with them, and does not store what comes of it."""
+    if EVEN:
+        return index
+    else:
+        return index % N
+
+
+@triton.jit
+def load_step(places, inside, EVEN: tl.constexpr):
+    """A step's tile of a factor. The last step is filled up with zeros, which add nothing."""
+    if EVEN:
+        return tl.load(places)
+    else:
+        return tl.load(places, mask=inside, other=0.0)
+
+
+@triton.jit
+def store_tile(out, m, n, N, values, EVEN: tl.constexpr):
+    places = out + m[:, None] * N + n[None, :]
+    values = values.to(out.dtype.element_ty)
+    if EVEN:
+        tl.store(places, values)
+    else:
+        tl.store(places, values, mask=(m < N)[:, None] & (n < N)[None, :])
+
+
+def count_tiles(N, tile):
+    return triton.cdiv(N, tile["BM"]) * triton.cdiv(N, tile["BN"])
+
+
+# --- Launching ---
+
+
 def multiprocessors():
     return torch.cuda.get_device_properties(0).multi_processor_count
 
 
-_compiled = set()  # kernels, with the types and constants that they were compiled for
+_compiled = set()  # kernels, with the types, sizes and constants that they were compiled for
 
 
 def launch(kernel, grid, *arguments, **constants):
     """Launches a tuned kernel. Before the first time all its configurations compile, side by side:
     tuning would compile them one after the other."""
-    types = tuple(getattr(argument, "dtype", None) for argument in arguments)
+    types = tuple(getattr(argument, "dtype", argument) for argument in arguments)
     this = (id(kernel), types, tuple(constants.items()))
     if this not in _compiled:
         _compiled.add(this)
