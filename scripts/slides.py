@@ -175,7 +175,7 @@ def kernel_lines(lines, kernel, where):
     if len(begins) != 1:
         fail(f"{where}: {len(begins)} kernels are named {kernel}, and one is expected")
     begin = begins[0]
-    while begin and re.match(r"(template|__global__|__device__)", lines[begin - 1]):
+    while begin and re.match(r"(template|__global__|__device__|\[\[)", lines[begin - 1]):
         begin -= 1
     end = next((i + 1 for i in range(begins[0], len(lines)) if lines[i] == "}"), len(lines))
     return lines[begin:end]

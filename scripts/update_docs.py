@@ -6,7 +6,8 @@
                         lessons; "headlines", from results/
     results/README.md   "results", of results/*.csv; "frameworks", of results/frameworks/*.csv
     docs/outputs.md     "outputs": what every program prints, from results/outputs/
-    docs/*.md           the lines of each function that a link names: [f](../src/x.cu#L1-L9)
+    docs/*.md           the lines of each function that a link names: [f](../src/x.cu#L1-L9); code
+                        that they quote, below <!-- quote src=src/x.cu from="..." to="..." -->
 
 All programs must be built, for the GPU or for the simulator.
 
@@ -25,6 +26,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent / folder) for folder in ("sh
 import command_line  # noqa: E402
 import links  # noqa: E402
 import outputs  # noqa: E402
+import quotes  # noqa: E402
 import tables  # noqa: E402
 from command_line import PROJECT, USAGE, WRONG, Stop  # noqa: E402
 
@@ -52,7 +54,7 @@ def updated(file):
     name = file.relative_to(PROJECT).as_posix()
     for part, write in PARTS.get(name, {}).items():
         text = replaced(text, part, write(), name)
-    return links.updated(text, file)
+    return quotes.updated(links.updated(text, file), file)
 
 
 @command_line.reporting("update_docs.py")

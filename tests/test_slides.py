@@ -246,6 +246,8 @@ def test_code_is_that_of_the_source():
     assert part.splitlines()[0] == "float sum = 0;" and part.endswith("= sum;")
     assert slides.excerpt("src/8_softmax.cu", "online", "", "T* out").splitlines()[0] == (
         "template <class T>")
+    hinted = slides.excerpt("src/6_gating_fused.cu", "fused_talk_tile")
+    assert hinted.startswith("[[cutile::hint(") and hinted.endswith("\n}")
     picture = slides.excerpt(file, "", "B: [N, N]", "^//$", comment=True)
     assert "//" not in picture and picture.endswith("+----+----+----+  +----+----+----+")
 

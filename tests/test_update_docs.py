@@ -87,6 +87,7 @@ def test_it_writes_between_the_markers_alone(tmp_path):
 
     def outside(text):
         text = re.sub(r"<!-- (\w+):begin -->.*?<!-- \1:end -->", "", text, flags=re.DOTALL)
+        text = re.sub(r"^```cpp\n.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
         return re.sub(r"#L\d+-L\d+", "", text)
 
     assert {name: outside(text) for name, text in before.items()} == {
@@ -96,7 +97,7 @@ def test_it_writes_between_the_markers_alone(tmp_path):
     assert project.documents() == after  # once more changes nothing
 
 
-@pytest.mark.parametrize("change", ["summary", "results", "lines", "minutes", "output"])
+@pytest.mark.parametrize("change", ["summary", "results", "lines", "quote", "minutes", "output"])
 def test_check_notices_what_is_out_of_date_and_changes_nothing(project, change):
     if change == "summary":
         project.build(project.root / "cpu/2_matmul_sharedmem", "another idea")
@@ -104,6 +105,8 @@ def test_check_notices_what_is_out_of_date_and_changes_nothing(project, change):
         project.change("results/nvidia-h200.csv", ",8.654,", ",8.765,")
     elif change == "lines":
         project.change("src/1_matmul_basic.cu", "#include", "\n#include")
+    elif change == "quote":
+        project.change("src/bonus_tile.cu", "sum = ct::mma(", "sum = ct::mma( ")
     elif change == "minutes":
         project.change("docs/lecture.md", "**Minutes** 10. **Program** `1_", "**Minutes** 11. "
                        "**Program** `1_")
@@ -119,7 +122,7 @@ def test_check_notices_what_is_out_of_date_and_changes_nothing(project, change):
     assert project.update("--check").returncode == VERIFIED
 
 
-@pytest.mark.parametrize("damage", ["markers", "broken", "headline", "function"])
+@pytest.mark.parametrize("damage", ["markers", "broken", "headline", "function", "quote"])
 def test_it_refuses_what_it_cannot_do(project, damage):
     if damage == "markers":
         project.change("README.md", "<!-- bonuses:end -->", "")
@@ -129,8 +132,11 @@ def test_it_refuses_what_it_cannot_do(project, damage):
         project.change("results/nvidia-h200.csv", "2_matmul_sharedmem,matmul_sharedmem,NVIDIA H200,"
                        "90,fp32,square,4096", "2_matmul_sharedmem,another,NVIDIA H200,90,fp32,"
                        "square,4096")
-    else:
+    elif damage == "function":
         project.change("docs/lecture.md", "[matmul_basic](", "[no_such_function](")
+    else:
+        project.change("docs/lecture.md", '<!-- quote src=src/2_matmul_sharedmem.cu kernel=',
+                       '<!-- quote src=src/2_matmul_sharedmem.cu kernel=no_such_')
     before = project.documents()
     done = project.update()
     assert done.returncode == USAGE

@@ -1,0 +1,36 @@
+"""Code that documents quote: below a comment that says which, as in a slide (see slides.py).
+
+    <!-- quote src=src/2_matmul_sharedmem.cu kernel=matmul_sharedmem from="float sum" to="C[row" -->
+    ```cpp
+    what stands there now
+    ```
+"""
+
+import re
+import shlex
+
+import slides
+from command_line import USAGE, Stop
+
+QUOTE = re.compile(r"^(?P<head><!-- quote (?P<options>.*) -->\n)```cpp\n(?:.*\n)*?```$",
+                   re.MULTILINE)
+
+
+def updated(text, document):
+    """A document's text with all its quotes as the sources are now."""
+
+    def write(quote):
+        try:
+            options = dict(word.split("=", 1) for word in shlex.split(quote["options"]))
+            code = slides.excerpt(options.pop("src"), options.pop("kernel", ""),
+                                  options.pop("from", ""), options.pop("to", ""))
+        except (KeyError, ValueError):
+            options = True
+        except Stop as stop:
+            raise Stop(f"{document.name}: {stop}", stop.status)
+        if options:
+            raise Stop(f"{document.name}: {quote['options']} is no quote: it takes src=FILE, and "
+                       "kernel, from and to", USAGE)
+        return f"{quote['head']}```cpp\n{code}\n```"
+
+    return QUOTE.sub(write, text)
