@@ -47,9 +47,9 @@ def fake(tmp_path):
     return fake_toolkit(tmp_path / "cuda", "13.0", ["libcublas.so.13", "libcublasLt.so.13"])
 
 
-def find_toolkit(home, *arguments):
+def find_toolkit(home, *arguments, tile=""):
     return subprocess.run(FIND + list(arguments), capture_output=True, text=True,
-                          env={**os.environ, "CUDA_HOME": str(home)})
+                          env={**os.environ, "CUDA_HOME": str(home), "TILE": tile})
 
 
 def test_a_toolkit_of_wheels_is_found(tmp_path):
@@ -160,8 +160,7 @@ def test_what_is_missing_for_tile_kernels_is_said_in_one_line(tmp_path):
     home = fake_toolkit(tmp_path / "cuda", "13.3", ["libcublas.so.13", "libcublasLt.so.13"])
     (home / "bin/tileiras").touch(mode=0o755)
     assert find_toolkit(home, "--tile").stdout == str(home / "bin/nvcc") + "\n"
-    done = subprocess.run(FIND + ["--tile"], capture_output=True, text=True,
-                          env={**os.environ, "CUDA_HOME": str(home), "TILE": "0"})
+    done = find_toolkit(home, "--tile", tile="0")
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"TILE=0 [^\n]+\n", done.stderr)
 
