@@ -1,6 +1,9 @@
 // Accesses outside of buffers, and integer divisions by zero: the processor stops them, and one
 // line says which thread did what, and where the address is.
+#include "access_errors.hpp"
+
 #include <signal.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 
 #include <cerrno>
@@ -47,7 +50,8 @@ std::string place_in_block(const void* address) {
                   : "";
 }
 
-/// Where an address lies, for people.
+}  // namespace
+
 std::string describe(const void* address) {
     std::string place = place_in_block(address);
     if (place.empty()) place = place_in_buffer(address);
@@ -56,6 +60,8 @@ std::string describe(const void* address) {
     std::snprintf(number, sizeof number, "%p", address);
     return std::string("address ") + number + ", " + place;
 }
+
+namespace {
 
 /// Handles SIGSEGV, SIGBUS and SIGFPE.
 void on_fault(int signal, siginfo_t* info, void* context) {
@@ -66,15 +72,20 @@ void on_fault(int signal, siginfo_t* info, void* context) {
 #else
     (void)context;
 #endif
+    const Buffer* const buffer = buffer_around(info->si_addr);
+    const bool only_reads =
+        buffer && buffer->protection == PROT_READ &&
+        size_t(static_cast<char*>(info->si_addr) - buffer->pages) < buffer->pages_bytes;
+    const char* const rule = only_reads ? ", which kernels may only read" : "";
     if (running_launch) {
         if (signal == SIGFPE) fail(3, "integer division by zero");
         if (info->si_code == SI_KERNEL)  // x86 does not say where
             fail(3, "access to a misaligned or an impossible address");
-        fail(3, "%s %s", access, describe(info->si_addr).c_str());
+        fail(3, "%s %s%s", access, describe(info->si_addr).c_str(), rule);
     }
-    if (signal == SIGSEGV && buffer_around(info->si_addr))
-        fail(3, "host code: %s %s; the host has to cudaMemcpy it", access,
-             describe(info->si_addr).c_str());
+    if (signal == SIGSEGV && buffer)
+        fail(3, "host code: %s %s%s; the host has to cudaMemcpy it", access,
+             describe(info->si_addr).c_str(), rule);
     ::signal(signal, SIG_DFL);  // none of ours: what the host did happens again, and ends it
 }
 

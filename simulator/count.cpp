@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "access_errors.hpp"
 #include "cuda/device_launch_parameters.h"
 #include "current_thread.hpp"
 #include "device.hpp"
@@ -226,7 +227,12 @@ struct Region {
     bool holds(const void* p) const { return p >= begin && p < end; }
 };
 
-std::vector<Region> device_memory;  // while a launch is counted
+/// A buffer in device memory.
+struct DeviceRegion {
+    Region buffer, pages;
+};
+
+std::vector<DeviceRegion> device_memory;  // while a launch is counted
 
 /// What one worker counts.
 class Counter {
@@ -240,7 +246,7 @@ class Counter {
     void access(const void* address, size_t bytes, Kind kind, uintptr_t code, int line) {
         if (shared_.holds(address))
             kind = Kind(kind + kShared);
-        else if (!is_global(address))
+        else if (!is_global(address, bytes, kind))
             return;
         const uintptr_t begin = reinterpret_cast<uintptr_t>(address);
         size_t step = bytes;  // of one instruction
@@ -302,12 +308,20 @@ class Counter {
         return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
     }
 
-    bool is_global(const void* address) {
-        if (last_.holds(address)) return true;
-        const auto found = std::find_if(device_memory.begin(), device_memory.end(),
-                                        [&](const Region& r) { return r.holds(address); });
-        if (found == device_memory.end()) return false;
-        last_ = *found;  // device memory never moves, and freed addresses are not used again
+    /// Fails if the access reaches out of its buffer, even where guard pages would not notice.
+    bool is_global(const void* address, size_t bytes, Kind kind) {
+        if (!last_.pages.holds(address)) {
+            const auto found =
+                std::find_if(device_memory.begin(), device_memory.end(),
+                             [&](const DeviceRegion& r) { return r.pages.holds(address); });
+            if (found == device_memory.end()) return false;
+            last_ = *found;  // device memory never moves, and freed addresses are not used again
+        }
+        const char* const p = static_cast<const char*>(address);
+        const auto [begin, end] = last_.buffer;
+        if (p < begin || p + bytes > end)
+            fail(3, "%s %s", kind == kGlobalLoad ? "read of" : "write to",
+                 describe(p < begin ? p : std::max(p, end)).c_str());
         return true;
     }
 
@@ -337,7 +351,8 @@ class Counter {
         return index = found->second;
     }
 
-    Region shared_{}, last_{};
+    Region shared_{};
+    DeviceRegion last_{};          // that was touched
     size_t bytes_of_a_block_ = 0;  // shared memory
     std::unordered_map<Place, size_t, Hash> indices_;
     std::array<std::pair<Place, size_t>, 1024> recent_{};  // some of indices_
@@ -570,7 +585,9 @@ void count_launch(const Launch& launch, const void* kernel, void (*call)(const v
     counting = known.insert(kernel ? kernel : reinterpret_cast<const void*>(call)).second;
     if (!counting) return;
     device_memory.clear();
-    for (const auto& [begin, end] : device_buffers()) device_memory.push_back({begin, end});
+    for (const Buffer& buffer : device_buffers())
+        device_memory.push_back({{buffer.data, buffer.data + buffer.bytes},
+                                 {buffer.pages, buffer.pages + buffer.pages_bytes}});
     launches.push_back({kernel, launch.name(), launch.file, launch.grid, launch.block, {}});
 }
 

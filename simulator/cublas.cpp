@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "access_errors.hpp"
 #include "cuda/cublasLt.h"
 #include "cuda/cuda_bf16.h"
 #include "cuda/cuda_fp16.h"
+#include "errors.hpp"
 #include "host_threads.hpp"
 #include "memory.hpp"
 
@@ -141,7 +143,7 @@ cublasStatus_t run(const Product& p, const void* A, const Layout& a, const void*
                    const void* C, const Layout& c, void* D, const Layout& d) {
     if (!a.valid() || !b.valid() || !c.valid() || !d.valid()) return CUBLAS_STATUS_INVALID_VALUE;
     if (p.m == 0 || p.n == 0) return CUBLAS_STATUS_SUCCESS;
-    simulator::unlock_memory();
+    simulator::give_access(simulator::Access::kKernels);
     const std::vector<float> left = converted(A, a, p.transpose_a, p.compute);
     const std::vector<float> right = converted(B, b, p.transpose_b, p.compute);
     std::vector<float> product(p.m * p.n);
@@ -155,6 +157,8 @@ cublasStatus_t run(const Product& p, const void* A, const Layout& a, const void*
             store(D, d.type, d.at(row, column), value);
         }
     });
+    if (const void* const written = simulator::byte_written_beside_a_buffer())
+        simulator::fail(3, "cuBLAS wrote to %s", simulator::describe(written).c_str());
     return CUBLAS_STATUS_SUCCESS;
 }
 

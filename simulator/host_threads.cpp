@@ -8,7 +8,11 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
+
+#include "errors.hpp"
+#include "pages.hpp"
 
 namespace simulator {
 namespace {
@@ -16,7 +20,12 @@ namespace {
 class Workers {
   public:
     Workers() {
-        for (int i = 0; i < worker_count(); ++i) std::thread([this] { work(); }).detach();
+        try {
+            for (int i = 0; i < worker_count(); ++i)
+                std::thread([this] { fail_without_memory([&] { work(); }); }).detach();
+        } catch (const std::system_error& error) {
+            fail(3, "no thread: %s; ulimit -u, -v and -d may limit them", error.what());
+        }
     }
 
     void run(uint64_t count, const std::function<void(uint64_t)>& body) {
@@ -77,9 +86,9 @@ void parallel(uint64_t count, const std::function<void(uint64_t)>& body) {
 void use_own_signal_stack() {
     constexpr size_t bytes = 128 << 10;
     stack_t stack{};
-    stack.ss_sp = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack.ss_sp = map_pages(bytes, PROT_READ | PROT_WRITE);
     stack.ss_size = bytes;
-    if (stack.ss_sp != MAP_FAILED) sigaltstack(&stack, nullptr);
+    sigaltstack(&stack, nullptr);
 }
 
 }  // namespace simulator

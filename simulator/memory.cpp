@@ -1,12 +1,14 @@
 // Device memory. Every buffer lies between guard pages, its end as close to the upper one as
-// alignment allows; the sanitizer build marks what is left. Host code cannot touch it: it is
-// protected from each synchronization to the next kernel or copy.
+// alignment allows. What is left of its pages, the slack, holds NaN: who reads it computes NaN, and
+// after each kernel it is looked at. The sanitizer build marks it instead. Host code cannot touch
+// device memory: it is protected from each synchronization to the next kernel or copy.
 #include "memory.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -15,6 +17,8 @@
 
 #include "cuda/cuda_runtime_api.h"
 #include "errors.hpp"
+#include "pages.hpp"
+#include "schedule.hpp"
 
 #ifdef SIMULATOR_SANITIZE
 #include <sanitizer/asan_interface.h>
@@ -25,14 +29,13 @@ extern "C" char __executable_start, _end;  // the linker's: where the program's 
 namespace simulator {
 namespace {
 
-constexpr size_t kPage = 4096;
 constexpr size_t kGuard = 1 << 20;  // on both sides: wide, since a wrong row is a long step
 constexpr size_t kAlignment = 32;   // what WMMA asks for; whole pages are aligned better
 
 /// By the end of their upper guards. Leaked, since worker threads outlive main().
 std::map<const char*, Buffer>& buffers = *new std::map<const char*, Buffer>;
 std::recursive_mutex& mutex = *new std::recursive_mutex;
-bool locked = true;
+Access allowed = Access::kNobody;
 
 Buffer* find(const void* address) {
     const auto found = buffers.upper_bound(static_cast<const char*>(address));
@@ -50,13 +53,37 @@ Buffer* find_range(const void* pointer, size_t bytes) {
     return bytes <= size_t(buffer->data + buffer->bytes - p) ? buffer : nullptr;
 }
 
-void protect(bool lock) {
-    std::lock_guard guard(mutex);
-    if (locked == lock) return;
-    locked = lock;
-    for (auto& [end, buffer] : buffers)
-        if (!buffer.pinned && !buffer.freed)
-            mprotect(buffer.pages, buffer.pages_bytes, lock ? PROT_NONE : PROT_READ | PROT_WRITE);
+/// Protects the buffer's pages as it is allowed now.
+void protect(Buffer& buffer) {
+    if (buffer.pinned || buffer.freed) return;
+    const bool only_reads = buffer.read_only && allowed == Access::kKernels;
+    const int protection = allowed == Access::kNobody ? PROT_NONE
+                           : only_reads               ? PROT_READ
+                                                      : PROT_READ | PROT_WRITE;
+    if (protection != buffer.protection)
+        protect_pages(buffer.pages, buffer.pages_bytes, protection);
+    buffer.protection = protection;
+}
+
+/// What a page's slack holds: words from 0xFF81 to 0xFFFE. In fp16, bf16 and fp32 they are NaN, and
+/// none of them is 0xFFFF, which buffers begin with.
+const unsigned char* slack_of_a_page() {
+    static const auto words = [] {
+        std::array<uint16_t, kPage / 2> words;
+        Random random{0};
+        for (uint16_t& word : words) word = uint16_t(0xFF81 + random() % 126);
+        return words;
+    }();
+    return reinterpret_cast<const unsigned char*>(words.data());
+}
+
+/// Calls body(begin, end, what it holds) for the slack in front of a buffer and behind it.
+template <class Body>
+void for_slack(const Buffer& buffer, Body body) {
+    char* const end = buffer.data + buffer.bytes;
+    char* const pages_end = buffer.pages + buffer.pages_bytes;
+    body(buffer.pages, buffer.data, slack_of_a_page());
+    body(end, pages_end, slack_of_a_page() + kPage - (pages_end - end));
 }
 
 /// Memory that can still be had, in bytes: the machine's, and the container's where it has a limit.
@@ -86,30 +113,49 @@ cudaError_t allocate(void** pointer, size_t bytes, bool pinned, const char* file
     char* const pages = static_cast<char*>(mapped) + kGuard;
     char* const end = pages + pages_bytes;
     char* const data = end - (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    mprotect(pages, pages_bytes, PROT_READ | PROT_WRITE);
-    std::memset(pages, 0xFF, pages_bytes);
-#ifdef SIMULATOR_SANITIZE
-    __asan_poison_memory_region(pages, data - pages);
-    __asan_poison_memory_region(data + bytes, end - (data + bytes));
-#endif
+    constexpr int kAll = PROT_READ | PROT_WRITE;
+    if (mprotect(pages, pages_bytes, kAll) != 0) {
+        munmap(mapped, pages_bytes + 2 * kGuard);
+        return set_error(cudaErrorMemoryAllocation);
+    }
     std::lock_guard lock(mutex);
-    if (locked && !pinned) mprotect(pages, pages_bytes, PROT_NONE);
     const int number = int(buffers.size()) + 1;
-    buffers[end + kGuard] = {data, bytes, pages, pages_bytes, pinned, false, number, file, line};
+    Buffer& buffer = buffers[end + kGuard];
+    buffer = {data, bytes, pages, pages_bytes, pinned, number, file, line, kAll};
+    std::memset(data, 0xFF, bytes);
+    for_slack(buffer, [](char* begin, char* end, const unsigned char* holds) {
+        std::memcpy(begin, holds, end - begin);
+#ifdef SIMULATOR_SANITIZE
+        __asan_poison_memory_region(begin, end - begin);
+#endif
+    });
+    protect(buffer);
     *pointer = data;
     return cudaSuccess;
 }
 
 }  // namespace
 
-void unlock_memory() { protect(false); }
-void lock_memory() { protect(true); }
-
-std::vector<std::pair<const char*, const char*>> device_buffers() {
+void give_access(Access access) {
     const std::lock_guard lock(mutex);
-    std::vector<std::pair<const char*, const char*>> all;
+    if (allowed == access) return;
+    allowed = access;
+    for (auto& [end, buffer] : buffers) protect(buffer);
+}
+
+void set_read_only(const void* pointer, bool read_only) {
+    const std::lock_guard lock(mutex);
+    Buffer* const buffer = find_range(pointer, 0);
+    if (!buffer) fail(3, "set_read_only: %p is in no buffer", pointer);
+    buffer->read_only = read_only;
+    protect(*buffer);
+}
+
+std::vector<Buffer> device_buffers() {
+    const std::lock_guard lock(mutex);
+    std::vector<Buffer> all;
     for (const auto& [end, buffer] : buffers)
-        if (!buffer.freed) all.emplace_back(buffer.data, buffer.data + buffer.bytes);
+        if (!buffer.freed) all.push_back(buffer);
     return all;
 }
 
@@ -130,6 +176,22 @@ size_t bytes_beyond_alignment(const void* pointer, size_t alignment) {
 /// Without the lock, which the thread that a fault stopped may hold.
 const Buffer* buffer_around(const void* address) { return find(address); }
 
+const void* byte_written_beside_a_buffer() {
+    const char* written = nullptr;
+#ifndef SIMULATOR_SANITIZE  // which stops who does it
+    const std::lock_guard lock(mutex);
+    for (const auto& [pages_end, buffer] : buffers) {
+        if (buffer.pinned || buffer.freed) continue;  // host code, too, may write to pinned memory
+        for_slack(buffer, [&](const char* begin, const char* end, const unsigned char* holds) {
+            if (std::memcmp(begin, holds, end - begin) == 0) return;
+            while (static_cast<unsigned char>(*begin) == *holds) ++begin, ++holds;
+            written = begin;
+        });
+    }
+#endif
+    return written;
+}
+
 }  // namespace simulator
 
 using simulator::set_error;
@@ -149,9 +211,11 @@ cudaError_t cudaFree(void* pointer) {
     if (!buffer || buffer->freed || buffer->data != pointer)
         return set_error(cudaErrorInvalidValue);
     // Its address stays taken, its memory goes back to the system.
+    if (mmap(buffer->pages, buffer->pages_bytes, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        return set_error(cudaErrorMemoryAllocation);
     buffer->freed = true;
-    mmap(buffer->pages, buffer->pages_bytes, PROT_NONE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    buffer->protection = PROT_NONE;
     return cudaSuccess;
 }
 
@@ -178,11 +242,11 @@ cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t fro
     const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
     if (!fits(to, to_pitch, to_device) || !fits(from, from_pitch, from_device))
         return set_error(cudaErrorInvalidValue);
-    simulator::unlock_memory();
+    simulator::give_access(simulator::Access::kCopies);
     for (size_t row = 0; row < height; ++row)
         std::memmove(static_cast<char*>(to) + row * to_pitch,
                      static_cast<const char*>(from) + row * from_pitch, width);
-    simulator::lock_memory();
+    simulator::give_access(simulator::Access::kNobody);
     return cudaSuccess;
 }
 
@@ -193,7 +257,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
 cudaError_t cudaMemset(void* pointer, int value, size_t bytes) {
     if (bytes == 0) return cudaSuccess;
     if (!simulator::find_range(pointer, bytes)) return set_error(cudaErrorInvalidValue);
-    simulator::unlock_memory();
+    simulator::give_access(simulator::Access::kCopies);
     std::memset(pointer, value, bytes);
     return cudaSuccess;
 }

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <string>
+#include <system_error>
 
 #include "errors.hpp"
 
@@ -14,9 +15,11 @@ Schedule::Schedule() {
     if (text.empty() || text == "forward") return;
     order = text == "reverse" ? kReverse : kRandom;
     if (order == kReverse) return;
-    const char *const digits = text.c_str() + 7, *const end = text.c_str() + text.size();
-    if (!text.starts_with("random:") || std::from_chars(digits, end, seed).ptr != end ||
-        digits == end)
+    const std::string prefix = "random:";
+    const std::string digits = text.starts_with(prefix) ? text.substr(prefix.size()) : "";
+    const char* const end = digits.data() + digits.size();
+    const auto [rest, error] = std::from_chars(digits.data(), end, seed);
+    if (error != std::errc() || rest != end)  // no number, one too large, or more than a number
         fail(2, "DEMO_SCHEDULE takes forward, reverse or random:SEED, not '%s'", text.c_str());
 }
 const Schedule schedule;

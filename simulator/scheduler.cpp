@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "access_errors.hpp"
 #include "count.hpp"
 #include "cuda/device_launch_parameters.h"
 #include "current_thread.hpp"
@@ -26,6 +27,7 @@
 #include "host_threads.hpp"
 #include "launch.hpp"
 #include "memory.hpp"
+#include "pages.hpp"
 #include "schedule.hpp"
 #include "scheduler.hpp"
 #include "shared_memory.hpp"
@@ -67,7 +69,7 @@ struct NumberedBarrier {
     unsigned int expected = 0;
 };
 
-constexpr size_t kPage = 4096, kMaxThreads = 1024;
+constexpr size_t kMaxThreads = 1024;
 
 /// A block that runs: one of a cluster's, or the only one.
 struct Block {
@@ -113,13 +115,6 @@ constexpr size_t kStackStride = kStackBytes + kPage;  // with the guard below it
 /// What a worker needs to run blocks, one after the other, or clusters.
 class Runner {
   public:
-    Runner()
-        : stacks_(static_cast<char*>(mmap(nullptr, kMaxClusterBlocks * kMaxThreads * kStackStride,
-                                          PROT_READ | PROT_WRITE,
-                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
-        if (stacks_ == MAP_FAILED) fail(3, "no memory for stacks");
-    }
-
     /// Runs cluster number `cluster` of the grid. Stops at once when the kernel wants other ones.
     void run_cluster(const Grid& grid, uint64_t cluster);
 
@@ -191,7 +186,8 @@ class Runner {
     Time polling_since_{};  // since when threads do nothing but poll
     unsigned int polls_ = 0;
 
-    char* stacks_;
+    char* const stacks_ =
+        map_pages(kMaxClusterBlocks * kMaxThreads * kStackStride, PROT_READ | PROT_WRITE);
     std::vector<std::unique_ptr<Fiber>> fibers_;
     std::vector<Fiber*> idle_;  // fibers without a thread
     Fiber home_;                // the worker itself
@@ -313,13 +309,14 @@ Fiber& Runner::last_fiber() {
 std::unique_ptr<Fiber> Runner::new_fiber(size_t i) {
     char* const guard = stacks_ + i * kStackStride;
     // Mappings are limited, by 65530 as a rule.
-    if (i * size_t(worker_count()) < 16384) mprotect(guard, kPage, PROT_NONE);
+    if (i * size_t(worker_count()) < 16384) protect_pages(guard, kPage, PROT_NONE);
 #ifdef SIMULATOR_SANITIZE
     ASAN_UNPOISON_MEMORY_REGION(guard + kPage, kStackBytes);  // what an abandoned fiber left there
 #endif
     // Stacks that start at like addresses would compete for the same lines of the cache.
     const size_t bytes = kStackBytes - i % 64 * 64;
-    return std::make_unique<Fiber>(guard + kPage, bytes, [] { runner->run_threads(); });
+    return std::make_unique<Fiber>(guard + kPage, bytes,
+                                   [] { fail_without_memory([] { runner->run_threads(); }); });
 }
 
 void Runner::name(const Thread& thread) {
@@ -677,7 +674,7 @@ void run_grid(const Launch& launch, const void* function, void (*thread)(const v
     }
     static std::atomic<uint64_t> launches = 0;
     std::atomic<unsigned int> wanted_cluster = 0;
-    unlock_memory();
+    give_access(Access::kKernels);
     count_launch(launch, function, thread);
     const uint64_t blocks = uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
     auto run = [&](unsigned int cluster) {
@@ -699,6 +696,9 @@ void run_grid(const Launch& launch, const void* function, void (*thread)(const v
             run(again.cluster);
     }
     count_launch_end();
+    if (const void* const written = byte_written_beside_a_buffer())
+        fail(3, "%s, launched in %s:%d: wrote to %s", launch.name().c_str(), launch.file,
+             launch.line, describe(written).c_str());
 }
 
 void check_pointer(const Launch& launch, size_t index, const void* pointer) {

@@ -7,6 +7,7 @@
 #include "current_thread.hpp"
 #include "device.hpp"
 #include "errors.hpp"
+#include "pages.hpp"
 
 #ifdef SIMULATOR_SANITIZE
 #include <sanitizer/asan_interface.h>
@@ -15,7 +16,7 @@
 namespace simulator {
 namespace {
 
-constexpr size_t kPage = 4096, kStride = 2 * (kSharedWindow + kPage);
+constexpr size_t kStride = 2 * (kSharedWindow + kPage);
 
 constinit thread_local SharedMemory* current = nullptr;  // of the cluster that runs
 
@@ -26,12 +27,9 @@ SharedMemory& running(const char* what) {
 
 }  // namespace
 
-SharedMemory::SharedMemory() : blocks_(kMaxClusterBlocks) {
-    void* const mapped = mmap(nullptr, kMaxClusterBlocks * kStride, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (mapped == MAP_FAILED) fail(3, "no memory for shared memory");
-    all_ = static_cast<char*>(mapped);
-}
+SharedMemory::SharedMemory()
+    : all_(map_pages(kMaxClusterBlocks * kStride, PROT_READ | PROT_WRITE)),
+      blocks_(kMaxClusterBlocks) {}
 
 size_t SharedMemory::stride() { return kStride; }
 
@@ -46,8 +44,8 @@ void SharedMemory::begin(uint64_t launch, unsigned int blocks, size_t dynamic_by
     place_dynamic();
     for (unsigned int rank = 0; rank < blocks; ++rank) {
         Block& block = blocks_[rank];
-        if (!block.guarded) mprotect(window(rank) + kSharedWindow, kPage, PROT_NONE);
-        if (block.left) mprotect(window(rank), kSharedWindow, PROT_READ | PROT_WRITE);
+        if (!block.guarded) protect_pages(window(rank) + kSharedWindow, kPage, PROT_NONE);
+        if (block.left) protect_pages(window(rank), kSharedWindow, PROT_READ | PROT_WRITE);
         block = {true, false, {}};
         for (const Variable& v : variables_) std::memset(window(rank) + v.begin, 0xFF, v.bytes);
         spoil_dynamic(rank);
@@ -57,7 +55,7 @@ void SharedMemory::begin(uint64_t launch, unsigned int blocks, size_t dynamic_by
 void SharedMemory::end() { current = nullptr; }
 
 void SharedMemory::close(unsigned int rank, uint3 block) {
-    mprotect(window(rank), kSharedWindow, PROT_NONE);
+    protect_pages(window(rank), kSharedWindow, PROT_NONE);
     blocks_[rank].left = block;
 }
 

@@ -13,7 +13,9 @@ struct CUevent_st {
     bool recorded = false;
 };
 
-cudaError_t cudaDeviceSynchronize() { return simulator::lock_memory(), cudaSuccess; }
+cudaError_t cudaDeviceSynchronize() {
+    return simulator::give_access(simulator::Access::kNobody), cudaSuccess;
+}
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
     return *stream = new CUstream_st, cudaSuccess;
@@ -29,7 +31,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
     return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    simulator::lock_memory();
+    simulator::give_access(simulator::Access::kNobody);
     return event ? cudaSuccess : set_error(cudaErrorInvalidResourceHandle);
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {

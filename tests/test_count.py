@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from fakes import copy_folders, script
 from pages import accesses, boxes, of_page
 from suite import (CPU, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_line, run, runs_of, scons, words)
 
@@ -399,9 +400,11 @@ def test_script_without_gpu(name):
 
 
 def test_script_with_another_compiler(tmp_path):
+    """Where the program is still to be built."""
+    copy_folders(tmp_path, "scripts", "src")
     (tmp_path / "clang++").write_text("#!/bin/sh\necho '#define __clang__ 1'\n")
     (tmp_path / "clang++").chmod(0o755)
-    done = count_script("2", 32, env={"CXX": str(tmp_path / "clang++")})
+    done = script("count.sh", "2", 32, root=tmp_path, env={"CXX": str(tmp_path / "clang++")})
     if "counting on the simulator" not in done.stderr:
         pytest.skip("there is a GPU here")
     assert (done.returncode, done.stdout) == (SKIPPED, "")

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import resource
 import subprocess
 
 import pytest
@@ -156,9 +157,10 @@ def sanitized():
     return build("sanitize=1")
 
 
-def run(program, *arguments, schedule="forward"):
+def run(program, *arguments, schedule="forward", **options):
+    env = {**os.environ, "DEMO_SCHEDULE": schedule, **options.pop("env", {})}
     return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60,
-                          env={**os.environ, "DEMO_SCHEDULE": schedule})
+                          env=env, **options)
 
 
 def line_of(text, file="misuse.cu"):
@@ -268,6 +270,10 @@ def test_what_is_not_modelled(normal):
 @pytest.mark.parametrize("case, report, place", [
     ("read_one_past", "READ of size 4", r"0 bytes past the end of buffer 1 \(132 bytes, "),
     ("read_one_before", "READ of size 4", r"4 bytes before buffer 1 \(132 bytes, "),
+    ("read_byte_past", "READ of size 1", r"0 bytes past the end of buffer 3 \(67 bytes, "),
+    ("read_byte_before", "READ of size 1", r"1 bytes before buffer 3 \(67 bytes, "),
+    ("write_byte_past", "WRITE of size 1", r"0 bytes past the end of buffer 3 \(67 bytes, "),
+    ("write_byte_before", "WRITE of size 1", r"1 bytes before buffer 3 \(67 bytes, "),
     ("static_overrun", "index 8 out of bounds for type 'float ?", ""),
     ("divide", "division by zero", ""),
 ])
@@ -278,6 +284,69 @@ def test_sanitizers_catch_single_elements(sanitized, case, report, place):
     assert re.search(rf"{thread}.*{place}", done.stderr, re.M), done.stderr
     assert re.search(report, done.stderr)
     assert "tests/simulator/misuse.cu:" in done.stderr
+
+
+@pytest.mark.parametrize("case, place", [("write_byte_past", "0 bytes past the end of"),
+                                         ("write_byte_before", "1 bytes before")])
+def test_a_byte_written_beside_a_buffer(normal, case, place):
+    done = run(normal / "misuse", case)
+    assert done.returncode == 3
+    launch = line_of(f'"{case}"')
+    assert re.fullmatch(rf"misuse: write_byte, launched in tests/simulator/misuse.cu:{launch}: "
+                        rf"wrote to address 0x\w+, {place} buffer 3 \(67 bytes, allocated in "
+                        r"tests/simulator/misuse.cu:\d+\)\n", done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("case", ["show_one_past", "show_one_before"])
+def test_what_is_read_beside_a_buffer_is_nan(normal, case):
+    assert re.match("-?nan\n", run(normal / "misuse", case).stdout)
+
+
+@pytest.mark.parametrize("case, access", [
+    ("one_past", "thread (30,0,0): read of #, 0 bytes past the end of"),
+    ("one_past_in_part", "thread (33,0,0): write to #, 0 bytes past the end of"),
+    ("one_before", "thread (0,0,0): read of #, 1 bytes before")])
+def test_accesses_beside_a_buffer_when_counted(normal, case, access):
+    done = run(normal / "counts", case, env={"DEMO_COUNT": "1"})
+    if done.returncode == 77:  # not built with g++
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 3
+    message = re.escape(access).replace("\\#", r"address 0x\w+")
+    assert re.fullmatch(rf"counts: kernel strided<.+>, block \(0,0,0\), {message} buffer 3 "
+                        r"\(67 bytes, allocated in tests/simulator/counts.cu:\d+\)\n",
+                        done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("kind", ["normal", "sanitized"])
+def test_kernels_only_read_what_is_read_only(request, kind):
+    program = request.getfixturevalue(kind) / "misuse"
+    done = run(program, "write_input")
+    assert (done.returncode, done.stdout) == (3, "3.000000\n")
+    assert re.fullmatch(r"misuse: kernel write_at, block \(0,0,0\), thread \(0,0,0\): write to "
+                        r"address 0x\w+, 12 bytes into buffer 2 \(1024 bytes, allocated in .*\), "
+                        r"which kernels may only read\n", done.stderr), done.stderr
+    assert run(program, "write_output").stdout == "1.000000\ncudaSuccess\n"
+
+
+def run_limited(program, case, megabytes):
+    """As under ulimit -d."""
+    limit = megabytes << 20
+    return run(program, case, env={"OPENBLAS_NUM_THREADS": "1"},  # more of them wait for memory
+               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+
+
+@pytest.mark.parametrize("case, megabytes", [
+    ("host_takes_memory", 150), ("right_patch", 24), ("right_patch", 60), ("right_patch", 1000)])
+def test_too_little_memory(normal, case, megabytes):
+    done = run_limited(normal / "misuse", case, megabytes)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert re.fullmatch(r"misuse: (too little memory: (mmap|mprotect) of \d+ bytes|no thread): .+; "
+                        r"ulimit .+\n", done.stderr), done.stderr
+
+
+def test_a_buffer_that_is_too_large(normal):
+    done = run_limited(normal / "misuse", "too_large", 150)
+    assert done.stdout.startswith("cudaErrorMemoryAllocation, ")
 
 
 def wrong_elements(program, case, schedule):
@@ -291,15 +360,18 @@ def test_a_missing_barrier_shows_in_some_schedule(normal, case):
     assert any(wrong_elements(normal / "misuse", case, schedule) for schedule in SCHEDULES)
 
 
-@pytest.mark.parametrize("case", ["missing_wait", "missing_commit", "wmma_ownership"])
+@pytest.mark.parametrize("case", ["missing_wait", "missing_commit", "wmma_ownership",
+                                  "no_sync_before_load", "no_sync_after_load",
+                                  "no_sync_before_store", "no_sync_after_store"])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_what_fails_in_every_schedule(normal, case, schedule):
     assert wrong_elements(normal / "misuse", case, schedule) > 0
 
 
+@pytest.mark.parametrize("case", ["right_pipeline", "right_patch"])
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_the_same_done_right(normal, schedule):
-    assert wrong_elements(normal / "misuse", "right_pipeline", schedule) == 0
+def test_the_same_done_right(normal, case, schedule):
+    assert wrong_elements(normal / "misuse", case, schedule) == 0
 
 
 # --- Faults of kernels for Hopper -----------------------------------------------------------------
@@ -440,9 +512,15 @@ def test_the_kernels_without_a_fault_sanitized(sanitized, case):
     assert wrong_elements(sanitized / "hopper_faults", case, "random:3") == 0
 
 
-@pytest.mark.parametrize("value", ["backward", "random", "random:", "random:x", "random:1x"])
+@pytest.mark.parametrize("value", ["backward", "random", "random:", "random:x", "random:1x",
+                                   "random:-1", f"random:{2**64}"])
 def test_bad_schedule(normal, value):
     done = run(normal / "language", schedule=value)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == ("language: DEMO_SCHEDULE takes forward, reverse or random:SEED, "
                            f"not '{value}'\n")
+
+
+@pytest.mark.parametrize("value", ["", f"random:{2**64 - 1}"])
+def test_allowed_schedule(normal, value):
+    assert run(normal / "language", schedule=value).returncode == 0

@@ -41,6 +41,11 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                          size_t width, size_t height, cudaMemcpyKind kind);  // pitches in bytes
 cudaError_t cudaMemset(void* pointer, int value, size_t bytes);
+namespace simulator {
+/// Whether kernels may only read the buffer that this pointer is in. Copies may write to it still.
+/// CUDA has no such thing, so calls of it stand under #ifdef SIMULATOR.
+void set_read_only(const void* pointer, bool read_only);
+}  // namespace simulator
 inline cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) { return cudaFree(pointer); }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                                    cudaStream_t = nullptr) {

@@ -86,35 +86,52 @@ void count_tile(const TileAccess<Fragment>& own, bool store) {
                      own.site);
 }
 
-/// The lanes' common work: copies between their fragments and the memory that all of them name.
-template <class Fragment, bool kLoad>
-void access_tile(void* const* records, unsigned int mask) {
+/// Copies half of this lane's elements, the even or the odd ones, to or from memory.
+template <bool kLoad, class Fragment>
+void copy_half(const TileAccess<Fragment>& own, int half) {
+    const int own_lane = int(lane());
+    count_pause(true);  // count_tile() has counted them
+    for (int i = half; i < Fragment::num_elements; i += 2) {
+        const size_t e = Fragment::element(own_lane, i);
+        const size_t row = e / Fragment::columns, column = e % Fragment::columns;
+        auto& memory =
+            own.memory[own.by_columns ? column * own.stride + row : row * own.stride + column];
+        if constexpr (kLoad)
+            own.fragment->x[i] = memory;
+        else
+            memory = own.fragment->x[i];
+    }
+    count_pause(false);
+}
+
+/// What the lanes check together.
+template <class Fragment>
+void require_one_tile(void* const* records, unsigned int mask) {
     using Access = TileAccess<Fragment>;
     const Access& first = *static_cast<Access*>(records[0]);
-    auto require = [&](bool holds, const char* what) {
-        if (!holds) fail(3, "%s needs %s", text(first.site).c_str(), what);
-    };
-    require(mask == ~0u, "a whole warp");
-    for (int lane = 0; lane < 32; ++lane) {
+    if (mask != ~0u) fail(3, "%s needs a whole warp", text(first.site).c_str());
+    for (int lane = 1; lane < 32; ++lane) {
         const Access& own = *static_cast<Access*>(records[lane]);
-        require(own.memory == first.memory && own.stride == first.stride,
-                "the same pointer and stride from every lane");
+        if (own.memory != first.memory || own.stride != first.stride)
+            fail(3, "%s needs the same pointer and stride from every lane",
+                 text(first.site).c_str());
     }
-    require(reinterpret_cast<uintptr_t>(first.memory) % 32 == 0, "a pointer aligned to 32 bytes");
-    require(first.stride * sizeof(typename Access::T) % 16 == 0, "a stride of whole 16 bytes");
-    for (int lane = 0; lane < 32; ++lane) {
-        Fragment& fragment = *static_cast<Access*>(records[lane])->fragment;
-        for (int i = 0; i < Fragment::num_elements; ++i) {
-            const size_t e = Fragment::element(lane, i);
-            const size_t row = e / Fragment::columns, column = e % Fragment::columns;
-            auto& memory = first.memory[first.by_columns ? column * first.stride + row
-                                                         : row * first.stride + column];
-            if constexpr (kLoad)
-                fragment.x[i] = memory;
-            else
-                memory = fragment.x[i];
-        }
-    }
+}
+
+/// A lane's part of a load or a store. The lanes meet, but that does not order what they do to
+/// memory: each copies half of its elements before they meet, ahead of some lanes, and half after,
+/// behind others. So where a __syncwarp() is missing, before or after, some data are wrong.
+template <bool kLoad, class Fragment>
+void access_tile(TileAccess<Fragment> own) {
+    auto require = [&](bool holds, const char* what) {
+        if (!holds) fail(3, "%s needs %s", text(own.site).c_str(), what);
+    };
+    require(reinterpret_cast<uintptr_t>(own.memory) % 32 == 0, "a pointer aligned to 32 bytes");
+    require(own.stride * sizeof(*own.memory) % 16 == 0, "a stride of whole 16 bytes");
+    count_tile(own, !kLoad);
+    copy_half<kLoad>(own, 0);
+    warp_meet(~0u, &own, require_one_tile<Fragment>, own.site);
+    copy_half<kLoad>(own, 1);
 }
 
 /// The elements of a fragment that the 32 lanes hold together, row by row.
@@ -168,37 +185,31 @@ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& fragment, const T* memo
                       unsigned int stride, SIMULATOR_SITE) {
     static_assert(!std::is_void_v<Layout>, "an accumulator's load needs a layout");
     using Fragment = std::remove_reference_t<decltype(fragment)>;
-    simulator::TileAccess<Fragment> access{&fragment,
-                                           const_cast<T*>(memory),
-                                           stride,
-                                           std::is_same_v<Layout, col_major>,
-                                           {"load_matrix_sync()", file, line}};
-    simulator::count_tile(access, false);
-    simulator::warp_meet(~0u, &access, simulator::access_tile<Fragment, true>, access.site);
+    simulator::access_tile<true, Fragment>({&fragment,
+                                            const_cast<T*>(memory),
+                                            stride,
+                                            std::is_same_v<Layout, col_major>,
+                                            {"load_matrix_sync()", file, line}});
 }
 template <int M, int N, int K, class T>
 void load_matrix_sync(fragment<accumulator, M, N, K, T>& fragment, const T* memory,
                       unsigned int stride, layout_t layout, SIMULATOR_SITE) {
     using Fragment = std::remove_reference_t<decltype(fragment)>;
-    simulator::TileAccess<Fragment> access{&fragment,
-                                           const_cast<T*>(memory),
-                                           stride,
-                                           layout == mem_col_major,
-                                           {"load_matrix_sync()", file, line}};
-    simulator::count_tile(access, false);
-    simulator::warp_meet(~0u, &access, simulator::access_tile<Fragment, true>, access.site);
+    simulator::access_tile<true, Fragment>({&fragment,
+                                            const_cast<T*>(memory),
+                                            stride,
+                                            layout == mem_col_major,
+                                            {"load_matrix_sync()", file, line}});
 }
 template <int M, int N, int K, class T>
 void store_matrix_sync(T* memory, const fragment<accumulator, M, N, K, T>& fragment,
                        unsigned int stride, layout_t layout, SIMULATOR_SITE) {
     using Fragment = std::remove_cvref_t<decltype(fragment)>;
-    simulator::TileAccess<Fragment> access{const_cast<Fragment*>(&fragment),
-                                           memory,
-                                           stride,
-                                           layout == mem_col_major,
-                                           {"store_matrix_sync()", file, line}};
-    simulator::count_tile(access, true);
-    simulator::warp_meet(~0u, &access, simulator::access_tile<Fragment, false>, access.site);
+    simulator::access_tile<false, Fragment>({const_cast<Fragment*>(&fragment),
+                                             memory,
+                                             stride,
+                                             layout == mem_col_major,
+                                             {"store_matrix_sync()", file, line}});
 }
 template <int M, int N, int K, class D, class T, class LayoutA, class LayoutB, class C>
 void mma_sync(fragment<accumulator, M, N, K, D>& d,

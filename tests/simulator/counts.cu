@@ -239,6 +239,9 @@ int main(int argc, char** argv) {
     as(in4, out4);
     as(in_half, out_half);
     as(in_point, out_point);
+    char* odd;  // 67 bytes
+    cudaMalloc(&odd, 67);
+    half* const odd_half = reinterpret_cast<half*>(odd);
     const CUtensorMap in_map = map_of(in_half), out_map = map_of(out_half);
 
     const std::map<std::string, std::function<void()>> cases{
@@ -285,6 +288,9 @@ int main(int argc, char** argv) {
         {"tiles", [&] { tiles<<<2>>>(in_half, out); }},
         {"twice",
          [&] { strided<float, 1><<<1, 32>>>(in, out), strided<float, 1><<<1, 32>>>(in, out); }},
+        {"one_past", [&] { strided<char, 1, 1><<<1, 32>>>(odd + 36, odd); }},
+        {"one_past_in_part", [&] { strided<half, 1><<<1, 34>>>(in_half, odd_half); }},
+        {"one_before", [&] { strided<char, 1><<<1, 32>>>(odd - 1, odd); }},
         {"nothing", [] {}},
     };
     const auto found = cases.find(argv[argc - 1]);  // DEMO_COUNT=1 puts --once in front

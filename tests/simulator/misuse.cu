@@ -54,6 +54,8 @@ __global__ void misaligned_ldmatrix(const half* A) {
 // --- Memory -------------------------------------------------------------------------------------
 
 __global__ void read_at(const float* data, long i, float* to) { to[threadIdx.x] = data[i]; }
+__global__ void read_byte(const char* data, long i, char* to) { to[0] = data[i]; }
+__global__ void write_byte(char* data, long i) { data[i] = 1; }
 __global__ void write_at(float* data, long i) { data[i + threadIdx.x] = 1; }
 __global__ void dynamic_overrun(int i) {
     extern __shared__ float tile[];
@@ -103,6 +105,25 @@ __global__ void pipeline(const float* from, float* to) {
     }
 }
 
+/// A fragment passes through a patch of shared memory twice.
+template <int kMissing>  // 0 nothing, else one of the four __syncwarp()
+__global__ void patch(float* to) {
+    alignas(32) __shared__ float patch[256];
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> fragment;
+    for (int i = threadIdx.x; i < 256; i += 32) patch[i] = float((i + 1) % 256);
+    if (kMissing != 1) __syncwarp();
+    wmma::load_matrix_sync(fragment, patch, 16, wmma::mem_row_major);
+    if (kMissing != 2) __syncwarp();
+    for (int i = threadIdx.x; i < 256; i += 32) patch[i] = -1;  // while others may still load
+    __syncwarp();
+    wmma::store_matrix_sync(patch, fragment, 16, wmma::mem_row_major);
+    if (kMissing != 3) __syncwarp();
+    for (int i = threadIdx.x; i < 256; i += 32) to[255 - i] = patch[255 - i];
+    if (kMissing != 4) __syncwarp();
+    wmma::fill_fragment(fragment, -1.0f);
+    wmma::store_matrix_sync(patch, fragment, 16, wmma::mem_row_major);  // while others may read
+}
+
 /// A program that believes to know which lane owns which element of an accumulator: the mapping
 /// that all chips from Turing to Hopper have.
 __global__ void wmma_ownership(float* to) {
@@ -128,6 +149,13 @@ int main(int argc, char** argv) {
         for (int i = 0; i < count; ++i) wrong += !(host[i] == float((i + 1) % count));
         std::printf("%d of %d wrong\n", wrong, count);
     };
+    char *odd, *odd_too;  // 67 bytes
+    cudaMalloc(&odd, 67);
+    cudaMalloc(&odd_too, 67);
+    auto show = [&](const float* value) {
+        cudaMemcpy(host.data(), value, sizeof(float), cudaMemcpyDeviceToHost);
+        std::printf("%f\n", double(host[0]));
+    };
     const half* const halves = reinterpret_cast<const half*>(other);
 
     const std::map<std::string, std::function<void()>> cases{
@@ -143,6 +171,38 @@ int main(int argc, char** argv) {
         {"read_one_before", [&] { read_at<<<1, 1>>>(data, -1, other); }},
         {"read_far_past", [&] { read_at<<<1, 1>>>(data, 3000, other); }},
         {"write_past", [&] { write_at<<<dim3(1, 1), 300>>>(other, 0); }},
+        {"read_byte_past", [&] { read_byte<<<1, 1>>>(odd, 67, odd_too); }},
+        {"read_byte_before", [&] { read_byte<<<1, 1>>>(odd, -1, odd_too); }},
+        {"write_byte_past", [&] { write_byte<<<1, 1>>>(odd, 67); }},
+        {"write_byte_before", [&] { write_byte<<<1, 1>>>(odd, -1); }},
+        {"show_one_past", [&] { read_at<<<1, 1>>>(data, 33, other), show(other); }},
+        {"show_one_before", [&] { read_at<<<1, 1>>>(data, -1, other), show(other); }},
+        {"too_large",
+         [&] {
+             const size_t bytes = size_t(200) << 20;
+             std::printf("%s, ", cudaGetErrorName(cudaMalloc(&data, bytes)));
+         }},
+        {"host_takes_memory",
+         [&] {
+             cudaMalloc(&data, size_t(100) << 20);
+             host.assign(size_t(20) << 20, 0);
+             cudaMemcpy(data, host.data(), size_t(80) << 20, cudaMemcpyHostToDevice);
+         }},
+        {"write_input",
+         [&] {
+             simulator::set_read_only(other, true);
+             cudaMemset(other, 0, 1024);
+             cudaMemcpy(other, host.data(), 1024, cudaMemcpyHostToDevice);
+             read_at<<<1, 1>>>(other, 3, data), show(data);  // which is right
+             write_at<<<1, 1>>>(other, 3);
+         }},
+        {"write_output",
+         [&] {
+             simulator::set_read_only(other, true);
+             read_at<<<1, 1>>>(other, 3, data);
+             simulator::set_read_only(other, false);
+             write_at<<<1, 1>>>(other, 3), show(other + 3);
+         }},
         {"read_null", [&] { read_at<<<1, 1>>>(nullptr, 1, other); }},
         {"dynamic_overrun", [&] { dynamic_overrun<<<1, 1, 512>>>(128); }},
         {"static_overrun", [&] { static_overrun<<<1, 2>>>(7, other); }},
@@ -162,6 +222,11 @@ int main(int argc, char** argv) {
          [&] { pipeline<2><<<1, 64>>>(other, other + 128), neighbours(other + 128, 64); }},
         {"early_copy",
          [&] { pipeline<3><<<1, 64>>>(other, other + 128), neighbours(other + 128, 64); }},
+        {"right_patch", [&] { patch<0><<<1, 32>>>(other), neighbours(other, 256); }},
+        {"no_sync_before_load", [&] { patch<1><<<1, 32>>>(other), neighbours(other, 256); }},
+        {"no_sync_after_load", [&] { patch<2><<<1, 32>>>(other), neighbours(other, 256); }},
+        {"no_sync_after_store", [&] { patch<3><<<1, 32>>>(other), neighbours(other, 256); }},
+        {"no_sync_before_store", [&] { patch<4><<<1, 32>>>(other), neighbours(other, 256); }},
         {"wmma_ownership", [&] { wmma_ownership<<<1, 32>>>(other), neighbours(other, 64); }},
     };
     const auto found = cases.find(argc > 1 ? argv[1] : "");
