@@ -8,6 +8,7 @@
 //   demo/peak.hpp          what a GPU can do at most
 //   demo/error_bounds.hpp  what a right result is: the fp64 value and how far rounding may go
 //   demo/verify.cuh        comparing an output with an fp64 reference, on the GPU
+//   demo/inputs.cuh        random data, which can be made again and compared
 //   demo/measure.cuh       timing kernels in turns (Contender, Measurement)
 //   demo/report.cuh        printing results
 //   demo/session.cuh       one run: Session::run(), main_of()
@@ -35,6 +36,7 @@
 #include "demo/device.cuh"
 #include "demo/error_bounds.hpp"
 #include "demo/errors.hpp"
+#include "demo/inputs.cuh"
 #include "demo/measure.cuh"
 #include "demo/numbers.hpp"
 #include "demo/peak.hpp"

@@ -15,7 +15,7 @@
 //
 // The CPU (host) and the GPU (device) have memories of their own, so the data is copied over before
 // and the result back after. Here cudaMalloc, cudaMemcpy, the launch and cudaFree are written out;
-// the later programs leave all but the launch to small helpers.
+// the later programs leave all but the launch to helpers, which also notice writes beside C.
 //
 // What limits it: for each multiply-add, a thread loads two numbers. The 32 threads of a warp share
 // A's element and read 32 neighbors of B, so the caches help, but every thread still asks for all

@@ -65,7 +65,7 @@ static void run(demo::Session& session) {
         matmul_A_stationary<<<grid, block>>>(A, B, C, N);
     };
     session.run(demo::matmul_workload<float>(N), reference.check(C),
-                {{"matmul_A_stationary", demo::Role::kOurs, launch}});
+                {{.kernel = "matmul_A_stationary", .launch = launch, .repeatable = false}});
 }
 
 int main(int argc, char** argv) {

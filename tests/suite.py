@@ -95,15 +95,16 @@ def _why_not(backend):
     return done.stderr.strip() if done.returncode == SKIPPED else ""
 
 
-def run(program, *arguments, timeout=120, env=None, cwd=None, called=None):
+def run(program, *arguments, timeout=120, env=None, cwd=None, called=None, stdout=subprocess.PIPE,
+        before=None):
     """Runs a program that was built beforehand, and skips the test where it was not. `called`: what
-    it is told to be its file."""
+    it is told to be its file. `before` is called in the new process, before it is the program."""
     if not Path(program).exists():
         pytest.skip(f"{Path(program).relative_to(ROOT)} is not built")
     command = [str(called or program)] + [str(argument) for argument in arguments]
-    return subprocess.run(command, executable=program, capture_output=True, text=True,
-                          timeout=timeout, cwd=cwd, stdin=subprocess.DEVNULL,
-                          env={**os.environ, **(env or {})})
+    return subprocess.run(command, executable=program, stdout=stdout, stderr=subprocess.PIPE,
+                          text=True, timeout=timeout, cwd=cwd, stdin=subprocess.DEVNULL,
+                          preexec_fn=before, env={**os.environ, **(env or {})})
 
 
 @contextlib.contextmanager

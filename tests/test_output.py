@@ -267,8 +267,8 @@ TOO_LARGE_TALK = [["--talk", "1048576"], ["--talk", "9223372036854775792"]]
 
 @pytest.mark.parametrize(
     "program, arguments",
-    [(p, a) for p in programs(one_size, takes_n) for a in TOO_LARGE]
-    + [(p, a) for p in programs(one_size, takes_talk) for a in TOO_LARGE_TALK],
+    [(p, a) for p in programs(takes_n) for a in TOO_LARGE]
+    + [(p, a) for p in programs(takes_talk) for a in TOO_LARGE_TALK],
     ids=words)
 def test_too_little_memory_names_the_largest_size_that_fits(live, program, arguments):
     name = "S" if "--talk" in arguments else "N"

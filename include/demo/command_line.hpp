@@ -120,7 +120,7 @@ inline std::vector<Option> options_of(const Program& program) {
                    .value = "S"});
     all.push_back({.name = "--device",
                    .help = "index of the GPU",
-                   .numbers = Numbers{.usual = 0},
+                   .numbers = Numbers{.last = INT32_MAX, .usual = 0},
                    .value = "I"});
     all.push_back({.name = "--rounds",
                    .help = "measure every kernel so many times, in turns",
@@ -277,7 +277,7 @@ inline Options parse(const Program& program, std::span<const char* const> argume
     if (program.types.size() > 1)
         while (program.types[options.type].name != options.choice("--dtype")) ++options.type;
     options.seed = number("--seed");
-    options.device = int(std::min<uint64_t>(number("--device"), 1 << 30));
+    options.device = int(number("--device"));
     options.rounds = int(number("--rounds"));
     if (options.flag("--kernel")) options.kernel = options.choice("--kernel");
     options.hot = options.flag("--hot");

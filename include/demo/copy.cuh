@@ -39,7 +39,9 @@ class Copy {
   public:
     /// `traffic` bytes in all: half of them are read, half written.
     Copy(const Options& options, size_t traffic)
-        : from_(std::max<size_t>(traffic / 2, 1)), to_(from_.size()), row_(1, options.seed) {
+        : from_(std::max<size_t>(traffic / 2, 1)),
+          to_(from_.size()),
+          row_(CheckedRows::all(1, options.seed)) {
         fill_uniform(from_, options.seed, 127);
         if (!options.once && !kSimulator)
             by_kernel_ = quick_time([&] { copy(true); }) < quick_time([&] { copy(false); });
@@ -47,9 +49,7 @@ class Copy {
 
     /// How to verify it: exactly. Must not outlive the object.
     Check check() const {
-        const ExpectCopy expect{from_.data()};
-        return {to_.data(), to_.bytes(),
-                [this, expect] { return verify_output(to_.data(), 1, to_.size(), row_, expect); }};
+        return check_of(to_.data(), 1, to_.size(), row_, ExpectCopy{from_.data()}, INFINITY);
     }
     void launch() const { copy(by_kernel_); }
     size_t traffic() const { return saturating_product(2, from_.bytes()); }
@@ -67,7 +67,7 @@ class Copy {
     }
 
     Buffer<signed char> from_, to_;
-    SampledRows row_;
+    CheckedRows row_;
     bool by_kernel_ = false;
 };
 

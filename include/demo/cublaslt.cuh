@@ -90,10 +90,15 @@ class LtGemm {
 template <class T>
 Contender cublaslt_contender(const std::string& name, const T* A, const T* B, T* C, size_t N) {
     const auto library = std::make_shared<CublasLt>();
-    return {.kernel = name, .role = Role::kYardstick, .setup = [=](Contender& self) {
-                const auto gemm = std::make_shared<LtGemm<T>>(*library, A, B, nullptr, C, N, N, N);
-                self.launch = [library, gemm] { (*gemm)(); };
-            }};
+    return {.kernel = name,
+            .role = Role::kYardstick,
+            .setup =
+                [=](Contender& self) {
+                    const auto gemm =
+                        std::make_shared<LtGemm<T>>(*library, A, B, nullptr, C, N, N, N);
+                    self.launch = [library, gemm] { (*gemm)(); };
+                },
+            .repeatable = false};
 }
 
 }  // namespace demo

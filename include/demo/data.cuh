@@ -1,7 +1,9 @@
 // A program's inputs and outputs: arrays on the device that know their names, shapes and data.
 #pragma once
 
+#include <array>
 #include <list>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,51 +11,9 @@
 
 namespace demo {
 
-template <class T>
-inline constexpr const char* kTypeName = std::is_same_v<T, __half>          ? "fp16"
-                                         : std::is_same_v<T, __nv_bfloat16> ? "bf16"
-                                         : sizeof(T) == 1                   ? "bytes"
-                                                                            : "fp32";
+// --- Inputs -------------------------------------------------------------------------------------
 
-// --- Random data --------------------------------------------------------------------------------
-
-template <class T>
-__global__ void fill_uniform_kernel(T* data, size_t size, uint64_t seed, float scale) {
-    const size_t stride = size_t(gridDim.x) * blockDim.x;
-    for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += stride)
-        data[i] = T(scale * random_uniform(seed, i));
-}
-
-/// Fills `buffer` with the data set `seed`: uniform in [-scale, scale], rounded to T.
-template <class T>
-void fill_uniform(const Buffer<T>& buffer, uint64_t seed, float scale = 1) {
-    if (dry_run) return;
-    fill_uniform_kernel<<<1024, 256>>>(buffer.data(), buffer.size(), seed, scale);
-    DEMO_CHECK(cudaGetLastError());
-}
-
-/// The same in host memory.
-inline void fill_uniform(std::vector<float>& host, uint64_t seed) {
-    for (size_t i = 0; i < host.size(); ++i) host[i] = random_uniform(seed, i);
-}
-
-/// Rounds to the nearest number with 10 bits after the point, which TF32 represents exactly: so
-/// all that is left to verify is the arithmetic.
-__global__ void round_to_tf32(float* data, size_t size) {
-    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (i < size) data[i] = __uint_as_float((__float_as_uint(data[i]) + 0x1000) & ~0x1FFFu);
-}
-
-/// Even rows lie around 100, odd ones around -100: e^x itself would overflow or vanish.
-template <class T>
-__global__ void offset_rows(T* data, size_t size, size_t columns) {
-    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (i < size) data[i] = T(float(data[i]) + (i / columns % 2 == 0 ? 100.0f : -100.0f));
-}
-
-// --- Inputs and outputs -------------------------------------------------------------------------
-
-/// Notes an array while it exists: `name`, its type and shape, and where it is.
+/// Notes an array while it exists.
 class Registered {
   public:
     Registered(Session& session, const Array& array) : session_(session) {
@@ -68,28 +28,24 @@ class Registered {
     std::list<Array>::iterator place_;
 };
 
-inline size_t elements(const std::vector<size_t>& shape) {
-    size_t count = 1;
-    for (const size_t length : shape) count = saturating_product(count, length);
-    return count;
-}
-
 /// Names an input that is in `data` already: lesson 1's, which calls cudaMalloc by itself.
 template <class T>
 Registered input(Session& session, const std::string& name, const T* data,
                  const std::vector<size_t>& shape, uint64_t seed) {
-    const size_t bytes = saturating_product(elements(shape), sizeof(T));
-    if (dry_run) dry_run->take(bytes);
-    return {session, {name, kTypeName<T>, shape, bytes, data, false, {.seed = seed}}};
+    Array array = array_of(name, data, shape);
+    array.fill.seed = seed;
+    if (dry_run) dry_run->take(array.bytes);
+    return {session, array};
 }
 
 /// Names such an output.
 template <class T>
 Registered output(Session& session, const std::string& name, T* data,
                   const std::vector<size_t>& shape) {
-    const size_t bytes = saturating_product(elements(shape), sizeof(T));
-    if (dry_run) dry_run->take(bytes);
-    return {session, {name, kTypeName<T>, shape, bytes, data, true, {}}};
+    Array array = array_of(name, data, shape);
+    array.is_output = true;
+    if (dry_run) dry_run->take(array.bytes);
+    return {session, array};
 }
 
 /// Device memory with a program's input: random, each input from a seed of its own.
@@ -101,77 +57,112 @@ class Input : public Buffer<T> {
     /// `shape`: row-major. `fill`: uniform in [-1, 1] where it says nothing else.
     Input(Session& session, const std::string& name, const std::vector<size_t>& shape,
           Fill fill = {})
-        : Buffer<T>(elements(shape)),
+        : Buffer<T>(elements_of(shape)),
           shape(shape),
-          registered_(session, {name, kTypeName<T>, shape, this->bytes(), this->data(), false,
-                                seeded(session, fill)}) {
-        fill_uniform(*this, session.arrays.back().fill.seed, fill.scale);
-        change(fill.then);
-    }
+          registered_(session, filled(session, name, fill)) {}
     operator const T*() const { return this->data(); }
 
   private:
-    void change(Then then) {
-        if (dry_run || then == Then::kNothing) return;
-        const size_t blocks = (this->size() + 255) / 256;
-        if (then == Then::kOffsetRows)
-            offset_rows<<<blocks, 256>>>(this->data(), this->size(), shape.back());
-        if constexpr (std::is_same_v<T, float>)
-            if (then == Then::kRoundToTf32)
-                round_to_tf32<<<blocks, 256>>>(this->data(), this->size());
-        DEMO_CHECK(cudaGetLastError());
-    }
-
-    static Fill seeded(const Session& session, Fill fill) {
+    Array filled(const Session& session, const std::string& name, Fill fill) const {
+        Array array = array_of(name, static_cast<const T*>(this->data()), shape);
         fill.seed = session.options.seed + session.arrays.size();
-        return fill;
+        array.fill = fill;
+        array.refill(fill);
+        return array;
     }
     const Registered registered_;
 };
 
-/// Device memory for a program's output, followed by some that nothing may write.
+// --- Outputs ------------------------------------------------------------------------------------
+
+/// Word i of the memory around an output: a NaN in every type, yet not the one of poison().
+__device__ inline uint16_t guard_word(size_t i) {
+    return uint16_t(0xFF81 + random_bits(0, i) % 126);
+}
+__global__ void fill_guard(uint16_t* words, size_t size) {
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < size) words[i] = guard_word(i);
+}
+/// Counts the bytes that are not as fill_guard() left them.
+__global__ void count_written(const uint16_t* words, size_t size, Verdict* verdict) {
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    const unsigned int changed = i < size ? words[i] ^ guard_word(i) : 0;
+    if (changed) atomicAdd(&verdict->written_outside, changed > 0xFF && changed & 0xFF ? 2ull : 1);
+}
+
+/// Device memory for a program's output. Nothing may write around it: a GPU's is checked with it,
+/// and the simulator has guards of its own.
 template <class T>
-class Output : public Buffer<T> {
+class Output {
   public:
     const std::vector<size_t> shape;
 
     Output(Session& session, const std::string& name, const std::vector<size_t>& shape)
-        : Buffer<T>(saturating_sum(elements(shape), kGuard)),
-          shape(shape),
-          registered_(session, {name,
-                                kTypeName<T>,
-                                shape,
-                                saturating_product(elements(shape), sizeof(T)),
-                                this->data(),
-                                true,
-                                {}}) {}
-    operator T*() const { return this->data(); }
+        : shape(shape),
+          size_(elements_of(shape)),
+          memory_(saturating_sum(size_, 2 * kGuard)),
+          data_(dry_run ? nullptr : memory_.data() + kGuard),
+          registered_(session, described(name)) {
+        if (dry_run || kGuard == 0) return;
+        for (uint16_t* guard : guards()) fill_guard<<<kGuardWords / 256, 256>>>(guard, kGuardWords);
+        DEMO_CHECK(cudaGetLastError());
+    }
+    operator T*() const { return data_; }
 
+    T* data() const { return data_; }
+    size_t bytes() const { return saturating_product(size_, sizeof(T)); }
     size_t rows() const { return shape[0]; }
     size_t columns() const { return shape[1]; }
 
-    /// How to verify it: expect(i, row, column) says what an element of the i-th of `rows` is.
-    /// Neither the output nor `rows` may go before it.
+    /// How to verify it: expect(i, row, column) says what an element of the i-th of `rows` is, and
+    /// none is larger than `largest`; the rest as for check_of(). The output must not go before it.
     template <class Expect>
-    Check check(const SampledRows& rows, Expect expect) const {
-        return {this->data(), this->bytes(), [this, &rows, expect] {
-                    Verdict verdict =
-                        verify_output(this->data(), this->rows(), columns(), rows, expect);
-                    verdict.written_behind = written_behind();
-                    return verdict;
-                }};
+    Check check(
+        const CheckedRows& rows, Expect expect, double largest = INFINITY,
+        std::function<void()> renew = [] {}) const {
+        Check check = check_of(data_, this->rows(), columns(), rows, expect, largest, renew);
+        if (kGuard == 0) return check;
+        check.verify = [this, verify = check.verify] {
+            Verdict verdict = verify();
+            verdict.written_outside = written_outside();
+            return verdict;
+        };
+        return check;
+    }
+
+    /// The same of every row, where expect() needs nothing but the inputs.
+    template <class Expect>
+    Check check(Expect expect) const {
+        const auto rows = std::make_shared<const CheckedRows>(this->rows(), this->rows(), 1);
+        Check check = this->check(*rows, expect);
+        check.renew = [rows] {};  // keeps them
+        return check;
     }
 
   private:
-    static constexpr size_t kGuard = 64 << 10;  // elements
+    static constexpr size_t kGuard = kSimulator ? 0 : 64 << 10;  // elements, on both sides
+    static constexpr size_t kGuardWords = kGuard * sizeof(T) / sizeof(uint16_t);
 
-    unsigned long long written_behind() const {
-        std::vector<unsigned char> guard(kGuard * sizeof(T));
-        DEMO_CHECK(cudaMemcpy(guard.data(), this->data() + elements(shape), guard.size(),
-                              cudaMemcpyDeviceToHost));
-        return (unsigned long long)(guard.size()) -
-               (unsigned long long)(std::count(guard.begin(), guard.end(), 0xFF));
+    std::array<uint16_t*, 2> guards() const {
+        return {reinterpret_cast<uint16_t*>(memory_.data()),
+                reinterpret_cast<uint16_t*>(data_ + size_)};
     }
+    unsigned long long written_outside() const {
+        const DeviceVerdict found;
+        found.reset();
+        for (const uint16_t* guard : guards())
+            count_written<<<kGuardWords / 256, 256>>>(guard, kGuardWords, found.data());
+        return found.get().written_outside;
+    }
+    Array described(const std::string& name) const {
+        Array array = array_of(name, data_, shape);
+        array.is_output = true;
+        return array;
+    }
+
+    const size_t size_;
+    const Buffer<T> memory_;
+    T* const data_;
     const Registered registered_;
 };
 

@@ -124,7 +124,8 @@ inline std::string contenders_to_json(const std::vector<Plan>& plans) {
                             {"dtypes", json_list(types[kernel.name])},
                             {"only", json_text_or_null(kernel.only)},
                             {"needs", json_text_or_null(kernel.why_not)},
-                            {"program", json_text_or_null(kernel.program)}});
+                            {"program", json_text_or_null(kernel.program)},
+                            {"repeatable", kernel.repeatable ? "true" : "false"}});
     });
 }
 

@@ -135,13 +135,24 @@ inline size_t free_device_memory() {
     return free_bytes > reserve ? free_bytes - reserve : 0;
 }
 
-/// Host memory that may be asked for, in bytes; SIZE_MAX where the system does not say.
+/// Host memory that may be asked for, in bytes: the machine's, or what the limit of its container
+/// (cgroup v2 or v1) leaves. SIZE_MAX where the system does not say.
 inline size_t free_host_memory() {
+    auto number_in = [](const std::string& path) {
+        size_t number = 0;
+        return std::ifstream(path) >> number ? number : SIZE_MAX;  // "max": no limit
+    };
+    size_t free_bytes = SIZE_MAX, kib = 0;
     std::ifstream file("/proc/meminfo");
-    size_t kib = 0;
     for (std::string word; file >> word;)
-        if (word == "MemAvailable:" && file >> kib) return kib * 1024;
-    return SIZE_MAX;
+        if (word == "MemAvailable:" && file >> kib) free_bytes = kib * 1024;
+    const std::string cgroup = "/sys/fs/cgroup/memory";
+    for (const auto& [limit, used] :
+         {std::pair{number_in(cgroup + ".max"), number_in(cgroup + ".current")},
+          {number_in(cgroup + "/memory.limit_in_bytes"),
+           number_in(cgroup + "/memory.usage_in_bytes")}})
+        if (used != SIZE_MAX) free_bytes = std::min(free_bytes, limit > used ? limit - used : 0);
+    return free_bytes;
 }
 
 /// Device memory for `size` elements, freed at the end of its scope. It starts as NaN bytes, so

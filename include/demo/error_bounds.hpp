@@ -43,6 +43,13 @@ inline std::vector<size_t> sampled_rows(size_t rows, uint64_t seed) {
     return sample;
 }
 
+/// How large an element of A B may be, with inner dimension K and terms a b of independent random
+/// numbers within [-scale, scale], whose mean is 0: for Hoeffding's inequality (JASA 58, 1963) one
+/// in 10^31 is larger. What is, in a row that was not sampled, is wrong.
+DEMO_HOST_DEVICE inline double largest_product(size_t K, double scale) {
+    return 12 * sqrt(double(K)) * scale;
+}
+
 /// A floating-point format that results are rounded to: relative and absolute half spacing.
 struct Format {
     double roundoff;   // of normal numbers

@@ -29,11 +29,19 @@ inline void erase_progress() {
     std::fflush(stderr);
 }
 
-/// Prints "program: message" on stderr, after all results so far, and exits.
-[[noreturn]] inline void fail(ExitCode code, const std::string& message) {
+/// Prints "program: message" as one line on stderr, after all results so far. The message may
+/// quote what somebody typed: a terminal gets no control characters.
+inline void complain(std::string message) {
     erase_progress();
     std::fflush(stdout);
+    for (char& c : message)
+        if ((unsigned char)(c) < ' ' || c == 127) c = '?';
     std::fprintf(stderr, "%s: %s\n", program_name.c_str(), message.c_str());
+}
+
+/// Says what went wrong, and exits.
+[[noreturn]] inline void fail(ExitCode code, const std::string& message) {
+    complain(message);
     std::exit(code);
 }
 

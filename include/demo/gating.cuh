@@ -41,7 +41,7 @@ struct GatingShape {
 
 /// The element that gating must produce, for verify_output().
 struct ExpectGating {
-    const Product *products1, *products2;  // [sampled rows, H] row-major
+    const Product *products1, *products2;  // [checked rows, H] row-major
     const half *b1, *b2;                   // [H]
     size_t K, H;
     Rounded rounded;
@@ -64,14 +64,17 @@ class Gating {
           b1(session, "b1", {shape.H}),
           b2(session, "b2", {shape.H}),
           out(session, "out", {shape.M, shape.H}),
-          rows_(shape.M, session.options.seed),
+          rows_(CheckedRows::sampled(shape.M, session.options.seed)),
           products1_(x.data(), W1.data(), rows_, shape.K, shape.H),
           products2_(x.data(), W2.data(), rows_, shape.K, shape.H) {}
 
     /// How to verify `out`. Must not outlive the object.
     Check check(Rounded rounded) const {
-        return out.check(rows_, ExpectGating{products1_.data(), products2_.data(), b1.data(),
-                                             b2.data(), shape.K, shape.H, rounded});
+        const ExpectGating expect{products1_.data(), products2_.data(), b1.data(), b2.data(),
+                                  shape.K,           shape.H,           rounded};
+        const double largest = largest_product(shape.K, weight_scale(shape)) + 1;  // x W2 + b2
+        return out.check(rows_, expect, largest,
+                         [this] { products1_.renew(), products2_.renew(); });
     }
 
     /// A fused kernel, which moves the least that is possible. `only`: the one shape it is for;
@@ -100,7 +103,7 @@ class Gating {
   private:
     static float weight_scale(const GatingShape& shape) { return std::sqrt(3.0f / float(shape.K)); }
 
-    SampledRows rows_;
+    CheckedRows rows_;
     ProductReference products1_, products2_;
 };
 

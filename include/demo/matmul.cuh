@@ -24,27 +24,35 @@ __global__ void reference_products(const T* A,          // [M, K] row-major
     products[i * N + j] = sum;
 }
 
-/// (A B)[rows, :] and (|A| |B|)[rows, :] in fp64, computed once for all kernels that A and B feed.
+/// (A B)[rows, :] and (|A| |B|)[rows, :] in fp64, computed once for all kernels that A and B feed;
+/// those of rows.kSpots once more when A and B have changed. `rows` must outlive it.
 class ProductReference {
   public:
     template <class T>
-    ProductReference(const T* A, const T* B, const SampledRows& rows, size_t K, size_t N)
+    ProductReference(const T* A, const T* B, const CheckedRows& rows, size_t K, size_t N)
         : products_(rows.size(), N) {
-        if (dry_run) return;
-        const dim3 block(32, 8);
-        const dim3 grid((rows.size() + block.y - 1) / block.y, (N + block.x - 1) / block.x);
-        reference_products<<<grid, block>>>(A, B, rows.data(), products_.data(), rows.size(), K, N);
-        DEMO_CHECK(cudaGetLastError());
+        auto compute = [=, this, &rows](size_t first, size_t count) {
+            if (dry_run) return;
+            const dim3 block(32, 8);
+            const dim3 grid((count + block.y - 1) / block.y, (N + block.x - 1) / block.x);
+            reference_products<<<grid, block>>>(A, B, rows.data() + first,
+                                                products_.data() + first * N, count, K, N);
+            DEMO_CHECK(cudaGetLastError());
+        };
+        compute(0, rows.compared);
+        renew_ = [=, &rows] { compute(rows.compared, rows.kSpots); };
     }
     const Product* data() const { return products_.data(); }
+    void renew() const { renew_(); }
 
   private:
     Buffer<Product> products_;  // [rows, N] row-major
+    std::function<void()> renew_;
 };
 
 /// The element that a matmul must produce, for verify_output().
 struct ExpectMatmul {
-    const Product* products;  // [sampled rows, N] row-major
+    const Product* products;  // [checked rows, N] row-major
     size_t K, N;
     Format out;
     DEMO_HOST_DEVICE Expected operator()(size_t i, size_t, size_t column) const {
@@ -52,12 +60,13 @@ struct ExpectMatmul {
     }
 };
 
-/// Verifies C[M, N] = A[M, K] B[K, N]. Must outlive its checks.
+/// Verifies C[M, N] = A[M, K] B[K, N] with elements of A and B within [-1, 1]. Must outlive its
+/// checks.
 class MatmulReference {
   public:
     template <class T>
     MatmulReference(const T* A, const T* B, size_t M, size_t K, size_t N, uint64_t seed)
-        : M_(M), K_(K), N_(N), rows_(M, seed), products_(A, B, rows_, K, N) {}
+        : M_(M), K_(K), N_(N), rows_(CheckedRows::sampled(M, seed)), products_(A, B, rows_, K, N) {}
 
     template <class T>
     MatmulReference(const Session& session, const Input<T>& A, const Input<T>& B)
@@ -67,12 +76,11 @@ class MatmulReference {
     /// How to verify the output C[M, N] (row-major).
     template <class Out>
     Check check(Out* C) const {
-        return {C, M_ * N_ * sizeof(Out),
-                [this, C] { return verify_output(C, M_, N_, rows_, expect<Out>()); }};
+        return check_of(C, M_, N_, rows_, expect<Out>(), largest_product(K_, 1), renew());
     }
     template <class Out>
     Check check(const Output<Out>& C) const {
-        return C.check(rows_, expect<Out>());
+        return C.check(rows_, expect<Out>(), largest_product(K_, 1), renew());
     }
 
   private:
@@ -80,9 +88,12 @@ class MatmulReference {
     ExpectMatmul expect() const {
         return {products_.data(), K_, N_, kFormat<Out>};
     }
+    std::function<void()> renew() const {
+        return [this] { products_.renew(); };
+    }
 
     size_t M_, K_, N_;
-    SampledRows rows_;
+    CheckedRows rows_;
     ProductReference products_;
 };
 

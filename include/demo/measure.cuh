@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device.cuh"
+#include "inputs.cuh"
 #include "verify.cuh"
 
 namespace demo {
@@ -24,6 +25,7 @@ struct Contender {
     std::function<void(Contender&)> setup = {};
     Check check = Check();  // of its output, where that is not the comparison's
     size_t launches = 1;
+    bool repeatable = true;                 // whether it rounds in the same way each time
     size_t temporary_bytes = 0;             // device memory between its kernels
     size_t moved_bytes = 0;                 // what it reads and writes; 0 where nobody counted
     bool computes = true;                   // a copy does not: it has GB/s and no TFLOP/s
@@ -67,14 +69,19 @@ struct Range {
 /// runs alone, since a GPU at its power limit would lend one kernel the headroom that another left.
 class Measurement {
   public:
-    /// `on_progress` is called now and then with what is being done.
-    Measurement(const Options& options, const Gpu& gpu,
+    /// `arrays`: inputs and outputs. `on_progress` is called now and then with what is being done.
+    Measurement(const Options& options, const Gpu& gpu, const std::list<Array>& arrays,
                 std::function<void(const std::string&)> on_progress)
-        : options_(options), gpu_(gpu), on_progress_(on_progress) {}
+        : options_(options), gpu_(gpu), inputs_(arrays), on_progress_(on_progress) {
+        DEMO_CHECK(cudaEventCreate(&begin_));
+        DEMO_CHECK(cudaEventCreate(&end_));
+    }
+    ~Measurement() { cudaEventDestroy(begin_), cudaEventDestroy(end_); }
+    Measurement(const Measurement&) = delete;
 
     /// Calls `on_result`(i) once contender i has had its last turn, or failed.
     std::vector<Result> measure(const std::vector<Contender>& contenders,
-                                std::function<void(size_t, const Result&)> on_result) const {
+                                std::function<void(size_t, const Result&)> on_result) {
         std::vector<Result> results(contenders.size());
         if (contenders.empty()) return results;
         for (size_t i = 0; i < contenders.size(); ++i) {
@@ -109,10 +116,18 @@ class Measurement {
         check(cudaGetLastError(), "launch of " + contender.kernel);
     }
 
-    static void verify(const Contender& contender, Result& result) {
+    /// What was found of the latest launch: nothing that was measured of a wrong kernel stays.
+    static void conclude(Result& result, const Verdict& verdict) {
+        result.verdict = verdict;
+        result.verdict.timed = result.ms.size();
+        if (!verdict.ok()) result.ms.clear();
+    }
+
+    /// Verifies the latest launch: the inputs, and the whole output, which is compared with them.
+    void verify(const Contender& contender, Result& result) const {
         check(cudaDeviceSynchronize(), contender.kernel);
-        result.verdict = contender.check.verify();
-        if (!result.verdict.ok()) result.ms.clear();
+        const Verdict inputs = inputs_.verify();
+        conclude(result, inputs.changed > 0 ? inputs : contender.check.verify());
     }
 
     /// Between turns the GPU idles for half a second: at its power limit a kernel would run slower
@@ -121,60 +136,76 @@ class Measurement {
         if (!kSimulator) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     }
 
+    /// Clocks rise, caches and pages settle.
+    static void warm_up(const Contender& contender) {
+        const Range phase("warm-up"), kernel(contender.kernel);
+        const Stopwatch time;
+        do {
+            contender.prepare(), launch(contender);
+            check(cudaDeviceSynchronize(), "warm-up");
+        } while (time.ms() < 200);
+    }
+
     /// One turn: 0.2 s of warm-up; then at least 0.5 s and 30 samples, but at most 5 s, and never
-    /// fewer than 3. Verified again on the last sample.
-    void take_turn(const Contender& contender, Result& result, const Buffer<char>& flushed) const {
-        using Clock = std::chrono::steady_clock;
-        auto seconds_since = [](Clock::time_point start) {
-            return std::chrono::duration<double>(Clock::now() - start).count();
-        };
+    /// fewer than 3. The last sample is verified as the first launch was. All before it compute
+    /// from other inputs; a few rows are checked of the first, and at random of one in eight (on
+    /// the simulator of each), whose output held other numbers before.
+    void take_turn(const Contender& contender, Result& result, const Buffer<char>& flushed) {
         on_progress_("timing " + contender.kernel);
-        if (!kSimulator) {  // clocks rise, caches and pages settle
-            const Range phase("warm-up"), kernel(contender.kernel);
-            const auto start = Clock::now();
-            do {
-                contender.prepare(), launch(contender);
-                check(cudaDeviceSynchronize(), "warm-up");
-            } while (seconds_since(start) < 0.2);
-        }
+        inputs_.fill(1), contender.check.renew();
+        if (!kSimulator) warm_up(contender);
 
         const Range phase("timed");
-        cudaEvent_t begin, end;
-        DEMO_CHECK(cudaEventCreate(&begin));
-        DEMO_CHECK(cudaEventCreate(&end));
-        const auto start = Clock::now();
+        const Stopwatch time;
         bool last = false;
-        for (int samples = 1; !last; ++samples) {
-            const double seconds = seconds_since(start);
-            last =
-                samples >= 3 && (kSimulator || seconds >= 5 || (samples >= 30 && seconds >= 0.5));
-            if (last) contender.check.poison();
-            contender.prepare();
-            if (flushes()) {
-                // What a launch asked the cache to keep would outlast the memset. (GPUs before 8.0
-                // keep nothing, and may refuse: that error is dropped.)
-                cudaCtxResetPersistingL2Cache(), cudaGetLastError();
-                DEMO_CHECK(cudaMemsetAsync(flushed.data(), samples, flushed.bytes()));
+        for (int samples = 1; !last && result.verdict.ok(); ++samples) {
+            const bool enough = time.ms() >= 5000 || (time.ms() >= 500 && samples >= 30);
+            last = samples >= 3 && (kSimulator || enough);
+            const bool spot = kSimulator || samples == 1 ||
+                              random_bits(options_.seed, uint64_t(samples)) % 8 == 0;
+            if (last) {
+                const Verdict inputs = inputs_.verify();
+                if (inputs.changed > 0) {
+                    conclude(result, inputs);
+                    break;
+                }
+                inputs_.fill(0), contender.check.poison();
+            } else if (spot) {
+                contender.check.scribble(0x30 + samples % 12);  // bytes of numbers in every type
             }
-            float ms = 0;
-            {
-                const Range kernel(contender.kernel);  // around what is timed, not inside
-                DEMO_CHECK(cudaEventRecord(begin));
-                launch(contender);
-                DEMO_CHECK(cudaEventRecord(end));
-                check(cudaEventSynchronize(end), contender.kernel);
-            }
-            DEMO_CHECK(cudaEventElapsedTime(&ms, begin, end));
-            result.ms.push_back(ms);
+            result.ms.push_back(sample(contender, flushed, samples));
+            if (last)
+                verify(contender, result);
+            else if (spot)
+                conclude(result, contender.check.spot());
         }
-        DEMO_CHECK(cudaEventDestroy(begin));
-        DEMO_CHECK(cudaEventDestroy(end));
-        verify(contender, result);
+        inputs_.fill(0);
+    }
+
+    /// The time of one launch, in ms, with nothing of it in the cache.
+    float sample(const Contender& contender, const Buffer<char>& flushed, int number) const {
+        contender.prepare();
+        if (flushes()) {
+            // What a launch asked the cache to keep would outlast the memset. (GPUs before 8.0
+            // keep nothing, and may refuse: that error is dropped.)
+            cudaCtxResetPersistingL2Cache(), cudaGetLastError();
+            DEMO_CHECK(cudaMemsetAsync(flushed.data(), number, flushed.bytes()));
+        }
+        const Range kernel(contender.kernel);  // around what is timed, not inside
+        DEMO_CHECK(cudaEventRecord(begin_));
+        launch(contender);
+        DEMO_CHECK(cudaEventRecord(end_));
+        check(cudaEventSynchronize(end_), contender.kernel);
+        float ms = 0;
+        DEMO_CHECK(cudaEventElapsedTime(&ms, begin_, end_));
+        return ms;
     }
 
     const Options& options_;
     const Gpu& gpu_;
+    Inputs inputs_;
     std::function<void(const std::string&)> on_progress_;
+    cudaEvent_t begin_ = nullptr, end_ = nullptr;  // of what is timed
 };
 
 }  // namespace demo

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ struct Fill {
     uint64_t seed = 0;  // set by Input
 };
 
+struct Verdict;
+
 /// An array that a program computes from, or into.
 struct Array {
     std::string name;           // "W1"
@@ -50,7 +53,10 @@ struct Array {
     size_t bytes;
     const void* data;  // on the device
     bool is_output;
-    Fill fill;  // of an input
+    Fill fill = {};  // of an input, as --seed chose it
+    // Of an input, too: fills it, and notes where it is not what it was filled with.
+    std::function<void(const Fill&)> refill = {};
+    std::function<void(const Fill&, Verdict*)> compare = {};
 };
 
 /// What all the kernels of one comparison compute.
@@ -75,6 +81,7 @@ struct Plan {
         std::string why_not;  // why it cannot run here; empty where it can
         std::string program;  // of a record: the program that is about it
         size_t lines;         // of its source; 0 where nobody counts them
+        bool repeatable;      // whether it rounds in the same way each time
     };
     /// One call of Session::run().
     struct Comparison {

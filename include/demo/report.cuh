@@ -355,22 +355,29 @@ class Report {
 
     /// One line on stderr: what is wrong with a result, and where.
     static void explain(const Contender& contender, const Verdict& verdict) {
-        std::fflush(stdout);
-        std::fprintf(stderr, "%s: %s: ", program_name.c_str(), contender.kernel.c_str());
-        if (verdict.unwritten)
-            std::fprintf(stderr, "%llu elements never written (or NaN); ", verdict.unwritten);
-        if (verdict.written_behind)
-            std::fprintf(stderr, "%llu bytes written behind the output; ", verdict.written_behind);
-        if (verdict.wrong)
-            std::fprintf(stderr,
-                         "%llu of %llu checked elements wrong; first at row %zu, column %zu: "
-                         "%.9g instead of %.9g +- %.2g\n",
-                         verdict.wrong, verdict.checked, verdict.row, verdict.column, verdict.got,
-                         verdict.expected.value, verdict.expected.tolerance);
-        else if (verdict.unwritten)
-            std::fprintf(stderr, "first at row %zu, column %zu\n", verdict.row, verdict.column);
+        std::vector<std::string> found;
+        auto add = [&](unsigned long long count, const std::string& what) {
+            if (count) found.push_back(std::to_string(count) + " " + what);
+        };
+        add(verdict.unwritten, "elements never written (or NaN)");
+        add(verdict.huge, "elements too large to be right");
+        add(verdict.written_outside, "bytes written around the output");
+        add(verdict.changed, "elements of the input " + std::string(verdict.input) + " changed");
+        add(verdict.wrong, "of " + std::to_string(verdict.checked) + " checked elements wrong");
+        std::string text = join(found, "; ");
+        if (verdict.timed) text = "timed launch " + std::to_string(verdict.timed) + ": " + text;
+        if (verdict.unwritten + verdict.huge + verdict.changed + verdict.wrong)
+            text += "; first at row " + std::to_string(verdict.row) + ", column " +
+                    std::to_string(verdict.column);
         else
-            std::fprintf(stderr, "the output itself is right\n");
+            text += "; the output itself is right";
+        if (verdict.wrong) {
+            char values[96];
+            std::snprintf(values, sizeof values, ": %.9g instead of %.9g +- %.2g", verdict.got,
+                          verdict.expected.value, verdict.expected.tolerance);
+            text += values;
+        }
+        complain(contender.kernel + ": " + text);
     }
 
     struct Time {

@@ -71,9 +71,11 @@ inline void Session::run(const Workload& work, const Check& check,
     if (dry_run) {
         Plan::Comparison comparison{work, {}, {arrays.begin(), arrays.end()}};
         for (const Contender& c : contenders)
-            comparison.kernels.push_back({c.kernel, c.role, c.only, c.why_not, c.program, c.lines});
+            comparison.kernels.push_back(
+                {c.kernel, c.role, c.only, c.why_not, c.program, c.lines, c.repeatable});
         dry_run->comparisons.push_back(comparison);
-        const Buffer<char> flushed(options.hot || options.once ? 0 : gpu.flush_bytes());
+        const bool flushes = !options.hot && !options.once && !kSimulator;
+        const Buffer<char> flushed(flushes ? gpu.flush_bytes() : 0);
         return;
     }
     std::erase_if(contenders, [&](const Contender& c) {
@@ -87,8 +89,8 @@ inline void Session::run(const Workload& work, const Check& check,
         if (contender.setup) contender.setup(contender);
     }
 
-    const Measurement measurement(
-        options, gpu, [&](const std::string& what) { report_->terminal.progress(what); });
+    Measurement measurement(options, gpu, arrays,
+                            [&](const std::string& what) { report_->terminal.progress(what); });
     // Lines come in the contenders' order, as soon as they can: those of percentages of a copy, or
     // of the record where lines are counted, when that has been measured.
     const bool counts_lines = std::ranges::any_of(contenders, [](auto& c) { return c.lines > 0; });
@@ -164,11 +166,13 @@ inline void require_memory(const Program& program, const Options& options, const
             return plan_of(program, other, gpu).*bytes;
         };
         if (needed(size.value) <= free_bytes) return;
+        const size_t largest = largest_that_fits(size.step, free_bytes, needed);
         fail(kFailed, size.name + " = " + std::to_string(size.value) + " needs " +
                           human_bytes(double(needed(size.value))) + " of " + where +
-                          " memory, but " + human_bytes(double(free_bytes)) +
-                          " are free; the largest " + size.name + " that fits is " +
-                          std::to_string(largest_that_fits(size.step, free_bytes, needed)));
+                          " memory, but " + human_bytes(double(free_bytes)) + " are free; " +
+                          (largest > 0 ? "the largest " + size.name + " that fits is " +
+                                             std::to_string(largest)
+                                       : "no " + size.name + " fits"));
     };
     require("GPU", &Plan::device_bytes, free_device_memory());
     require("host", &Plan::host_bytes, free_host_memory());
@@ -204,49 +208,67 @@ inline std::vector<Options> sweep_of(const Program& program, const Options& opti
     return all;
 }
 
-/// A program's main(): reads the command line and answers it. Returns the exit code.
+/// Runs the program, or each size of its sweep for which there is memory.
+inline ExitCode run_all(const Program& program, const Options& options) {
+    const Gpu gpu(options);
+    const Plan plan = plan_of(program, options, gpu);
+    require_kernels(options, plan);
+    const bool shapes = options.sweep && program.sweep == Sweep::kOnRequest;
+    if (!shapes) require_memory(program, options, gpu);
+    Report report(options, gpu, plan);
+    bool fits = false;
+    for (const Options& each :
+         options.sweep ? sweep_of(program, options) : std::vector<Options>{options}) {
+        const size_t needed = plan_of(program, each, gpu).device_bytes;
+        if (shapes && needed > free_device_memory()) {
+            complain(std::to_string(each.rows) + " x " + std::to_string(each.cols) +
+                     " is left out: it needs " + human_bytes(double(needed)) + " of GPU memory");
+            continue;
+        }
+        fits = true;
+        Session session(program, each, gpu, &report);
+        program.types[each.type].run(session);
+    }
+    if (!fits) return kFailed;
+    report.finish();
+    return report.exit_code();
+}
+
+/// Does what the command line asks for. Throws UsageError.
+inline ExitCode answer(const Program& program, std::span<const char* const> arguments) {
+    const Options options = parse(program, arguments);
+    const Gpu none;
+    const Plan plan = plan_of(program, options, none);
+    if (options.help) {
+        print_help(program, plan.kernel_names());
+        return kVerified;
+    }
+    check_kernel(options, plan);
+    if (!options.describe) return run_all(program, options);
+    std::vector<Plan> plans;
+    for (size_t type = 0; type < program.types.size(); ++type) {
+        Options other = options;
+        other.type = type;
+        plans.push_back(plan_of(program, other, none));
+    }
+    print_description(program, plans, options.type);
+    return kVerified;
+}
+
+/// A program's main(). Returns the exit code, once all that was printed has arrived.
 inline int main_of(const Program& program, int argc, char** argv) {
     program_name = program.name;
     try {
-        const Options options = parse(program, {argv + 1, argv + std::max(argc, 1)});
-        const Gpu none;
-        const Plan plan = plan_of(program, options, none);
-        if (options.help) {
-            print_help(program, plan.kernel_names());
-            return kVerified;
-        }
-        check_kernel(options, plan);
-        if (options.describe) {
-            std::vector<Plan> plans;
-            for (size_t type = 0; type < program.types.size(); ++type) {
-                Options other = options;
-                other.type = type;
-                plans.push_back(plan_of(program, other, none));
-            }
-            print_description(program, plans, options.type);
-            return kVerified;
-        }
-
-        const Gpu gpu(options);
-        const Plan here = plan_of(program, options, gpu);
-        require_kernels(options, here);
-        if (!options.sweep) require_memory(program, options, gpu);
-        Report report(options, gpu, here);
-        for (const Options& each :
-             options.sweep ? sweep_of(program, options) : std::vector<Options>{options}) {
-            const size_t needed = plan_of(program, each, gpu).device_bytes;
-            if (options.sweep && needed > free_device_memory()) {
-                report.note(each.size.name + " = " + std::to_string(each.size.value) +
-                            ": left out, needs " + human_bytes(double(needed)) + " of GPU memory");
-                continue;
-            }
-            Session session(program, each, gpu, &report);
-            program.types[each.type].run(session);
-        }
-        report.finish();
-        return report.exit_code();
+        const ExitCode code = answer(program, {argv + 1, argv + std::max(argc, 1)});
+        if (std::fflush(stdout) != 0 || std::ferror(stdout))
+            fail(kFailed, "stdout takes no more: results are lost");
+        return code;
     } catch (const UsageError& error) {
         fail(kUsage, error.what());
+    } catch (const std::bad_alloc&) {
+        fail(kFailed, "not enough host memory; try a smaller size");
+    } catch (const std::exception& error) {  // no thread could be started, say
+        fail(kFailed, error.what());
     }
 }
 

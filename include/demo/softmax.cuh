@@ -10,7 +10,7 @@ struct Statistics {
     double max, sum;  // of a row, and of e^(x - max)
 };
 
-/// A block of 256 threads per sampled row.
+/// A block of 256 threads per row of the list.
 template <class T>
 __global__ void reference_rows(const T* x, const size_t* rows, Statistics* statistics,
                                size_t cols) {
@@ -39,7 +39,7 @@ __global__ void reference_rows(const T* x, const size_t* rows, Statistics* stati
 template <class T>
 struct ExpectSoftmax {
     const T* x;                    // [rows, cols] row-major
-    const Statistics* statistics;  // [sampled rows]
+    const Statistics* statistics;  // [checked rows]
     size_t cols;
     bool chained;  // x - max, e^t and the quotient are rounded to T
     DEMO_HOST_DEVICE Expected operator()(size_t i, size_t row, size_t col) const {
@@ -59,22 +59,27 @@ class SoftmaxReference {
     SoftmaxReference(const Session& session, const Input<T>& x)
         : x_(x),
           cols_(x.shape[1]),
-          rows_(x.shape[0], session.options.seed),
+          rows_(CheckedRows::all(x.shape[0], session.options.seed)),
           statistics_(rows_.size()) {
-        if (dry_run) return;
-        reference_rows<<<rows_.size(), 256>>>(x.data(), rows_.data(), statistics_.data(), cols_);
-        DEMO_CHECK(cudaGetLastError());
+        compute(0, rows_.compared);
     }
 
     /// `chained`: every operation's result is rounded to T.
     Check check(const Output<T>& out, bool chained) const {
-        return out.check(rows_, ExpectSoftmax<T>{x_, statistics_.data(), cols_, chained});
+        return out.check(rows_, ExpectSoftmax<T>{x_, statistics_.data(), cols_, chained}, INFINITY,
+                         [this] { compute(rows_.compared, rows_.kSpots); });
     }
 
   private:
+    void compute(size_t first, size_t count) const {
+        if (dry_run) return;
+        reference_rows<<<count, 256>>>(x_, rows_.data() + first, statistics_.data() + first, cols_);
+        DEMO_CHECK(cudaGetLastError());
+    }
+
     const T* x_;  // [rows, cols] row-major
     size_t cols_;
-    SampledRows rows_;
+    CheckedRows rows_;
     Buffer<Statistics> statistics_;
 };
 

@@ -22,11 +22,11 @@ __global__ void count_differences(const uint4* a, const uint4* b, size_t size, i
             atomicAdd(differences, 1);
 }
 
-/// Launches a kernel that writes `out` many times.
-template <class T>
-void expect_the_same_bits(demo::Contender kernel, const demo::Buffer<T>& out) {
+/// Launches a kernel that writes `out`, a Buffer or an Output, many times.
+template <class Memory>
+void expect_the_same_bits(demo::Contender kernel, const Memory& out) {
     kernel.setup(kernel);
-    demo::Buffer<T> first(out.size());
+    const demo::Buffer<char> first(out.bytes());
     demo::Buffer<int> differences(1);
     DEMO_CHECK(cudaMemset(differences.data(), 0, sizeof(int)));
     for (int run = 0; run < kRuns; ++run) {

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -22,9 +23,8 @@ std::vector<T> download(const demo::Buffer<T>& buffer) {
 }
 
 template <class T>
-void upload(const demo::Buffer<T>& buffer, const std::vector<T>& host) {
-    DEMO_CHECK(
-        cudaMemcpy(buffer.data(), host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
+void upload(T* data, const std::vector<T>& host) {
+    DEMO_CHECK(cudaMemcpy(data, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
 }
 
 struct Shape {
@@ -68,7 +68,7 @@ struct Problem {
         const demo::MatmulReference reference(A.data(), B.data(), M, K, N, /*seed=*/1);
         const demo::Check check = reference.check(C.data());
         check.poison();
-        upload(C, result);
+        upload(C.data(), result);
         return check.verify();
     }
 };
@@ -97,7 +97,7 @@ TYPED_TEST(Reference, ProductsAreTheCpus) {
     for (auto [M, K, N] : shapes) {
         const Problem<TypeParam> problem(M, K, N);
         const std::vector<size_t> rows = demo::sampled_rows(M, 1);
-        const demo::SampledRows device_rows(rows);
+        const auto device_rows = demo::CheckedRows::sampled(M, 1);
         const demo::ProductReference reference(problem.A.data(), problem.B.data(), device_rows, K,
                                                N);
         std::vector<demo::Product> products(rows.size() * N);
@@ -167,7 +167,7 @@ TYPED_TEST(Reference, APoisonedOutputIsUnwrittenEverywhere) {
     const Problem<TypeParam> problem(96, 32, 64);
     const demo::MatmulReference reference(problem.A.data(), problem.B.data(), 96, 32, 64, 1);
     const demo::Check check = reference.check(problem.C.data());
-    upload(problem.C, problem.right());
+    upload(problem.C.data(), problem.right());
     check.poison();
     EXPECT_EQ(check.verify().unwritten, 96u * 64u);
 }
@@ -181,7 +181,7 @@ TYPED_TEST(Reference, AStaleResultFails) {
 
 TEST(SampledRows, MemoryForecastsCountEveryRow) {
     for (size_t M : {32, 2048, 2080, 4096, 4128})
-        EXPECT_EQ(demo::SampledRows::count(M), demo::sampled_rows(M, 1).size()) << M;
+        EXPECT_EQ(demo::CheckedRows::sample_size(M), demo::sampled_rows(M, 1).size()) << M;
 }
 
 // --- Inputs and outputs ---
@@ -206,7 +206,7 @@ TYPED_TEST(Reference, RowsAreOffset) {
     const demo::Input<TypeParam> x(session, "x", {3, 5}, {.then = demo::Then::kOffsetRows});
     const std::vector<TypeParam> host = download(x);
     for (size_t i = 0; i < host.size(); ++i) {
-        const float own = float(TypeParam(demo::random_uniform(session.options.seed, i)));
+        const float own = demo::random_uniform(session.options.seed, i);
         ASSERT_EQ(float(host[i]), float(TypeParam(own + (i / 5 == 1 ? -100.0f : 100.0f)))) << i;
     }
 }
@@ -222,18 +222,59 @@ TEST(Inputs, AreRoundedToTf32) {
     }
 }
 
-TYPED_TEST(Reference, WritingBehindAnOutputIsFound) {
+TYPED_TEST(Reference, WritingAroundAnOutputIsFound) {
+    if (demo::kSimulator) GTEST_SKIP() << "the simulator has guards of its own";
     demo_test::Session session;
     const demo::Input<TypeParam> A(session, "A", {32, 32}), B(session, "B", {32, 32});
     const demo::Output<TypeParam> C(session, "C", {32, 32});
     const demo::MatmulReference reference(session, A, B);
     const demo::Check check = reference.check(C);
     check.poison();
-    EXPECT_EQ(check.verify().written_behind, 0u);
-    DEMO_CHECK(cudaMemset(C.data() + 32 * 32, 0, sizeof(TypeParam)));
-    const demo::Verdict verdict = check.verify();
-    EXPECT_EQ(verdict.written_behind, sizeof(TypeParam));
-    EXPECT_FALSE(verdict.ok());
+    unsigned long long written = 0;
+    EXPECT_EQ(check.verify().written_outside, written);
+    for (TypeParam* place : {C.data() - 1, C.data() + 32 * 32})  // even with what it is filled with
+        for (int byte : {0x00, 0xFF}) {
+            DEMO_CHECK(cudaMemset(place, byte, sizeof(TypeParam)));
+            const demo::Verdict verdict = check.verify();
+            EXPECT_GT(verdict.written_outside, written);
+            EXPECT_FALSE(verdict.ok());
+            if (byte == 0xFF) written = verdict.written_outside;
+        }
+}
+
+TYPED_TEST(Reference, InfinityAndHugeValuesAreFoundInEveryRow) {
+    const Problem<TypeParam> problem(2080, 32, 32);
+    for (const float value : {std::numeric_limits<float>::infinity(), -500.0f}) {
+        std::vector<TypeParam> result = problem.right();
+        result[1000 * 32 + 31] = TypeParam(value);
+        const demo::Verdict verdict = problem.verify(result);
+        EXPECT_FALSE(verdict.ok());
+        EXPECT_EQ(verdict.huge, 1u);
+        EXPECT_EQ(verdict.wrong + verdict.unwritten, 0u);
+        EXPECT_EQ(verdict.row, 1000u);
+        EXPECT_EQ(verdict.column, 31u);
+    }
+}
+
+TYPED_TEST(Reference, AChangedInputIsNamedAndMended) {
+    demo_test::Session session;
+    const demo::Input<TypeParam> a(session, "a", {7, 9}, {.then = demo::Then::kOffsetRows});
+    const demo::Input<TypeParam> b(session, "b", {5, 6}, {.scale = 3});
+    const std::vector<TypeParam> before = download(b);
+    for (const uint64_t set : {0, 1}) {
+        demo::Inputs inputs(session.arrays);
+        inputs.fill(set);
+        EXPECT_EQ(inputs.verify().changed, 0u);
+        DEMO_CHECK(cudaMemset(b.data() + 3 * 6 + 4, 0, 2 * sizeof(TypeParam)));
+        const demo::Verdict verdict = inputs.verify();
+        EXPECT_EQ(verdict.changed, 2u);
+        EXPECT_STREQ(verdict.input, "b");
+        EXPECT_EQ(verdict.row, 3u);
+        EXPECT_EQ(verdict.column, 4u);
+        EXPECT_FALSE(verdict.ok());
+        const bool mended = std::memcmp(download(b).data(), before.data(), b.bytes()) == 0;
+        EXPECT_EQ(mended, set == 0);
+    }
 }
 
 TEST(Copy, IsVerifiedExactly) {
@@ -279,12 +320,12 @@ TEST(Gating, TheVerificationTellsRightFromWrongOnBothShapes) {
         const std::string text = shape.workload().text;
         const demo::Check check = gating.check({});
 
-        upload(gating.out, gate_on_cpu(gating, true));
+        upload(gating.out.data(), gate_on_cpu(gating, true));
         const demo::Verdict right = check.verify();
         EXPECT_TRUE(right.ok()) << text;
         EXPECT_EQ(right.checked, demo::sampled_rows(shape.M, 1).size() * shape.H);
 
-        upload(gating.out, gate_on_cpu(gating, false));
+        upload(gating.out.data(), gate_on_cpu(gating, false));
         EXPECT_GT(check.verify().wrong, right.checked * 9 / 10) << text;
 
         check.poison();

@@ -1,0 +1,150 @@
+// What kernels read. Each element follows from its index and a seed, so an input can be made again,
+// from another seed, and compared with what it must still be.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device.cuh"
+#include "verify.cuh"
+
+namespace demo {
+
+template <class T>
+inline constexpr const char* kTypeName = std::is_same_v<T, __half>          ? "fp16"
+                                         : std::is_same_v<T, __nv_bfloat16> ? "bf16"
+                                         : sizeof(T) == 1                   ? "bytes"
+                                                                            : "fp32";
+
+/// Element i of an input whose rows have `columns` elements. (fmaf, so that the compiler rounds it
+/// in the same way wherever it is inlined.)
+template <class T>
+__device__ T element_of(const Fill& fill, size_t columns, size_t i) {
+    float offset = 0;
+    if (fill.then == Then::kOffsetRows) offset = i / columns % 2 == 0 ? 100.0f : -100.0f;
+    const float value = fmaf(fill.scale, random_uniform(fill.seed, i), offset);
+    if constexpr (std::is_same_v<T, float>)  // to the nearest number with 10 bits after the point
+        if (fill.then == Then::kRoundToTf32)
+            return __uint_as_float((__float_as_uint(value) + 0x1000) & ~0x1FFFu);
+    return T(value);
+}
+
+template <class T>
+__global__ void fill_elements(T* data, size_t size, size_t columns, Fill fill) {
+    const size_t stride = size_t(gridDim.x) * blockDim.x;
+    for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += stride)
+        data[i] = element_of<T>(fill, columns, i);
+}
+
+/// Notes how many elements are not what they were filled with, and the first of them.
+template <class T>
+__global__ void count_changed(const T* data, size_t size, size_t columns, Fill fill,
+                              Verdict* verdict) {
+    const size_t stride = size_t(gridDim.x) * blockDim.x;
+    for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += stride) {
+        if (float(data[i]) == float(element_of<T>(fill, columns, i))) continue;
+        atomicAdd(&verdict->changed, 1ull);
+        atomicMin(&verdict->first_changed, (unsigned long long)(i));
+    }
+}
+
+/// Fills `data` as `fill` says: at first uniform in [-scale, scale].
+template <class T>
+void fill_uniform(T* data, size_t size, size_t columns, const Fill& fill) {
+    if (dry_run || size == 0) return;
+    fill_elements<<<blocks_to_visit(size), 256>>>(data, size, columns, fill);
+    DEMO_CHECK(cudaGetLastError());
+}
+template <class T>
+void fill_uniform(const Buffer<T>& buffer, uint64_t seed, float scale = 1) {
+    fill_uniform(buffer.data(), buffer.size(), buffer.size(), {.scale = scale, .seed = seed});
+}
+
+/// The same in host memory.
+inline void fill_uniform(std::vector<float>& host, uint64_t seed) {
+    for (size_t i = 0; i < host.size(); ++i) host[i] = random_uniform(seed, i);
+}
+
+inline size_t elements_of(const std::vector<size_t>& shape) {
+    size_t count = 1;
+    for (const size_t length : shape) count = saturating_product(count, length);
+    return count;
+}
+
+/// An input or an output, with what its element type decides.
+template <class T>
+Array array_of(const std::string& name, const T* data, const std::vector<size_t>& shape) {
+    const size_t size = elements_of(shape), columns = shape.back();
+    return {.name = name,
+            .dtype = kTypeName<T>,
+            .shape = shape,
+            .bytes = saturating_product(size, sizeof(T)),
+            .data = data,
+            .is_output = false,
+            .refill =
+                [=](const Fill& fill) { fill_uniform(const_cast<T*>(data), size, columns, fill); },
+            .compare =
+                [=](const Fill& fill, Verdict* verdict) {
+                    count_changed<<<blocks_to_visit(size), 256>>>(data, size, columns, fill,
+                                                                  verdict);
+                }};
+}
+
+/// The inputs of a comparison. Kernels may only read them: one that writes is found by verify(), or
+/// on the simulator stopped.
+class Inputs {
+  public:
+    /// Of the arrays, which must stay as long as this; they have been filled.
+    explicit Inputs(const std::list<Array>& arrays) : arrays_(arrays) { protect(true); }
+    ~Inputs() { protect(false); }
+    Inputs(const Inputs&) = delete;
+
+    /// Fills all of them: with data set 0, the one that --seed chose, or with another.
+    void fill(uint64_t set) {
+        set_ = set;
+        protect(false);
+        for (const Array& array : arrays_)
+            if (!array.is_output) array.refill(fill_of(array));
+        protect(true);
+    }
+
+    /// What of them is not what it was filled with, as a verdict on nothing else. That is filled
+    /// again.
+    Verdict verify() const {
+        Verdict verdict;
+        for (const Array& array : arrays_) {
+            if (array.is_output) continue;
+            found_->reset();
+            array.compare(fill_of(array), found_->data());
+            const Verdict here = found_->get();
+            if (here.changed == 0) continue;
+            protect(false), array.refill(fill_of(array)), protect(true);
+            const size_t columns = array.shape.back();
+            verdict.changed = here.changed, verdict.input = array.name.c_str();
+            verdict.row = here.first_changed / columns;
+            verdict.column = here.first_changed % columns;
+        }
+        return verdict;
+    }
+
+  private:
+    void protect([[maybe_unused]] bool on) const {
+#ifdef SIMULATOR
+        for (const Array& array : arrays_)
+            if (!array.is_output && array.bytes > 0) simulator::set_read_only(array.data, on);
+#endif
+    }
+    Fill fill_of(const Array& array) const {
+        Fill fill = array.fill;
+        fill.seed += set_ << 32;  // far from the seeds of other inputs
+        return fill;
+    }
+
+    const std::list<Array>& arrays_;
+    const std::shared_ptr<DeviceVerdict> found_ = std::make_shared<DeviceVerdict>();
+    uint64_t set_ = 0;
+};
+
+}  // namespace demo

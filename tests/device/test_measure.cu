@@ -1,0 +1,150 @@
+// What Measurement says of kernels that are right only where it used to look. Each adds two vectors
+// of 64 x 64 elements, or seems to.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "demo.cuh"
+#include "test_session.cuh"
+
+namespace {
+
+constexpr size_t kSize = 64 * 64;
+
+__global__ void add(const float* a, const float* b, float* out) {
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    out[i] = a[i] + b[i];
+}
+__global__ void add_where_nan(const float* a, const float* b, float* out) {
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (out[i] != out[i]) out[i] = a[i] + b[i];
+}
+/// Right, if the sum is computed from the inputs as they are afterwards.
+__global__ void add_and_clear(float* a, const float* b, float* out) {
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    out[i] = b[i];
+    a[i] = 0;
+}
+__global__ void add_and_change_one(const float* a, float* b, float* out) {
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    out[i] = a[i] + b[i];
+    if (i == 200) b[i] += 1;
+}
+
+struct Expect {
+    const float *a, *b;
+    DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t row, size_t col) const {
+        const double sum = double(a[64 * row + col]) + double(b[64 * row + col]);
+        return {sum, 0x1p-22};
+    }
+};
+
+/// A problem, and what is found of a contender that computes it.
+struct Sum {
+    demo_test::Session session;
+    demo::Input<float> a{session, "a", {64, 64}}, b{session, "b", {64, 64}};
+    demo::Output<float> out{session, "out", {64, 64}};
+    demo::Buffer<float> kept{kSize};
+    int launches = 0;
+
+    void launch(void (*kernel)(const float*, const float*, float*)) {
+        kernel<<<kSize / 256, 256>>>(a, b, out);
+    }
+
+    demo::Verdict measure(std::function<void()> launch) {
+        const demo::Gpu gpu{demo::Options{}};
+        demo::Measurement measurement(session.options, gpu, session.arrays,
+                                      [](const std::string&) {});
+        auto counted = [&] { ++launches, launch(); };
+        const demo::Contender contender{
+            .kernel = "sum", .launch = counted, .check = out.check(Expect{a, b})};
+        return measurement.measure({contender}, [](size_t, const demo::Result&) {})[0].verdict;
+    }
+};
+
+TEST(Measurement, ARightKernelIsVerified) {
+    Sum sum;
+    EXPECT_TRUE(sum.measure([&] { sum.launch(add); }).ok());
+    EXPECT_GE(sum.launches, 4);
+}
+
+TEST(Measurement, ResultsOfOtherInputsAreSeen) {
+    for (const int kept_launch : {1, 2, 3}) {  // what they are kept of
+        Sum sum;
+        const demo::Verdict verdict = sum.measure([&] {
+            if (sum.launches <= kept_launch) {
+                sum.launch(add);
+                DEMO_CHECK(cudaMemcpyAsync(sum.kept.data(), sum.out, sum.out.bytes(),
+                                           cudaMemcpyDeviceToDevice));
+            } else {
+                DEMO_CHECK(cudaMemcpyAsync(sum.out, sum.kept.data(), sum.out.bytes(),
+                                           cudaMemcpyDeviceToDevice));
+            }
+        });
+        EXPECT_FALSE(verdict.ok()) << "of launch " << kept_launch;
+        EXPECT_GT(verdict.wrong, 0u);
+        EXPECT_GT(verdict.timed, 0u);
+    }
+}
+
+TEST(Measurement, AKernelThatComputesOnlyWhereThereIsNoNumberIsWrong) {
+    Sum sum;
+    const demo::Verdict verdict = sum.measure([&] { sum.launch(add_where_nan); });
+    EXPECT_EQ(verdict.wrong, verdict.checked);
+    EXPECT_EQ(verdict.timed, 1u);
+}
+
+TEST(Measurement, ALaunchInBetweenThatDoesNothingIsSeen) {
+    Sum sum;
+    const demo::Verdict verdict = sum.measure([&] {
+        if (sum.launches == 1 || sum.launches >= 4) sum.launch(add);
+    });
+    EXPECT_EQ(verdict.wrong, demo::kSimulator ? verdict.checked : 0);
+    EXPECT_EQ(verdict.ok(), !demo::kSimulator);  // on a GPU those were warm-up
+}
+
+TEST(Measurement, AKernelThatWorksEveryOtherTimeIsWrong) {
+    Sum sum;
+    const demo::Verdict verdict = sum.measure([&] {
+        if (sum.launches % 2 == 1) sum.launch(add);
+    });
+    EXPECT_FALSE(verdict.ok());
+}
+
+TEST(Measurement, AKernelThatChangesItsInputsIsWrong) {
+    auto clear = [](Sum& sum) {
+        return sum.measure(
+            [&] { add_and_clear<<<kSize / 256, 256>>>(sum.a.data(), sum.b, sum.out); });
+    };
+    auto change_one = [](Sum& sum) {
+        return sum.measure(
+            [&] { add_and_change_one<<<kSize / 256, 256>>>(sum.a, sum.b.data(), sum.out); });
+    };
+    Sum sum;
+    if (demo::kSimulator) {  // it stops them
+        GTEST_FLAG_SET(death_test_style, "threadsafe");
+        const std::string message = "which kernels may only read";
+        EXPECT_EXIT(clear(sum), testing::ExitedWithCode(demo::kFailed), message);
+        EXPECT_EXIT(change_one(sum), testing::ExitedWithCode(demo::kFailed), message);
+        return;
+    }
+    const demo::Verdict cleared = clear(sum);
+    EXPECT_EQ(cleared.changed, kSize);
+    EXPECT_STREQ(cleared.input, "a");
+    const demo::Verdict one = change_one(sum);
+    EXPECT_EQ(one.changed, 1u);
+    EXPECT_STREQ(one.input, "b");
+    EXPECT_EQ(one.row, 200u / 64);
+    EXPECT_EQ(one.column, 200u % 64);
+    EXPECT_EQ(one.timed, 0u);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    testing::InitGoogleTest(&argc, argv);
+    demo::program_name = "test_measure";
+    const demo::Gpu gpu{demo::Options{}};
+    return RUN_ALL_TESTS();
+}
