@@ -3,7 +3,9 @@
 What a program declares (--describe) stands on no page. A page may hold
 
     MUTANTS       bugs, each of which must be seen. Every kernel of the program's own is broken by
-                  one; a kernel that several programs run, in one of them
+                  one of each of the KINDS; a kernel that several programs run, in one of them
+    NOT_APPLICABLE  why a kernel cannot have such a bug, where neither its text nor its inputs
+                  show it: {kind: {kernel: reason}}
     FAST          kernels that may spill no register, with patterns that some instruction of their
                   machine code must match: {"wmma_tiled": ("HMMA", COPY_16)}
     TRAFFIC       what kernels must report of a run, by hand: {"64": {"chain": (launches, bytes
@@ -18,7 +20,6 @@ What a program declares (--describe) stands on no page. A page may hold
                   that every program gets
     SANITIZED     runs for compute-sanitizer, beside those that every program gets
     HARMLESS      mutants made by rule (generated_mutants.py) that may survive: {"rule: line": why}
-    ORDER_OF_SUMS_VARIES  True where two runs on the same data may round otherwise
 
 where a run is a command line's arguments. tests/data/new_program/ shows how a program is added.
 """
@@ -27,7 +28,7 @@ import functools
 import importlib.util
 import re
 from pathlib import Path
-from typing import NamedTuple, Sequence, Tuple
+from typing import Dict, NamedTuple, Sequence, Tuple, Union
 
 TESTS = Path(__file__).resolve().parent
 SRC = TESTS.parent / "src"
@@ -51,7 +52,19 @@ def of_page(program, name, default=()):
 
 # --- Bugs ---------------------------------------------------------------------------------------
 
-PAST_THE_END = "past the end of buffer"  # what the simulator says of such an access
+# What the simulator says of accesses to what is behind a buffer, or an input.
+PAST_THE_END, READ_ONLY = "past the end of buffer", "which kernels may only read"
+
+KINDS = {  # the usual mistakes
+    "tail": "the end of a sum is counted twice, or what lies beyond it is counted",
+    "stale": "shared memory still holds what a block, tile or step before left there",
+    # (What a register holds is luck, and could be 0. These mutants put a 1 there.)
+    "accumulator": "a sum does not begin as 0, but as what its register held",
+    "fence": "a barrier, a fence or a wait is missing",
+    "grid": "a grid, a cluster or a walk through tiles ends too early",
+    "zeroing": "what is added to, or counted with, is not zeroed before",
+    "bias": "an operand that is used for many elements is taken from a wrong place",
+}
 
 
 class Mutant(NamedTuple):
@@ -71,11 +84,34 @@ class Mutant(NamedTuple):
     timed: bool = False  # shows only after several launches, so not with --once
     oldest_sm: int = 0  # on older GPUs the bug has no effect
     stops: str = ""  # part of what the simulator says where it ends the program instead
+    kind: Union[str, Dict[str, str]] = ""  # of KINDS; {kernel: kind} where they differ
+
+    def kind_of(self, kernel):
+        """Its kind, as a bug of that kernel; empty where it is of none."""
+        if kernel not in self.kernels.split():
+            return ""
+        return self.kind if isinstance(self.kind, str) else self.kind.get(kernel, "")
 
 
 def launch_once(launch):
     """An edit that makes a launch happen the first time only: afterwards the output is stale."""
     return (launch, "static int launches; if (launches++ == 0) " + launch)
+
+
+# Of kernels/matmul_hopper.cuh, which several programs are made of: the last wgmma of a stage twice;
+# sums that begin as they were; stages that are multiplied before they are waited for (but they are,
+# so that the barriers stay in step).
+LAST_WGMMA_TWICE = ("for (int k = 0; k < kBlockK; k += 16)",
+                    "for (int i = 0, k = 0; i <= kBlockK; i += 16, k = min(i, kBlockK - 16))")
+SUMS_AS_THEY_WERE = ("hopper::wgmma_fence();\n#pragma unroll\n    for (int k = 0; k < kBlockK",
+                     "if (!keep) for (float& sum : sums) sum = 1;\n    keep = true;\n"
+                     "    hopper::wgmma_fence();\n#pragma unroll\n    for (int k = 0; k < kBlockK")
+WAITS_LATE = (
+    "hopper::mbarrier_wait(&ring.full[at.stage], at.parity);\n"
+    "        multiply_stage<T, kTileN>(sums, ring.stages[at.stage], warpgroup, t > 0);",
+    "multiply_stage<T, kTileN>(sums, ring.stages[at.stage], warpgroup, t > 0);\n"
+    "        hopper::wgmma_wait_group<0>();\n"
+    "        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);")
 
 
 def kernel_headers(program):
@@ -116,13 +152,72 @@ def edited(mutant, source):
     return source
 
 
+# --- Bugs that a kernel cannot have --------------------------------------------------------------
+
+# {kind: (what a kernel's text has that can have such a bug, why it cannot without)}
+NEEDED = {
+    "tail": (r"\+=|mma|ct::sum", "sums nothing"),
+    "accumulator": (r"\+=|mma|ct::sum", "sums nothing"),
+    "stale": (r"__shared__", "has no shared memory"),
+    "fence": (r"__sync|barrier|wait", "has no barrier and no wait"),
+    "zeroing": (r"atomic", "has no atomic operation"),
+}
+
+
+@functools.lru_cache(maxsize=None)
+def definitions(program):
+    """{name: text} of the types and of the GPU's functions in source_of(); those of one name
+    together. Each begins at the left margin, and what follows it there is the next one."""
+    found = {}
+    code = re.sub(r"//.*", "", source_of(program))
+    for text in re.split(r"(?<!void\n)^(?=[\w\[])", code, flags=re.MULTILINE):
+        head = re.sub(r"\b(__launch_bounds__|HOPPER_CLUSTER|hint|alignas)\(", "", text)
+        name = re.search(r"^(?:struct|class|union)\b[^{;]*?(\w+)\s*(?:[:{;]|final)|(\w+)\(", head)
+        if name and (name[1] or re.search(r"__(device|(tile_)?global)__", text)):
+            found[name[1] or name[2]] = found.get(name[1] or name[2], "") + text
+    return found
+
+
+def text_of(program, kernel):
+    """The text of a kernel, with that of all that it uses of its program; of all the program's
+    kernels, where none has this name: it is several of them."""
+    known = definitions(program)
+    kernels = {name for name, text in known.items() if re.search(r"__(tile_)?global__", text)}
+    assert kernels, f"{program}: its kernels are not found"
+    reached, next_ones = set(), {kernel} if kernel in known else kernels
+    while next_ones:
+        reached |= next_ones
+        words = set().union(*(re.findall(r"\w+", known[name]) for name in next_ones))
+        next_ones = words & known.keys() - reached
+    return "".join(known[name] for name in sorted(reached))
+
+
+def why_not(program, kernel, kind):
+    """Why the kernel's text rules out bugs of a kind; empty where it does not."""
+    needed, reason = NEEDED.get(kind, ("", ""))
+    return "" if re.search(needed, text_of(program, kernel)) else reason
+
+
 INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)
+
+
+def with_its_types(mutant, text):
+    """The text without the data types that the mutant is not tried with: each would be compiled."""
+    tried = re.findall(r"--dtype (\w+)", " ".join((*mutant.runs, *mutant.cpu_runs)))
+
+    def types(match):
+        first, *others = re.findall(r'\{"\w+", [^{}]+\}', match[1])
+        kept = [first] + [entry for entry in others if entry.split('"')[1] in tried]
+        return f".types = {{{', '.join(kept)}}}"
+
+    return re.sub(r"\.types = \{((?:\{[^{}]*\},?\s*)+)\}", types, text)
 
 
 def mutants_of(program):
     """{name: text} of the program's mutants."""
     source = source_of(program)
-    return {mutant.name: edited(mutant, source) for mutant in of_page(program, "MUTANTS")}
+    return {mutant.name: with_its_types(mutant, edited(mutant, source))
+            for mutant in of_page(program, "MUTANTS")}
 
 
 def all_in_one(texts):

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from pages import kernel_headers, of_page
+from pages import KINDS, NEEDED, kernel_headers, of_page, why_not
 from suite import CPU, FAILED, PROGRAMS, ROOT, SKIPPED, WRONG, describe, needs, read_rows, run
 
 MUTANTS = [(program, mutant) for program in PROGRAMS for mutant in of_page(program, "MUTANTS")]
@@ -73,10 +73,73 @@ def with_shared(program):
     return {other for other in PROGRAMS if other == program or headers & set(kernel_headers(other))}
 
 
+def own_kernels(program):
+    """Those of its kernels that are broken here: neither yardsticks, which are measured for
+    comparison (a copy, or what another program is about), nor the library's, nor those at home
+    elsewhere. Of the programs that run a kernel, its home is the one that teaches it, and else the
+    one with the fewest headers."""
+    def at_home(kernel):
+        return program == min(
+            (c["role"] == "record", len(kernel_headers(name)), name)
+            for name in with_shared(program) for c in describe(name)["contenders"]
+            if c["kernel"] == kernel)[-1]
+
+    return [c["kernel"] for c in describe(program)["contenders"]
+            if c["role"] not in ("yardstick", "library") and at_home(c["kernel"])]
+
+
+def adds_a_bias(program, kernel):
+    """Whether some input has fewer dimensions than the output, so that it is broadcast."""
+    return any(len(operand["shape"]) < len(problem["outputs"][0]["shape"])
+               for problem in describe(program)["problems"] if kernel in problem["contenders"]
+               for operand in problem["inputs"])
+
+
+def cell(program, kernel, kind):
+    """The mutants of this kind that break the kernel; or why there can be none."""
+    mutants = [m.name for m in of_page(program, "MUTANTS") if m.kind_of(kernel) == kind]
+    if mutants:
+        return " ".join(mutants)
+    if kind == "bias" and not adds_a_bias(program, kernel):
+        return "has no operand that is broadcast"
+    return why_not(program, kernel, kind)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_kernel_has_every_usual_mistake(program):
+    """But those that it cannot have: its text or its inputs show that, or its page says why."""
+    said = of_page(program, "NOT_APPLICABLE", {})
+    cells = {(kernel, kind): cell(program, kernel, kind)
+             for kernel in own_kernels(program) for kind in KINDS}
+    empty = {place for place, text in cells.items() if not text}
+    assert empty == {(kernel, kind) for kind in said for kernel in said[kind]}, (
+        "neither a mutant nor a reason, or a reason and no need of one")
+    assert all(reason for reasons in said.values() for reason in reasons.values())
+
+
+def test_what_a_kernels_text_rules_out():
+    """By way of all that the kernel calls: by_block's shared memory is merge_block()'s."""
+    assert all(why_not("7_gelu", "fused", kind) for kind in NEEDED)
+    assert not any(why_not("2_matmul_sharedmem", "matmul_sharedmem", kind)
+                   for kind in NEEDED if kind != "zeroing")
+    assert why_not("bonus_softmax_rows", "by_warp", "stale")
+    assert not why_not("bonus_softmax_rows", "by_block", "stale")
+    assert not why_not("bonus_gating_talk", "fused_talk_hopper", "zeroing")
+    assert why_not("bonus_gating_talk", "fused_talk_mma", "zeroing")
+    assert not why_not("6_gating_fused", "fused_talk_tile", "accumulator")
+
+
+def test_kinds_are_known():
+    for _, mutant in MUTANTS:
+        kinds = [mutant.kind_of(kernel) for kernel in mutant.kernels.split()]
+        assert set(kinds) <= {"", *KINDS}, mutant.name
+        if isinstance(mutant.kind, dict):
+            assert set(mutant.kind) <= set(mutant.kernels.split()), mutant.name
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_kernel_is_broken_by_some_mutant(program):
-    """But yardsticks, which are measured for comparison: a copy, or what another program is about.
-    A kernel that several programs run is broken in one of them."""
+    """The library's as well, which lesson 4 is about."""
     own = {c["kernel"] for c in describe(program)["contenders"] if c["role"] != "yardstick"}
     broken = {name: {kernel for mutant in of_page(name, "MUTANTS")
                      for kernel in mutant.kernels.split()} for name in with_shared(program)}

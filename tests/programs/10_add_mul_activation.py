@@ -6,7 +6,8 @@ MUTANTS = [
     Mutant("act_wrong_broadcast", "fused",
            "b is broadcast along columns",
            [("if (i < size) out[i] = T(Activation::of(float(x[i]) + m * float(y[i]) + float(b[i % cols])));",
-             "if (i < size) out[i] = T(Activation::of(float(x[i]) + m * float(y[i]) + float(b[i / cols])));")]),
+             "if (i < size) out[i] = T(Activation::of(float(x[i]) + m * float(y[i]) + float(b[i / cols])));")],
+           kind="bias"),
     Mutant("act_no_scale", "chain",
            "y is not multiplied by m",
            [("t[i] = T(m * float(y[i]));", "t[i] = y[i];")]),
@@ -17,6 +18,14 @@ MUTANTS = [
            "what is left behind the last vector is not written",
            [("if (rest < size)", "if (rest + 1 < size)")],
            sizes=(33,)),
+    Mutant("act_first_biases", "chain fused_vectorized",
+           "b is broadcast along columns; every vector adds the first elements of b",
+           [("float(t[i]) + float(b[i % cols])", "float(t[i]) + float(b[i / cols])"),
+            ("size_t col = i * kSize % cols;", "size_t col = 0;")], sizes=(33,), kind="bias"),
+    Mutant("act_short_grid", "chain fused fused_vectorized",
+           "the grid is rounded down, and what is left over has no block",
+           [("blocks = (size + kThreads - 1) / kThreads;", "blocks = size / kThreads;"),
+            ("<<<full_blocks + 1, ", "<<<full_blocks, ")], sizes=(33,), kind="grid"),
 ]
 
 FAST = {"fused_vectorized": (LOAD_16, STORE_16)}

@@ -18,10 +18,17 @@ MUTANTS = [
              "sum = __half2float(__float2half(sum + A[row * N + k] * B[k * N + col]));")]),
     Mutant("basic_unwritten_rows", "matmul_basic",
            "the grid lacks its last row of blocks",
-           [("grid(N / kBlock, N / kBlock)", "grid(N / kBlock, N / kBlock - 1)")]),
+           [("grid(N / kBlock, N / kBlock)", "grid(N / kBlock, N / kBlock - 1)")], kind="grid"),
     Mutant("basic_stale", "matmul_basic",
            "only the first launch computes",
            [launch_once("matmul_basic<<<")], timed=True),
+    Mutant("basic_last_k_twice", "matmul_basic",
+           "the last k is counted twice",
+           [("size_t k = 0; k < N; ++k", "size_t i = 0, k = 0; i <= N; k = min(++i, N - 1)")],
+           sizes=(96, 1024), kind="tail"),
+    Mutant("basic_register_as_it_was", "matmul_basic",
+           "the sum begins as what its register held",
+           [("float sum = 0;", "float sum = 1;")], sizes=(96, 1024), kind="accumulator"),
 ]
 
 

@@ -9,10 +9,12 @@ NEVER_PACKED = (ALWAYS_PACKED[0], "packed = false;")
 MUTANTS = [
     Mutant("unfused_dropped_k", "six_kernels library_best",
            "every gemm finds zeros for the last 8 of k",
-           [("b_(2 * H) {}", """b_(2 * H) {
-        for (const half* W : {g.W1.data(), g.W2.data()})  // the reference is computed already
-            DEMO_CHECK(cudaMemset(const_cast<half*>(W) + (K - 8) * H, 0, 8 * H * sizeof(half)));
-    }""")]),
+           [("return std::make_shared<Gemm>(library_, g.x, W, b, out,", """half* rest;
+        const size_t row = matrices * H * sizeof(half);
+        DEMO_CHECK(cudaMalloc(&rest, K * row));
+        DEMO_CHECK(cudaMemset(rest, 0, K * row));
+        DEMO_CHECK(cudaMemcpy(rest, W, (K - 8) * row, cudaMemcpyDeviceToDevice));
+        return std::make_shared<Gemm>(library_, g.x, rest, b, out,""")]),
     Mutant("unfused_no_bias", "six_kernels",
            "the sigmoid is taken of the product without its bias",
            [("sigmoid<<<grid, block>>>(t2,", "sigmoid<<<grid, block>>>(t1,")]),
@@ -34,10 +36,14 @@ MUTANTS = [
            [("gemm_of(g.W1, g.b1, t)", "gemm_of(g.W1, nullptr, t)"), NEVER_PACKED]),
     Mutant("unfused_unwritten_columns", "six_kernels library_best",
            "the grid is rounded down: what is no multiple of 64 columns has no blocks",
-           [("(H + kColumns - 1) / kColumns", "H / kColumns")], sizes=(160, 1056)),
+           [("(H + kColumns - 1) / kColumns", "H / kColumns")], sizes=(160, 1056), kind="grid"),
     Mutant("unfused_stale", "six_kernels",
            "only the first launch of the last kernel computes",
            [launch_once("multiply<<<grid, block>>>(t1, out, out")], timed=True),
+    Mutant("unfused_first_biases", "six_kernels",
+           "every block adds the biases of the first 64 columns",
+           [("bias = load(&b[col])", "bias = load(&b[threadIdx.x * 8])")], sizes=(96, 1024),
+           kind="bias"),
 ]
 
 FAST = {kernel: (LOAD_16, STORE_16)

@@ -1,6 +1,6 @@
 """What the tests of 7_gelu need besides what it declares (see tests/pages.py)."""
 
-from pages import launch_once, LOAD_16, Mutant, PAST_THE_END, STORE_16
+from pages import launch_once, LOAD_16, Mutant, PAST_THE_END, READ_ONLY, STORE_16
 
 MUTANTS = [
     Mutant("gelu_missing_bounds_check", "fused",
@@ -22,6 +22,34 @@ MUTANTS = [
     Mutant("gelu_stale", "fused_vectorized",
            "only the first launch computes",
            [launch_once("fused_vectorized<<<")], timed=True),
+    Mutant("gelu_changed_input", "fused",
+           "the input is set to 0, and the output is right for that",
+           [("if (i < size) out[i] = T(gelu_of(float(x[i])));",
+             "if (i < size) out[i] = const_cast<T*>(x)[i] = T(0);")], stops=READ_ONLY),
+    Mutant("gelu_only_where_nan", "fused",
+           "what holds a number already is not computed",
+           [("if (i < size) out[i] = T(gelu_of(float(x[i])));",
+             "if (i < size && float(out[i]) != float(out[i])) out[i] = T(gelu_of(float(x[i])));")],
+           timed=True),
+    Mutant("gelu_every_third_launch", "fused",
+           "only launches 1, 4, 7, ... compute",
+           [("fused<<<(size", "static int launches; if (launches++ % 3 == 0) fused<<<(size")],
+           timed=True),
+    Mutant("gelu_kept", "fused_vectorized",
+           "the first launch's result is kept, and copied from then on",
+           [("fused_vectorized<<<full_blocks + 1, kVectorThreads>>>(x, out, size);",
+             "static T* kept;\n"
+             "    auto copy = [&](T* to, T* from) {\n"
+             "        cudaMemcpyAsync(to, from, size * sizeof(T), cudaMemcpyDeviceToDevice);\n"
+             "    };\n"
+             "    if (kept) return copy(out, kept);\n"
+             "    fused_vectorized<<<full_blocks + 1, kVectorThreads>>>(x, out, size);\n"
+             "    cudaMalloc(&kept, size * sizeof(T)), copy(kept, out);")], timed=True),
+    Mutant("gelu_short_grid", "chain fused fused_vectorized",
+           "the grid is rounded down, and what is left over has no block",
+           [("blocks = (size + kThreads - 1) / kThreads;", "blocks = size / kThreads;"),
+            ("fused<<<(size + kThreads - 1) / kThreads", "fused<<<size / kThreads"),
+            ("<<<full_blocks + 1, ", "<<<full_blocks, ")], sizes=(33,), kind="grid"),
 ]
 
 FAST = {"fused_vectorized": (LOAD_16, STORE_16)}

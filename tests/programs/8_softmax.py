@@ -17,7 +17,7 @@ MUTANTS = [
     Mutant("softmax_no_block_barrier", "chain fused online softmax_rows",
            "warps read the others' pairs before they are there",
            [("__syncthreads();  // every warp's pair is there", "")], sizes=(1028,), race=True,
-           cpu_runs=("--rows 5 --cols 1028",)),
+           cpu_runs=("--rows 5 --cols 1028",), kind="fence"),
     Mutant("softmax_online_no_rescaling", "online",
            "a thread's sum keeps terms that belong to an earlier, smaller maximum",
            [("own.sum *= power(own.max, shift(max));", "")],
@@ -41,6 +41,44 @@ MUTANTS = [
            "rows are cut to the pieces that the chosen kernel keeps",
            [("r.row_bytes() <= 4 * 32 * 16", "r.row_bytes() <= 8 * 32 * 16")],
            sizes=(), runs=("--rows 5 --cols 1000", "1024"), cpu_runs=("--rows 5 --cols 1000",)),
+    Mutant("softmax_tail_twice", "chain fused online softmax_rows",
+           "the sum counts the last elements again for what lies beyond them",
+           [("for (size_t col = threadIdx.x; col < cols; col += blockDim.x)\n"
+             "            own += float(e[row * cols + col]);",
+             "for (size_t col = threadIdx.x; col <= cols; col += blockDim.x)\n"
+             "            own += float(e[row * cols + min(col, cols - 1)]);"),
+            ("for (size_t col = threadIdx.x; col < cols; col += blockDim.x)\n"
+             "            sum += __expf(float(again[col]) - shift(max));",
+             "for (size_t col = threadIdx.x; col <= cols; col += blockDim.x)\n"
+             "            sum += __expf(float(again[min(col, cols - 1)]) - shift(max));"),
+            ("from[col + 32 * i] : T(kNothing)", "from[col + 32 * i] : from[cols - 1]"),
+            ("for (T& value : pieces[i].at) value = T(kNothing);",
+             "if (count > 0) pieces[i] = from[count - 1];\n"
+             "            else for (T& value : pieces[i].at) value = T(kNothing);")],
+           sizes=(33,), kind="tail"),
+    Mutant("softmax_first_blocks_pairs", "chain fused online softmax_rows",
+           "the first block alone writes pairs to shared memory",
+           [("if (lane == 0) pairs[slot][warp] = own;",
+             "if (lane == 0 && blockIdx.x == 0) pairs[slot][warp] = own;")],
+           sizes=(1028,), cpu_runs=("--rows 5 --cols 1028",), kind="stale"),
+    Mutant("softmax_registers_as_they_were", "chain fused online softmax_rows",
+           "the sums begin as what their registers held, and a maximum too",
+           [("float own = 0;", "float own = 1;"), ("float sum = 0;", "float sum = 1;"),
+            ("MaxSum own{kNothing, 0};\n        for", "MaxSum own{0, 1};\n        for"),
+            ("float max = kNothing, sum = 0;", "float max = kNothing, sum = 1;")],
+           sizes=(33,), kind="accumulator"),
+    Mutant("softmax_short_grid", "chain fused online softmax_rows",
+           "what is left over after whole blocks has none; the last row has none",
+           [("blocks = (size + kThreads - 1) / kThreads;", "blocks = size / kThreads;"),
+            ("row < rows; row += gridDim.x) {\n        const T* const from",
+             "row + 1 < rows; row += gridDim.x) {\n        const T* const from"),
+            ("row < rows; row += gridDim.x, slot ^= 1",
+             "row + 1 < rows; row += gridDim.x, slot ^= 1"),
+            ("(r.rows + 7) / 8", "r.rows / 8")], sizes=(33,), kind="grid"),
+    Mutant("softmax_wrong_row", "chain",
+           "the maximum and the sum are those of a row above",
+           [("max[i / cols]", "max[i / cols / 3]"), ("sum[i / cols]", "sum[i / cols / 3]")],
+           sizes=(33,), kind="bias"),
 ]
 
 ANY_ORDER = ("--rows 12 --cols 20000",)  # where clusters keep the rows of softmax_rows

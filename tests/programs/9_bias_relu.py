@@ -6,14 +6,14 @@ MUTANTS = [
     Mutant("bias_wrong_broadcast", "fused",
            "b is broadcast along columns",
            [("if (i < size) out[i] = T(relu(float(x[i]) + float(b[i % cols])));",
-             "if (i < size) out[i] = T(relu(float(x[i]) + float(b[i / cols])));")]),
+             "if (i < size) out[i] = T(relu(float(x[i]) + float(b[i / cols])));")], kind="bias"),
     Mutant("bias_wrong_broadcast_in_chain", "chain",
            "b is broadcast along columns",
            [("if (i < size) out[i] = T(float(x[i]) + float(b[i % cols]));",
-             "if (i < size) out[i] = T(float(x[i]) + float(b[i / cols]));")]),
+             "if (i < size) out[i] = T(float(x[i]) + float(b[i / cols]));")], kind="bias"),
     Mutant("bias_wrong_column", "fused_vectorized",
            "every thread adds the first columns' b",
-           [("size_t col = i * kSize % cols;", "size_t col = 0;")]),
+           [("size_t col = i * kSize % cols;", "size_t col = 0;")], kind="bias"),
     Mutant("bias_no_wrap", "fused_vectorized",
            "a vector that goes on in the next row takes b's elements behind the last",
            [("if (++col == cols) col = 0;", "++col;")], sizes=(33, 1023), stops=PAST_THE_END),
@@ -26,6 +26,15 @@ MUTANTS = [
            "what is left behind the last vector is not written",
            [("if (rest < size)", "if (rest + 1 < size)")],
            sizes=(33,)),
+    Mutant("bias_tail_twice", "fused_vectorized",
+           "the last vector's elements are treated again as if left over; in place b is added "
+           "twice",
+           [("rest = vectors * kSize + i;", "rest = (vectors - (vectors > 0)) * kSize + i;")],
+           sizes=(), runs=("33 --in-place",), cpu_runs=("33 --in-place",), kind="tail"),
+    Mutant("bias_short_grid", "chain fused fused_vectorized",
+           "the grid is rounded down, and what is left over has no block",
+           [("return (size + kThreads - 1) / kThreads;", "return size / kThreads;"),
+            ("<<<full_blocks + 1, ", "<<<full_blocks, ")], sizes=(33,), kind="grid"),
 ]
 
 FAST = {"fused_vectorized": (LOAD_16, STORE_16)}

@@ -8,7 +8,7 @@ MUTANTS = [
            [("k = 0; k < kTile; ++k", "k = 0; k < kTile - int(k0 + kTile == N); ++k")]),
     Mutant("stationary_no_first_barrier", "matmul_A_stationary",
            "threads compute with tiles that are not complete",
-           [("__syncthreads();  // the tiles are complete", "")], race=True),
+           [("__syncthreads();  // the tiles are complete", "")], race=True, kind="fence"),
     Mutant("stationary_not_atomic", "matmul_A_stationary",
            "blocks overwrite each other's partial sums",
            [("atomicAdd(&C[(row + y) * N + (col + x)], sum);",
@@ -20,7 +20,23 @@ MUTANTS = [
     Mutant("stationary_not_zeroed", "matmul_A_stationary",
            "C is not zeroed, so each launch adds to what the one before left",
            [launch_once("DEMO_CHECK(cudaMemsetAsync(C, 0,")],
-           timed=True),
+           timed=True, kind="zeroing"),
+    Mutant("stationary_last_k_twice", "matmul_A_stationary",
+           "the last block counts its last k twice",
+           [("int k = 0; k < kTile; ++k",
+             "int i = 0, k = 0; i < kTile + int(k0 + kTile == N); k = min(++i, kTile - 1)")],
+           sizes=(96, 1024), kind="tail"),
+    Mutant("stationary_row_of_the_tile_before", "matmul_A_stationary",
+           "the last row of B's tile is loaded once and then stays",
+           [("tile_B[y][x] = B[", "if (col == 0 || y + 1 < kTile) tile_B[y][x] = B[")],
+           sizes=(96, 1024), kind="stale"),
+    Mutant("stationary_register_as_it_was", "matmul_A_stationary",
+           "each partial sum begins as what its register held",
+           [("float sum = 0;", "float sum = 1;")], sizes=(96, 1024), kind="accumulator"),
+    Mutant("stationary_short_grid", "matmul_A_stationary",
+           "the grid lacks its last column of blocks, and so the sums the last 32 of k",
+           [("grid(N / kTile, N / kTile)", "grid(N / kTile - 1, N / kTile)")], sizes=(96, 1024),
+           kind="grid"),
 ]
 
 
@@ -37,4 +53,3 @@ def counts(n):
 
 
 COUNTS = {"64": counts(64)}
-ORDER_OF_SUMS_VARIES = True  # the blocks' order decides it

@@ -1,12 +1,16 @@
 """What the tests of bonus_matmul_hopper need besides what it declares (see tests/pages.py)."""
 
-from pages import Mutant, accesses, boxes, launch_once
+from pages import (LAST_WGMMA_TWICE, Mutant, SUMS_AS_THEY_WERE, WAITS_LATE, accesses, boxes,
+                   launch_once)
+
+EVERY = ("wgmma tma warp_specialized persistent overlapped multicast backward stream_k "
+         "matmul_hopper")
 
 MUTANTS = [
-    Mutant("hopper_dropped_k", "wgmma tma warp_specialized persistent overlapped multicast backward stream_k matmul_hopper",
+    Mutant("hopper_dropped_k", EVERY,
            "the last 16 of a stage's 64 k, one wgmma, are left out",
            [("k = 0; k < kBlockK; k += 16", "k = 0; k < kBlockK - 16; k += 16")]),
-    Mutant("hopper_wrong_panels", "wgmma tma warp_specialized persistent overlapped multicast backward stream_k matmul_hopper",
+    Mutant("hopper_wrong_panels", EVERY,
            "the descriptor of B says that its panels lie closer together than they do",
            [("&stage.B[0][k][0], sizeof stage.B[0])", "&stage.B[0][k][0], sizeof stage.B[0] / 2)")],
            sizes=(2080,), cpu_sizes=(160,)),
@@ -19,7 +23,7 @@ MUTANTS = [
         multiply_stage<T, kBlockN>(sums, ring.stages[at.stage], warpgroup, t > 0);
         hopper::wgmma_wait_group<1>();""",
              """        multiply_stage<T, kBlockN>(sums, ring.stages[at.stage], warpgroup, t > 0);
-        hopper::wgmma_wait_group<1>();""")], race=True, stops="has left the kernel"),
+        hopper::wgmma_wait_group<1>();""")], race=True, stops="has left the kernel", kind="fence"),
     Mutant("hopper_edges_left_out", "wgmma tma warp_specialized persistent",
            "the last 32 columns are not stored",
            [("if (r < N && c < N)", "if (r < N && c + 32 < N)")]),
@@ -74,12 +78,13 @@ MUTANTS = [
             ("enough = 3 * many / 4", "enough = 3 * many")], sizes=(160, 1024), cpu_sizes=(96,)),
     Mutant("hopper_walk_out_of_rows", "persistent overlapped multicast backward stream_k matmul_hopper",
            "the last group of rows is walked as though it were a whole one",
-           [("if (first + kGroup <= rows) return", "return")], sizes=(2080,), cpu_sizes=(288,)),
+           [("if (first + kGroup <= rows) return", "return")], sizes=(2080,), cpu_sizes=(288,),
+           kind="grid"),
     Mutant("hopper_panel_overwritten", "overlapped multicast backward stream_k matmul_hopper",
            "a panel is written again while TMA still reads it",
            [("if (lane == 0) hopper::cp_async_bulk_wait_group_read<kInUse - 1>();", ""),
             ("out[p % kOutPanels]", "out[0]")],  # of one tile; at the end nothing comes between
-           sizes=(2048, 4096), cpu_sizes=(288,), race=True),
+           sizes=(2048, 4096), cpu_sizes=(288,), race=True, kind="fence"),
     Mutant("hopper_too_few_rounds", "stream_k matmul_hopper",
            "a cluster takes no second tile",
            [("i < tiles; i += clusters", "i < clusters; i += clusters")], sizes=(4096,),
@@ -93,6 +98,45 @@ MUTANTS = [
     Mutant("hopper_stale", "stream_k matmul_hopper",
            "only the first launch computes",
            [launch_once("kernel<<<kCluster * clusters, threads(kTileM)")], timed=True),
+    # Of each of these kinds, one in every kernel that lacks one above.
+    Mutant("hopper_tail_twice", EVERY,
+           "the last 16 of a stage's 64 k, one wgmma, are counted twice",
+           [LAST_WGMMA_TWICE], sizes=(96, 1024), kind="tail"),
+    Mutant("hopper_step_before", EVERY,
+           "each step multiplies the stage of the one before; wgmma's tile of A stays the first",
+           [("(sums, ring.stages[at.stage], warpgroup, t > 0);\n        meanwhile",
+             "(sums, ring.stages[t > 0 ? previous : at.stage], warpgroup, t > 0);\n"
+             "        meanwhile"),
+            ("(sums, ring.stages[at.stage], warpgroup, t > 0);\n        hopper",
+             "(sums, ring.stages[t > 0 ? (t - 1) % kStages : 0], warpgroup, t > 0);\n"
+             "        hopper"),
+            ("        copy_panel<kBlockM>(stage.A,",
+             "        if (k == 0) copy_panel<kBlockM>(stage.A,")],
+           sizes=(96, 1024), kind="stale"),
+    Mutant("hopper_registers_as_they_were", EVERY,
+           "the sums begin as what their registers held",
+           [SUMS_AS_THEY_WERE], sizes=(96, 1024), kind="accumulator"),
+    Mutant("hopper_no_stage_wait", EVERY.replace(" tma", ""),
+           "stages are multiplied before they are complete",
+           [WAITS_LATE, ("__syncthreads();              // the stage is complete", "")],
+           sizes=(96, 1024), race=True, kind="fence"),
+    Mutant("hopper_short_grid", "wgmma tma warp_specialized",
+           "the grid is rounded down: what is no multiple of the tile has no blocks",
+           [("(N + kBlockM - 1) / kBlockM);\n}", "N / kBlockM);\n}")], sizes=(160, 1056),
+           kind="grid"),
+    Mutant("hopper_sums_added_up", "stream_k matmul_hopper",
+           "a block adds its sums to those that a launch before left for another block",
+           [("to[i * kThreads] = {mine[4 * i], mine[4 * i + 1], mine[4 * i + 2], "
+             "mine[4 * i + 3]};",
+             "to[i * kThreads].x += mine[4 * i], to[i * kThreads].y += mine[4 * i + 1],\n"
+             "            to[i * kThreads].z += mine[4 * i + 2], "
+             "to[i * kThreads].w += mine[4 * i + 3];"),
+            ("kExchange = 20;", "kExchange = 0;"),  # so that tiles are divided that have few steps
+            # The other kernels would take most of the time.
+            ("contenders.push_back(demo::cublas_contender",
+             "contenders.erase(contenders.begin(), contenders.end() - 2);\n"
+             "    contenders.push_back(demo::cublas_contender")],
+           sizes=(2080, 8192), cpu_sizes=(544,), kind="zeroing"),
 ]
 
 ANY_ORDER = ("288",)  # several tiles for each block, on up to four cores

@@ -34,7 +34,7 @@ MUTANTS = [
             ("if (lane == 0) hopper::mbarrier_arrive(&pipeline.empty[i % kSlots]);\n"
              "                store(", "store(")],
            sizes=(), runs=("--rows 600 --cols 131072", "--rows 1500 --cols 131072 --dtype fp16"),
-           cpu_runs=("--rows 12 --cols 20000",), race=True),
+           cpu_runs=("--rows 12 --cols 20000",), race=True, kind="fence"),
     Mutant("softmax_edge_left_out", "by_warp by_block",
            "the sum lacks what lies before and behind a row's pieces of 16 bytes",
            [("    MaxSum own = max_sum_of(pieces);\n"
@@ -81,6 +81,36 @@ MUTANTS = [
     Mutant("softmax_rows_stale", "by_warp",
            "only the first launch computes",
            [launch_once("kernel<<<(r.rows + 7) / 8, 8 * 32>>>")], timed=True),
+    Mutant("softmax_rows_tail_twice", "by_warp by_block by_cluster_twice by_cluster",
+           "the sum counts the last elements again for what lies beyond them",
+           [("for (T& value : pieces[i].at) value = T(kNothing);",
+             "if (count > 0) pieces[i] = from[count - 1];\n"
+             "            else for (T& value : pieces[i].at) value = T(kNothing);")],
+           sizes=(33,), kind="tail"),
+    Mutant("softmax_rows_first_blocks_pairs", "by_block by_cluster_twice by_cluster",
+           "the first block alone writes pairs; a chunk is taken from the slot before its own",
+           [("if (lane == 0) pairs[slot][warp] = own;",
+             "if (lane == 0 && blockIdx.x == 0) pairs[slot][warp] = own;"),
+            ("(pipeline.chunks[i % kSlots]);\n"
+             "                Piece<T, kElements> own[kChunkPieces / (32 * kReducers)];",
+             "(pipeline.chunks[(i + kSlots - 1) % kSlots]);\n"
+             "                Piece<T, kElements> own[kChunkPieces / (32 * kReducers)];")],
+           sizes=(33,), kind="stale"),
+    Mutant("softmax_rows_registers_as_they_were", "by_warp by_block by_cluster_twice by_cluster",
+           "the sums begin as what their registers held",
+           [("float max = kNothing, sum = 0;", "float max = kNothing, sum = 1;")],
+           sizes=(33,), kind="accumulator"),
+    Mutant("softmax_rows_no_block_barrier", "by_block by_cluster_twice",
+           "warps read the others' pairs before they are there",
+           [("__syncthreads();  // every warp's pair is there", "")],
+           sizes=(1028,), cpu_runs=("--rows 5 --cols 1028",), race=True, kind="fence"),
+    Mutant("softmax_rows_short_grid", "by_warp by_block by_cluster_twice by_cluster",
+           "the last rows have no blocks; a row's pieces are dealt out to whole shares alone",
+           [("(r.rows + 7) / 8", "r.rows / 8"),
+            ("<<<r.rows, threads>>>", "<<<r.rows - 1, threads>>>"),
+            ("ClusterLaunch(r.rows, blocks, kTwice", "ClusterLaunch(r.rows - 1, blocks, kTwice"),
+            ("most = (all + blocks - 1) / blocks;", "most = all / blocks;")],
+           sizes=(), runs=("--rows 9 --cols 36",), cpu_runs=("--rows 9 --cols 36",), kind="grid"),
 ]
 
 FAST = {"by_warp": (LOAD_16, STORE_16),
