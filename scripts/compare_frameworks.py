@@ -49,6 +49,7 @@ from typing import NamedTuple, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
 import command_line  # noqa: E402
+import foreign  # noqa: E402
 import programs  # noqa: E402
 import table  # noqa: E402
 from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE, WRONG  # noqa: E402
@@ -269,7 +270,8 @@ def load_frameworks():
     gpu = theirs.gpu()
     if not gpu:
         raise Failure("PyTorch finds no NVIDIA GPU here", SKIPPED)
-    return gpu
+    name, capability = gpu
+    return foreign.name(name), capability
 
 
 class TimeIsUp(BaseException):  # not an Exception: a compiler may catch these
@@ -734,4 +736,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    command_line.run(main)

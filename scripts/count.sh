@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Counts what a program's kernels touch: with ncu on a GPU, else on the simulator.
 set -euo pipefail
-CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/setup.sh
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+# shellcheck source=scripts/setup.sh
+source "$here/setup.sh"
+attend "$@"
+cd -- "$here/.."
 
 usage() {
     cat <<'END'
@@ -30,7 +33,7 @@ END
 must_build=yes
 while [[ ${1-} == -* ]]; do
     case $1 in
-        -h | --help) usage && exit ;;
+        -h | --help) show_usage ;;
         --no-build) must_build="" ;;
         *) die 2 "unknown option $1 (--help shows the usage)" ;;
     esac
@@ -57,10 +60,10 @@ find_ncu() {
 if ! has_gpu || ! ncu=$(find_ncu); then
     ! has_gpu || say "no ncu here (it comes with the CUDA Toolkit)"
     say "counting on the simulator"
-    if [[ $must_build ]]; then
+    if [[ $must_build ]] && ! is_built "cpu/$program" "cpu/count/$program"; then
         ensure_compiler
-        [[ $("${CXX:-g++}" -dM -E -x c++ - </dev/null) != *__clang__* ]] ||
-            die 77 "counting on the CPU takes g++, not ${CXX:-g++}"
+        [[ $("${COMPILER[@]}" -dM -E -x c++ - </dev/null) != *__clang__* ]] ||
+            die 77 "counting on the CPU takes g++, not ${COMPILER[*]}"
         ensure_scons
         ensure_simulator_libraries
         build "cpu/$program" "cpu/count/$program" >&2
@@ -71,28 +74,26 @@ fi
 
 # --- ncu ---
 
-if [[ $must_build ]]; then
+if [[ $must_build ]] && ! is_built "$program"; then
     ensure_scons
     ensure_cuda
     build "$program" >&2
 fi
 [[ -x ./$program ]] || die 3 "$program is not built: scons $program"
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+make_work_folder
+"$ncu" --query-metrics >"$WORK/known" 2>&1 || true # which differ from GPU to GPU
+metrics=$(python3 scripts/count/ncu_counts.py metrics "$WORK/known")
 
-"$ncu" --query-metrics >"$work/known" 2>&1 || true # which differ from GPU to GPU
-metrics=$(python3 scripts/count/ncu_counts.py metrics "$work/known")
-
-"$ncu" --clock-control none --section SourceCounters --metrics "$metrics" --export "$work/report" \
-    --log-file "$work/log" "./$program" "$@" --once || true # it has exit statuses of its own
-if grep -q ERR_NVGPUCTRPERM "$work/log"; then
+"$ncu" --clock-control none --section SourceCounters --metrics "$metrics" --export "$WORK/report" \
+    --log-file "$WORK/log" "./$program" "$@" --once || true # it has exit statuses of its own
+if grep -q ERR_NVGPUCTRPERM "$WORK/log"; then
     die 77 "ncu may not read the counters (ERR_NVGPUCTRPERM): run this as root, or see --help"
 fi
-failed=$(sed -nE 's/.*application returned an error code \(([0-9]+)\).*/\1/p;T;q' "$work/log")
-((${failed:-0} == 0)) || exit "$failed"
-[[ -f $work/report.ncu-rep ]] ||
-    die 77 "ncu counted nothing: $(grep -m 1 ERROR "$work/log" || tail -n 1 "$work/log")"
-"$ncu" --import "$work/report.ncu-rep" --csv --page raw --print-units base >"$work/raw.csv"
-"$ncu" --import "$work/report.ncu-rep" --csv --page source --print-source sass >"$work/sass.csv"
-python3 scripts/count/ncu_counts.py table "$work/raw.csv" "$work/sass.csv"
+failed=$(sed -nE 's/.*application returned an error code \(([0-9]+)\).*/\1/p;T;q' "$WORK/log")
+((${failed:-0} == 0)) || end "$failed"
+[[ -f $WORK/report.ncu-rep ]] ||
+    die 77 "ncu counted nothing: $(grep -m 1 ERROR "$WORK/log" || tail -n 1 "$WORK/log")"
+"$ncu" --import "$WORK/report.ncu-rep" --csv --page raw --print-units base >"$WORK/raw.csv"
+"$ncu" --import "$WORK/report.ncu-rep" --csv --page source --print-source sass >"$WORK/sass.csv"
+python3 scripts/count/ncu_counts.py table "$WORK/raw.csv" "$WORK/sass.csv"

@@ -133,7 +133,7 @@ def main(arguments):
         if arguments:
             raise Stop(f"{path.relative_to(PROJECT)} is out of date: run scripts/picture.py", WRONG)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        command_line.write_text(path, text)
 
 
 if __name__ == "__main__":

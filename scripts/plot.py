@@ -34,7 +34,6 @@ import math
 import multiprocessing
 import os
 import re
-import signal
 import sys
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
@@ -707,7 +706,7 @@ def write(folder, plot):
     """Writes a plot in each theme and form."""
     light = plot.draw(LIGHT)
     for theme, text in zip(THEMES, svgs(light)):
-        (folder / f"{plot.name}-{theme.name}.svg").write_text(text, encoding="utf-8")
+        command_line.write_text(folder / f"{plot.name}-{theme.name}.svg", text)
         figure = light if theme is LIGHT else plot.draw(theme)
         save(figure, folder / f"{plot.name}-{theme.name}.png", "png")
 
@@ -747,7 +746,7 @@ def main(arguments):
     found = plots(tables, n)
     # Forked before matplotlib is imported: a process with threads may not.
     with multiprocessing.get_context("fork").Pool(
-            len(os.sched_getaffinity(0)), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+            len(os.sched_getaffinity(0)), command_line.be_a_worker) as pool:
         pool.map(functools.partial(write, options.out), found, chunksize=1)
     wrote = ", ".join(plot.name for plot in found)
     return command_line.say("plot.py", f"wrote {wrote} to {options.out}")

@@ -1,6 +1,10 @@
 #!/usr/bin/env bash
 # Runs a CUDA program and shows where its time went: kernels, copies, launches, gaps, a timeline.
 set -euo pipefail
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+# shellcheck source=scripts/setup.sh
+source "$here/setup.sh"
+attend "$@"
 
 usage() {
     cat <<'END'
@@ -26,17 +30,16 @@ END
 }
 
 caller=$PWD
-root=$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-cd "$root"
-source scripts/setup.sh
+root=$(dirname "$here")
+cd -- "$root"
 
 options=() program=()
 while (($# > 0)); do
     case $1 in
-        -h | --help) usage && exit ;;
+        -h | --help) show_usage ;;
         --all) options+=(--all) ;;
         --trace)
-            [[ ${2-} ]] || die 2 "--trace needs a file's name (--help shows the usage)"
+            [[ ${2--} != -* ]] || die 2 "--trace needs a file's name (--help shows the usage)"
             options+=(--trace "$2")
             shift
             ;;
@@ -48,15 +51,15 @@ done
 ((${#program[@]} > 0)) || die 2 "a program to run is expected (--help shows the usage)"
 
 if ! path=$(cd "$caller" && type -P -- "${program[0]}"); then
-    path=$root/$(find_program "${program[0]}" 2>/dev/null) || true
-    [[ -f $path && -x $path ]] ||
+    path=$root/$(find_program "${program[0]}" 2>/dev/null) ||
         die 2 "there is no program '${program[0]}' (scons builds the demos)"
     program[0]=$path
 fi
-path=$(cd "$caller" && realpath -- "$path")
+path=$(cd "$caller" && readlink -f -- "$path")
 [[ $path != "$root"/cpu/* ]] ||
     die 77 "${program[0]} runs on the CPU: there is no GPU's time to show (perf or gdb may help)"
 has_gpu || die 77 "no GPU here: profiling needs an NVIDIA GPU and its driver"
+[[ -x $path ]] || die 3 "${path##*/} is not built: scons ${path##*/}"
 
 # --- The library that records ---
 
@@ -75,18 +78,17 @@ fi
 
 # --- The program, and the report ---
 
-records=$(mktemp -d)
-trap 'rm -rf "$records"' EXIT
+make_work_folder
 cd "$caller"
 status=0
-PROFILE_RECORDS=$records CUDA_INJECTION64_PATH=$root/$library \
+PROFILE_RECORDS=$WORK CUDA_INJECTION64_PATH=$root/$library \
     NVTX_INJECTION64_PATH=$root/$library "${program[@]}" || status=$?
 
-if compgen -G "$records/*.txt" >/dev/null; then
+if compgen -G "$WORK/*.txt" >/dev/null; then
     echo
-    python3 "$root/scripts/profile/profile_report.py" "${options[@]}" "$records"/*.txt ||
+    python3 "$root/scripts/profile/profile_report.py" "${options[@]}" "$WORK"/*.txt ||
         status=$((status == 0 ? 3 : status))
 elif ((status == 0)); then
     say "${program[0]} used no GPU: there is nothing to show"
 fi
-exit "$status"
+end "$status"

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Builds the lessons, runs them and prints one table.
 set -euo pipefail
-CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/setup.sh
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+# shellcheck source=scripts/setup.sh
+source "$here/setup.sh"
+attend "$@"
+cd -- "$here/.."
 
 usage() {
     cat <<'END'
@@ -17,14 +20,14 @@ on the CPU, at N = 256 and S = 16.
   --no-build   run the programs that lie here; they were built elsewhere
 
 Exit status: 0 all that could run here is verified; 1 a wrong result; 2 usage; 3 an error;
-77 nothing here can run it.
+77 nothing here can run it; 130 interrupted.
 END
 }
 
 size=() must_build=yes all=""
 for argument in "$@"; do
     case $argument in
-        -h | --help) usage && exit ;;
+        -h | --help) show_usage ;;
         --all) all=yes ;;
         --no-build) must_build="" ;;
         -*) die 2 "unknown option $argument (--help shows the usage)" ;;
@@ -64,7 +67,7 @@ if has_gpu; then
     fi
     status=0
     run_programs . "$n" "$s" || status=$?
-    ((status == 78)) || exit "$status" # else CUDA finds no GPU: the first program said why
+    ((status == 78)) || end "$status" # else CUDA finds no GPU: the first program said why
     why="there is a GPU here, but no program can use it"
 fi
 
@@ -77,4 +80,4 @@ if [[ $must_build ]]; then
     ensure_simulator_libraries
     build "cpu/$target"
 fi
-run_programs cpu "${size[0]-256}" 16
+run_programs cpu "${size[0]-256}" 16 || end $?

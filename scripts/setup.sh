@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# What the scripts need, installed where it is missing. Sourced from the repository's root: defines
+# How the scripts begin and end, and what they need, installed where it is missing. Sourced: defines
 # functions and does nothing else. They touch no network where nothing is missing, never ask, and
 # end the script with one line and status 3 where they cannot help. Python packages go to .venv.
+# What installs or builds is called in the repository's root.
 # Called, it installs the compiler of CUDA Tile C++: see the end.
 
 CUDA_WHEELS="cuda-toolkit[nvcc,nvvm,crt,cudart,cccl,cublas,nvtx,cupti]==13.0.*"
@@ -9,8 +10,10 @@ CUDA_WHEELS="cuda-toolkit[nvcc,nvvm,crt,cudart,cccl,cublas,nvtx,cupti]==13.0.*"
 TILE_WHEELS=(nvidia-{cuda-nvcc,nvvm,cuda-crt,cuda-runtime,cuda-tileiras}"==13.5.*")
 TILE_MEGABYTES=430
 
+# --- How a script begins and ends ---
+
 say() {
-    echo "$(basename "$0"): $*" >&2
+    echo "${0##*/}: ${*//[[:cntrl:]]/?}" >&2
 }
 
 die() {
@@ -20,6 +23,91 @@ die() {
     exit "$status"
 }
 
+# end STATUS: ends the script with the status of what it ran, which alone may be 1.
+end() {
+    trap - EXIT
+    clean_up
+    exit "$1"
+}
+
+# Prints usage() of the script, and ends it.
+show_usage() {
+    usage 2>/dev/null || die 3 "the help cannot be written: is the disk full?"
+    exit 0
+}
+
+# Sets WORK, a folder that is removed at the end.
+make_work_folder() {
+    WORK=$(mktemp -d 2>/dev/null) ||
+        die 3 "no folder for temporary files: let TMPDIR name one that can be written"
+}
+
+clean_up() {
+    [[ ! ${WORK-} ]] || rm -rf -- "$WORK"
+}
+
+# check_end STATUS COMMAND: a command that failed without being asked about was none that verifies.
+check_end() {
+    clean_up
+    case $1 in
+        0 | 2 | 3 | 77 | 130) ;;
+        *) die 3 "this failed: $2" ;;
+    esac
+}
+
+# What every script sets up. An interrupt ends it once the command that runs has ended.
+begin() {
+    trap 'exit 130' INT TERM HUP
+    trap 'check_end $? "$BASH_COMMAND"' EXIT
+    [[ -e /dev/fd/1 ]] || die 3 "stdout is closed: it needs a terminal or a file"
+}
+
+# attend ARGUMENT...: starts the script once more, in a process group of its own, and waits for it.
+# An interrupt, also one of this process alone, then ends that whole group at once. In the group it
+# is begin(). The terminal stays here, so the group may not read it.
+attend() {
+    [[ ${ATTENDED_BY-} != "$PPID" ]] || { begin && return; }
+    [[ ! -t 0 ]] || exec </dev/null
+    set -m
+    ATTENDED_BY=$$ bash -- "$0" "$@" &
+    GROUP=$!
+    trap end_group INT TERM HUP
+    local status=0
+    wait "$GROUP" || status=$?
+    exit "$status"
+}
+
+end_group() {
+    trap "" INT TERM HUP
+    kill -TERM -- "-$GROUP" 2>/dev/null
+    for _ in {1..10}; do # the script itself ends last, and may have something to say
+        kill -0 "$GROUP" 2>/dev/null || break
+        sleep 0.05
+    done
+    kill -KILL -- "-$GROUP" 2>/dev/null || true # nothing may be left
+    exit 130
+}
+
+# alone COMMAND...: while no other script installs or builds here. A second one waits.
+alone() {
+    local lock
+    if [[ ${ALONE-} ]] || ! command -v flock >/dev/null; then
+        "$@"
+        return
+    fi
+    local ALONE=yes status=0
+    exec {lock}<.
+    flock -w 3 "$lock" || {
+        say "another script installs or builds here: waiting until it is done"
+        flock "$lock"
+    }
+    "$@" || status=$?
+    exec {lock}<&-
+    return "$status"
+}
+
+# --- What is there, and what is installed ---
+
 has_gpu() {
     # The list is empty where nvidia-smi exists but no GPU does; its exit status alone is no proof.
     [[ $(nvidia-smi -L 2>/dev/null) == GPU* ]] || compgen -G '/dev/nvidia[0-9]*' >/dev/null
@@ -27,6 +115,10 @@ has_gpu() {
 
 # apt_install WHAT PACKAGE...: Debian's packages, as root.
 apt_install() {
+    alone apt_install_alone "$@"
+}
+
+apt_install_alone() {
     local what=$1
     shift
     if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
@@ -43,11 +135,15 @@ apt_install() {
 make_venv() {
     python3 -m venv --clear .venv && return
     python3 -m venv --clear --without-pip .venv &&
-        python3 -m pip --python .venv/bin/python install --quiet --no-input pip
+        python3 -m pip --python .venv/bin/python install --quiet --no-input --retries 1 pip
 }
 
 # pip_install WHAT PACKAGE...: Python packages, into .venv.
 pip_install() {
+    alone pip_install_alone "$@"
+}
+
+pip_install_alone() {
     local what=$1 package said
     shift
     if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
@@ -60,8 +156,9 @@ pip_install() {
         fi
     fi
     say "installing $what into .venv (pip install $*)"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input "$@" ||
-        die 3 "pip install $* failed: is there a network?"
+    said=$(.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+        --retries 1 "$@" 2>&1) ||
+        die 3 "pip install $* failed (${said##*$'\n'}): is there a network?"
 }
 
 ensure_python() {
@@ -71,11 +168,15 @@ ensure_python() {
 # find_program WORD: prints the name of the program that has this name or number.
 find_program() {
     ensure_python
-    python3 scripts/shared/programs.py "$(basename "$0")" "$1"
+    python3 scripts/shared/programs.py "${0##*/}" "$1"
 }
 
+# Sets COMPILER, the command that runs the host's compiler. CXX may be of several words: ccache g++.
 ensure_compiler() {
-    command -v "${CXX:-g++}" >/dev/null || apt_install "a C++ compiler" g++
+    read -ra COMPILER <<<"${CXX:-g++}"
+    ! command -v "${COMPILER[0]-}" >/dev/null || return 0
+    [[ ! ${CXX-} ]] || die 3 "CXX is '$CXX', which is no command here: correct it, or unset CXX"
+    apt_install "a C++ compiler" g++
 }
 
 # Sets SCONS, the command that runs SCons.
@@ -147,7 +248,7 @@ ensure_gtest() {
     ensure_compiler
     for library in libgtest_main.a libgtest_main.so; do
         # The compiler answers with a path where it knows the library, else with the bare name.
-        [[ $("${CXX:-g++}" -print-file-name=$library) == /* ]] && return
+        [[ $("${COMPILER[@]}" -print-file-name=$library) == /* ]] && return
     done
     apt_install GoogleTest libgtest-dev
 }
@@ -165,7 +266,7 @@ offer_apt() {
 ensure_simulator_libraries() {
     local header
     for header in boost/context/detail/fcontext.hpp cblas.h; do
-        echo "#include <$header>" | "${CXX:-g++}" -E -x c++ - >/dev/null 2>&1 && continue
+        echo "#include <$header>" | "${COMPILER[@]}" -E -x c++ - >/dev/null 2>&1 && continue
         offer_apt "the simulator is slower, then" libboost-context-dev libopenblas-dev
         return
     done
@@ -255,20 +356,30 @@ sys.exit(not (toolkit.tool("nvdisasm") and toolkit.tool("cuobjdump")))' && retur
         say "machine code is not tested, then"
 }
 
+# is_built FILE...: whether these lie here, and are no older than what they are built from.
+is_built() {
+    local file
+    for file in "$@"; do
+        [[ -x $file ]] || return
+        [[ ! $(find SConstruct src include simulator -newer "$file" -print -quit 2>&1) ]] || return
+    done
+}
+
 # build TARGET-OR-OPTION...: SCons, without its lines about what is up to date.
 build() {
-    "${SCONS[@]}" -Q "$@" | sed '/ is up to date\.$/d' || die 3 "the build failed"
+    alone run_scons "$@" || die 3 "the build failed"
+}
+
+run_scons() {
+    "${SCONS[@]}" -Q "$@" | sed '/ is up to date\.$/d'
 }
 
 # --- Called, and not sourced ---
 
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
     set -euo pipefail
-    CDPATH="" cd -- "$(dirname "$0")/.."
-    case "$*" in
-        --tile) ;;
-        -h | --help)
-            cat <<'END'
+    usage() {
+        cat <<'END'
 Usage: scripts/setup.sh --tile
 
 Installs what compiles kernels in CUDA Tile C++ (fused_tile of 6_gating_fused, and bonus_tile) into
@@ -276,8 +387,12 @@ Installs what compiles kernels in CUDA Tile C++ (fused_tile of 6_gating_fused, a
 others keep the toolkit that is here. Does nothing where the toolkit itself is 13.3 or later and has
 tileiras. Then build again: scons, or scripts/run.sh.
 END
-            exit
-            ;;
+    }
+    attend "$@"
+    cd -- "$(dirname "$(readlink -f "$0")")/.."
+    case "$*" in
+        --tile) ;;
+        -h | --help) show_usage ;;
         *) die 2 "--tile is expected (--help shows the usage)" ;;
     esac
     has_cuda || die 3 "$(python3 scripts/shared/cuda_toolkit.py 2>&1)"

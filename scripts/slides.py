@@ -130,7 +130,7 @@ def excerpt(where, kernel="", first="", last="", comment=False, width=None):
     path = PROJECT / where
     if not path.is_file():
         fail(f"there is no {where}")
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = command_line.read_text(path).splitlines()
     if kernel:
         lines = kernel_lines(lines, kernel, where)
     begin, end = 0, len(lines)
@@ -259,7 +259,7 @@ def filled(markdown, figures, pictures):
 def deck(path, figures, pictures):
     """A deck as the text of one HTML file."""
     try:
-        text = filled(path.read_text(encoding="utf-8"), figures, pictures)
+        text = filled(command_line.read_text(path), figures, pictures)
     except Stop as stop:
         raise Stop(f"{path.name}: {stop}", stop.status)
     command = [pandoc(), f"--from={FORMAT}", "--to=html5", "--standalone", "--section-divs",
@@ -294,7 +294,7 @@ def main(arguments):
         path = options.out / f"{name}.html"
         if not options.check:
             options.out.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            command_line.write_text(path, text)
         elif not path.exists() or path.read_text(encoding="utf-8") != text:
             raise Stop(f"{path.name} is out of date: run scripts/slides.py", WRONG)
 

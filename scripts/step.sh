@@ -1,6 +1,13 @@
 #!/usr/bin/env bash
 # A debugger at the first line of a program's kernel, with commands for a lecture.
 set -euo pipefail
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+# shellcheck source=scripts/setup.sh
+source "$here/setup.sh"
+case " $* " in
+    *" --batch "*) attend "$@" ;;
+    *) begin ;; # a session needs the terminal
+esac
 
 usage() {
     cat <<'END'
@@ -29,20 +36,21 @@ On a GPU a warp steps together; on the CPU the selected thread steps alone. To g
 lets nobody run: the one that is left stays where it is, and one that waits at a barrier is shown
 waiting. Only a thread that has not begun yet begins, and stops at its first line.
 
-Exit status: 0; 1 a command of FILE failed; 2 usage; 3 an error; 77 no debugger, or PROGRAM cannot
-run here.
+Exit status: 0; 2 usage; 3 an error, also a command of FILE that failed; 77 no debugger, or PROGRAM
+cannot run here.
 END
 }
 
 caller=$PWD
-CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/setup.sh
+cd -- "$here/.."
 
 on_cpu="" must_build=yes batch="" words=() options=()
 while (($# > 0)); do
     case $1 in
-        --kernel | --batch) [[ ${2-} ]] || die 2 "$1 needs a value (--help shows the usage)" ;;&
-        -h | --help) usage && exit ;;
+        --kernel | --batch)
+            [[ ${2--} != -* ]] || die 2 "$1 needs a value (--help shows the usage)"
+            ;;&
+        -h | --help) show_usage ;;
         --cpu) on_cpu=yes ;;
         --no-build) must_build="" ;;
         --kernel) options+=(--kernel "$2") && shift ;;
@@ -81,7 +89,7 @@ find_cuda_gdb() {
 if ! has_gpu; then
     on_cpu=yes
 elif [[ ! $on_cpu ]]; then
-    [[ ! $must_build ]] || ensure_cuda
+    [[ ! $must_build ]] || is_built "build/debug/$program" || ensure_cuda
     debugger=$(find_cuda_gdb) || {
         say "no cuda-gdb with Python here (NVIDIA's package cuda-gdb): on the CPU instead"
         on_cpu=yes
@@ -93,7 +101,7 @@ if [[ $on_cpu ]]; then
     runs_python gdb || die 77 "this gdb has no Python, which the commands are written in"
     debugger=gdb folder=cpu/debug target=cpu/$program
 fi
-if [[ $must_build ]]; then
+if [[ $must_build ]] && ! is_built "$folder/$program"; then
     ensure_compiler
     ensure_scons
     build debug=1 "$target" >&2
@@ -112,7 +120,7 @@ export STEP_PROGRAM=$program STEP_ARGUMENTS="${arguments[*]}" STEP_BATCH=$batch 
 session=("$debugger" -q -nx -x scripts/step/step_commands.py --args "$folder/$program"
     "${arguments[@]}")
 if [[ $batch ]]; then
-    "${session[@]}" 3>&1 >/dev/null </dev/null
+    "${session[@]}" 3>&1 >/dev/null </dev/null || end $?
 else
     exec "${session[@]}"
 fi

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Builds everything and runs every test.
 set -euo pipefail
-CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/setup.sh
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+# shellcheck source=scripts/setup.sh
+source "$here/setup.sh"
+attend "$@"
+cd -- "$here/.."
 
 usage() {
     cat <<'END'
@@ -25,13 +28,13 @@ END
 
 all=""
 case ${1-} in
-    -h | --help) usage && exit ;;
+    -h | --help) show_usage ;;
     --all) all=all && export TEST_ALL=1 && shift ;;
 esac
 
-TEST_TIMES=$(mktemp) # SConstruct and tests/conftest.py write there what each step took
-export TEST_TIMES
-trap 'rm -f "$TEST_TIMES"' EXIT
+make_work_folder
+export TEST_TIMES=$WORK/times # SConstruct and tests/conftest.py write there what each step took
+touch "$TEST_TIMES"
 
 ensure_compiler
 ensure_simulator_libraries
@@ -78,4 +81,4 @@ run_tests -m timed "$@"
 echo
 echo "The ten slowest steps, in seconds (several run at a time):"
 sort -rn "$TEST_TIMES" | head -n 10 | sed 's/^/  /'
-exit $status
+end $status

@@ -50,7 +50,7 @@ def replaced(text, name, part, file):
 
 def updated(file):
     """A document's text, brought up to date."""
-    text = file.read_text(encoding="utf-8")
+    text = command_line.read_text(file)
     name = file.relative_to(PROJECT).as_posix()
     for part, write in PARTS.get(name, {}).items():
         text = replaced(text, part, write(), name)
@@ -72,7 +72,7 @@ def main(arguments):
         names = " ".join(file.relative_to(PROJECT).as_posix() for file in stale)
         raise Stop(f"out of date: {names}: run scripts/update_docs.py", WRONG)
     for file, text in stale.items():
-        file.write_text(text, encoding="utf-8")
+        command_line.write_text(file, text)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 
 import pages
 from fakes import copy_folders
-from suite import PROGRAMS, ROOT, cuda_toolkit, scons
+from suite import FAILED, PROGRAMS, ROOT, cuda_toolkit, scons
 
 FIND = [sys.executable, str(ROOT / "scripts/shared/cuda_toolkit.py")]
 
@@ -161,7 +161,7 @@ def test_what_is_missing_for_tile_kernels_is_said_in_one_line(tmp_path):
     (home / "bin/tileiras").touch(mode=0o755)
     assert find_toolkit(home, "--tile").stdout == str(home / "bin/nvcc") + "\n"
     done = find_toolkit(home, "--tile", tile="0")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (FAILED, "")
     assert re.fullmatch(r"TILE=0 [^\n]+\n", done.stderr)
 
 
@@ -191,11 +191,11 @@ def test_a_compiler_of_tile_kernels_that_is_installed_later_rebuilds_what_has_th
 def test_all_but_the_profiler_builds_without_cupti(tmp_path):
     home = fake_toolkit(tmp_path / "cuda", "13.0", ["libcublas.so.13", "libcublasLt.so.13"])
     done = find_toolkit(home, "--cupti")
-    assert done.returncode == 1 and done.stdout == ""
+    assert done.returncode == FAILED and done.stdout == ""
     assert re.fullmatch(r"[^\n]+ install cuda-cupti-13-0[^\n]*\n", done.stderr)
     assert scons("-n", "programs", env={"CUDA_HOME": str(home)}).returncode == 0
     done = scons("-n", "profile", env={"CUDA_HOME": str(home)})
-    assert done.returncode == 1
+    assert done.returncode == FAILED
     assert re.fullmatch(r"scons: [^\n]+ install cuda-cupti-13-0[^\n]*\n", done.stderr)
 
 

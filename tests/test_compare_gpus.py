@@ -430,15 +430,15 @@ def test_compare_chooses_programs(tmp_path):
 
 def test_compare_writes_markdown_and_csv(tmp_path):
     a = write_csv(tmp_path / "a.csv", row(gpu='"GPU A, 80 GB"'))
-    b = write_csv(tmp_path / "b.csv", row(n="2048"), comments=["GPU: B|C"])
+    b = write_csv(tmp_path / "b.csv", row(n="2048"), comments=["GPU: B/C"])
     assert compare("--markdown", a, b).stdout.splitlines() == [
-        r"| program | kernel | data | size | unit | GPU A, 80 GB | B\|C | ratio |",
+        r"| program | kernel | data | size | unit | GPU A, 80 GB | B/C | ratio |",
         "|---|---|---|---|---|---:|---:|---:|",
         "| 1_matmul_basic | matmul_basic | fp32 | N=1024 | TFLOP/s | 2.00 | missing | - |",
         "| 1_matmul_basic | matmul_basic | fp32 | N=2048 | TFLOP/s | missing | 2.00 | - |",
     ]
     lines = list(csv.reader(compare("--csv", a, b).stdout.splitlines()))
-    assert lines[0][-3:] == ["GPU A, 80 GB", "B|C", "ratio"]
+    assert lines[0][-3:] == ["GPU A, 80 GB", "B/C", "ratio"]
     assert lines[1] == ["1_matmul_basic", "matmul_basic", "fp32", "N=1024", "TFLOP/s", "2.00",
                         "missing", "-"]
 

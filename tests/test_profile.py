@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from fakes import copy_folders, script
 from suite import GPU, NO_GPU, ROOT, SKIPPED, USAGE, assert_one_line, run
 
 import kernel_names
@@ -252,6 +253,12 @@ def test_dropped_records_are_reported(tmp_path):
     assert "dropped 20 records" in done.stderr
 
 
+def test_a_programs_names_do_not_steer_the_terminal(tmp_path):
+    (tmp_path / "1.txt").write_text(GATING.read_text().replace("six_kernels", "six\x1b[31m"))
+    done = report("--all", tmp_path / "1.txt")
+    assert "timed / six?[31m" in done.stdout and "\x1b" not in done.stdout
+
+
 def test_records_without_their_other_half_are_taken_as_they_are(tmp_path):
     """What is dropped may be a call, or the end of a range."""
     lines = GATING.read_text().splitlines()
@@ -334,12 +341,11 @@ def test_the_simulator_has_nothing_to_profile(tmp_path):
 
 
 @pytest.mark.parametrize("program", ["true", "5", "5_gating_unfused"])
-def test_without_a_gpu_it_says_what_it_needs(program):
+def test_without_a_gpu_it_says_what_it_needs(tmp_path, program):
     if glob.glob("/dev/nvidia[0-9]*"):
         pytest.skip("there is a GPU here")
-    if program != "true" and not (ROOT / "5_gating_unfused").exists():
-        pytest.skip("5_gating_unfused is not built")
-    done = profile(program, cwd="/")
+    copy_folders(tmp_path, "scripts", "src")  # nothing is built there
+    done = script("profile.sh", program, root=tmp_path, cwd="/")
     assert done.returncode == SKIPPED and done.stdout == ""
     assert_one_line(done.stderr, "profile.sh")
     assert "GPU" in done.stderr and "driver" in done.stderr

@@ -9,12 +9,13 @@ import sys
 
 import pytest
 
+from fakes import copy_folders
 from suite import ROOT, SKIPPED, USAGE, assert_one_line, build_lock, scons
 
 SCRIPT = ROOT / "scripts/step.sh"
 WALK = ROOT / "scripts/step/walks/2_matmul_sharedmem.txt"
 RING = ROOT / "scripts/step/walks/bonus_matmul_hopper.txt"
-FAILED_COMMAND = 1
+FAILED_COMMAND = 3
 STEPPED = ["1_matmul_basic", "2_matmul_sharedmem", "3_matmul_tensorcore", "7_gelu", "8_softmax",
            "bonus_matmul_A_stationary", "bonus_matmul_register_tiled", "bonus_matmul_hopper",
            "bonus_softmax_rows", "bonus_tile"]
@@ -406,8 +407,7 @@ def test_a_walk_in_another_encoding_and_environment(tmp_path):
 @on_cpu
 def test_a_program_that_cannot_run_here(tmp_path):
     """Its reason is the one line, and its exit status step.sh's."""
-    for folder in ("scripts", "src"):
-        (tmp_path / folder).symlink_to(ROOT / folder)
+    copy_folders(tmp_path, "scripts", "src")
     program = tmp_path / "cpu/debug/bonus_matmul_hopper"
     program.parent.mkdir(parents=True)
     program.write_text('#!/bin/sh\necho "bonus_matmul_hopper: needs a thing" >&2\nexit 77\n')
@@ -419,7 +419,7 @@ def test_a_program_that_cannot_run_here(tmp_path):
 
 
 def test_without_gdb(tmp_path):
-    for name in ("bash", "dirname", "basename", "id", "nvidia-smi"):
+    for name in ("bash", "dirname", "readlink", "id", "nvidia-smi"):
         if shutil.which(name):
             (tmp_path / name).symlink_to(shutil.which(name))
     (tmp_path / "python3").symlink_to(sys.executable)  # ours, wherever it is

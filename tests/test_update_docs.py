@@ -224,6 +224,21 @@ def test_a_program_that_is_not_built_is_named(project):
     assert "7_gelu" in done.stderr
 
 
+def test_a_document_that_cannot_be_written_or_read_is_named(project):
+    project.build(project.root / "cpu/2_matmul_sharedmem", "another idea")
+    (project.root / "README.md.new").mkdir()  # where the new text is written first
+    before = project.documents()
+    done = project.update()
+    assert (done.returncode, project.documents()) == (FAILED, before)
+    assert_one_line(done.stderr, "update_docs.py")
+    assert "README.md: " in done.stderr
+    (project.root / "docs/tools.md").write_bytes(b"\xff\xfe")
+    done = project.update()
+    assert done.returncode == USAGE
+    assert_one_line(done.stderr, "update_docs.py")
+    assert "tools.md: not a text file" in done.stderr
+
+
 @pytest.mark.parametrize("seconds_ago, told", [(100, "simulator"), (-100, "GPU")])
 def test_the_latest_build_says_it(project, seconds_ago, told):
     project.build(project.root / "cpu/2_matmul_sharedmem", "simulator")

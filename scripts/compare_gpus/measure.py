@@ -27,6 +27,7 @@ Exit status: 0 all that could run is verified; 1 a wrong result; 2 usage; 3 an e
 """
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import re
@@ -43,6 +44,7 @@ import clocks  # noqa: E402
 import collect  # noqa: E402
 import command_line  # noqa: E402
 import cuda_toolkit  # noqa: E402
+import foreign  # noqa: E402
 import programs  # noqa: E402
 import table  # noqa: E402
 from command_line import INTERRUPTED, OK, PROJECT, SKIPPED, USAGE, Stop  # noqa: E402
@@ -100,7 +102,7 @@ def output(*command, **environment):
     """(whether a command went well, what it printed)"""
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, universal_newlines=True,
+                              stderr=subprocess.DEVNULL, universal_newlines=True, errors="replace",
                               env={**os.environ, **environment})
     except OSError:
         return False, ""
@@ -120,7 +122,7 @@ def list_gpus(text):
         gpu = re.match(r"GPU \d+: (.*) \(UUID: ([^)]+)\)", line)
         instance = re.match(r" +MIG (\S+) .*\(UUID: ([^)]+)\)", line)
         if gpu:
-            whole = Gpu(gpu[2], gpu[2], gpu[1])
+            whole = Gpu(gpu[2], gpu[2], foreign.name(gpu[1]))
             gpus.append(whole)
         elif instance and whole:
             if gpus[-1] == whole:
@@ -132,10 +134,9 @@ def list_gpus(text):
 def stems(gpus):
     """The name of each GPU's file: "NVIDIA H200" becomes nvidia-h200; several alike are numbered.
     """
-    names = [gpu.name for gpu in gpus]
+    names = [foreign.file_stem(gpu.name) for gpu in gpus]
     for i, name in enumerate(names):
-        stem = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
-        yield stem + (f"-{names[:i].count(name)}" if names.count(name) > 1 else "")
+        yield name + (f"-{names[:i].count(name)}" if names.count(name) > 1 else "")
 
 
 # --- What is measured ---------------------------------------------------------------------------
@@ -267,11 +268,31 @@ def is_done(folder, step):
 # --- The command --------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def alone():
+    """Two at a time would disturb each other's figures."""
+    Path("build").mkdir(exist_ok=True)
+    folder = os.open("build", os.O_RDONLY)  # a program that runs on does not keep it
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Stop("another compare_gpus.sh is measuring here: wait until it is done")
+        yield
+    finally:
+        os.close(folder)
+
+
 def measure_all(options):
     """Measures all GPUs, prints a table, and returns the exit status."""
     gpus = list_gpus(output("nvidia-smi", "-L")[1])
     if not gpus:
         raise Stop("no GPU here: measuring needs an NVIDIA GPU and its driver", SKIPPED)
+    with alone():
+        return measure_each(gpus, options)
+
+
+def measure_each(gpus, options):
     if not options.no_build:
         command_line.set_up(WHO, "ensure_scons\nensure_cuda\nbuild programs")
     measuring = Measuring(options, gpus, steps_of(options))
@@ -289,10 +310,6 @@ def measure_all(options):
     return measuring.runner.status
 
 
-def interrupt(*_):
-    raise KeyboardInterrupt
-
-
 @command_line.reporting(WHO)
 def main(arguments):
     if arguments and arguments[0] == "--table" and not {"-h", "--help"} & set(arguments):
@@ -304,8 +321,7 @@ def main(arguments):
         return OK
     options = parse_arguments(arguments)
     os.chdir(PROJECT)
-    for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
-        signal.signal(name, interrupt)  # so that no sampling goes on
+    signal.signal(signal.SIGPIPE, command_line.interrupt)  # so that no sampling goes on
     try:
         return measure_all(options)
     except KeyboardInterrupt:

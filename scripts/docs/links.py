@@ -2,7 +2,7 @@
 
 import re
 
-from command_line import USAGE, Stop
+from command_line import USAGE, Stop, read_text
 
 LINK = re.compile(r"\[(?P<name>\w+)\]\((?P<path>[^)#\s]+\.cuh?)#L\d+-L\d+\)")
 
@@ -13,7 +13,7 @@ def updated(text, document):
     def write(link):
         name, path = link["name"], link["path"]
         file = document.parent / path
-        found = lines_of(file.read_text(encoding="utf-8"), name) if file.is_file() else None
+        found = lines_of(read_text(file), name) if file.is_file() else None
         if not found:
             raise Stop(f"{document.name}: there is no function {name} in {path}", USAGE)
         return f"[{name}]({path}#L{found[0]}-L{found[1]})"

@@ -4,6 +4,8 @@ one for the simulator, a file for each program; `update_docs.py --record` writes
 import re
 import subprocess
 
+import command_line
+import foreign
 import programs
 from command_line import OK, PROJECT, SKIPPED, Stop
 
@@ -63,9 +65,9 @@ def record():
             text = printed(name, on_gpu) if path.exists() else None
             if text:
                 gpu = re.search(r" on (.*?)(:|$)", text, re.MULTILINE)[1] if on_gpu else SIMULATOR
-                folder = FOLDER / re.sub("[^a-z0-9]+", "-", gpu.lower()).strip("-")
+                folder = FOLDER / foreign.file_stem(gpu)
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+                command_line.write_text(folder / f"{name}.txt", text)
 
 
 def terminal():

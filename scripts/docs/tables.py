@@ -4,6 +4,7 @@ import csv
 import re
 from pathlib import Path
 
+import command_line
 import compare_frameworks
 import programs
 import table
@@ -52,7 +53,7 @@ def bonuses():
 
 def minutes(program):
     """How long the course of 90 minutes takes over a lesson: the lecture says it."""
-    text = (PROJECT / "docs/lecture.md").read_text(encoding="utf-8")
+    text = command_line.read_text(PROJECT / "docs/lecture.md")
     course = text.partition("## The course: 90 minutes")[2].partition("\n## ")[0]
     for time, step in re.findall(r"^\*\*Minutes\*\* (\d+)\. \*\*Program\*\* (.*)\.$", course,
                                  re.MULTILINE):

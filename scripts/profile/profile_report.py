@@ -20,6 +20,7 @@ from typing import List, NamedTuple, Optional, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
 import command_line  # noqa: E402
+import foreign  # noqa: E402
 import kernel_names  # noqa: E402
 from command_line import OK, USAGE  # noqa: E402
 
@@ -98,7 +99,8 @@ def read(paths):
         except OSError as error:
             raise RecordError(f"{path}: {error.strerror}")
         for number, line in enumerate(text.splitlines(), 1):
-            lines.append((Path(path).stem, f"{path}:{number}", line.split("\t")))
+            fields = [foreign.printable(field) for field in line.split("\t")]
+            lines.append((Path(path).stem, f"{path}:{number}", fields))
 
     calls, marks, rows = [], defaultdict(list), []
     dropped, unfinished, errors = 0, 0, []
@@ -540,8 +542,7 @@ def main(arguments):
         return OK if profile.errors else say("CUPTI recorded nothing that ran on a GPU (a program "
                                              "that is killed takes its records along)")
     if options.trace:
-        with open(options.trace, "w", encoding="utf-8") as file:
-            json.dump(trace(profile), file)
+        command_line.write_text(options.trace, json.dumps(trace(profile)))
     print("\n".join(report(profile, options.all)))
     return OK
 

@@ -131,7 +131,7 @@ def main(arguments):
     plot.run_with_matplotlib("report.sh")
     text = document(tables, n)
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(text, encoding="utf-8")
+    command_line.write_text(options.out, text)
     return command_line.say("report.sh", f"wrote {options.out}")
 
 

@@ -1,8 +1,10 @@
 """What the scripts' command lines share. What goes wrong ends a script with one line, which begins
-with the name of the command that was called, and with the exit status that it calls for.
+with the name of the command that was called, and with the exit status that it calls for. So does an
+interrupt, by Ctrl-C or by kill, but without a line.
 """
 
 import argparse
+import contextlib
 import functools
 import importlib.util
 import os
@@ -11,10 +13,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import traceback
 from pathlib import Path
+
+import foreign
 
 PROJECT = Path(__file__).resolve().parents[2]
 OK, WRONG, USAGE, FAILED, SKIPPED, INTERRUPTED = 0, 1, 2, 3, 77, 130  # exit status
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop(Exception):
@@ -29,7 +35,9 @@ class Stop(Exception):
 
 
 def say(who, message, status=OK):
-    print(f"{who}: {message}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nowhere is left to say it
+        if sys.stderr:
+            print(f"{who}: {foreign.printable(message)}", file=sys.stderr, flush=True)
     return status
 
 
@@ -37,22 +45,76 @@ def attempt(who, work, *arguments):
     """The exit status that work(*arguments) returns, or that what it raises calls for; `who` says
     what that was."""
     try:
-        return work(*arguments) or OK
+        try:
+            return work(*arguments) or OK
+        finally:
+            sys.stdout.flush()
     except Stop as stop:
         return say(who, stop, stop.status)
-    except OSError as error:
-        name = f"{error.filename}: " if error.filename else ""
-        return say(who, f"{name}{error.strerror or error}", FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except OSError as error:
+        _drop_unwritten()
+        name = f"{error.filename}: " if error.filename else "cannot read or write: "
+        return say(who, f"{name}{error.strerror or error}", FAILED)
+    except MemoryError:
+        return say(who, "not enough memory", FAILED)
+    except Exception as error:  # a mistake of ours: where it is, in place of a traceback
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        return say(who, f"{type(error).__name__} in {Path(at.filename).name}, line {at.lineno}: "
+                        f"{error}", FAILED)
+
+
+def _drop_unwritten():
+    """Leaves nothing to write at the end, if stdout takes no more: that would fail once more."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def reporting(who):
     """Decorates a script's main(arguments), which then returns the exit status in any case."""
-    return lambda main: functools.wraps(main)(functools.partial(attempt, who, main))
+
+    def decorate(main):
+        decorated = functools.wraps(main)(functools.partial(attempt, who, main))
+        decorated.who = who
+        return decorated
+
+    return decorate
+
+
+def read_text(path, encoding="utf-8"):
+    """A file's text. Raises Stop where it is none."""
+    try:
+        return Path(path).read_text(encoding=encoding)
+    except UnicodeDecodeError:
+        raise Stop(f"{path}: not a text file in UTF-8", USAGE)
+
+
+def write_text(path, text):
+    """Writes a file whole, or leaves it as it was."""
+    path = Path(path)
+    if path.exists():
+        path.open("r+").close()  # may it be written?
+    if path.exists() and not path.is_file():  # /dev/stdout
+        path.write_text(text, encoding="utf-8")
+        return
+    path = path.resolve()
+    new = path.with_name(path.name + ".new")
+    try:
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise OSError(error.errno, error.strerror, str(path))
 
 
 class Parser(argparse.ArgumentParser):
+    def print_help(self, file=None):
+        print(self.format_help(), end="", file=file)  # argparse hides that it cannot be written
+
     def error(self, message):
         sys.exit(say(self.prog, f"{message} (--help shows the usage)", USAGE))
 
@@ -82,11 +144,16 @@ def set_up(who, commands, **streams):
     """Runs functions of setup.sh, and returns what they print where stdout=subprocess.PIPE. Where
     they fail, they have said why, as `who`: the script ends with their status."""
     script = f"set -euo pipefail\nsource scripts/setup.sh\n{commands}"
-    done = subprocess.run(["bash", "-c", script, who], cwd=PROJECT, universal_newlines=True,
-                          **streams)
-    if done.returncode:
-        sys.exit(done.returncode)
-    return done.stdout
+    with subprocess.Popen(["bash", "-c", script, who], cwd=PROJECT, universal_newlines=True,
+                          start_new_session=True, **streams) as shell:
+        try:
+            printed, _ = shell.communicate()
+        except KeyboardInterrupt:
+            os.killpg(shell.pid, signal.SIGTERM)  # with all that it has started
+            raise
+    if shell.returncode:
+        sys.exit(shell.returncode)
+    return printed
 
 
 def run_with(who, modules, ensure, variable):
@@ -99,10 +166,29 @@ def run_with(who, modules, ensure, variable):
     os.execv(python, [python] + sys.argv)
 
 
+def interrupt(*_):
+    """Handles a signal as Ctrl-C. What comes after the first is ignored: the script is ending."""
+    for name in INTERRUPTS:
+        signal.signal(name, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def be_a_worker():
+    """For a process of a pool: the script itself is interrupted, and ends its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def run(main, usage=None):
     """Ends the script with the status of main(arguments). --help prints `usage`, where given."""
+    who = getattr(main, "who", Path(sys.argv[0]).name)
+    if sys.stdout is None:
+        sys.exit(say(who, "stdout is closed: it needs a terminal or a file", FAILED))
+    sys.stdout.reconfigure(errors="backslashreplace")  # where a terminal has ASCII alone
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a pager may stop reading
+    for name in INTERRUPTS:
+        if signal.getsignal(name) != signal.SIG_IGN:  # as nohup wants it
+            signal.signal(name, interrupt)
     if usage and sys.argv[1:] in (["-h"], ["--help"]):
-        print(usage.strip())
-        sys.exit(OK)
+        sys.exit(attempt(who, print, usage.strip()))
     sys.exit(main(sys.argv[1:]))

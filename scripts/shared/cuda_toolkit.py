@@ -1,6 +1,6 @@
 """Finds the CUDA toolkit. The build and the scripts both ask here, so they agree on which one.
 
-    cuda_toolkit.py              prints the path of nvcc, or says what is missing and exits 1
+    cuda_toolkit.py              prints the path of nvcc, or says what is missing and exits 3
     cuda_toolkit.py --version    nvcc's version instead
     cuda_toolkit.py --cupti      the path of CUPTI, the library that profilers are built on
     cuda_toolkit.py --tile       the nvcc that compiles CUDA Tile C++
@@ -223,4 +223,5 @@ if __name__ == "__main__":
         else:
             print(toolkit.version if sys.argv[1:] == ["--version"] else toolkit.nvcc)
     except ToolkitError as problem:
-        sys.exit(str(problem))
+        print(problem, file=sys.stderr)
+        sys.exit(3)

@@ -8,19 +8,22 @@
                                      programs x GPUs: a column for each file, and its ratio to the
                                      first; compare_gpus.sh --help lists the options
 
-Columns are found by name; a file may begin with `# name: value` lines. Bad input: one line, exit 2.
+Columns are found by name; a file may begin with `# name: value` lines. A file of results may come
+from anyone: what it may hold is limited, and its text is made harmless (see foreign.py). Bad input:
+one line, exit 2.
 """
 
 import csv
 import functools
 import io
-import math
+import re
 import textwrap
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
 import command_line
 import data_sheets
+import foreign
 import programs
 from command_line import USAGE
 
@@ -36,6 +39,7 @@ NUMBERS = (  # may be empty
     "median_ms spread_pct tflops gb_per_s launches moved_bytes least_bytes sm_mhz temperature_c "
     "power_w"
 ).split()
+WORDS = "program kernel dtype shape".split()
 VERDICTS = ("yes", "no", "failed", "skipped")  # of the column `verified`
 # What a kernel is to its program, in the column `role`. A program that stopped has none.
 ROLES = ("ours", "chain", "library", "yardstick", "record")
@@ -44,6 +48,8 @@ YARDSTICK = "yardstick"  # a library's kernel, or a copy: that computes nothing,
 NOISY_PCT = 2.0  # a spread above it
 ALIKE_PCT = 3.0  # two runs of one GPU lie within it
 COLUMNS = 79  # of the tables for a screen
+LARGEST_FILE = 4 << 20  # bytes: forty whole runs
+LEAST, MOST = 1e-9, 1e15  # of a figure that is not 0: time, rate, bytes
 
 say = functools.partial(command_line.say, "table.py")
 
@@ -61,7 +67,8 @@ class Results(NamedTuple):
 
     @property
     def gpu(self):
-        return self.about.get("GPU") or self.rows[0]["gpu"] or self.path.name
+        return (self.about.get("GPU") or foreign.name(self.rows[0]["gpu"])
+                or foreign.name(self.path.name))
 
     @property
     def protocol(self):
@@ -76,7 +83,9 @@ def read(path):
     path = Path(path)
     comments, lines = _split(path)
     pairs = (comment.lstrip("# ").partition(":") for comment in comments)
-    about = {name.strip(): value.strip() for name, _, value in pairs}
+    about = {name.strip(): foreign.text(value.strip()) for name, _, value in pairs}
+    if "GPU" in about:
+        about["GPU"] = foreign.name(about["GPU"])
     reader = csv.DictReader(lines, strict=True)
     try:
         missing = [name for name in REQUIRED if name not in (reader.fieldnames or [])]
@@ -84,7 +93,14 @@ def read(path):
             raise TableError(f"{path}: no results in it")
         if missing:
             raise TableError(f"{path}: no column named {', '.join(missing)}")
-        rows = [_check(row, f"{path}, line {len(comments) + reader.line_num}") for row in reader]
+        rows, seen = [], set()
+        for row in reader:
+            where = f"{path}, line {len(comments) + reader.line_num}"
+            rows.append(_check(row, where))
+            # A yardstick stands in each of a program's comparisons; all else is measured once.
+            if key(rows[-1]) in seen and rows[-1]["role"] != YARDSTICK:
+                raise TableError(f"{where}: a second row of what was measured before; remove one")
+            seen.add(key(rows[-1]))
     except csv.Error as error:
         raise TableError(f"{path}, line {len(comments) + reader.line_num}: {error}")
     if not rows:
@@ -112,8 +128,12 @@ def mixed(tables):
 def _split(path):
     """A file's comment lines, and the CSV after them."""
     try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+        if len(data) > LARGEST_FILE:
+            raise TableError(f"{path}: more than {LARGEST_FILE >> 20} MiB, so no file of results")
         # Mailed files come with other line ends, and with a byte order mark.
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = data.decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise TableError(f"{path}: {getattr(error, 'strerror', None) or 'not a text file'}")
     body = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
@@ -124,22 +144,39 @@ def _check(row, where):
     if None in row or None in row.values():
         raise TableError(f"{where}: too {'many' if None in row else 'few'} fields")
     row = {**dict.fromkeys(OPTIONAL, ""), **row}
-    if not row["n"].isdecimal():
-        raise TableError(f"{where}: n is no size: {row['n']!r}")
+    for name in WORDS:
+        if row[name] and not foreign.is_word(row[name]):
+            raise TableError(f"{where}: {name} is no name: {_short(row[name])}")
+    if not re.fullmatch("[0-9]{1,9}", row["n"]):
+        raise TableError(f"{where}: n is no size: {_short(row['n'])}")
     if row["verified"] not in VERDICTS:
-        raise TableError(f"{where}: verified is none of {', '.join(VERDICTS)}: {row['verified']!r}")
+        raise TableError(f"{where}: verified is none of {', '.join(VERDICTS)}: "
+                         f"{_short(row['verified'])}")
     if row["role"] not in ROLES and (row["role"] or row["kernel"]):
-        raise TableError(f"{where}: role is none of {', '.join(ROLES)}: {row['role']!r}")
+        raise TableError(f"{where}: role is none of {', '.join(ROLES)}: {_short(row['role'])}")
     for name in NUMBERS:
-        try:
-            value = float(row[name]) if row[name] else None
-        except ValueError:
-            value = math.nan
-        if value is not None and not 0 <= value < math.inf:
-            raise TableError(f"{where}: {name} is no number: {row[name]!r}")
-        row[name] = value
+        row[name] = _figure(row[name], f"{where}: {name}")
     row["n"] = int(row["n"])
-    return row
+    return {name: foreign.text(cell) if isinstance(cell, str) else cell
+            for name, cell in row.items()}
+
+
+def _figure(cell, what):
+    """A cell's number, or None where it is empty."""
+    if not cell:
+        return None
+    try:
+        value = float(cell) if len(cell) <= 32 else None
+    except ValueError:
+        value = None
+    if value is None or not (value == 0 or LEAST <= value <= MOST):
+        raise TableError(f"{what} is no number: {_short(cell)}")
+    return value
+
+
+def _short(cell):
+    return repr(cell if len(cell) <= foreign.LONGEST_WORD else
+                cell[:foreign.LONGEST_WORD] + "...")
 
 
 # --- Cells ------------------------------------------------------------------------------------
@@ -337,7 +374,7 @@ def titles(tables):
 
 def _file(table, tables):
     names = [other.path.name for other in tables]
-    return table.path.name if names.count(table.path.name) == 1 else str(table.path)
+    return foreign.text(table.path.name if names.count(table.path.name) == 1 else str(table.path))
 
 
 def key(row):
@@ -348,25 +385,26 @@ def key(row):
 def side_by_side(tables):
     """{what was measured: its row in each file, or None}, in the talk's order. A program that did
     not run has one row without a kernel: it stands for each kernel that another file has."""
-    ran = [row for table in tables for row in table.rows if row["kernel"]]
-    stopped = [[row for row in table.rows if not row["kernel"]] for table in tables]
+    ran = {run for table in tables for row in table.rows if row["kernel"] for run in _runs(row)}
+    stopped = [{_runs(row)[0]: row for row in table.rows if not row["kernel"]} for table in tables]
     cells_of = {}
     for i, table in enumerate(tables):
         for row in table.rows:
-            if row["kernel"] or not any(_same_run(row, other) for other in ran):
+            if row["kernel"] or _runs(row)[0] not in ran:
                 cells_of.setdefault(key(row), [None] * len(tables))[i] = row
     for cells in cells_of.values():
         some = next(filter(None, cells))
-        for i, rows in enumerate(stopped):
+        for i, row_of in enumerate(stopped):
             if cells[i] is None:
-                cells[i] = next((row for row in rows if _same_run(row, some)), None)
+                cells[i] = next((row_of[run] for run in _runs(some) if run in row_of), None)
     return cells_of
 
 
-def _same_run(stopped, row):
-    """Whether a program that stopped would have made `row`; it may not have told its data type."""
-    same = all(stopped[name] == row[name] for name in ("program", "shape", "n"))
-    return same and stopped["dtype"] in ("", row["dtype"])
+def _runs(row):
+    """The run that made a row, and what it is called where the program stopped before it told its
+    data type."""
+    run = tuple(row[name] for name in ("program", "shape", "n"))
+    return (*run, row["dtype"]), (*run, "")
 
 
 def comparison(tables, wanted=lambda row: True):

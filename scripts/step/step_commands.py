@@ -17,7 +17,6 @@ import signal
 import struct
 import sys
 import textwrap
-import traceback
 
 import gdb
 
@@ -809,9 +808,9 @@ def main():
         quietly("quit 3")
     if BATCH:
         try:
-            status = 0 if run_batch(BATCH) else 1
-        except Exception:  # gdb itself would go on, and end with 0
-            traceback.print_exc()
+            status = 0 if run_batch(BATCH) else 3
+        except Exception as error:  # gdb itself would go on, and end with 0
+            print(f"step.sh: {BATCH}: {type(error).__name__}: {error}", file=sys.stderr)
             status = 3
         quietly(f"quit {status}")
     banner()
