@@ -236,8 +236,9 @@ TEST(CommandLine, SeedsAndDevicesAreWholeNumbers) {
     for (const char* option : {"--seed", "--device"})
         for (const char* value : {"-1", "1.5", "", "one", "9223372036854775808"})
             EXPECT_FALSE(refusal({option, value}).empty()) << option << " '" << value << "'";
-    // No GPU has this index; it must not wrap round to one that exists.
-    EXPECT_GT(parse({"--device", "4294967296"}).device, 1000);
+    EXPECT_EQ(parse({"--device", "2147483647"}).device, INT32_MAX);
+    // This index must not wrap round to a GPU that exists. It is refused as it was typed.
+    EXPECT_NE(refusal({"--device", "4294967296"}).find("'4294967296'"), std::string::npos);
 }
 
 // --- --help ---
