@@ -3,7 +3,6 @@
 #pragma once
 
 #include <list>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -116,9 +115,9 @@ class Inputs {
         Verdict verdict;
         for (const Array& array : arrays_) {
             if (array.is_output) continue;
-            found_->reset();
-            array.compare(fill_of(array), found_->data());
-            const Verdict here = found_->get();
+            found_.reset();
+            array.compare(fill_of(array), found_.data());
+            const Verdict here = found_.get();
             if (here.changed == 0) continue;
             protect(false), array.refill(fill_of(array)), protect(true);
             const size_t columns = array.shape.back();
@@ -143,7 +142,7 @@ class Inputs {
     }
 
     const std::list<Array>& arrays_;
-    const std::shared_ptr<DeviceVerdict> found_ = std::make_shared<DeviceVerdict>();
+    const DeviceVerdict found_;
     uint64_t set_ = 0;
 };
 

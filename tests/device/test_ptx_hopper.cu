@@ -4,39 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <vector>
 
 #include "demo.cuh"
 #include "demo/device.cuh"
 #include "hopper.cuh"
+#include "test_memory.cuh"
 
 namespace {
 
 using namespace hopper;
-
-/// Device memory that host code fills and reads by copying.
-template <class T>
-struct Memory : demo::Buffer<T> {
-    using demo::Buffer<T>::Buffer;
-    explicit Memory(const std::vector<T>& values) : demo::Buffer<T>(values.size()) {
-        DEMO_CHECK(cudaMemcpy(this->data(), values.data(), this->bytes(), cudaMemcpyHostToDevice));
-    }
-    std::vector<T> read() const {
-        DEMO_CHECK(cudaGetLastError());
-        DEMO_CHECK(cudaDeviceSynchronize());
-        std::vector<T> values(this->size());
-        DEMO_CHECK(cudaMemcpy(values.data(), this->data(), this->bytes(), cudaMemcpyDeviceToHost));
-        return values;
-    }
-};
-
-template <class T>
-std::vector<T> numbers(size_t size, const std::function<T(int)>& number) {
-    std::vector<T> values;
-    for (size_t i = 0; i < size; ++i) values.push_back(number(int(i)));
-    return values;
-}
+using demo_test::Memory, demo_test::numbers;
 
 /// One thread's work: makes an mbarrier that waits for one arrival, with the bytes that it expects.
 __device__ void init_for_copies(Barrier* barrier) {

@@ -13,6 +13,7 @@
 
 #include "demo.cuh"
 #include "demo/device.cuh"
+#include "test_memory.cuh"
 
 #ifdef __CUDACC_TILE__
 #include <cuda_tile.h>
@@ -21,29 +22,7 @@ namespace {
 
 namespace ct = cuda::tiles;
 using namespace ct::literals;
-
-/// Device memory that host code fills and reads by copying.
-template <class T>
-struct Memory : demo::Buffer<T> {
-    using demo::Buffer<T>::Buffer;
-    explicit Memory(const std::vector<T>& values) : demo::Buffer<T>(values.size()) {
-        DEMO_CHECK(cudaMemcpy(this->data(), values.data(), this->bytes(), cudaMemcpyHostToDevice));
-    }
-    std::vector<T> read() const {
-        DEMO_CHECK(cudaGetLastError());
-        DEMO_CHECK(cudaDeviceSynchronize());
-        std::vector<T> values(this->size());
-        DEMO_CHECK(cudaMemcpy(values.data(), this->data(), this->bytes(), cudaMemcpyDeviceToHost));
-        return values;
-    }
-};
-
-template <class T>
-std::vector<T> numbers(size_t size, const std::function<float(int)>& number) {
-    std::vector<T> values;
-    for (size_t i = 0; i < size; ++i) values.push_back(T(number(int(i))));
-    return values;
-}
+using demo_test::Memory, demo_test::numbers;
 
 // --- A tensor's edges ---------------------------------------------------------------------------
 
