@@ -31,7 +31,8 @@ CLOCKS = "sm_mhz temperature_c power_w throttled note".split()
 def row(program="1_matmul_basic", kernel="matmul_basic", gpu="GPU A", sm="90", dtype="fp32",
         shape="square", n="1024", median_ms="1.000000", spread_pct="0.50", tflops="2.000",
         gb_per_s="", verified="yes", error_of_bound="0.2", launches="1", temp_bytes="0",
-        moved_bytes="", least_bytes="12582912", role="ours"):
+        moved_bytes="", least_bytes="12582912", role="ours",
+        output_hash="0123456789abcdef"):
     values = locals()
     return ",".join(values[name] for name in COLUMNS)
 
@@ -46,7 +47,8 @@ def stopped(program="1_matmul_basic", shape="square", n="1024", dtype="", verifi
     """The row of a program that did not run."""
     return clocked(row(program, kernel="", sm="", dtype=dtype, shape=shape, n=n, median_ms="",
                        spread_pct="", tflops="", verified=verified, error_of_bound="", launches="",
-                       temp_bytes="", least_bytes="", role=""), "", "", "", "", note)
+                       temp_bytes="", least_bytes="", role="", output_hash=""),
+                   "", "", "", "", note)
 
 
 def write_csv(path, *rows, comments=(), columns=COLUMNS):
@@ -67,7 +69,7 @@ PLOTS = ["bars-fp32", "bars-tensor-cores", "bars-memory", "curves-1_matmul_basic
          "curves-4_matmul_cublas-fp32", "curves-4_matmul_cublas-fp16",
          "curves-5_gating_unfused-fp16", "curves-5_gating_unfused-fp16-talk",
          "curves-6_gating_fused-fp16", "curves-6_gating_fused-fp16-talk", "curves-7_gelu-fp32"]
-STOPPED = "8_softmax,,,,fp32,square,4096,,,,,failed,,,,,,,,,,,out of <memory>"
+STOPPED = stopped("8_softmax", n="4096", dtype="fp32", note="out of <memory>")
 
 
 def python_with_matplotlib():
@@ -88,7 +90,7 @@ def measured(program, kernel, dtype, n, ms, flops, moved="", least=100, launches
         "tflops": flops / ms / 1e9 if flops else "",
         "gb_per_s": least / ms / 1e6 if memory else "", "verified": "yes",
         "error_of_bound": 0.1, "launches": launches, "temp_bytes": 0, "moved_bytes": moved,
-        "least_bytes": least, "role": role}
+        "least_bytes": least, "role": role, "output_hash": "0123456789abcdef"}
     return ",".join(str(values[name]) for name in COLUMNS) + ",1980,50,600,,"
 
 
@@ -166,7 +168,7 @@ verified=yes
 ((status == 1)) && verified=no
 ((status == 3)) && exit 3
 figures=1.0,0.1,12.5,,$verified,0.2,1,0,,100
-echo "$name,kernel_of_$name,Fake GPU,90,$dtype,$shape,$n,$figures,ours"
+echo "$name,kernel_of_$name,Fake GPU,90,$dtype,$shape,$n,$figures,ours,0123456789abcdef"
 ((status == 4)) && exit 3 # at a later kernel
 ((status == 40)) && exit 0
 exit $status

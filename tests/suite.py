@@ -26,7 +26,7 @@ EVERYTHING = "TEST_ALL" in os.environ  # scripts/test.sh --all: what takes too l
 
 COLUMNS = (
     "program kernel gpu sm dtype shape n median_ms spread_pct tflops gb_per_s verified "
-    "error_of_bound launches temp_bytes moved_bytes least_bytes role"
+    "error_of_bound launches temp_bytes moved_bytes least_bytes role output_hash"
 ).split()
 TIMES = ("median_ms", "spread_pct", "tflops", "gb_per_s")  # empty with --once
 
@@ -275,6 +275,7 @@ def read_rows(text):
             assert re.fullmatch(r"\d+(\.\d+)?", row[name]), f"{name} is {row[name]!r}"
         for name in TIMES + ("moved_bytes", "least_bytes"):
             assert re.fullmatch(r"(\d+(\.\d+)?)?", row[name]), f"{name} is {row[name]!r}"
+        assert re.fullmatch("[0-9a-f]{16}", row["output_hash"]), row
     return rows
 
 

@@ -74,7 +74,8 @@ class Report {
         if (options.csv) {
             std::printf(
                 "program,kernel,gpu,sm,dtype,shape,n,median_ms,spread_pct,tflops,gb_per_s,"
-                "verified,error_of_bound,launches,temp_bytes,moved_bytes,least_bytes,role\n");
+                "verified,error_of_bound,launches,temp_bytes,moved_bytes,least_bytes,role,"
+                "output_hash\n");
         } else {
             const std::string where = gpu.name + (kSimulator ? " (not a GPU)" : "");
             const std::string who = program_name + " on " + where, what = subject(plan);
@@ -347,10 +348,11 @@ class Report {
         rate(contender.computes, result.tflops(work));
         rate(work.memory_bound && !kSimulator, result.gb_per_s(work));
         auto counted = [](size_t bytes) { return bytes ? std::to_string(bytes) : ""; };
-        std::printf("%s,%.4f,%zu,%zu,%s,%s,%s\n", result.verdict.ok() ? "yes" : "no",
+        std::printf("%s,%.4f,%zu,%zu,%s,%s,%s,%016llx\n", result.verdict.ok() ? "yes" : "no",
                     std::bit_cast<float>(result.verdict.error_of_bound), contender.launches,
                     contender.temporary_bytes, counted(contender.moved_bytes).c_str(),
-                    counted(work.least_bytes).c_str(), to_text(contender.role));
+                    counted(work.least_bytes).c_str(), to_text(contender.role),
+                    result.verdict.output_hash);
     }
 
     /// One line on stderr: what is wrong with a result, and where.

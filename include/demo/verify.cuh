@@ -30,6 +30,7 @@ struct Verdict {
     unsigned long long first_huge = ~0ull;       // likewise
     unsigned long long first_changed = ~0ull;    // index in the input
     unsigned int error_of_bound = 0;             // largest error / tolerance: a float's bits
+    unsigned long long output_hash = 0;          // of all bits of the output and their places
     size_t row = 0, column = 0;                  // where the first element is that is not right
     double got = 0;                              // what the first wrong one is
     Expected expected = {0, 0};                  // and what it must be
@@ -77,18 +78,22 @@ inline unsigned int blocks_to_visit(size_t size) {
     return unsigned(std::clamp<size_t>((size + 255) / 256, 1, 1024));
 }
 
-/// Counts the elements of output[size] that are NaN, or larger than `largest`.
+/// Counts the elements of output[size] that are NaN, or larger than `largest`, and adds up a hash
+/// of each element's place and bits: a sum, so that its order does not matter.
 template <class T>
 __global__ void scan_output(const T* output, size_t size, double largest, Verdict* verdict) {
     const size_t stride = size_t(gridDim.x) * blockDim.x;
+    unsigned long long hash = 0;
     for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += stride) {
         const float value = float(output[i]);
+        hash += random_bits(__float_as_uint(value), i);
         if (fabsf(value) <= largest) continue;
         const bool is_nan = value != value;
         atomicAdd(is_nan ? &verdict->unwritten : &verdict->huge, 1ull);
         atomicMin(is_nan ? &verdict->first_unwritten : &verdict->first_huge,
                   (unsigned long long)(i));
     }
+    atomicAdd(&verdict->output_hash, hash);
 }
 
 /// Compares output[rows[i], j] with expect(i, rows[i], j) for i from `first` to first + count - 1

@@ -32,7 +32,7 @@ REQUIRED = (
 )
 # What else a file may have; empty where nobody measured or counted it.
 OPTIONAL = (
-    "error_of_bound launches temp_bytes moved_bytes least_bytes "
+    "error_of_bound launches temp_bytes moved_bytes least_bytes output_hash "
     "sm_mhz temperature_c power_w throttled note".split()
 )
 NUMBERS = (  # may be empty

@@ -256,6 +256,23 @@ TYPED_TEST(Reference, InfinityAndHugeValuesAreFoundInEveryRow) {
     }
 }
 
+TYPED_TEST(Reference, TheHashIsOfEveryElementAndItsPlace) {
+    const Problem<TypeParam> problem(2080, 32, 32);
+    const std::vector<TypeParam> right = problem.right();
+    const auto hash = problem.verify(right).output_hash;
+    EXPECT_EQ(problem.verify(right).output_hash, hash);
+    std::vector<TypeParam> other = right;
+    other[1000 * 32 + 31] = TypeParam(0.0f);
+    const auto with_zero = problem.verify(other).output_hash;
+    EXPECT_NE(with_zero, hash);
+    other[1000 * 32 + 31] = TypeParam(-0.0f);
+    EXPECT_NE(problem.verify(other).output_hash, with_zero);
+    other = right;
+    std::swap(other.front(), other.back());
+    ASSERT_NE(float(other.front()), float(other.back()));
+    EXPECT_NE(problem.verify(other).output_hash, hash);
+}
+
 TYPED_TEST(Reference, AChangedInputIsNamedAndMended) {
     demo_test::Session session;
     const demo::Input<TypeParam> a(session, "a", {7, 9}, {.then = demo::Then::kOffsetRows});
