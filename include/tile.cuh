@@ -25,7 +25,7 @@ namespace ct = cuda::tiles;
 namespace tile {
 
 /// Pointers to arrays that overlap no other. Without this promise a store might change what a later
-/// load reads, so the compiler keeps all of them in order: matmuls become two to four times slower.
+/// load reads, so the compiler keeps their order: matmuls become two to four times slower.
 template <class T>
 using In = const T* __restrict__;
 template <class T>

@@ -151,7 +151,7 @@ struct ExpectActivation {
 
 // --- Running ------------------------------------------------------------------------------------
 
-constexpr float kScale = 0.5f;  // m: a float, since a double would make the whole sum a double's
+constexpr float kScale = 0.5f;  // m
 
 template <class Activation, class T>
 void run_with(demo::Session& session) {

@@ -13,7 +13,7 @@
 //                   registers. This is most of what there is to win.
 // fused_vectorized  the same, 16 bytes per thread. Memory answers after 500 to 800 cycles, so to
 //                   keep the road full, each multiprocessor must have some 10 KB on their way. It
-//                   holds 2048 threads: 16 bytes each are 32 KB on their way, 4 bytes each 8 KB.
+//                   holds 2048 threads: 16 bytes each are 32 KB, 4 bytes 8 KB, 2 bytes 4 KB.
 //
 // gelu(-infinity) is 0 in the fused kernels. The chain computes -infinity times 0, a NaN, as the
 // formula stands (PyTorch gives NaN, too).
@@ -134,7 +134,7 @@ void launch_fused(const T* x, T* out, size_t size) {
 template <class T>
 void launch_fused_vectorized(const T* x, T* out, size_t size) {
     const size_t full_blocks = size / (kVectorThreads * Vector<T>::kSize);
-    fused_vectorized<<<full_blocks + 1, kVectorThreads>>>(x, out, size);  // + 1: what is left over
+    fused_vectorized<<<full_blocks + 1, kVectorThreads>>>(x, out, size);  // + 1: the rest
 }
 
 // --- The right result, in double ----------------------------------------------------------------

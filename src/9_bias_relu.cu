@@ -8,8 +8,8 @@
 // fused             one kernel, one thread per element: 2 MN. The element's column is i % cols, and
 //                   that remainder of two 64-bit numbers takes more instructions than all the rest.
 // fused_vectorized  16 bytes per thread (as in 7_gelu), so one remainder for 4 or 8 elements. If
-//                   that divides cols, one load fetches all their biases. Else their columns come
-//                   from counting on:
+//                   4 (or 8) divides cols, one load fetches all their biases. Else their columns
+//                   come from counting on:
 //
 //                       i         0  1  2  3 |  4  5  6  7 |  8  9 10 11       cols = 6
 //                       column    0  1  2  3 |  4  5  0  1 |  2  3  4  5
@@ -17,8 +17,8 @@
 //
 // relu(v) is v < 0 ? 0 : v, not fmaxf(v, 0): of a NaN and 0, fmaxf returns the 0 and hides the NaN.
 //
-// With --in-place the result replaces x. A second launch would add b again, so before every launch,
-// and outside the timed part, x is restored from a copy.
+// With --in-place the result replaces its input: out holds a copy of x. A second launch would add b
+// again, so x is copied into it before every launch, outside the timed part.
 //
 // What limits it: memory. 10_add_mul_activation has a second matrix, and a choice of activations.
 #include "demo.cuh"
