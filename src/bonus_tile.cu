@@ -50,13 +50,14 @@ constexpr int kMatmul = __LINE__;        // the line before each kernel, to coun
 }
 constexpr int kSoftmax = __LINE__;
 template <int kCols, class T>
-__tile_global__ void softmax_tile(tile::In<T> x, tile::Out<T> out, size_t rows, size_t cols) {
+[[cutile::hint(0, num_worker_warps_per_cta = 8)]] __tile_global__ void softmax_tile(
+    tile::In<T> x, tile::Out<T> out, size_t rows, size_t cols) {
     const int row = ct::bid().x;  // the whole row is one tile, padded with -infinity
     const auto from = tile::matrix<1, kCols>(x, rows, cols);  // TMA is slow here, so not:
     [[cutile::hint(0, allow_tma = false)]] const auto in =
         from.load_masked(tile::kMinusInfinity, row, 0);
     const auto v = ct::element_cast<float>(in);
-    const auto e = ct::exp(v - ct::reduce_max<1>(v));
+    const auto e = ct::exp(v - ct::reduce_max<1>(v), ct::round_approximate_t{});
     const auto result = ct::element_cast<T>(e * (1.0f / ct::sum<1>(e)));
     const auto to = tile::matrix<1, kCols>(out, rows, cols);
     [[cutile::hint(0, allow_tma = false)]] to.store_masked(result, row, 0);
@@ -71,14 +72,16 @@ __tile_global__ void softmax_tiles(tile::In<T> x, tile::Out<T> out, size_t rows,
     const auto to = tile::matrix<1, kPart, false>(out, rows, cols);
     auto max = ct::full<ct::tile<float, ct::shape<1, 1>>>(-INFINITY);
     auto sum = ct::zeros<decltype(max)>();
+    const ct::round_approximate_t approx;
     for (int t : ct::irange(0, tiles)) {
         const auto v = ct::element_cast<float>(from.load_masked(tile::kMinusInfinity, row, t));
         const auto before = max;
         max = ct::max(max, ct::reduce_max<1>(v));
-        sum = sum * ct::exp(before - max) + ct::sum<1>(ct::exp(v - max));
+        sum = sum * ct::exp(before - max, approx) + ct::sum<1>(ct::exp(v - max, approx));
     }
     for (int t : ct::irange(0, tiles)) {
-        const auto e = ct::exp(ct::element_cast<float>(from.load_masked(row, t)) - max);
+        const auto v = ct::element_cast<float>(from.load_masked(row, t));
+        const auto e = ct::exp(v - max, approx);
         to.store_masked(ct::element_cast<T>(e * (1.0f / sum)), row, t);
     }
 }

@@ -104,8 +104,7 @@ class Output {
           data_(dry_run ? nullptr : memory_.data() + kGuard),
           registered_(session, described(name)) {
         if (dry_run || kGuard == 0) return;
-        for (uint16_t* guard : guards()) fill_guard<<<kGuardWords / 256, 256>>>(guard, kGuardWords);
-        DEMO_CHECK(cudaGetLastError());
+        fill_guards();
     }
     operator T*() const { return data_; }
 
@@ -147,12 +146,19 @@ class Output {
         return {reinterpret_cast<uint16_t*>(memory_.data()),
                 reinterpret_cast<uint16_t*>(data_ + size_)};
     }
+    void fill_guards() const {
+        for (uint16_t* guard : guards()) fill_guard<<<kGuardWords / 256, 256>>>(guard, kGuardWords);
+        DEMO_CHECK(cudaGetLastError());
+    }
+    /// How many bytes of the guards have changed. Mends them: the next kernel did not do it.
     unsigned long long written_outside() const {
         const DeviceVerdict found;
         found.reset();
         for (const uint16_t* guard : guards())
             count_written<<<kGuardWords / 256, 256>>>(guard, kGuardWords, found.data());
-        return found.get().written_outside;
+        const unsigned long long written = found.get().written_outside;
+        if (written > 0) fill_guards();
+        return written;
     }
     Array described(const std::string& name) const {
         Array array = array_of(name, data_, shape);

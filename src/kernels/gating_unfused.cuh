@@ -147,7 +147,7 @@ class Unfused {
                 .check = g.check({.sum = true}),
                 .repeatable = false,
                 .temporary_bytes = t_.bytes(),
-                .prepare = [this] { pack(); }};
+                .renew = [this] { pack(); }};
     }
 
   private:

@@ -52,13 +52,14 @@ struct Sum {
         kernel<<<kSize / 256, 256>>>(a, b, out);
     }
 
-    demo::Verdict measure(std::function<void()> launch) {
+    demo::Verdict measure(
+        std::function<void()> launch, std::function<void()> renew = [] {}) {
         const demo::Gpu gpu{demo::Options{}};
         demo::Measurement measurement(session.options, gpu, session.arrays,
                                       [](const std::string&) {});
         auto counted = [&] { ++launches, launch(); };
         const demo::Contender contender{
-            .kernel = "sum", .launch = counted, .check = out.check(Expect{a, b})};
+            .kernel = "sum", .launch = counted, .check = out.check(Expect{a, b}), .renew = renew};
         return measurement.measure({contender}, [](size_t, const demo::Result&) {})[0].verdict;
     }
 };
@@ -86,6 +87,20 @@ TEST(Measurement, ResultsOfOtherInputsAreSeen) {
         EXPECT_GT(verdict.wrong, 0u);
         EXPECT_GT(verdict.timed, 0u);
     }
+}
+
+TEST(Measurement, WhatIsMadeOfTheInputsIsMadeAgainWhenTheyChange) {
+    Sum sum;
+    int made = 0;
+    auto copy = [&] {
+        DEMO_CHECK(
+            cudaMemcpyAsync(sum.kept.data(), sum.a, sum.a.bytes(), cudaMemcpyDeviceToDevice));
+        ++made;
+    };
+    copy();
+    auto launch = [&] { add<<<kSize / 256, 256>>>(sum.kept.data(), sum.b, sum.out); };
+    EXPECT_TRUE(sum.measure(launch, copy).ok());
+    EXPECT_EQ(made, 3);  // for the first launch, for those before the last, and for the last
 }
 
 TEST(Measurement, AKernelThatComputesOnlyWhereThereIsNoNumberIsWrong) {
