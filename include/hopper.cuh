@@ -30,7 +30,7 @@ CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t bo
     static_assert(sizeof(T) == 2);
     // Looked up at run time instead of linked, so that programs start without a driver, too.
     void* function = nullptr;
-    cudaDriverEntryPointQueryResult found;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSuccess;
 #if CUDART_VERSION >= 12050
     DEMO_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
                                                 cudaEnableDefault, &found));
@@ -75,7 +75,7 @@ __global__ void compiled_for(Target* answer) {
 
 inline Target target() {
     const demo::Buffer<Target> answer(1);
-    Target target;
+    Target target = Target::kOlder;
     compiled_for<<<1, 1>>>(answer.data());
     DEMO_CHECK(cudaMemcpy(&target, answer.data(), sizeof target, cudaMemcpyDeviceToHost));
     return target;

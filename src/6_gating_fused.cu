@@ -124,6 +124,7 @@ __global__ void __launch_bounds__(kThreads) fused_wmma(Operands operands) {
     const int warp = threadIdx.x / 32, warp_row = warp / 2 * kWarp, warp_col = warp % 2 * kWarpCols;
     const size_t row = block_row + warp_row, col = block_col + warp_col;  // the warp's first
     auto copy_stage = [=, &tiles](size_t t) {  // tile t of x, W1 and W2, into its stage
+        const auto [x, W1, b1, W2, b2, out, M, K, H] = operands;  // not captured before clang 16
         const size_t s = t % kStages, k = t * kBlockK, left = k < K ? K - k : 0;
         const size_t corner = k * H + block_col;
         copy_tile<kBlock, kBlockK>(tiles.x[s], &x[block_row * K + k], K, M - block_row, left);
@@ -184,16 +185,15 @@ fused_talk_tile(In x, In W1, In b1, In W2, In b2, Out out, size_t M, size_t, siz
     }
 }
 
-static std::function<void()> tile_launch(const demo::Session& session, const Operands& operands) {
-    const auto [x, W1, b1, W2, b2, out, M, K, H] = operands;
+static std::function<void()> tile_launch(const demo::Session& session, const Operands& o) {
     auto launch = [=](auto kernel, int blocks) {
-        return [=] { kernel<<<blocks>>>(x, W1, b1, W2, b2, out, M, K, H); };
+        return [=] { kernel<<<blocks>>>(o.x, o.W1, o.b1, o.W2, o.b2, o.out, o.M, o.K, o.H); };
     };
     if (session.options.talk) return launch(fused_talk_tile, 2 * session.gpu.multiprocessors);
-    const int rows = tile::count(M, 128);  // of tiles. Narrow tiles make more blocks, for small N.
+    const int rows = tile::count(o.M, 128);  // of tiles. Narrow ones make more blocks, for small N.
     return demo::faster(session.options,
-                        launch(fused_tile<128, 128, 8>, rows * tile::count(H, 128)),
-                        launch(fused_tile<128, 64, 4>, rows * tile::count(H, 64)));
+                        launch(fused_tile<128, 128, 8>, rows * tile::count(o.H, 128)),
+                        launch(fused_tile<128, 64, 4>, rows * tile::count(o.H, 64)));
 }
 #else
 static std::function<void()> tile_launch(const demo::Session&, const Operands&) { return {}; }
@@ -201,7 +201,7 @@ static std::function<void()> tile_launch(const demo::Session&, const Operands&) 
 
 static void run(demo::Session& session) {
     const demo::Gating g(session);  // x, W1, b1, W2, b2, out, and the reference
-    const auto [M, K, H, name, size] = g.shape;
+    const size_t M = g.shape.M, K = g.shape.K, H = g.shape.H;
     const Operands operands{g.x, g.W1, g.b1, g.W2, g.b2, g.out, M, K, H};
     const gating_unfused::Unfused unfused(g);
     auto basic = [&] { fused_basic<<<dim3(M / kTile, H / kTile), dim3(kTile, kTile)>>>(operands); };

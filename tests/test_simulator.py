@@ -210,7 +210,8 @@ CAUGHT = {
     "read_far_past": r"read of address 0x\w+, 11868 bytes past the end of buffer 1 \(132 bytes, "
                      r"allocated in tests/simulator/misuse.cu:\d+\)",
     "write_past": r"write to address 0x\w+, 0 bytes past the end of buffer 2",
-    "read_null": r"read of address 0x4, in no buffer of device memory",
+    "read_null": r"(read of address 0x4, in no buffer of device memory"
+                 r"|\n.* applying non-zero offset 4 to null pointer)",  # as clang's sanitizer says
     "dynamic_overrun": r"write to address 0x\w+, 512 bytes into the block's dynamic shared memory "
                        r"of 512 bytes",
     "freed": r"0 bytes into buffer 1 \(132 bytes, .*, freed since\)",
@@ -225,7 +226,7 @@ def test_misuse_is_caught(request, kind, case):
     assert done.returncode == 3
     kernel = {"freed": "read_at", "read_null": "read_at", "read_far_past": "read_at",
               "write_past": "write_at"}.get(case, case)
-    assert re.search(rf"^misuse: kernel {kernel}, block \(\d,0,0\), thread \(\d+,\d,0\): .*"
+    assert re.search(rf"^misuse: kernel {kernel}, block \(\d,0,0\), thread \(\d+,\d,0\):.*"
                      rf"{CAUGHT[case]}", done.stderr, re.M), done.stderr
     if kind == "normal":
         assert done.stderr.count("\n") == 1
@@ -307,9 +308,9 @@ def test_what_is_read_beside_a_buffer_is_nan(normal, case):
     ("one_past_in_part", "thread (33,0,0): write to #, 0 bytes past the end of"),
     ("one_before", "thread (0,0,0): read of #, 1 bytes before")])
 def test_accesses_beside_a_buffer_when_counted(normal, case, access):
+    if not (normal / "counts").exists():
+        pytest.skip("counting takes g++")
     done = run(normal / "counts", case, env={"DEMO_COUNT": "1"})
-    if done.returncode == 77:  # not built with g++
-        pytest.skip(done.stderr.strip())
     assert done.returncode == 3
     message = re.escape(access).replace("\\#", r"address 0x\w+")
     assert re.fullmatch(rf"counts: kernel strided<.+>, block \(0,0,0\), {message} buffer 3 "

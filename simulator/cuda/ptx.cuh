@@ -122,6 +122,7 @@ uint32_t cvt_rn_x2(float low, float high) {
     std::memcpy(&bits, pair, sizeof bits);
     return bits;
 }
+inline constexpr int kCopiesInARow = 64;                 // for #pragma unroll, which g++ ignores
 inline uint64_t createpolicy_evict_last() { return 0; }  // there is no cache
 inline float ex2_approx(float x) { return std::exp2(x); }
 inline float rcp_approx(float x) { return 1 / x; }

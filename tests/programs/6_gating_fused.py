@@ -83,8 +83,8 @@ MUTANTS = [
            "the grid ends early, and the last columns have no blocks; of --talk S a block of "
            "fused_talk_tile computes its first tile alone",
            [("dim3(M / kTile, H / kTile)", "dim3(M / kTile, H / kTile - 1)"),
-            ("rows * tile::count(H, 128)", "rows * int(H / 128)"),
-            ("rows * tile::count(H, 64)", "rows * int(H / 64)"),
+            ("rows * tile::count(o.H, 128)", "rows * int(o.H / 128)"),
+            ("rows * tile::count(o.H, 64)", "rows * int(o.H / 64)"),
             ("int(M / kRows), int(ct::num_blocks().x)", "int(M / kRows), int(M / kRows)")],
            sizes=(160, 1056), runs=("--talk 256",), cpu_runs=("--talk 16",), kind="grid"),
     Mutant("fused_tile_stale", "fused_tile fused_talk_tile",
