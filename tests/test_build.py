@@ -5,12 +5,16 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import pages
 from fakes import copy_folders
-from suite import FAILED, PROGRAMS, ROOT, cuda_toolkit, scons
+from suite import FAILED, PROGRAMS, ROOT, cuda_toolkit, run, scons
+
+sys.path.append(str(ROOT / "simulator"))
+import translate  # noqa: E402  simulator/translate.py
 
 FIND = [sys.executable, str(ROOT / "scripts/shared/cuda_toolkit.py")]
 
@@ -47,9 +51,9 @@ def fake(tmp_path):
     return fake_toolkit(tmp_path / "cuda", "13.0", ["libcublas.so.13", "libcublasLt.so.13"])
 
 
-def find_toolkit(home, *arguments, tile=""):
-    return subprocess.run(FIND + list(arguments), capture_output=True, text=True,
-                          env={**os.environ, "CUDA_HOME": str(home), "TILE": tile})
+def find_toolkit(home, *arguments, tile="", variable="CUDA_HOME"):
+    env = {**os.environ, "CUDA_HOME": "", "TILE": tile, variable: str(home)}
+    return subprocess.run(FIND + list(arguments), capture_output=True, text=True, env=env)
 
 
 def test_a_toolkit_of_wheels_is_found(tmp_path):
@@ -59,16 +63,162 @@ def test_a_toolkit_of_wheels_is_found(tmp_path):
     assert find_toolkit(home, "--version").stdout.strip() == "13.0.48"
 
 
-@pytest.mark.parametrize("release, libraries", [
-    ("11.8", ["libcublas.so", "libcublasLt.so"]),  # too old
-    ("13.0", ["libcublas.so.13"]),  # without cuBLASLt
-], ids=["old", "incomplete"])
-def test_a_toolkit_that_cannot_build_the_suite_is_passed_over(tmp_path, release, libraries):
-    home = fake_toolkit(tmp_path / "cuda", release, libraries)
-    done = find_toolkit(home)
-    assert str(home) not in done.stdout
-    # Either there is a better one on this machine, or one line says what is wrong.
-    assert done.returncode == 0 or re.fullmatch(r"[^\n]+\n", done.stderr)
+@pytest.mark.parametrize("variable", ["CUDA_HOME", "CUDA_PATH"])
+@pytest.mark.parametrize("release, libraries, reason", [
+    ("11.8", ["libcublas.so", "libcublasLt.so"], "12.0 or later is needed"),
+    ("13.0", ["libcublas.so.13"], "lacks cuBLAS"),  # without cuBLASLt
+    (None, [], "no "),
+], ids=["old", "incomplete", "none"])
+def test_the_toolkit_that_the_user_chose_is_never_overruled(tmp_path, variable, release, libraries,
+                                                            reason):
+    """Whatever else this machine has: one line says what is wrong with it."""
+    home = tmp_path / "cuda"
+    if release:
+        fake_toolkit(home, release, libraries)
+    done = find_toolkit(home, variable=variable)
+    assert (done.returncode, done.stdout) == (FAILED, "")
+    assert re.fullmatch(rf"{variable} is {home}: [^\n]*{reason}[^\n]*; correct it, or unset it\n",
+                        done.stderr), done.stderr
+
+
+# --- NVIDIA's HPC SDK -----------------------------------------------------------------------------
+
+
+def hpc_sdk(folder, release):
+    """The folders of an HPC SDK: (the toolkit, that of cuBLAS, which lies aside)."""
+    return folder / "cuda" / release, folder / "math_libs" / release
+
+
+@pytest.mark.parametrize("libraries", ["lib64", "targets/x86_64-linux/lib"])
+def test_cublas_of_the_hpc_sdk_is_found_beside_its_toolkit(tmp_path, libraries):
+    home, math = hpc_sdk(tmp_path / "24.5", "12.4")
+    fake_toolkit(home, "12.4", [])
+    for file in (f"{libraries}/libcublas.so.12", f"{libraries}/libcublasLt.so.12",
+                 f"{libraries}/../include/cublas_v2.h"):
+        (math / libraries).mkdir(parents=True, exist_ok=True)
+        (math / libraries / "../include").mkdir(exist_ok=True)
+        (math / file).touch()
+    calls = tmp_path / "24.5/compilers/bin/nvcc"  # a script there calls the toolkit's nvcc
+    calls.parent.mkdir(parents=True)
+    calls.write_text(f'#!/bin/sh\nexec {home}/bin/nvcc "$@"\n')
+    calls.chmod(0o755)
+    for chosen in (home, calls.parent.parent):
+        done = find_toolkit(chosen)
+        assert done.stdout == f"{home}/bin/nvcc\n", done.stderr
+        done = scons("-n", "verbose=1", "4_matmul_cublas", env={"CUDA_HOME": str(chosen)})
+        folder = math / libraries
+        for flag in (f"-isystem={folder.parent}/include", f"-L{folder}",
+                     f"-Xlinker=-rpath={folder}"):
+            assert flag in done.stdout.split(), done.stdout + done.stderr
+    shutil.rmtree(math)
+    assert "lacks cuBLAS" in find_toolkit(home).stderr
+
+
+def test_a_program_builds_with_the_hpc_sdk_and_starts(nvcc, tmp_path):
+    """An SDK made of this machine's toolkit: cuBLAS and its headers moved aside."""
+    toolkit = cuda_toolkit.find()
+    top = Path(os.path.realpath(toolkit.nvcc)).parent.parent
+    home, math = hpc_sdk(tmp_path / "sdk", ".".join(toolkit.version.split(".")[:2]))
+    for aside, root in ((False, home), (True, math)):
+        for name, source in (("lib64", toolkit.lib_dir), ("include", toolkit.include_dirs()[0])):
+            (root / name).mkdir(parents=True)
+            for file in Path(source).iterdir():
+                if file.name.startswith(("libcublas", "cublas")) == aside:
+                    (root / name / file.name).symlink_to(file)
+    (home / "bin").mkdir()
+    for file in (top / "bin").iterdir():
+        if file.name in ("nvcc", "nvcc.profile"):  # nvcc looks beside itself, not where links lead
+            shutil.copy(file, home / "bin")
+        else:
+            (home / "bin" / file.name).symlink_to(file)
+    (home / "nvvm").symlink_to(top / "nvvm")
+    project = tmp_path / "project"
+    copy_folders(project, "scripts", "tests")
+    shutil.copy(ROOT / "SConstruct", project)
+    (project / "src").mkdir()
+    (project / "src/4_matmul_cublas.cu").write_text("""
+#include <cublas_v2.h>
+#include <nvtx3/nvToolsExt.h>
+int main() { int major; return cublasGetProperty(MAJOR_VERSION, &major); }
+""")
+    done = scons("arch=75", "4_matmul_cublas", cwd=project, env={"CUDA_HOME": str(home)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert run(project / "4_matmul_cublas").returncode == 0
+    loaded = subprocess.run(["ldd", project / "4_matmul_cublas"], capture_output=True, text=True)
+    assert f" => {math}/lib64/libcublas.so" in loaded.stdout
+
+
+# --- The host's compiler --------------------------------------------------------------------------
+
+
+def fake_compiler(path, version, macros=""):
+    """A C++ compiler that knows these macros."""
+    path.write_text(f"#!/bin/sh\ncase $1 in --version) echo 'g++ (Debian) {version}' ;; "
+                    f"*) echo '{macros}' ;; esac\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_compiler_that_is_too_old_is_refused_in_one_line(tmp_path):
+    """As g++ 10, which has no std::bit_cast."""
+    old = fake_compiler(tmp_path / "g++", "10.2.1", "#define __cplusplus 201709L")
+    for target in ("cpu/1_matmul_basic", "programs"):
+        done = scons("-n", target, env={"CXX": old})
+        assert (done.returncode, done.stdout) == (FAILED, "")
+        assert re.fullmatch(rf"scons: {re.escape(old)} 10\.2\.1 [^\n]*g\+\+ 11 [^\n]*CXX=[^\n]*\n",
+                            done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("env, used", [
+    ({}, None), ({"CXX": "g++"}, None), ({"CXX": "other"}, "other"), ({"CXX": "clang++"}, None),
+    ({"CXX": "g++", "NVCC_CCBIN": "other"}, "other"),
+    ({"CXX": "env LANG=C g++"}, None),  # of several words, which -ccbin does not take
+])
+def test_a_compiler_of_the_users_own_reaches_nvcc(fake, tmp_path, env, used):
+    other = fake_compiler(tmp_path / "other", "12.2", "#define __cpp_lib_bit_cast 201806L")
+    fake_compiler(tmp_path / "clang++", "14", "#define __cpp_lib_bit_cast 201806L")
+    env = {name: value.replace("other", other) for name, value in env.items()}
+    env["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
+    done = scons("-n", "verbose=1", "2_matmul_sharedmem",
+                 env={"CXX": "", "NVCC_CCBIN": "", "CUDA_HOME": str(fake), **env})
+    assert re.findall(r" -ccbin=(\S+) ", done.stdout) == ([other] if used else []), done.stderr
+
+
+@pytest.mark.parametrize("said", [
+    "error: #error -- unsupported GNU version! gcc versions later than 13 are not supported! The "
+    "nvcc flag '-allow-unsupported-compiler' can be used to override this",
+    "nvcc fatal   : gcc versions later than 13 are not supported",
+])
+def test_a_compiler_that_nvcc_refuses_is_named_in_one_line(fake, said):
+    nvcc = fake / "bin/nvcc"
+    nvcc.write_text(nvcc.read_text() + f'case "$*" in *" -E "*) echo "{said}" && exit 1 ;; esac\n')
+    done = scons("-n", "programs", env={"CUDA_HOME": str(fake), "CXX": "", "NVCC_CCBIN": ""})
+    assert (done.returncode, done.stdout) == (FAILED, "")
+    assert done.stderr == (
+        "scons: CUDA 13.0.48 does not compile with g++: gcc versions later than 13 are not "
+        "supported; NVCC_CCBIN=g++-12, say, names another compiler for nvcc\n")
+
+
+def test_clang_compiles_all_programs_for_the_cpu(tmp_path):
+    """In one file, as far as the syntax: what g++ passes over, clang may not."""
+    clang = shutil.which("clang++") or pytest.skip("clang++ is not installed")
+    for folder in ("include", "src/kernels"):
+        for header in filter(Path.is_file, (ROOT / folder).rglob("*")):
+            name = header.relative_to(ROOT)
+            if not (ROOT / "simulator/cuda" / header.relative_to(ROOT / folder)).exists():
+                (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+                translate.translate_file(header, tmp_path / name)
+    everything = tmp_path / "all.cu"
+    everything.write_text(pages.all_in_one(
+        {pages.in_one(name): pages.source_of(name) for name in PROGRAMS}))
+    translate.translate_file(everything, tmp_path / "all.cpp")
+    flags = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas",
+             "-Wno-unknown-attributes", "-Wno-unused-const-variable", "-pthread"]
+    folders = [f"-I{folder}" for folder in (ROOT / "simulator/cuda", tmp_path / "include",
+                                            tmp_path / "src")]
+    done = subprocess.run([clang, *flags, *folders, "-include", "cuda_runtime.h",
+                           tmp_path / "all.cpp"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 # --- The compiler of CUDA Tile C++ --------------------------------------------------------------

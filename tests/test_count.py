@@ -402,7 +402,8 @@ def test_script_without_gpu(name):
 def test_script_with_another_compiler(tmp_path):
     """Where the program is still to be built."""
     copy_folders(tmp_path, "scripts", "src")
-    (tmp_path / "clang++").write_text("#!/bin/sh\necho '#define __clang__ 1'\n")
+    (tmp_path / "clang++").write_text(
+        "#!/bin/sh\necho '#define __clang__ 1'\necho '#define __cpp_lib_bit_cast 201806L'\n")
     (tmp_path / "clang++").chmod(0o755)
     done = script("count.sh", "2", 32, root=tmp_path, env={"CXX": str(tmp_path / "clang++")})
     if "counting on the simulator" not in done.stderr:

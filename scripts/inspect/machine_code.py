@@ -55,7 +55,7 @@ def compile_source(toolkit, source, arch, folder, tile=None):
     """Compiles one file to PTX and that to machine code, with the flags of the build. `tile`: what
     compiles its tile kernels."""
     ptx, cubin, tiles = (Path(folder) / f"program.{suffix}" for suffix in ("ptx", "cubin", "tiles"))
-    flags = cuda_toolkit.FLAGS + cuda_toolkit.OPTIMIZED + [f"-arch=sm_{arch}"]
+    flags = [*toolkit.flags, *cuda_toolkit.FLAGS, *cuda_toolkit.OPTIMIZED, f"-arch=sm_{arch}"]
     run([toolkit.nvcc, *flags, "-ptx", "-o", ptx, source])
     done = run([toolkit.nvcc, *flags, "-Xptxas=-v", "-cubin", "-o", cubin, ptx])
     if tile:

@@ -4,6 +4,7 @@
     cuda_toolkit.py --version    nvcc's version instead
     cuda_toolkit.py --cupti      the path of CUPTI, the library that profilers are built on
     cuda_toolkit.py --tile       the nvcc that compiles CUDA Tile C++
+    cuda_toolkit.py --check      nothing, where nvcc takes the host compiler that it gets
 """
 
 import glob
@@ -34,7 +35,29 @@ class ToolkitError(Exception):
 class Toolkit(NamedTuple):
     nvcc: str
     version: str  # "13.0.88"
-    lib_dir: str  # holds the libraries that belong to this nvcc
+    lib_dir: str  # holds cuBLAS, and beside it the other libraries that belong to this nvcc
+    math_include: str = ""  # cuBLAS's headers, where nvcc does not look: in NVIDIA's HPC SDK
+
+    @property
+    def flags(self):
+        """What every call of nvcc gets, beside FLAGS."""
+        host = host_compiler()
+        flags = [f"-ccbin={host}"] if host else []
+        return flags + ([f"-isystem={self.math_include}"] if self.math_include else [])
+
+    def check_host_compiler(self):
+        """Raises ToolkitError where nvcc refuses its host compiler, as it does one that is newer
+        than itself."""
+        done = subprocess.run([self.nvcc, *self.flags, *FLAGS, "-E", "-x", "cu", os.devnull],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              universal_newlines=True, cwd=PROJECT)
+        if done.returncode == 0:
+            return
+        host = host_compiler() or "g++"
+        said = re.findall(r"unsupported \w+ version! (.*?)[ .!]* The nvcc flag", done.stdout)
+        said += re.findall(r"(?:error|fatal)\b[ :]*(.*)", done.stdout) or ["it fails"]
+        raise ToolkitError(f"CUDA {self.version} does not compile with {host}: {said[0].strip()}; "
+                           "NVCC_CCBIN=g++-12, say, names another compiler for nvcc")
 
     def architectures(self):
         """What nvcc makes machine code for, as ascending numbers: [75, 80, 86, ...]."""
@@ -60,7 +83,8 @@ class Toolkit(NamedTuple):
         """Where this toolkit's headers may lie, CUPTI's too."""
         home = os.path.dirname(os.path.dirname(self.nvcc))
         beside = os.path.join(os.path.dirname(self.lib_dir), "include")
-        return [beside, os.path.join(home, "extras/CUPTI/include"), "/usr/include"]
+        own = [os.path.join(home, folder) for folder in ("include", "extras/CUPTI/include")]
+        return [self.math_include or beside, *own, "/usr/include"]
 
     def has_header(self, name):
         return any(os.path.exists(os.path.join(folder, name)) for folder in self.include_dirs())
@@ -87,6 +111,9 @@ def find():
             return _inspect(nvcc)
         except ToolkitError as error:
             rejected.append(str(error))
+    name, home = _chosen()
+    if home:
+        raise ToolkitError(f"{name} is {home}: {rejected[0]}; correct it, or unset it")
     if rejected:
         raise ToolkitError(
             "no usable CUDA toolkit: " + "; ".join(rejected) + "; point CUDA_HOME at another"
@@ -122,7 +149,8 @@ def find_tile(toolkit):
         release, version = _release(nvcc)
         if release >= OLDEST_TILE_RELEASE:
             own = nvcc == toolkit.nvcc
-            include = toolkit.include_dirs()[0]  # cuBLAS, NVTX and CCCL are not beside that nvcc
+            # cuBLAS, NVTX and CCCL are not beside that nvcc.
+            include = toolkit.include_dirs()[1 if toolkit.math_include else 0]
             flags = [] if own else [f"-isystem={include}", f"-isystem={include}/cccl"]
             lib_dir = toolkit.lib_dir if own else os.path.join(root, "lib")
             return TileCompiler(nvcc, version, ["--enable-tile", *flags], lib_dir)
@@ -130,6 +158,14 @@ def find_tile(toolkit):
         "no compiler of CUDA Tile C++ (nvcc 13.3 or later with tileiras): "
         "scripts/setup.sh --tile installs one"
     )
+
+
+def host_compiler():
+    """What nvcc is to compile host code with: NVCC_CCBIN, or CXX where that is one word and no
+    clang, with which nvcc 13.0 refuses the programs' std::span. Empty: nvcc takes g++."""
+    cxx = os.environ.get("CXX", "").strip()
+    usable = len(cxx.split()) == 1 and cxx != "g++" and "clang" not in os.path.basename(cxx)
+    return os.environ.get("NVCC_CCBIN") or (cxx if usable else "")
 
 
 def gpus_here():
@@ -148,15 +184,24 @@ def target(number):
     return "90a" if number == 90 else str(number)
 
 
+def _chosen():
+    """The variable that says which toolkit to take, and its value: ("CUDA_HOME", "/opt/cuda")."""
+    return next(((name, os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH")
+                 if os.environ.get(name)), ("", ""))
+
+
 def _candidates():
-    """Every nvcc in the usual places, in order of preference."""
-    roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")]
+    """The nvcc that the user chose, or else every one in the usual places, in order of
+    preference."""
+    _, home = _chosen()
+    if home:
+        return [os.path.join(home, "bin/nvcc")]
     on_path = shutil.which("nvcc")
-    roots += [os.path.dirname(os.path.dirname(on_path))] if on_path else []
+    roots = [os.path.dirname(os.path.dirname(on_path))] if on_path else []
     roots += ["/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda"]
     roots += _wheels()
 
-    nvccs = [os.path.join(root, "bin/nvcc") for root in roots if root]
+    nvccs = [os.path.join(root, "bin/nvcc") for root in roots]
     return [nvcc for nvcc in dict.fromkeys(nvccs) if os.access(nvcc, os.X_OK)]
 
 
@@ -172,7 +217,7 @@ def _release(nvcc):
     """((13, 0), "13.0.88"), what nvcc says of itself."""
     match = re.search(r"release (\d+)\.(\d+), V([\d.]+)", _output([nvcc, "--version"]))
     if not match:
-        raise ToolkitError(f"{nvcc} does not run")
+        raise ToolkitError(f"{nvcc} does not run" if os.path.exists(nvcc) else f"no {nvcc} there")
     return (int(match[1]), int(match[2])), match[3]
 
 
@@ -189,9 +234,19 @@ def _inspect(nvcc):
         lib_dirs += [os.path.join(top[1].strip(), lib) for lib in ("lib64", "lib")]
     if nvcc.startswith(("/usr/bin/", "/usr/lib/")):  # a distribution's own package
         lib_dirs.append(os.path.join("/usr/lib", sysconfig.get_config_var("MULTIARCH") or "."))
-    for folder in lib_dirs:
+    # In NVIDIA's HPC SDK cuBLAS lies in math_libs/12.4, beside cuda/12.4, which is the toolkit.
+    top = os.path.realpath(top[1].strip() if top else os.path.join(os.path.dirname(nvcc), ".."))
+    math = os.path.normpath(os.path.join(top, "../../math_libs", "{}.{}".format(*release)))
+    math_dirs = [os.path.join(math, "lib64")]
+    math_dirs += sorted(glob.glob(os.path.join(glob.escape(math), "targets/*/lib")))
+    for folder in lib_dirs + math_dirs:
         if _library_files(folder, "cublas") and _library_files(folder, "cublasLt"):
             toolkit = Toolkit(nvcc, version, os.path.realpath(folder))
+            if folder in math_dirs:
+                own = os.path.join(top, "bin/nvcc")  # the SDK's compilers/bin/nvcc calls this one
+                include = os.path.join(os.path.dirname(toolkit.lib_dir), "include")
+                toolkit = Toolkit(own if os.access(own, os.X_OK) else nvcc, version,
+                                  toolkit.lib_dir, include)
             if not toolkit.has_header("nvtx3/nvToolsExt.h"):
                 raise ToolkitError(f"the toolkit of {nvcc} lacks NVTX's headers")
             return toolkit
@@ -218,6 +273,8 @@ if __name__ == "__main__":
         toolkit = find()
         if sys.argv[1:] == ["--cupti"]:
             print(toolkit.cupti())
+        elif sys.argv[1:] == ["--check"]:
+            toolkit.check_host_compiler()
         elif sys.argv[1:] == ["--tile"]:
             print(find_tile(toolkit).nvcc)
         else:
