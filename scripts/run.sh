@@ -47,19 +47,30 @@ run_programs() {
 
 target=lessons
 [[ ! $all ]] || target=programs
+[[ ! $must_build ]] || ensure_compiler
 ensure_python
+
+# Whether CUDA may have a GPU here, as far as that shows before anything is built: else why not.
+may_have_gpu() {
+    local driver
+    has_gpu || { why=$NO_GPU && return 1; }
+    [[ $must_build ]] && ! has_cuda || return 0
+    driver=$(old_driver)
+    [[ $driver && ! ${CUDA_HOME-}${CUDA_PATH-} ]] || return 0
+    why="CUDA 13.0 needs driver 580 or later, and this is $driver (update it, or install CUDA 12.x"
+    why+=" and set CUDA_HOME)"
+    return 1
+}
 
 # --- On the GPU ---
 
-why="no GPU here"
-if has_gpu; then
+if may_have_gpu; then
     n=${size[0]-4096} s=1024
     if ((n / 4 < s)); then
         s=$((n / 4 - n / 4 % 16))
         ((s >= 16)) || s=16
     fi
     if [[ $must_build ]]; then
-        ensure_compiler
         ensure_scons
         ensure_cuda
         mention_tile
@@ -75,7 +86,6 @@ fi
 
 say "$why: running the same programs on the CPU, at a small N"
 if [[ $must_build ]]; then
-    ensure_compiler
     ensure_scons
     ensure_simulator_libraries
     build "cpu/$target"

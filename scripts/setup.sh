@@ -9,6 +9,7 @@ CUDA_WHEELS="cuda-toolkit[nvcc,nvvm,crt,cudart,cccl,cublas,nvtx,cupti]==13.0.*"
 # The compiler of tile kernels alone, which lies beside any toolkit: no cuBLAS, no CCCL, no tools.
 TILE_WHEELS=(nvidia-{cuda-nvcc,nvvm,cuda-crt,cuda-runtime,cuda-tileiras}"==13.5.*")
 TILE_MEGABYTES=430
+ALSO=() # what else of the distribution a script needs: see ensure_compiler
 
 # --- How a script begins and ends ---
 
@@ -108,9 +109,90 @@ alone() {
 
 # --- What is there, and what is installed ---
 
+# Whether there is a GPU and a driver that answers. Where not, NO_GPU says so, with what nvidia-smi
+# says of it. Without nvidia-smi, as in some containers, the device files tell.
 has_gpu() {
+    local said status=0
+    NO_GPU="no GPU here"
+    if ! command -v nvidia-smi >/dev/null; then
+        compgen -G '/dev/nvidia[0-9]*' >/dev/null
+        return
+    fi
+    said=$(timeout 30 nvidia-smi -L 2>&1) || status=$?
     # The list is empty where nvidia-smi exists but no GPU does; its exit status alone is no proof.
-    [[ $(nvidia-smi -L 2>/dev/null) == GPU* ]] || compgen -G '/dev/nvidia[0-9]*' >/dev/null
+    [[ $said != GPU* ]] || return 0
+    ((status != 124)) || said="it does not answer"
+    NO_GPU+="${said:+ that the driver serves (nvidia-smi: ${said%%$'\n'*})}"
+    return 1
+}
+
+# need NEED...: installs what is missing of these, all at once, or says in one line what to install:
+# python, compiler, venv (what makes .venv), gtest, gdb.
+need() {
+    local need missing=()
+    for need in "$@"; do
+        "has_$need" || missing+=("$need")
+    done
+    ((${#missing[@]} == 0)) || alone install_needs "${missing[@]}"
+}
+
+install_needs() {
+    local manager need names=() packages=() what how be="is missing: install it"
+    for manager in apt-get dnf zypper pacman ""; do
+        [[ ! $manager ]] || ! command -v "$manager" >/dev/null || break
+    done
+    for need in "$@"; do
+        names+=("$(name_of "$need")")
+        how=$(package_of "${manager:-apt-get}" "$need")
+        [[ " ${packages[*]} " == *" $how "* ]] || packages+=("$how")
+    done
+    what=${names[0]}
+    if ((${#names[@]} > 1)); then
+        be="are missing: install them"
+        what="$(printf ', %s' "${names[@]:0:${#names[@]}-1}") and ${names[-1]}"
+    fi
+    what=${what#, } how="${packages[*]}"
+    if [[ $manager == apt-get && $(id -u) == 0 ]]; then
+        apt_install "$what" "${packages[@]}"
+        return
+    fi
+    case $manager in
+        "") how="on Debian and Ubuntu: apt-get install $how" ;;
+        pacman) how="pacman -S $how" ;;
+        *) how="$manager install $how" ;;
+    esac
+    if [[ $manager && $(id -u) != 0 ]]; then
+        command -v sudo >/dev/null && how="sudo $how" || how="as root: $how"
+    fi
+    die 3 "$what $be ($how)"
+}
+
+name_of() {
+    case $1 in
+        python) echo "Python 3" ;;
+        compiler) echo "a C++ compiler" ;;
+        venv) echo "Python's venv" ;;
+        gtest) echo GoogleTest ;;
+        *) echo "$1" ;;
+    esac
+}
+
+# package_of MANAGER NEED: what the package manager calls it.
+package_of() {
+    case $1:$2 in
+        apt-get:compiler) echo g++ ;;
+        pacman:compiler) echo gcc ;;
+        *:compiler) echo gcc-c++ ;;
+        apt-get:gtest) echo libgtest-dev ;;
+        dnf:gtest) echo gtest-devel ;;
+        apt-get:venv) # that of the python3 which is there, perhaps not the distribution's own
+            python3 -c 'import sys; print("python{}.{}-venv".format(*sys.version_info))' \
+                2>/dev/null || echo python3-venv
+            ;;
+        pacman:python | pacman:venv) echo python ;;
+        *:python | *:venv) echo python3 ;;
+        *) echo "$2" ;;
+    esac
 }
 
 # apt_install WHAT PACKAGE...: Debian's packages, as root.
@@ -121,9 +203,6 @@ apt_install() {
 apt_install_alone() {
     local what=$1
     shift
-    if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
-        die 3 "$what is missing: install it (on Debian and Ubuntu: apt-get install $*)"
-    fi
     say "installing $what (apt-get install $*)"
     apt-get update -qq >/dev/null 2>&1 || true # an old list may do
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" \
@@ -138,22 +217,28 @@ make_venv() {
         python3 -m pip --python .venv/bin/python install --quiet --no-input --retries 1 pip
 }
 
+# Whether .venv has pip, or python3 what make_venv() takes.
+has_venv() {
+    local pip
+    .venv/bin/python -m pip --version >/dev/null 2>&1 && return
+    ! python3 -c 'import ensurepip, venv' 2>/dev/null || return 0
+    read -r _ pip _ <<<"$(python3 -m pip --version 2>/dev/null)"
+    [[ $pip && $(printf '%s\n' 22.3 "$pip" | sort -V) == 22.3* ]]
+}
+
 # pip_install WHAT PACKAGE...: Python packages, into .venv.
 pip_install() {
     alone pip_install_alone "$@"
 }
 
 pip_install_alone() {
-    local what=$1 package said
+    local what=$1 said
     shift
-    if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
-        package=$(python3 -c 'import sys; print("python{}.{}-venv".format(*sys.version_info))')
-        if ! make_venv >/dev/null 2>&1; then
-            apt_install "Python's venv" "$package"
-            said=$(make_venv 2>&1) ||
-                die 3 "python3 makes no .venv (${said##*$'\n'}): install $package, or pip 22.3 or" \
-                    "later for python3"
-        fi
+    if ! .venv/bin/python -m pip --version >/dev/null 2>&1 && ! make_venv >/dev/null 2>&1; then
+        install_needs venv
+        said=$(make_venv 2>&1) ||
+            die 3 "python3 makes no .venv (${said##*$'\n'}): install" \
+                "$(package_of apt-get venv), or pip 22.3 or later for python3"
     fi
     say "installing $what into .venv (pip install $*)"
     said=$(.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
@@ -161,8 +246,14 @@ pip_install_alone() {
         die 3 "pip install $* failed (${said##*$'\n'}): is there a network?"
 }
 
+has_python() {
+    command -v python3 >/dev/null
+}
+
 ensure_python() {
-    command -v python3 >/dev/null || apt_install "Python 3" python3
+    need python
+    python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))' ||
+        die 3 "$(python3 --version) is too old: 3.8 or later is needed, as python3 on PATH"
 }
 
 # find_program WORD: prints the name of the program that has this name or number.
@@ -171,24 +262,48 @@ find_program() {
     python3 scripts/shared/programs.py "${0##*/}" "$1"
 }
 
-# Sets COMPILER, the command that runs the host's compiler. CXX may be of several words: ccache g++.
-ensure_compiler() {
-    read -ra COMPILER <<<"${CXX:-g++}"
-    ! command -v "${COMPILER[0]-}" >/dev/null || return 0
-    [[ ! ${CXX-} ]] || die 3 "CXX is '$CXX', which is no command here: correct it, or unset CXX"
-    apt_install "a C++ compiler" g++
+has_compiler() {
+    command -v "${COMPILER[0]-}" >/dev/null
 }
 
-# Sets SCONS, the command that runs SCons.
-ensure_scons() {
+# Sets COMPILER, the command that runs the host's compiler. CXX may be of several words: ccache g++.
+# It comes first in a script that builds: what else a build needs of the distribution is installed
+# at once with it, and what ALSO names.
+ensure_compiler() {
+    local problem needs=(python compiler)
+    read -ra COMPILER <<<"${CXX:-g++}"
+    [[ ! ${CXX-} ]] || has_compiler ||
+        die 3 "CXX is '$CXX', which is no command here: correct it, or unset CXX"
+    find_scons || needs+=(venv)
+    need "${needs[@]}" "${ALSO[@]}"
     ensure_python
+    problem=$(python3 scripts/shared/host_compiler.py "${COMPILER[@]}" 2>&1) || die 3 "$problem"
+}
+
+find_scons() {
     if scons --version >/dev/null 2>&1; then
         SCONS=(scons)
     elif python3 -m SCons --version >/dev/null 2>&1; then
         SCONS=(python3 -m SCons)
     else
         SCONS=(.venv/bin/python -m SCons)
-        "${SCONS[@]}" --version >/dev/null 2>&1 || pip_install SCons scons
+        "${SCONS[@]}" --version >/dev/null 2>&1
+    fi
+}
+
+# Sets SCONS, the command that runs SCons.
+ensure_scons() {
+    ensure_python
+    [[ ${SCONS-} ]] && "${SCONS[@]}" --version >/dev/null 2>&1 || find_scons ||
+        pip_install SCons scons
+    if [[ ${SCONS[0]} == .venv/* ]]; then
+        # What pip puts there names this folder: in a copy of it the first one's Python would run.
+        cat >.venv/bin/scons.new <<'END'
+#!/bin/sh
+exec "$(dirname "$(readlink -f "$0")")/python" -m SCons "$@"
+END
+        chmod +x .venv/bin/scons.new
+        mv .venv/bin/scons{.new,}
     fi
 }
 
@@ -243,14 +358,13 @@ ensure_notebook_runner() {
     (pip_install "a notebook runner" ipykernel nbclient) || say "the notebook is not tested, then"
 }
 
-ensure_gtest() {
+has_gtest() {
     local library
-    ensure_compiler
     for library in libgtest_main.a libgtest_main.so; do
         # The compiler answers with a path where it knows the library, else with the bare name.
-        [[ $("${COMPILER[@]}" -print-file-name=$library) == /* ]] && return
+        [[ $("${COMPILER[@]}" -print-file-name=$library 2>/dev/null) == /* ]] && return
     done
-    apt_install GoogleTest libgtest-dev
+    return 1
 }
 
 # offer_apt WITHOUT PACKAGE...: like apt_install, for packages that are optional. WITHOUT is what to
@@ -281,8 +395,12 @@ ensure_browser() {
     offer_apt "report and slides are not tested in a browser, then" chromium
 }
 
+has_gdb() {
+    command -v gdb >/dev/null
+}
+
 ensure_gdb() {
-    command -v gdb >/dev/null || apt_install gdb gdb
+    need gdb
 }
 
 has_cuda() {
@@ -290,13 +408,20 @@ has_cuda() {
     python3 scripts/shared/cuda_toolkit.py >/dev/null 2>&1
 }
 
-# check_driver WHAT INSTEAD: ends the script where the GPU's driver is too old for CUDA 13.
+# Prints the version of a GPU's driver that is too old for CUDA 13.
+old_driver() {
+    local driver
+    driver=$(timeout 30 nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null) ||
+        return 0
+    driver=${driver%%.*}
+    [[ ! $driver =~ ^[0-9]+$ ]] || ((driver >= 580)) || echo "$driver"
+}
+
+# check_driver WHAT INSTEAD: ends the script where the driver is.
 check_driver() {
     local driver
-    driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null) || return 0
-    driver=${driver%%.*}
-    [[ ! $driver =~ ^[0-9]+$ ]] || ((driver >= 580)) ||
-        die 3 "$1 needs driver 580 or later, and this is $driver: update it$2"
+    driver=$(old_driver)
+    [[ ! $driver ]] || die 3 "$1 needs driver 580 or later, and this is $driver: update it$2"
 }
 
 has_tile() {
@@ -327,8 +452,11 @@ mention_tile() {
 # Makes sure of nvcc, and exports CUDA_HOME, so that SCons, perhaps under another Python, agrees.
 # Where it installs a toolkit it installs the compiler of CUDA Tile C++, too.
 ensure_cuda() {
-    ensure_compiler # nvcc needs it
+    local problem
+    [[ ${COMPILER-} ]] || ensure_compiler # nvcc needs it
     if ! has_cuda; then
+        [[ ! ${CUDA_HOME-}${CUDA_PATH-} ]] ||
+            die 3 "$(python3 scripts/shared/cuda_toolkit.py 2>&1)" # it is not overruled
         check_driver "CUDA 13.0" ", or install CUDA 12.x and set CUDA_HOME"
         pip_install "the CUDA 13.0 toolkit, about 1 GB," "$CUDA_WHEELS"
         [[ ${TILE-} == 0 ]] || (ensure_tile) || say "tile kernels are left out, then"
@@ -337,6 +465,7 @@ ensure_cuda() {
         die 3 "$(python3 scripts/shared/cuda_toolkit.py 2>&1)"
     CUDA_HOME=$(dirname "$(dirname "$CUDA_HOME")")
     export CUDA_HOME
+    problem=$(python3 scripts/shared/cuda_toolkit.py --check 2>&1) || die 3 "$problem"
 }
 
 # CUPTI, for the profiler, beside the toolkit that ensure_cuda found.
@@ -345,6 +474,14 @@ ensure_cupti() {
     problem=$(python3 scripts/shared/cuda_toolkit.py --cupti 2>&1 >/dev/null) && return
     [[ $CUDA_HOME == "$PWD"/.venv/* ]] || die 3 "$problem"
     pip_install CUPTI "$CUDA_WHEELS"
+}
+
+# What prints machine code, for inspect.sh, which shows PTX alone without it.
+ensure_nvdisasm() {
+    has_cuda || return 0 # inspect.sh says so
+    PYTHONPATH=scripts/shared python3 -c 'import cuda_toolkit, sys
+sys.exit(not cuda_toolkit.find().tool("nvdisasm"))' ||
+        (pip_install nvdisasm nvidia-cuda-nvdisasm) || true
 }
 
 # What takes programs apart, for the tests of machine code, which are skipped without.

@@ -36,13 +36,13 @@ make_work_folder
 export TEST_TIMES=$WORK/times # SConstruct and tests/conftest.py write there what each step took
 touch "$TEST_TIMES"
 
+ALSO=(gtest)
 ensure_compiler
 ensure_simulator_libraries
 ensure_scons
 ensure_cuda
 [[ ${TILE-} == 0 ]] || (ensure_tile) || say "tile kernels are not compiled, then"
 ensure_disassembler
-ensure_gtest
 ensure_pytest
 ensure_jsonschema
 ensure_matplotlib

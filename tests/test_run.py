@@ -2,11 +2,11 @@
 programs and a fake nvidia-smi stand in for a machine with GPUs."""
 
 import functools
-import glob
 import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -147,14 +147,58 @@ LESSONS = {name for name in FAKES if name[0].isdigit()}
 
 
 def test_run_without_a_gpu_runs_the_same_programs_on_the_cpu(machine):
-    if glob.glob("/dev/nvidia[0-9]*"):
-        pytest.skip("this machine has a GPU, which cannot be hidden from a script")
     FakeMachine.install(machine.root / "bin/nvidia-smi", "#!/bin/sh\nexit 9\n")
     copy_to_the_simulator(machine)
     for arguments, ran in (["--all"], set(FAKES)), ([], LESSONS):
         done = machine.run("run.sh", *arguments)
         assert_ran_on_the_simulator(machine, done, "no GPU here", ran)
     assert not (machine.root / "calls").exists()
+
+
+def with_a_build(machine, toolkit=True):
+    """Lets run.sh build, by a SCons that has nothing to do. Perhaps there is no CUDA toolkit."""
+    machine.install(machine.root / "bin/scons", '#!/bin/sh\necho "$@" >>"$(dirname "$0")/built"\n')
+    machine.install(machine.root / "bin/id", "#!/bin/sh\necho 1000\n")  # nothing is installed
+    machine.install(machine.root / "bin/python3", f"""#!/bin/sh
+case "$*" in
+    *cuda_toolkit.py*) {"echo /fake/cuda/bin/nvcc; exit 0" if toolkit else "exit 3"} ;;
+esac
+exec "{sys.executable}" "$@"
+""")
+    env = {"PATH": f"{machine.root}/bin:{os.environ['PATH']}", "CUDA_HOME": "", "CUDA_PATH": ""}
+    done = script("run.sh", root=machine.root, env=env)
+    built = machine.root / "bin/built"
+    return done, built.read_text().split()[-1] if built.exists() else None
+
+
+BROKEN = ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure "
+          "that the latest NVIDIA driver is installed and running.")
+
+
+@pytest.mark.parametrize("said, status", [
+    (BROKEN, 9), ("No devices were found", 6), ("No devices were found", 0),
+    ("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.1", 18),
+], ids=["driver", "gpu", "gpu-0", "mismatch"])
+def test_run_where_the_driver_serves_no_gpu_builds_for_the_cpu_alone(machine, said, status):
+    FakeMachine.install(machine.root / "bin/nvidia-smi",
+                        f'#!/bin/sh\ncat <<"END"\n{said}\nEND\nexit {status}\n')
+    copy_to_the_simulator(machine)
+    done, built = with_a_build(machine)
+    why = f"no GPU here that the driver serves (nvidia-smi: {said.splitlines()[0]})"
+    assert_ran_on_the_simulator(machine, done, why, LESSONS)
+    assert built == "cpu/lessons"
+
+
+@pytest.mark.parametrize("driver, target", [("570.86.15", "cpu/lessons"), ("580.1", "lessons")])
+def test_run_with_a_driver_too_old_for_what_it_would_install(machine, driver, target):
+    machine.install(machine.root / "bin/nvidia-smi", FAKE_NVIDIA_SMI.replace("580.1", driver))
+    copy_to_the_simulator(machine)
+    done, built = with_a_build(machine, toolkit=driver == "580.1")
+    assert built == target
+    if target != "lessons":
+        assert_ran_on_the_simulator(
+            machine, done, "CUDA 13.0 needs driver 580 or later, and this is 570 (update it, or "
+            "install CUDA 12.x and set CUDA_HOME)", LESSONS)
 
 
 @pytest.mark.parametrize("reason", [
@@ -203,13 +247,27 @@ def test_no_toolkit_is_installed_that_the_driver_cannot_run(machine, driver, ins
     machine.install(machine.root / "bin/nvidia-smi", FAKE_NVIDIA_SMI.replace("580.1", driver))
     code = ("source scripts/setup.sh; ensure_compiler() { :; }; has_cuda() { false; }; "
             "pip_install() { echo installed && exit; }; ensure_cuda")
-    env = {**os.environ, "PATH": f"{machine.root}/bin:{os.environ['PATH']}"}
+    env = {**os.environ, "PATH": f"{machine.root}/bin:{os.environ['PATH']}", "CUDA_HOME": "",
+           "CUDA_PATH": ""}
     done = subprocess.run(["bash", "-c", code, "run.sh"], cwd=machine.root, env=env, text=True,
                           capture_output=True)
     assert (done.returncode, done.stdout) == ((0, "installed\n") if installs else (FAILED, ""))
     if not installs:
         assert_one_line(done.stderr, "run.sh")
         assert "570" in done.stderr and "CUDA_HOME" in done.stderr
+
+
+@pytest.mark.parametrize("variable", ["CUDA_HOME", "CUDA_PATH"])
+def test_nothing_is_installed_over_a_toolkit_that_the_user_chose(machine, variable):
+    """Where it will not do, the script says why."""
+    code = ("source scripts/setup.sh; ensure_compiler() { :; }; pip_install() { echo installed; }; "
+            "ensure_cuda")
+    env = {**os.environ, "CUDA_HOME": "", "CUDA_PATH": "", variable: "/no/cuda"}
+    done = subprocess.run(["bash", "-c", code, "run.sh"], cwd=machine.root, env=env, text=True,
+                          capture_output=True)
+    assert (done.returncode, done.stdout) == (FAILED, "")
+    assert done.stderr == (f"run.sh: {variable} is /no/cuda: no /no/cuda/bin/nvcc there; correct "
+                           "it, or unset it\n")
 
 
 # --- Its tables -------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""setup.sh: how .venv comes about where Python lacks what makes one. A fake python3, apt-get and id
-stand in for such machines."""
+"""setup.sh: what a machine lacks is told at once, and how .venv comes about where Python lacks what
+makes one. A fake python3, apt-get and id stand in for such machines."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -32,8 +33,13 @@ case "$*" in
         esac
         exec cp -r "$here/wheel/pip" .venv/lib/python3*/site-packages/
         ;;
+    "-m pip --version")
+        [[ $(cat "$here/pip_version") != none ]] || exit 1
+        echo "pip $(cat "$here/pip_version") from here" && exit
+        ;;
     "-m pip "*) echo "error: externally-managed-environment" >&2 && exit 1 ;;
     *"import ensurepip"*) [[ -f $here/ensurepip ]] || exit 1 ;;
+    "-m SCons "*) exit 1 ;; # none that is installed for all
 esac
 exec "PYTHON" "$@"
 """.replace("PYTHON", sys.executable)
@@ -165,7 +171,8 @@ def test_without_a_network_the_last_of_pips_lines_says_why(setup):
     assert "--retries 1" in (setup.root / "piped").read_text()  # five take ten seconds
 
 
-@pytest.mark.parametrize("compiler, status", [("sh -c", 0), ("gpp", FAILED), ("gpp -O2", FAILED)])
+@pytest.mark.parametrize("compiler, status", [("env g++", 0), ("gpp", FAILED),
+                                              ("gpp -O2", FAILED)])
 def test_a_compiler_of_the_users_own_is_not_replaced(setup, compiler, status):
     """It may be of several words; where it is mistyped, nothing is installed."""
     done = setup.install("ensure_compiler", CXX=compiler)
@@ -174,6 +181,134 @@ def test_a_compiler_of_the_users_own_is_not_replaced(setup, compiler, status):
     if status:
         assert_one_line(done.stderr, "run.sh")
         assert f"'{compiler}'" in done.stderr
+
+
+def test_a_compiler_that_is_too_old_is_told_in_one_line(setup):
+    """As g++ 10, which knows no std::bit_cast."""
+    FakeMachine.install(setup.bin / "g++", "#!/bin/sh\necho 'g++ (Debian 10.2.1-6) 10.2.1'\n")
+    done = setup.install("ensure_compiler; echo went on", CXX="")
+    assert (done.returncode, done.stdout) == (FAILED, "")
+    assert_one_line(done.stderr, "run.sh")
+    assert "g++ 10.2.1" in done.stderr and "g++ 11 or later is needed" in done.stderr
+
+
+def test_a_python_that_is_too_old_is_told_in_one_line(setup):
+    FakeMachine.install(setup.bin / "python3", "#!/bin/sh\ncase $1 in --version) "
+                        "echo Python 3.6.8 ;; *) exit 1 ;; esac\n")
+    done = setup.install("ensure_python; echo went on")
+    assert (done.returncode, done.stdout) == (FAILED, "")
+    assert done.stderr == ("run.sh: Python 3.6.8 is too old: 3.8 or later is needed, as python3 on "
+                           "PATH\n")
+
+
+# --- What is missing ----------------------------------------------------------------------------
+
+TOOLS = ("bash", "cat", "cmp", "dirname", "env", "flock", "id", "readlink", "sed", "sort")
+
+
+class Bare(Setup):
+    """A machine that has nothing to build with, where its user is not root."""
+
+    def __init__(self, machine, *more):
+        super().__init__(machine, "none")
+        (self.bin / "python3").unlink()
+        (self.bin / "apt-get").unlink()
+        self.user(1000)
+        for name in TOOLS:
+            if not (self.bin / name).exists():
+                (self.bin / name).symlink_to(shutil.which(name))
+        for name in more:
+            FakeMachine.install(self.bin / name, "#!/bin/sh\nexit 9\n")
+
+    def user(self, number):
+        FakeMachine.install(self.bin / "id", f"#!/bin/sh\necho {number}\n")
+
+    def install(self, *commands, **more):
+        return super().install(*commands, **{"PATH": str(self.bin), "CXX": "", **more})
+
+
+@pytest.mark.parametrize("has, told", [
+    (["apt-get", "sudo"], "sudo apt-get install python3 g++ python3-venv libgtest-dev"),
+    (["apt-get"], "as root: apt-get install python3 g++ python3-venv libgtest-dev"),
+    (["dnf", "sudo"], "sudo dnf install python3 gcc-c++ gtest-devel"),
+    (["zypper", "sudo"], "sudo zypper install python3 gcc-c++ gtest"),
+    (["pacman", "sudo"], "sudo pacman -S python gcc gtest"),
+    ([], "on Debian and Ubuntu: apt-get install python3 g++ python3-venv libgtest-dev"),
+], ids=lambda value: "-".join(value) if isinstance(value, list) else "")
+def test_all_that_is_missing_is_told_in_one_line(tmp_path, has, told):
+    bare = Bare(FakeMachine(tmp_path), *has)
+    done = bare.install("ALSO=(gtest); ensure_compiler; echo went on")
+    assert (done.returncode, done.stdout) == (FAILED, "")
+    assert done.stderr == ("run.sh: Python 3, a C++ compiler, Python's venv and GoogleTest are "
+                           f"missing: install them ({told})\n")
+
+
+def test_one_that_is_missing_is_told_alone(tmp_path):
+    bare = Bare(FakeMachine(tmp_path), "apt-get", "sudo")
+    FakeMachine.install(bare.bin / "python3", FAKE_PYTHON)
+    (bare.bin / "pip_version").write_text("24.1")  # which makes .venv
+    done = bare.install("ensure_compiler")
+    assert done.stderr == ("run.sh: a C++ compiler is missing: install it "
+                           "(sudo apt-get install g++)\n")
+
+
+def test_root_gets_all_that_is_missing_at_once(tmp_path):
+    bare = Bare(FakeMachine(tmp_path))
+    bare.user(0)
+    FakeMachine.install(bare.bin / "python3", FAKE_PYTHON)
+    bare.apt_get(f'touch "{bare.bin}/ensurepip"; ln -s {shutil.which("g++")} "{bare.bin}/g++"')
+    FakeMachine.install(bare.bin / "touch", f'#!/bin/sh\nexec {shutil.which("touch")} "$@"\n')
+    (bare.bin / "ln").symlink_to(shutil.which("ln"))
+    done = bare.install("ensure_compiler; echo went on")
+    assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
+    assert done.stderr == ("run.sh: installing a C++ compiler and Python's venv "
+                           f"(apt-get install g++ {VENV})\n")
+
+
+# --- A checkout that was moved or copied ----------------------------------------------------------
+
+
+def test_scons_of_a_copied_checkout_runs_with_its_own_python(setup, tmp_path):
+    """pip writes the folder of .venv into what it puts there."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", setup.root / ".venv"],
+                   check=True)
+    [packages] = (setup.root / ".venv/lib").glob("python3*/site-packages")
+    (packages / "SCons").mkdir()
+    (packages / "SCons/__main__.py").write_text("import sys\nprint(sys.prefix, *sys.argv[1:])\n")
+    FakeMachine.install(setup.root / ".venv/bin/scons",
+                        f"#!{setup.root}/.venv/bin/python\nimport SCons.__main__\n")
+    FakeMachine.install(setup.bin / "scons", "#!/bin/sh\nexit 1\n")
+    done = setup.install("ensure_scons; echo ${SCONS[0]}")
+    assert (done.returncode, done.stdout) == (0, ".venv/bin/python\n"), done.stderr
+    copy = tmp_path / "copy"
+    shutil.copytree(setup.root / ".venv", copy / ".venv", symlinks=True)
+    done = subprocess.run([copy / ".venv/bin/scons", "-Q", "a b"], capture_output=True, text=True)
+    assert done.stdout == f"{copy}/.venv -Q a b\n", done.stderr
+
+
+# --- nvdisasm -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments, installs", [
+    ("1", True), ("1 --sass", True), ("1 --ptx", False), ("--help", False), ("", False)])
+def test_inspect_installs_what_prints_machine_code(setup, arguments, installs):
+    FakeMachine.install(setup.bin / "fake_python", FAKE_PYTHON)
+    FakeMachine.install(setup.bin / "python3", f"""#!/usr/bin/env bash
+case "$*" in
+    *machine_code.py*) echo inspected && exit ;;
+    *cuda_toolkit.py) exit 0 ;;
+    *nvdisasm*) exit 1 ;;
+esac
+exec "{setup.bin}/fake_python" "$@"
+""")
+    env = {**os.environ, "PATH": f"{setup.bin}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "scripts/inspect.sh", *arguments.split()], cwd=setup.root,
+                          env=env, text=True, capture_output=True)
+    assert (done.returncode, done.stdout) == (0, "inspected\n"), done.stderr
+    if installs:
+        assert setup.piped() == ["nvidia-cuda-nvdisasm"]
+    else:
+        assert not (setup.root / "piped").exists() and done.stderr == ""
 
 
 def test_a_build_that_fails_ends_the_script(setup):
