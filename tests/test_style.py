@@ -52,7 +52,8 @@ def test_a_program_begins_with_its_idea(program):
     assert header[0].startswith(kinds)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "scripts").rglob("*.sh")) + [ROOT / ".ci/run"],
+@pytest.mark.parametrize("path", [*sorted((ROOT / "scripts").rglob("*.sh")),
+                                  *(ROOT / "tests").glob("*.sh"), ROOT / ".ci/run"],
                          ids=lambda path: path.name)
 def test_shell_scripts_parse(path):
     done = subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True)
