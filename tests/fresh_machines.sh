@@ -40,8 +40,7 @@ mkdir -p "$machines" docs/install
 
 # first NAME: makes its first state.
 first() {
-    local suite options=(--variant=minbase)
-    local mirror=${UBUNTU_MIRROR:-http://archive.ubuntu.com/ubuntu}
+    local suite options=(--variant=minbase) mirror=${UBUNTU_MIRROR-} # empty: debootstrap knows one
     local keys=/usr/share/keyrings/ubuntu-archive-keyring.gpg script=()
     case $1 in
         debian-12) suite=bookworm ;;
@@ -52,7 +51,7 @@ first() {
     esac
     [[ ! -d $machines/$1.first ]] || return 0
     if [[ $1 == debian-* ]]; then
-        mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+        mirror=${DEBIAN_MIRROR-}
     else
         options+=("--components=main,universe")
         [[ -f $keys ]] && options+=("--keyring=$keys") || options+=(--no-check-gpg)
