@@ -318,10 +318,12 @@ ensure_pytest() {
     pip_install pytest pytest pytest-xdist
 }
 
-# jsonschema for PYTEST, which without it skips the tests of what --describe prints.
+# jsonschema for PYTEST, which without it skips the tests of what --describe prints; and
+# check-jsonschema, which has the schemas of the workflow and of CITATION.cff.
 ensure_jsonschema() {
-    "${PYTEST[0]}" -c 'from jsonschema import Draft202012Validator' 2>/dev/null && return
-    if (pip_install jsonschema pytest pytest-xdist "jsonschema>=4"); then
+    "${PYTEST[0]}" -c 'import check_jsonschema
+from jsonschema import Draft202012Validator' 2>/dev/null && return
+    if (pip_install jsonschema pytest pytest-xdist "jsonschema>=4" check-jsonschema); then
         PYTEST=(.venv/bin/python -m pytest)
     else
         say "what --describe prints is not held against its schema, then"

@@ -18,6 +18,7 @@ programs are compiled for 9.0a with PTX of 9.0, and for 7.5 and 8.0 those whose 
 there.
 
 TILE=0 in the environment leaves out the kernels in CUDA Tile C++, and their compiler of 430 MB.
+CUDA=0 leaves out the CUDA Toolkit: the simulator alone, with the compiler that CXX names.
 
   --all    before a release: all architectures that the toolkit knows, every size in every order of
            the simulator's threads, and mutants that are made by rule of every barrier and bound
@@ -40,9 +41,11 @@ ALSO=(gtest)
 ensure_compiler
 ensure_simulator_libraries
 ensure_scons
-ensure_cuda
-[[ ${TILE-} == 0 ]] || (ensure_tile) || say "tile kernels are not compiled, then"
-ensure_disassembler
+if [[ ${CUDA-} != 0 ]]; then
+    ensure_cuda
+    [[ ${TILE-} == 0 ]] || (ensure_tile) || say "tile kernels are not compiled, then"
+    ensure_disassembler
+fi
 ensure_pytest
 ensure_jsonschema
 ensure_matplotlib
@@ -52,7 +55,10 @@ ensure_browser
 (ensure_gdb) || say "stepping through kernels is not tested, then"
 
 simulator=(cpu/programs cpu/tests cpu/mutants cpu/exercises ${all:+cpu/generated})
-if has_gpu; then
+if [[ ${CUDA-} == 0 ]]; then
+    say "no CUDA here: running on the simulator"
+    build build/tests/host_tests "${simulator[@]}"
+elif has_gpu; then
     build programs tests mutants "${simulator[@]}" ${all:+arch=all}
 else
     say "no GPU here: compiling, and running on the simulator"

@@ -14,7 +14,8 @@ sys.path.insert(0, str(ROOT / "scripts/docs"))
 import outputs  # noqa: E402  scripts/docs/outputs.py
 
 LECTURE = ROOT / "docs/lecture.md"
-DOCUMENTS = [ROOT / "README.md", ROOT / "results/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / "results/README.md",
+             *sorted((ROOT / "docs").glob("*.md"))]
 CODE = re.compile(r"^```(?:.*\n)*?```$|^(?:    .*\n)+", re.MULTILINE)
 
 
