@@ -23,7 +23,7 @@ def machine(tmp_path):
 
 CALLED_BY_PEOPLE = ["run.sh", "test.sh", "compare_gpus.sh", "compare_frameworks.py", "report.sh",
                     "plot.py", "picture.py", "slides.py", "count.sh", "profile.sh", "inspect.sh",
-                    "soak.py", "step.sh", "update_docs.py", "setup.sh"]
+                    "from_pytorch.py", "soak.py", "step.sh", "update_docs.py", "setup.sh"]
 
 
 @pytest.mark.parametrize("name", CALLED_BY_PEOPLE)
@@ -108,7 +108,8 @@ def test_a_pager_may_stop_reading():
 # Those in frameworks/ set other people's kernels beside those of one program.
 SCRIPTS = sorted(path for path in (ROOT / "scripts").rglob("*.[ps][yh]")
                  if path.parent.name != "frameworks")
-NAME_KERNELS = {"compare_frameworks.py"}  # it does so for all of them
+# The first does so for all of them; the second calls some of them.
+NAME_KERNELS = {"compare_frameworks.py", "from_pytorch.py"}
 KERNEL_NAMES = re.compile(r"(?<![a-z])(cublas|copy|six_kernels|library_best|fused|tiled|gating)")
 # The trace of a profile has copies, and copies are no kernels; a library is named cublas.
 OTHER_MEANINGS = {"profile_report.py": {"copy"}, "profile.sh": {"copy"}, "setup.sh": {"cublas"},

@@ -31,8 +31,8 @@ def product(dtype, x, W, rows):
 
 
 def check(problem, inputs, output, expected):
-    """Compares up to 512 rows with expected(dtype, inputs, rows). All elements must be finite.
-    Raises Wrong."""
+    """Compares up to 512 rows with expected(dtype, inputs, rows), and returns the largest error.
+    All elements must be finite. Raises Wrong."""
     shape = problem["outputs"][0]["shape"]
     if list(output.shape) != shape or output.dtype != inputs[0].dtype:
         raise Wrong(f"{list(output.shape)} of {output.dtype} instead of {shape} of "
@@ -48,3 +48,4 @@ def check(problem, inputs, output, expected):
         worst = (error / room).max().item()
         raise Wrong(f"{wrong} of {error.numel()} checked elements are off, by up to {worst:.3g} "
                     "times what rounding explains")
+    return error.max().item()
