@@ -63,15 +63,25 @@ std::string describe(const void* address) {
 
 namespace {
 
+/// Whether a SIGSEGV was a write or a read, as the processor says.
+const char* kind_of_access([[maybe_unused]] const ucontext_t* context) {
+#if defined __x86_64__
+    return context->uc_mcontext.gregs[REG_ERR] & 2 ? "write to" : "read of";
+#elif defined __aarch64__
+    const auto* record = reinterpret_cast<const _aarch64_ctx*>(context->uc_mcontext.__reserved);
+    while (record->magic && record->magic != ESR_MAGIC)
+        record = reinterpret_cast<const _aarch64_ctx*>(
+            reinterpret_cast<const unsigned char*>(record) + record->size);
+    if (record->magic)
+        return reinterpret_cast<const esr_context*>(record)->esr & 1 << 6 ? "write to" : "read of";
+#endif
+    return "access to";
+}
+
 /// Handles SIGSEGV, SIGBUS and SIGFPE.
 void on_fault(int signal, siginfo_t* info, void* context) {
-    const char* access = "access to";
-#ifdef __x86_64__
-    const auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
-    if (signal == SIGSEGV) access = registers[REG_ERR] & 2 ? "write to" : "read of";
-#else
-    (void)context;
-#endif
+    const char* const access =
+        signal == SIGSEGV ? kind_of_access(static_cast<ucontext_t*>(context)) : "access to";
     const Buffer* const buffer = buffer_around(info->si_addr);
     const bool only_reads =
         buffer && buffer->protection == PROT_READ &&

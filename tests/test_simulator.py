@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import platform
 import re
 import resource
 import subprocess
@@ -27,7 +28,8 @@ def translate(text):
 # --- Its headers ----------------------------------------------------------------------------------
 
 HEADERS = sorted(path.relative_to(ROOT) for path in (ROOT / "simulator").rglob("*")
-                 if path.suffix in (".h", ".hpp", ".cuh"))
+                 if path.suffix in (".h", ".hpp", ".cuh")
+                 and path.name != "for_clangd.cuh")  # which clang alone reads, as CUDA
 
 
 @pytest.mark.parametrize("header", HEADERS, ids=str)
@@ -257,6 +259,7 @@ def test_host_code_and_device_memory(normal):
                     r"memory\n$", done.stderr)
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere 5 / 0 is a number")
 def test_division_by_zero(normal):
     done = run(normal / "misuse", "divide")
     assert done.returncode == 3 and done.stderr.endswith(": integer division by zero\n")
