@@ -9,18 +9,21 @@ cd -- "$here/.."
 
 usage() {
     cat <<'END'
-Usage: scripts/count.sh [--no-build] PROGRAM [ARGUMENT ...]
+Usage: scripts/count.sh [--no-build] [--together] PROGRAM [PROGRAM ...] [ARGUMENT ...]
 
 Runs PROGRAM (1_matmul_basic, or its number: 1) once and prints what one launch of each of its
 kernels touches: loads, stores and atomics of global and of shared memory, by threads and by warps,
 bytes, sectors of 32 bytes, bank conflicts, barriers; on the simulator also TMA's copies and wgmma.
-ARGUMENT is PROGRAM's: 256 --kernel NAME.
+ARGUMENT is PROGRAM's: 256 --kernel NAME. Of several programs (1 2 256) all kernels stand in one
+table, which says how many times fewer or more they are than those of the first. What may be a
+program's number is one: 7 10 are two programs, and 7 with N = 10 is 7 --rows 10 --cols 10.
 
 Where there is a GPU and ncu (Nsight Compute, part of the CUDA Toolkit), its counters say it. Else
 the simulator does, and there also by source line: DEMO_COUNT=1 cpu/PROGRAM. The GPU's own compiler
 merges loads and unrolls loops, so the counts differ where it did.
 
   --no-build   run what lies here; it was built elsewhere
+  --together   one table also of a single program's kernels
 
 ncu may be refused the counters (ERR_NVGPUCTRPERM). Then run this as root, or let the administrator
 load the driver with NVreg_RestrictProfilingToAdminUsers=0.
@@ -30,18 +33,23 @@ count.
 END
 }
 
-must_build=yes
+must_build=yes together=""
 while [[ ${1-} == -* ]]; do
     case $1 in
         -h | --help) show_usage ;;
         --no-build) must_build="" ;;
+        --together) together=yes ;;
         *) die 2 "unknown option $1 (--help shows the usage)" ;;
     esac
     shift
 done
 (($# > 0)) || die 2 "a program is expected: 1_matmul_basic (--help shows the usage)"
-program=$(find_program "$1")
+programs=("$(find_program "$1")")
 shift
+while (($# > 0)) && program=$(find_program "$1" 2>/dev/null); do
+    programs+=("$program") together=yes
+    shift
+done
 
 [[ " $* " != *" --csv "* ]] || die 2 "--csv is not for counting, which prints tables"
 
@@ -55,45 +63,83 @@ find_ncu() {
     return 1
 }
 
+make_work_folder
+exec 3>&1
+
+# count_all COUNT ARGUMENT...: one program after the other, as COUNT does it.
+count_all() {
+    local count=$1 program pairs=()
+    shift
+    for program in "${programs[@]}"; do
+        if [[ $together ]]; then
+            pairs+=("$program" "$WORK/$program.counts")
+            "$count" "$program" "$@" >"$WORK/$program.counts"
+        else
+            "$count" "$program" "$@"
+        fi
+    done
+    [[ ! $together ]] || python3 scripts/count/side_by_side.py "${pairs[@]}"
+}
+
+# failed PROGRAM STATUS: ends with what the program printed, and its status.
+failed() {
+    [[ ! $together ]] || cat "$WORK/$1.counts" >&3
+    end "$2"
+}
+
 # --- The simulator ---
+
+count_on_simulator() {
+    local program=$1
+    shift
+    [[ -x cpu/$program ]] || die 3 "cpu/$program is not built: scons cpu"
+    DEMO_COUNT=1 "cpu/$program" "$@" || failed "$program" $?
+}
 
 if ! has_gpu || ! ncu=$(find_ncu); then
     ! has_gpu || say "no ncu here (it comes with the CUDA Toolkit)"
     say "counting on the simulator"
-    if [[ $must_build ]] && ! is_built "cpu/$program" "cpu/count/$program"; then
+    targets=("${programs[@]/#/cpu/}" "${programs[@]/#/cpu/count/}")
+    if [[ $must_build ]] && ! is_built "${targets[@]}"; then
         ensure_compiler
         [[ $("${COMPILER[@]}" -dM -E -x c++ - </dev/null) != *__clang__* ]] ||
             die 77 "counting on the CPU takes g++, not ${COMPILER[*]}"
         ensure_scons
         ensure_simulator_libraries
-        build "cpu/$program" "cpu/count/$program" >&2
+        build "${targets[@]}" >&2
     fi
-    [[ -x cpu/$program ]] || die 3 "cpu/$program is not built: scons cpu"
-    DEMO_COUNT=1 exec "cpu/$program" "$@"
+    count_all count_on_simulator "$@"
+    exit
 fi
 
 # --- ncu ---
 
-if [[ $must_build ]] && ! is_built "$program"; then
+count_on_gpu() {
+    local program=$1 status
+    shift
+    [[ -x ./$program ]] || die 3 "$program is not built: scons $program"
+    rm -f "$WORK/report.ncu-rep"
+    "$ncu" --clock-control none --section SourceCounters --metrics "$metrics" \
+        --export "$WORK/report" --log-file "$WORK/log" "./$program" "$@" --once ||
+        true # it has exit statuses of its own
+    if grep -q ERR_NVGPUCTRPERM "$WORK/log"; then
+        die 77 "ncu may not read the counters (ERR_NVGPUCTRPERM): run this as root, or see --help"
+    fi
+    status=$(sed -nE 's/.*application returned an error code \(([0-9]+)\).*/\1/p;T;q' "$WORK/log")
+    ((${status:-0} == 0)) || failed "$program" "$status"
+    [[ -f $WORK/report.ncu-rep ]] ||
+        die 77 "ncu counted nothing: $(grep -m 1 ERROR "$WORK/log" || tail -n 1 "$WORK/log")"
+    "$ncu" --import "$WORK/report.ncu-rep" --csv --page raw --print-units base >"$WORK/raw.csv"
+    "$ncu" --import "$WORK/report.ncu-rep" --csv --page source --print-source sass >"$WORK/sass.csv"
+    python3 scripts/count/ncu_counts.py table "$WORK/raw.csv" "$WORK/sass.csv"
+}
+
+if [[ $must_build ]] && ! is_built "${programs[@]}"; then
     ensure_scons
     ensure_cuda
-    build "$program" >&2
+    build "${programs[@]}" >&2
 fi
-[[ -x ./$program ]] || die 3 "$program is not built: scons $program"
 
-make_work_folder
 "$ncu" --query-metrics >"$WORK/known" 2>&1 || true # which differ from GPU to GPU
 metrics=$(python3 scripts/count/ncu_counts.py metrics "$WORK/known")
-
-"$ncu" --clock-control none --section SourceCounters --metrics "$metrics" --export "$WORK/report" \
-    --log-file "$WORK/log" "./$program" "$@" --once || true # it has exit statuses of its own
-if grep -q ERR_NVGPUCTRPERM "$WORK/log"; then
-    die 77 "ncu may not read the counters (ERR_NVGPUCTRPERM): run this as root, or see --help"
-fi
-failed=$(sed -nE 's/.*application returned an error code \(([0-9]+)\).*/\1/p;T;q' "$WORK/log")
-((${failed:-0} == 0)) || end "$failed"
-[[ -f $WORK/report.ncu-rep ]] ||
-    die 77 "ncu counted nothing: $(grep -m 1 ERROR "$WORK/log" || tail -n 1 "$WORK/log")"
-"$ncu" --import "$WORK/report.ncu-rep" --csv --page raw --print-units base >"$WORK/raw.csv"
-"$ncu" --import "$WORK/report.ncu-rep" --csv --page source --print-source sass >"$WORK/sass.csv"
-python3 scripts/count/ncu_counts.py table "$WORK/raw.csv" "$WORK/sass.csv"
+count_all count_on_gpu "$@"

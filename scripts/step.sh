@@ -19,18 +19,22 @@ takes. PROGRAM is a name or its number: 2_matmul_sharedmem, 2, bonus_matmul_regi
 
   --cpu          on the CPU, GPU or not
   --kernel NAME  the program's --kernel
-  --batch FILE   run the commands in FILE, print what they say, and end; # begins a comment
+  --walk FILE    go through the commands in FILE: Enter runs the next one, which is in the prompt;
+                 anything else that is typed runs instead. Lines with # are said before it
+  --batch FILE   run them all, print what they say, and end; lines with ## are said nowhere
   --no-build     the program lies in build/debug/ or cpu/debug/; it was built elsewhere
 
 Commands, besides the debugger's own (next, step, print, list, break, continue, quit):
 
-  thread X [Y [Z]]  go to a thread of the block
-  block X [Y [Z]]   go to a block; on the CPU to one of the cluster, or onwards, since clusters
-                    (where there are none, blocks) run one after the other
-  tile NAME         print an array as a matrix; for a pointer: tile NAME ROWS COLUMNS
-  next-barrier      go on to the line after the next __syncthreads(), in the same thread
-  who               where every warp of the block is; on the CPU also what it waits for: which
-                    phase of an mbarrier, with how many arrivals and bytes to come
+  t   thread X [Y [Z]]  go to a thread of the block
+  b   block X [Y [Z]]   go to a block; on the CPU to one of the cluster, or onwards, since clusters
+                        (where there are none, blocks) run one after the other
+  ti  tile NAME         print an array as a matrix; for a pointer: tile NAME ROWS COLUMNS
+  nb  next-barrier      go on to the line after the next __syncthreads(), in the same thread
+  w   who               where every warp of the block is; on the CPU also what it waits for: which
+                        phase of an mbarrier, with how many arrivals and bytes to come
+
+The debugger's n, s, p, l, c and bt are there too. Only b is not: a breakpoint is br 47.
 
 On a GPU a warp steps together; on the CPU the selected thread steps alone. To go to another thread
 lets nobody run: the one that is left stays where it is, and one that waits at a barrier is shown
@@ -44,17 +48,20 @@ END
 caller=$PWD
 cd -- "$here/.."
 
-on_cpu="" must_build=yes batch="" words=() options=()
+on_cpu="" must_build=yes way="" file="" words=() options=()
 while (($# > 0)); do
     case $1 in
-        --kernel | --batch)
+        --kernel | --batch | --walk)
             [[ ${2--} != -* ]] || die 2 "$1 needs a value (--help shows the usage)"
             ;;&
         -h | --help) show_usage ;;
         --cpu) on_cpu=yes ;;
         --no-build) must_build="" ;;
         --kernel) options+=(--kernel "$2") && shift ;;
-        --batch) batch=$2 && shift ;;
+        --batch | --walk)
+            [[ ! $way ]] || die 2 "one file is expected: $way $file, or $1 $2"
+            way=$1 file=$2 && shift
+            ;;
         -*) die 2 "unknown option $1 (--help shows the usage)" ;;
         *) words+=("$1") ;;
     esac
@@ -62,8 +69,8 @@ while (($# > 0)); do
 done
 ((${#words[@]} > 0)) || die 2 "a program is expected (--help shows the usage)"
 ((${#words[@]} <= 2)) || die 2 "a program and one size N are expected, not also '${words[2]}'"
-[[ ! $batch || $batch == /* ]] || batch=$caller/$batch
-[[ ! $batch || -r $batch && ! -d $batch ]] || die 2 "$batch cannot be read"
+[[ ! $way || $file == /* ]] || file=$caller/$file
+[[ ! $way || -r $file && ! -d $file ]] || die 2 "$file cannot be read"
 
 program=$(find_program "${words[0]}")
 n=${words[1]-64}
@@ -115,12 +122,13 @@ status=0
 "$folder/$program" "${arguments[@]}" --describe >/dev/null || status=$?
 ((status == 0)) || exit "$status"
 
-export STEP_PROGRAM=$program STEP_ARGUMENTS="${arguments[*]}" STEP_BATCH=$batch STEP_GPU=1
+export STEP_PROGRAM=$program STEP_ARGUMENTS="${arguments[*]}" STEP_GPU=1
+export STEP_BATCH="" STEP_WALK=""
 [[ ! $on_cpu ]] || STEP_GPU=""
 session=("$debugger" -q -nx -x scripts/step/step_commands.py --args "$folder/$program"
     "${arguments[@]}")
-if [[ $batch ]]; then
-    "${session[@]}" 3>&1 >/dev/null </dev/null || end $?
-else
-    exec "${session[@]}"
-fi
+case $way in
+    --batch) STEP_BATCH=$file "${session[@]}" 3>&1 >/dev/null </dev/null || end $? ;;
+    --walk) STEP_WALK=$file exec "${session[@]}" 3>&1 >/dev/null ;;
+    *) exec "${session[@]}" ;;
+esac

@@ -4,12 +4,17 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
 from fakes import copy_folders, script
 from pages import accesses, boxes, of_page
-from suite import (CPU, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_line, run, runs_of, scons, words)
+from suite import (CPU, FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, run,
+                   runs_of, scons, words)
+
+sys.path.insert(0, str(ROOT / "scripts/count"))
+import side_by_side  # noqa: E402  scripts/count/side_by_side.py
 
 COUNT = {"DEMO_COUNT": "1"}
 COMPARED = ["1_matmul_basic", "2_matmul_sharedmem", "bonus_matmul_A_stationary"]
@@ -346,6 +351,126 @@ def test_without_the_build_that_counts(tmp_path):
     assert "scripts/count.sh 2_matmul_sharedmem builds it" in done.stderr
 
 
+# --- Side by side ---------------------------------------------------------------------------------
+
+
+def parts(text):
+    """What comes before the table; {kind: its rows, as words}; the sentences after."""
+    before, *kinds, sentences = text.rstrip("\n").split("\n\n")
+    rows = [[re.split(r"\s{2,}", line.strip()) for line in kind.split("\n")] for kind in kinds]
+    return before, {head[0]: (head[1:], *rest) for head, *rest in rows}, sentences
+
+
+def without_gpu(*arguments):
+    count("1_matmul_basic", 32)  # skips where it is not built
+    done = count_script("--no-build", *arguments)
+    if "counting on the simulator" not in done.stderr:
+        pytest.skip("there is a GPU here")
+    return done
+
+
+def test_two_programs_stand_in_one_table():
+    done = without_gpu("1", "2", 128)
+    assert done.returncode == VERIFIED and max(map(len, done.stdout.splitlines())) <= 79
+    before, kinds, sentence = parts(done.stdout)
+    assert before.splitlines() == [
+        line for program, kernel in (("1_matmul_basic", "matmul_basic"),
+                                     ("2_matmul_sharedmem", "matmul_sharedmem"))
+        for line in (f"{program} on CPU simulation (not a GPU): N = 128, fp32",
+                     f"  {kernel}: (4 x 4) blocks of (32 x 32) threads")]
+    first = count("1_matmul_basic", 128)["matmul_basic"].whole
+    second = count("2_matmul_sharedmem", 128)["matmul_sharedmem"].whole
+    assert list(kinds) == list(dict.fromkeys([*first, *second]))
+    for kind, (columns, one, other, *ratios) in kinds.items():
+        assert other == ["2 matmul_sharedmem", *(f"{second[kind][each]:,}" for each in columns)]
+        if kind not in first:
+            assert one == ["1 matmul_basic", "none"] and not ratios
+            continue
+        assert one == ["1 matmul_basic", *(f"{first[kind][each]:,}" for each in columns)]
+        assert ratios[0] == [f"{first[kind][each] / second[kind][each]:.3g}x fewer"
+                             if first[kind][each] > second[kind][each] else "the same"
+                             for each in columns]
+    assert kinds["global loads"][3][:2] == ["32x fewer"] * 2
+    assert sentence == ("1 matmul_basic loads from global memory 32 times as often as 2\n"
+                        "matmul_sharedmem.")
+
+
+def test_the_documents_show_two_programs_side_by_side():
+    text = (ROOT / "docs/tools.md").read_text(encoding="utf-8")
+    shown = re.search(r"    \$ scripts/count.sh 1 2 256\n((?:    .*\n|\n(?=    ))+)", text)[1]
+    assert re.sub("^    ", "", shown, flags=re.MULTILINE) == without_gpu("1", "2", 256).stdout
+
+
+def test_the_other_way_round_it_is_more():
+    _, kinds, sentence = parts(without_gpu("2", "1_matmul_basic", 64).stdout)
+    assert kinds["global loads"][3][:2] == ["32x more"] * 2 and "32 times" in sentence
+    assert sentence.startswith("1 matmul_basic loads ")
+
+
+def test_the_kernels_of_one_program_stand_in_one_table():
+    done = without_gpu("--together", "3", 128)
+    assert done.returncode == VERIFIED and max(map(len, done.stdout.splitlines())) <= 79
+    _, kinds, sentences = parts(done.stdout)
+    assert [row[0] for row in kinds["wgmma"][1:]] == [
+        "wmma_global", "wmma_tiled<4>", *[row[0] for row in kinds["wgmma"][3:]]]
+    assert sentences == "wmma_global loads from global memory 8 times as often as wmma_tiled<4>."
+
+
+def test_one_kernel_is_none_to_compare():
+    done = without_gpu("--together", "1", 64)
+    assert done.returncode == FAILED and "takes two to compare" in done.stderr
+
+
+def test_a_program_that_refuses_ends_the_comparison():
+    done = without_gpu("1", "2", 33)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert "1_matmul_basic: N takes" in done.stderr
+
+
+def test_a_wrong_result_is_shown_and_ends_the_comparison(tmp_path):
+    copy_folders(tmp_path, "scripts", "src")
+    for name, status in (("1_matmul_basic", 0), ("2_matmul_sharedmem", 1)):
+        path = tmp_path / "cpu" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\necho {name} is WRONG\nexit {status}\n")
+        path.chmod(0o755)
+    done = script("count.sh", "--no-build", "1", "2", root=tmp_path)
+    if "counting on the simulator" not in done.stderr:
+        pytest.skip("there is a GPU here")
+    assert (done.returncode, done.stdout) == (WRONG, "2_matmul_sharedmem is WRONG\n")
+
+
+HEAD = ("x on a GPU\n  x  verified\n\n{}: (8 x 8) blocks of (32 x 32) threads, one launch\n"
+        "                            threads      requests\n")
+
+
+@pytest.mark.parametrize("one, other, rows", [
+    ((2 * 2**36, 2**32, 8, 8), (2 * 2**31, 2**31, 8, 8),  # N = 4096
+     [["1 k", "1.374e+11", "4,294,967,296", "8", "8"],
+      ["2 k", "4,294,967,296", "2,147,483,648", "8", "8"],
+      ["32x fewer", "2x fewer", "the same", "the same"]]),
+    ((1, 1, 10, 10), (3000, 1001, 1, 7),
+     [["1 k", "1", "1", "10", "10"], ["2 k", "3,000", "1,001", "1", "7"],
+      ["3,000x more", "1,001x more", "10x fewer", "1.43x fewer"]]),
+])
+def test_large_numbers_and_ratios_fit(capsys, one, other, rows):
+    row = "    global loads    {:15,}{:14,}{:17,}{:14,}     1.00\n"
+    side_by_side.show([(program, HEAD.format("k") + row.format(*numbers))
+                       for program, numbers in (("1_a", one), ("2_b", other))])
+    printed = capsys.readouterr().out
+    assert parts(printed)[1]["global loads"][1:] == tuple(rows)
+    assert max(map(len, printed.splitlines())) <= 79
+
+
+def test_a_long_name_has_a_line_of_its_own(capsys):
+    name = "matmul_hopper<__half, 128, 128, 6, 1>"
+    row = "    barriers        {:15,}{:14,}\n"
+    side_by_side.show([("1_a", HEAD.format("k") + row.format(64, 2)),
+                       ("bonus_b", HEAD.format(name) + row.format(32, 1))])
+    assert capsys.readouterr().out.split("\n\n")[1].splitlines()[2:] == [
+        f"  {name}", f"{'32':>35}{'1':>15}", f"{'2x fewer':>35}{'2x fewer':>15}"]
+
+
 # --- On a GPU -------------------------------------------------------------------------------------
 
 
@@ -444,11 +569,11 @@ def fake_ncu(tmp_path):
         (tmp_path / name).chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "FAKE": str(tmp_path)}
 
-    def run_it(log, **files):
+    def run_it(log, programs=("2",), **files):
         (tmp_path / "log").write_text(log)
         for name, text in files.items():
             (tmp_path / f"{name}.csv").write_text(text)
-        return count_script("--no-build", "2", 64, env=env)
+        return count_script("--no-build", *programs, 64, env=env)
 
     return run_it
 
@@ -468,8 +593,11 @@ def test_nothing_counted(fake_ncu):
 
 @pytest.mark.parametrize("status", [1, 2, 3, 77])
 def test_the_program_fails_under_ncu(fake_ncu, status):
-    done = fake_ncu(f"==WARNING== The application returned an error code ({status}).\n")
+    said = f"==WARNING== The application returned an error code ({status}).\n"
+    done = fake_ncu(said)
     assert done.returncode == status
+    both = fake_ncu(said, programs=("2", "2"))  # what the first has printed is shown
+    assert (both.returncode, both.stdout) == (status, done.stdout)
 
 
 def test_ncu_table(fake_ncu):
@@ -501,3 +629,8 @@ def test_ncu_table(fake_ncu):
                          "conflicts": 120},
         "barriers": {"threads": 2048, "requests": 64, "bytes": 0, "sectors": 0, "conflicts": 0},
     }
+    both = fake_ncu("", programs=("2", "2"), raw=raw, sass=sass)
+    assert both.returncode == VERIFIED and "\nk<float, 2> loads from global memory as often" in (
+        both.stdout)
+    assert parts(both.stdout)[1]["global loads"][1:3] == (
+        ["k<float, 2>", "3,205", "128", "4,096", "1,536"],) * 2

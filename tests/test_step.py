@@ -1,5 +1,7 @@
 """scripts/step.sh: a debugger's session over a kernel. Most of it on the simulator, with gdb."""
 
+import functools
+import math
 import os
 import random
 import re
@@ -11,14 +13,16 @@ import pytest
 
 from fakes import copy_folders
 from suite import ROOT, SKIPPED, USAGE, assert_one_line, build_lock, scons
+from terminal import CTRL_C, CTRL_D, on_a_terminal
 
 SCRIPT = ROOT / "scripts/step.sh"
+WALKS = sorted((ROOT / "scripts/step/walks").iterdir())
 WALK = ROOT / "scripts/step/walks/2_matmul_sharedmem.txt"
 RING = ROOT / "scripts/step/walks/bonus_matmul_hopper.txt"
 FAILED_COMMAND = 3
-STEPPED = ["1_matmul_basic", "2_matmul_sharedmem", "3_matmul_tensorcore", "7_gelu", "8_softmax",
-           "bonus_matmul_A_stationary", "bonus_matmul_register_tiled", "bonus_matmul_hopper",
-           "bonus_softmax_rows", "bonus_tile"]
+STEPPED = ["1_matmul_basic", "2_matmul_sharedmem", "3_matmul_tensorcore", "6_gating_fused",
+           "7_gelu", "8_softmax", "bonus_matmul_A_stationary", "bonus_matmul_register_tiled",
+           "bonus_matmul_hopper", "bonus_softmax_rows", "bonus_tile"]
 
 
 def on_cpu(test):
@@ -50,6 +54,12 @@ def walk(tmp_path, program, *commands, options=(), status=0):
     return [said[0]] + said[2::2]
 
 
+def line_of(said):
+    """The line that an arrow points to, of what a stop says."""
+    [number] = re.findall(r"^=> +(\d+)  ", said, re.MULTILINE)
+    return int(number)
+
+
 def lanes_of(who):
     """{(warp, lane): what `who` says of it}; there may be but one =>, the selected thread's."""
     def expand(text):
@@ -77,7 +87,8 @@ def lanes_of(who):
 
 def shown_in_the_documents():
     text = (ROOT / "docs/tools.md").read_text(encoding="utf-8")
-    block = re.search(r"    \$ scripts/step.sh --cpu --batch \S+ 2\n((?:    .*\n)+)", text)[1]
+    block = re.search(r"    \$ scripts/step.sh --cpu --batch \S+ 2\n((?:    .*\n|\n(?=    ))+)",
+                      text)[1]
     return re.sub("^    ", "", block, flags=re.MULTILINE)
 
 
@@ -147,13 +158,13 @@ def test_stepping_stays_in_its_thread_at_barriers_too(tmp_path):
     lines = [first + offset for offset in (1, 2, 4, 5, 6, 7, 8, 10, 11, 5)]
     said = walk(tmp_path, 2, "thread 5 1", *["next"] * 10, "print threadIdx", "thread 9 0", "next",
                 "print threadIdx", "print t", "next")
-    assert [int(text.split("\t")[0]) for text in said[2:12]] == lines
+    assert [line_of(text) for text in said[2:12]] == lines
     assert "{x = 5, y = 1, z = 0}" in said[12]
     waits_at = first + 8  # for the tiles that (5,1) has yet to load
-    assert said[13].startswith(f"block (0,0), thread (9,0)\n{waits_at}\t")
-    assert said[14].startswith(f"{waits_at + 2}\t")
+    assert said[13].startswith("block (0,0), thread (9,0) in 2_matmul_sharedmem.cu\n")
+    assert (line_of(said[13]), line_of(said[14])) == (waits_at, waits_at + 2)
     assert "{x = 9, y = 0, z = 0}" in said[15]
-    assert said[17].startswith(f"{waits_at + 3}\t")
+    assert line_of(said[17]) == waits_at + 3
 
 
 @on_cpu
@@ -162,11 +173,11 @@ def test_blocks_have_their_own_coordinates_and_tiles(tmp_path):
                 "print col", "print row", "next-barrier", "print tile_B[3][2] == B[3 * N + 34]",
                 "print tile_B[3][2] == B[3 * N + 2]", "block 1 1", "print blockIdx", "who",
                 "block 0 1", status=FAILED_COMMAND)
-    assert said[2].startswith("block (1,0), thread (2,3)\n37\t")
+    assert said[2].startswith("block (1,0), thread (2,3) in ") and line_of(said[2]) == 37
     assert said[3] == "$1 = {x = 1, y = 0, z = 0}\n"
     assert [text.split(" = ")[1].strip() for text in said[7:9] + said[10:12]] == [
         "34", "3", "true", "false"]
-    assert said[12].startswith("block (1,1), thread (2,3)\n37\t")
+    assert said[12].startswith("block (1,1), thread (2,3) in ") and line_of(said[12]) == 37
     # (0,0) began, and (2,3) was then gone to; what they did in another block is forgotten.
     lanes = lanes_of(said[14])
     assert lanes[0, 0].startswith("37 ") and lanes[3, 2].startswith("37 ")
@@ -197,7 +208,7 @@ def test_who_was_looked_at_goes_on_once(tmp_path):
     """Behind its last barrier a thread that may go on is looked at, and then leaves the kernel."""
     said = walk(tmp_path, 2, "thread 5 1", "next-barrier", "next-barrier", "thread 9 9", "next",
                 "next", "thread 20 20", "thread 9 9", "next", "continue", options=("32",))
-    assert said[6].startswith("50\t") and said[9].startswith("51\t}")
+    assert (line_of(said[6]), line_of(said[9])) == (50, 51)
     assert re.search(r" verified\nthe kernel is over\n$", said[-1])
 
 
@@ -205,7 +216,8 @@ def test_who_was_looked_at_goes_on_once(tmp_path):
 def test_where_there_is_no_barrier(tmp_path):
     said = walk(tmp_path, 1, "thread 3", "next-barrier", "print threadIdx", "next-barrier")
     assert re.fullmatch(r"no barrier follows: this is the kernel's end\n"
-                        r"block \(0,0\), thread \(3,0\)\n\d+\t}\n", said[2])
+                        r"block \(0,0\), thread \(3,0\) in .*\n"
+                        r"(   .*\n)*=> +\d+  }\n(   .*\n)*", said[2])
     assert "{x = 3, y = 0, z = 0}" in said[3]
     assert re.search(r" verified\n(.*\n)*the kernel is over\n$", said[4])
 
@@ -247,15 +259,16 @@ def test_values_of_tile_kernels_are_tiles(tmp_path):
     ("bonus_matmul_register_tiled", ("--kernel", "warp_tiled"), None),
 ])
 def test_programs_stop_in_their_first_kernel(tmp_path, program, options, line):
-    start, who, *_, end = walk(tmp_path, program, "who", "next", "thread 7", "continue",
+    start, who, _, after, end = walk(tmp_path, program, "who", "next", "thread 7", "continue",
                                options=options)
-    first = re.search(r"\nblock \(0,0\), thread \(0,0\)\n(\d+)\t(.*)\n$", start)
+    first = re.search(r"\nblock \(0,0\), thread \(0,0\) in (?:.*\n)+=> +(\d+)  +(.*)\n", start)
     text = (ROOT / "src" / f"{program}.cu").read_text().splitlines()
-    assert text[int(first[1]) - 1] == first[2]
+    assert text[int(first[1]) - 1].strip() == first[2]
     assert line is None or first[2].strip().startswith(line)
     kernel = [i for i in range(int(first[1])) if text[i].startswith("__global__ ")][-1]
     assert "}" not in text[kernel:int(first[1])]
     assert lanes_of(who)[0, 0].startswith(first[1])
+    assert f"block (0,0), thread (7,0) in {program}.cu\n" in after
     assert " verified" in end
 
 
@@ -264,15 +277,221 @@ def test_a_session_for_people():
     commands = "thread 5 1\nbreak 47\ncontinue\nnext\nhelp who\nnext-barrier 3\nquit\n"
     done = step("--cpu", "--no-build", "2", stdin=None, input=commands)
     assert done.returncode == 0
-    banner = done.stdout.partition("(step)")[0].splitlines()[-8:]
-    for name, said in zip(("thread", "block", "tile", "next-barrier", "who"), banner):
-        assert said.startswith(f"  {name} ")
-    assert banner[-2] == "block (0,0), thread (0,0)" and banner[-1].startswith("37\t")
+    banner, _, place = done.stdout.partition("(step)")[0].partition("continue, quit\n")
+    for short, name in zip(SHORT_FORMS, ("thread", "block", "tile", "next-barrier", "who")):
+        assert re.search(rf"^  {short} +{name} ", banner, re.MULTILINE)
+    assert place.startswith("block (0,0), thread (0,0) in ") and line_of(place) == 37
     # A breakpoint stops another thread, and that is said.
     assert "(step) Continuing." in done.stdout
-    assert re.search(r"\n47\t.*\nblock \(0,0\), thread \(0,0\)\n\(step\) 48\t", done.stdout)
+    if newer_gdb():
+        assert re.search(r"\nblock \(0,0\), thread \(0,0\) in .*\n(   .*\n)+=> +47 .*\n(   .*\n)+"
+                         r"\(step\) => +48 ", done.stdout)
     assert "who: where every warp of this block is, and what it waits for." in done.stdout
     assert done.stderr == "next-barrier takes no arguments\n"
+
+
+SHORT_FORMS = {"t": "thread 5 1", "b": "block 1", "ti": "tile tile_A", "nb": "next-barrier",
+               "w": "who"}
+
+
+@functools.lru_cache(maxsize=None)
+def newer_gdb():
+    """Whether it can keep from saying itself where it stops."""
+    said = subprocess.run(["gdb", "-nx", "-batch", "-ex", "help set suppress-cli-notifications"],
+                          capture_output=True, text=True)
+    return "Undefined" not in said.stderr
+
+
+@on_cpu
+def test_short_forms_do_the_same(tmp_path):
+    names = ("b", "t", "nb", "w", "ti")
+    long = [SHORT_FORMS[name] for name in names]
+    short = [" ".join([name, *SHORT_FORMS[name].split()[1:]]) for name in names]
+    assert walk(tmp_path, 2, *short)[1:] == walk(tmp_path, 2, *long)[1:]
+    assert walk(tmp_path, 2, "b 47", status=FAILED_COMMAND)[1] == (
+        "block (47,0): the grid has 2 x 2 x 1; a breakpoint is `br 47`\n")
+
+
+@on_cpu
+def test_a_stop_shows_the_lines_around_it_once(tmp_path):
+    source = (ROOT / "src/2_matmul_sharedmem.cu").read_text().splitlines()
+    start, first, second, other, last = walk(tmp_path, 2, "next", "next", "thread 1",
+                                             "next-barrier")
+    for said, line in ((start, 37), (last, 47)):
+        shown = re.findall(r"^(=>|  ) +(\d+)(?:  (.*))?$", said, re.MULTILINE)
+        assert [int(number) for _, number, _ in shown] == [*range(line - 3, line + 4)]
+        assert [number for arrow, number, _ in shown if arrow == "=>"] == [str(line)]
+        indent = min(len(source[int(n) - 1]) - len(source[int(n) - 1].lstrip()) for _, n, _ in shown
+                     if source[int(n) - 1])
+        assert [text for *_, text in shown] == [source[int(n) - 1][indent:] for _, n, _ in shown]
+    # What is in view is not shown again; who else comes by says so.
+    assert (first, second) == tuple(f"=>   {i}  {source[i - 1].strip()}\n" for i in (38, 39))
+    assert other == ("block (0,0), thread (1,0) in 2_matmul_sharedmem.cu\n"
+                     f"=>   37  {source[36].strip()}\n")
+
+
+@on_cpu
+def test_a_thread_that_has_left_the_kernel_says_so(tmp_path):
+    *_, said = walk(tmp_path, 1, "next-barrier", "next")
+    assert said == "block (0,0), thread (0,0) has left the kernel\n"
+
+
+@on_cpu
+@pytest.mark.parametrize("program, options, before", [
+    ("2_matmul_sharedmem", (), 1), ("3_matmul_tensorcore", ("--kernel", "wmma_tiled"), 1),
+    ("8_softmax", ("512", "--kernel", "fused"), 2)])
+def test_what_is_printed_fits_a_screen(tmp_path, program, options, before):
+    """A screen of 24 lines of 80 columns; once it was 10 kB and more."""
+    said = walk(tmp_path, program, *["next-barrier"] * before, "info locals", options=options)
+    assert 20 < len(said[-1]) < 80 * 24
+    assert not re.search(r"\b0*\.0*[1-9]\d{6}|[1-9]\.\d{6}", said[-1])  # %g, not nine digits
+
+
+@on_cpu
+def test_an_array_is_cut_and_a_float_has_six_digits(tmp_path):
+    array, one = walk(tmp_path, 2, "next-barrier", "print tile_A", "print tile_A[3][4]")[2:]
+    assert len(array) < 900 and array.count("...") == 9  # 8 of 32 rows, 8 numbers of each
+    number = one.split(" = ")[1].strip()
+    assert number in array and re.fullmatch(r"-?0\.\d{5,7}", number)
+
+
+@on_cpu
+def test_a_backtrace_is_the_programs(tmp_path):
+    """In a thread that runs, in one that waits, and in a function that the kernel calls."""
+    said = walk(tmp_path, 2, "bt", "thread 5 1", "next-barrier", "thread 9 0", "bt")
+    for text in (said[1], said[5]):
+        assert re.fullmatch(r"#\d +matmul_sharedmem\(.*\) at src/2_matmul_sharedmem.cu:\d+\n", text)
+    called = walk(tmp_path, 8, "tbreak 94", "continue", "step", "bt",
+                  options=("--kernel", "fused"))[4]
+    assert [re.match(r"#\d +(?:0x\w+ in )?([\w:]+)", line)[1] for line in called.splitlines()] == [
+        "softmax::merge_block", "softmax::fused"]
+    assert "simulator" not in called
+
+
+# --- Walks ----------------------------------------------------------------------------------------
+
+
+def told(file):
+    """A walk's command, as its first lines say it; its narration; its commands."""
+    lines = file.read_text().splitlines()
+    command = " ".join(line[2:].strip() for line in lines if line.startswith("##"))
+    return (command.split(" docs/")[0].split(), [line for line in lines if re.match("#[^#]", line)],
+            [line for line in lines if line and line[0] != "#"])
+
+
+@functools.lru_cache(maxsize=None)
+def walked(file):
+    """What a walk prints: {its n-th command: what that says}, and all."""
+    command, narration, commands = told(file)
+    command[command.index("--walk")] = "--batch"
+    assert command[0] == "scripts/step.sh" and ROOT / command[command.index("--batch") + 1] == file
+    done = step(*command[1:], "--no-build", cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = re.split(r"^\(step\) (.*)\n", done.stdout, flags=re.MULTILINE)
+    assert said[1::2] == commands
+    assert re.findall(r"^#.*$", done.stdout, re.MULTILINE) == [
+        line for line in done.stdout.splitlines() if line in narration] == narration
+    return [re.sub(r"\n(# .*\n)+\Z", "", part) for part in said[2::2]]
+
+
+@on_cpu
+@pytest.mark.parametrize("file", WALKS, ids=lambda file: file.stem)
+def test_a_walk_comes_to_its_end(file):
+    said = walked(file)
+    assert re.search(r" verified\n(.*\n)*the kernel is over\n$", said[-1])
+    assert not any(re.search("^No |not defined|has left the kernel", text) for text in said)
+    stops = re.findall(r"\n\n#", "\n" + file.read_text())
+    assert 3 <= len(stops) <= 13
+    for line in told(file)[1] + told(file)[2]:
+        assert len(line) <= 100
+
+
+def values(file):
+    """What a walk's prints say."""
+    return [text.split(" = ", 1)[1].split("\n")[0] for text in walked(file) if text[0] == "$"]
+
+
+def walk_of(program):
+    return ROOT / f"scripts/step/walks/{program}.txt"
+
+
+@on_cpu
+def test_what_the_walks_tell_is_true():
+    grid, block, row, col, in_A, in_B, next_A, next_B, total, stored = values(
+        walk_of("1_matmul_basic"))
+    assert (grid, block) == ("{x = 2, y = 2, z = 1}", "{x = 32, y = 32, z = 1}")
+    assert (row, col) == ("2", "37")
+    assert (in_A, in_B, next_A, next_B) == ("128", "37", "128", "38") and total == stored
+
+    warp, row, col, sums, a, b, once, whole, fp32, fp16 = values(walk_of("3_matmul_tensorcore"))
+    assert (warp, row, col) == ("1", "0", "16") and sums == "{0 <repeats 8 times>}"
+    assert [text.count(",") for text in (a, b, once, whole)] == [7] * 4 and once != whole
+    assert float(fp16) == pytest.approx(float(fp32), rel=2**-11)
+
+    col, b1, b2, x, w1, w2, v1, v2, *ends = map(float, values(walk_of("6_gating_fused")))
+    assert col == 5 and v1 == pytest.approx(b1 + x * w1, rel=1e-4)
+    assert v2 == pytest.approx(b2 + x * w2, rel=1e-4)
+    assert len(ends) == 2 and ends != [v1, v2]
+
+    threads, one, other, own, warp, of_warp, pairs, of_lane, of_row, total, before, after = values(
+        walk_of("8_softmax"))
+    assert threads == "256" and float(own) == max(float(one), float(other)) and warp == "2"
+    maxima = [float(text) for text in re.findall(r"max = (-?[\d.]+)", pairs)]
+    assert len(maxima) == 8 and maxima[2] == float(of_warp) and maxima[6] == float(of_lane)
+    assert float(of_row) == max(maxima) and before == "nan"
+    result = math.exp(float(one) - float(of_row)) / float(total)
+    assert float(after) == pytest.approx(result, rel=1e-3)
+
+
+def walk_on_a_terminal(tmp_path, commands, typed):
+    """What is shown before each line that somebody types, and at the end; the exit status."""
+    (tmp_path / "walk.txt").write_text("\n".join(commands) + "\n")
+    return on_a_terminal(
+        [SCRIPT, "--cpu", "--no-build", "--walk", tmp_path / "walk.txt", "2"], typed,
+        r"\(step\) (\x1b\[2m.*\x1b\[0m\r\(step\) )?")
+
+
+THREE = ["# One.", "print N", "next", "## Not for the room.", "# Two.", "print x"]
+
+
+@on_cpu
+def test_enter_runs_the_walks_next_command(tmp_path):
+    parts, status = walk_on_a_terminal(tmp_path, [*THREE, "continue"],
+                                       ["", "print 6 * 7", "nonsense", "", "", ""])
+    assert status == 0 and "\x1b[2mprint N\x1b[0m" in parts[0]  # gray, in the prompt
+    assert "Not for the room" not in "".join(parts)
+    parts = [re.sub(r"\x1b\[2m.*\x1b\[0m\r\(step\) |\x1b\[\d*[AKm]|\r", "", part) for part in parts]
+    assert "\n# One.\n(step) " in parts[0] and "$1" not in parts[0]
+    assert "(step) print N\n$1 = 64\n" in parts[1]
+    assert "print 6 * 7\n$2 = 42\n" in parts[2]
+    assert 'Undefined command: "nonsense"' in parts[3]
+    assert "(step) next\n=>   38  " in parts[4] and "\n# Two.\n(step) " in parts[4]
+    assert "$3 = " in parts[5] and " verified\nthe kernel is over\n" in parts[6]
+
+
+@on_cpu
+def test_after_a_walk_the_debugger_goes_on(tmp_path):
+    parts, status = walk_on_a_terminal(tmp_path, THREE, ["", "", "", "thread 1", "nb", "quit"])
+    assert status == 0 and "the walk is over, and the kernel is not" in parts[3]
+    assert "block (0,0), thread (1,0) in" in parts[4] and "=>   47  " in parts[5]
+
+
+@on_cpu
+@pytest.mark.parametrize("key, expected", [(CTRL_C, 130), (CTRL_D, 0)])
+def test_a_walk_can_be_left(tmp_path, key, expected):
+    parts, status = walk_on_a_terminal(tmp_path, THREE, ["", key])
+    assert status == expected and "=>   38  " not in parts[-1]
+
+
+@on_cpu
+def test_a_walk_without_a_terminal_reads_its_lines(tmp_path):
+    """And ends where there are no more."""
+    (tmp_path / "walk.txt").write_text("\n".join(THREE) + "\n")
+    done = step("--cpu", "--no-build", "--walk", tmp_path / "walk.txt", "2", stdin=None,
+                input="\nprint 6 * 7\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("# One.\n(step) print N\n$1 = 64\n(step) next\n$2 = 42\n"
+                                "(step) next\n")
 
 
 # --- Hopper ---------------------------------------------------------------------------------------
@@ -291,11 +510,9 @@ def waits_of(who):
 
 
 @on_cpu
-def test_the_walk_around_the_ring(tmp_path):
+def test_the_walk_around_the_ring():
     """What `who` says of producer and consumers, at the moments that the walk stops at."""
-    commands = [line for line in RING.read_text().splitlines() if line and line[0] != "#"]
-    said = walk(tmp_path, "bonus_matmul_hopper", *commands,
-                options=("320", "--kernel", "warp_specialized"))[1:]
+    said, commands = walked(RING), told(RING)[2]
     printed = [text.split(" = ")[1].strip() for text in said if text.startswith("$")]
     whos = [waits_of(text) for text, name in zip(said, commands) if name == "who"]
     assert printed == [str(4 * 49152), str(4 * 49152 + 4 * 8), "0", "1"]
@@ -323,10 +540,9 @@ def test_the_blocks_of_a_cluster_run_together(tmp_path):
     at_4 = "tbreak matmul_hopper.cuh:119 if threadIdx.x == 128 && t == 4"
     said = walk(tmp_path, "bonus_matmul_hopper", at_4, "continue", "block 1", "who", "thread 129",
                 "next", "block 0", "who", options=("320", "--kernel", "multicast"))
-    assert said[2].startswith("block (0,0), thread (128,0)\n119\t")
-    assert said[3].startswith("block (1,0), thread (128,0)\n")
-    assert said[5].startswith("block (1,0), thread (129,0)\n")
-    assert said[7].startswith("block (0,0), thread (129,0)\n")
+    assert line_of(said[2]) == 119
+    assert [re.search(r"block \((\d),0\), thread \((\d+),0\) in ", said[i]).groups()
+            for i in (2, 3, 5, 7)] == [("0", "128"), ("1", "128"), ("1", "129"), ("0", "129")]
     for block, who in ((1, said[4]), (0, said[8])):
         assert who.startswith(f"block ({block},0): 384 threads")
         assert waits_of(who)["8", "0"] == ("phase 0 (parity 0) of the mbarrier at byte 196640 of "
@@ -338,12 +554,13 @@ def test_clusters_run_one_after_the_other(tmp_path):
     said = walk(tmp_path, "bonus_softmax_rows", "next", "block 1", "print blockIdx.x", "block 0",
                 "block 251", "who", "thread 7", "block 250", "print threadIdx.x", "block 1",
                 options=("256", "--kernel", "by_cluster_twice"), status=FAILED_COMMAND)
-    first = said[0].splitlines()[-1]
-    assert said[2] == f"block (1,0), thread (0,0)\n{first}\n" and said[3] == "$1 = 1\n"
-    assert said[4].startswith("block (0,0), thread (0,0)\n") and first not in said[4]
-    assert said[5] == f"block (251,0), thread (0,0)\n{first}\n"
+    first = line_of(said[0])
+    assert said[2].startswith("block (1,0), thread (0,0) in ") and said[3] == "$1 = 1\n"
+    assert said[4].startswith("block (0,0), thread (0,0) in ") and line_of(said[4]) != first
+    assert said[5].startswith("block (251,0), thread (0,0) in ")
+    assert line_of(said[2]) == line_of(said[5]) == first
     assert {place for key, place in lanes_of(said[6]).items() if key != (0, 0)} == {"not begun yet"}
-    assert said[8].startswith("block (250,0), thread (7,0)\n") and said[9] == "$2 = 7\n"
+    assert said[8].startswith("block (250,0), thread (7,0) in ") and said[9] == "$2 = 7\n"
     assert said[10] == "block (1,0) is over: on the CPU, blocks run one after the other\n"
 
 
@@ -379,7 +596,8 @@ def test_a_walk_ends_at_the_first_command_that_fails(tmp_path, command):
 
 @pytest.mark.parametrize("arguments", [
     (), ("bonus",), ("2", "64", "64"), ("--nonsense", "2"), ("2", "--kernel"),
-    ("--batch", "/no/such/file", "2"), ("--batch", "/", "2"),
+    ("--batch", "/no/such/file", "2"), ("--batch", "/", "2"), ("--walk", "/no/such/file", "2"),
+    ("--walk", WALK, "--batch", WALK, "2"),
 ])
 def test_usage_errors(arguments):
     done = step(*arguments)

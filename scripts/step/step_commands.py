@@ -6,13 +6,14 @@ written into Runner::wanted_; the runtime then goes to it, whether or not it cou
 in debugger_looks(). A thread that has yet to begin is begun, and stops at the kernel's first line.
 
 The environment says what to do: STEP_PROGRAM, STEP_ARGUMENTS (its command line), STEP_GPU (1 or
-empty), STEP_BATCH (a file, or empty).
+empty), STEP_BATCH or STEP_WALK (a file, or empty).
 """
 
 import contextlib
 import math
 import os
 import re
+import select
 import signal
 import struct
 import sys
@@ -23,18 +24,21 @@ import gdb
 PROGRAM = os.environ["STEP_PROGRAM"]
 ON_GPU = bool(os.environ.get("STEP_GPU"))
 BATCH = os.environ.get("STEP_BATCH")
+WALK = os.environ.get("STEP_WALK")
 
-COMMANDS = [
-    ("thread X [Y [Z]]", "go to a thread of this block"),
-    ("block X [Y [Z]]", "go to a block" if ON_GPU else
-     "go to a block of the cluster, or onwards: clusters run one after the other here"),
-    ("tile NAME", "print an array as a matrix"),
-    ("next-barrier", "go to the line after the next __syncthreads()"),
-    ("who", "where every warp of this block is" if ON_GPU else
+COMMANDS = [  # usage, short form, meaning
+    ("thread X [Y [Z]]", "t", "go to a thread of this block"),
+    ("block X [Y [Z]]", "b", "go to a block" if ON_GPU else
+     "go to a block of the cluster, or onwards: clusters run one after the other"),
+    ("tile NAME", "ti", "print an array as a matrix"),
+    ("next-barrier", "nb", "go to the line after the next __syncthreads()"),
+    ("who", "w", "where every warp of this block is" if ON_GPU else
      "where every warp of this block is, and what it waits for"),
 ]
-OWN = {usage.split()[0] for usage, _ in COMMANDS}
+OWN = {name for usage, short, _ in COMMANDS for name in (usage.split()[0], short)}
+STEPPING = ("next", "step", "until", "advance", "nexti", "stepi")
 WIDTH = 100  # of a line that projects
+AROUND = 3  # lines of source shown before and after the one where a thread stands
 NOT_RUNNING = "no kernel is running"
 
 
@@ -184,7 +188,8 @@ def xyz(text, what, shape):
     index = tuple(int(word) for word in words) + (0,) * (3 - len(words))
     if any(i >= extent for i, extent in zip(index, shape)):
         whole = "block" if what == "thread" else "grid"
-        fail(f"{what} {spell(index)}: the {whole} has {' x '.join(map(str, shape))}")
+        lines = f"; a breakpoint is `br {text}`" if what == "block" and words == [text] else ""
+        fail(f"{what} {spell(index)}: the {whole} has {' x '.join(map(str, shape))}{lines}")
     return index
 
 
@@ -241,6 +246,9 @@ class Gpu:
     def prepare(self):
         quietly("set breakpoint pending on")
         quietly("set cuda break_on_launch none")
+
+    def is_own(self, _frame):
+        return True
 
     def in_kernel(self):
         try:
@@ -478,25 +486,48 @@ world = Gpu() if ON_GPU else Simulator()
 # --- Showing --------------------------------------------------------------------------------------
 
 
-announced = None  # the block and thread that the reader knows to be selected
+seen = None  # what the reader has in view: (block and thread, {(file, line): its text})
 
 
 def position():
-    """The selected block and thread; None where no kernel runs."""
+    """Block and thread; None where no kernel runs."""
     return (vector("blockIdx"), vector("threadIdx")) if world.in_kernel() else None
 
 
-def show_place(known=None):
-    """Source line; block and thread unless they are the known ones."""
-    global announced
-    announced = now = position()
+def show_place():
+    """The selected thread's line, among those around it or, if the reader has these in view,
+    alone; and block and thread, unless these are known."""
+    global seen
+    moved.clear()
+    now = position()
     if not now:
+        seen = None
         say("the kernel is over")
         return
+    who = f"block {spell(now[0])}, thread {spell(now[1])}"
+    if not world.is_own(gdb.selected_frame()):
+        seen = None
+        say(f"{who} has left the kernel")
+        return
     file, line = here()
-    if now != known:
-        say(f"block {spell(now[0])}, thread {spell(now[1])}")
-    say(f"{line}\t{source_line(file, line)}")
+    known, in_view = seen if seen else (None, {})
+    new = (file, line) not in in_view
+    if new:
+        numbers = [i for i in range(line - AROUND, line + AROUND + 1)
+                   if 0 < i <= max(len(read_lines(file)), line)]
+        text = textwrap.dedent("\n".join(source_line(file, i) for i in numbers))
+        in_view = dict(zip(((file, i) for i in numbers), text.split("\n")))
+    if new or now != known:
+        say(f"{who} in {os.path.basename(file)}")
+    for place, text in in_view.items():
+        if new or place == (file, line):
+            mark = "=>" if place == (file, line) else "  "
+            say(cut_text(f"{mark} {place[1]:4}  {text}", WIDTH).rstrip())
+    seen = now, in_view
+
+
+def cut_text(text, room):
+    return text if len(text) <= room else text[:room - 4] + " ..."
 
 
 def ranges(numbers):
@@ -533,8 +564,7 @@ def show_warps():
                 end = f"  ({state})" if state else ""
                 label = f"{line:<3}" if file == SOURCES[0] else f"{os.path.basename(file)}:{line}"
                 room = WIDTH - len(start) - len(label) - len(end) - 2
-                text = text if len(text) <= room else text[:room - 4] + " ..."
-                say(f"{start}{label}  {text}{end}")
+                say(f"{start}{label}  {cut_text(text, room)}{end}")
             else:
                 say(start + state)
             for text in missing:
@@ -579,6 +609,16 @@ def extents_of(value):
     return match and [int(number) for number in re.findall(r"(\d+)\w*", match[1])]
 
 
+class NumberPrinter:
+    """What `print` says of a float or a half: six digits that count, as %g does."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def to_string(self):
+        return format(number_of(self.value), "g")
+
+
 class TilePrinter:
     """What `print` says of a tile."""
 
@@ -595,6 +635,35 @@ class TilePrinter:
         numbers = spell_numbers([number_of(elements[i]) for i in range(shown)])
         rest = ", ..." * (math.prod(extents) > shown)
         return f"{size} of {kind}: {{{', '.join(numbers)}{rest}}}"
+
+
+SMALL_FLOAT = re.compile(r"(__)?(half|nv_bfloat16)")
+
+
+def printer_of(value):
+    """What prints a value in the debugger's place; None for most."""
+    if extents_of(value) is not None:
+        return TilePrinter(value)
+    kind = value.type.strip_typedefs().unqualified()
+    if kind.code == gdb.TYPE_CODE_FLT or SMALL_FLOAT.fullmatch(kind.name or ""):
+        return None if value.is_optimized_out else NumberPrinter(value)
+    return None
+
+
+class OwnFrames:
+    """What `bt` shows: the frames of the program up to the kernel's, without the simulator's."""
+
+    name, priority, enabled = "own-frames", 100, True
+
+    def __init__(self):
+        gdb.frame_filters[self.name] = self
+
+    def filter(self, frames):
+        for frame in frames:
+            if world.is_own(frame.inferior_frame()):
+                yield frame
+                if in_a_kernel(*here(frame.inferior_frame())):
+                    return
 
 
 def find_tile(name, extents):
@@ -656,9 +725,8 @@ def show_tile(text):
 # --- The commands ---------------------------------------------------------------------------------
 
 
-def command(usage, action):
+def command(name, usage, meaning, action):
     """Defines a command of gdb, which needs a kernel that runs."""
-    name = usage.split()[0]
 
     class Command(gdb.Command):
         def __init__(self):
@@ -674,10 +742,14 @@ def command(usage, action):
             except gdb.error as error:  # without its name in front, and all that
                 fail(f"{name}: {error}")
 
-    Command.__doc__ = f"{usage}: {dict(COMMANDS)[usage]}.\n" + (
-        "It takes the place of the debugger's own, for which there is `info threads`."
-        if name == "thread" else "")
+    Command.__doc__ = f"{usage}: {meaning}.\n{IN_PLACE_OF.get(name, '')}"
     Command()
+
+
+IN_PLACE_OF = {
+    "thread": "It takes the place of the debugger's own, for which there is `info threads`.",
+    "b": "It takes the place of the debugger's short form of `break`, which here is `br`.",
+}
 
 
 def thread(arguments):
@@ -699,23 +771,39 @@ def next_barrier(_):
 
 
 def define_commands():
-    gdb.pretty_printers.append(lambda value: TilePrinter(value) if extents_of(value) is not None
-                               else None)
-    for (usage, _), action in zip(COMMANDS, (thread, block, show_tile, next_barrier,
-                                             lambda _: show_warps())):
-        command(usage, action)
+    gdb.pretty_printers.append(printer_of)
+    if not ON_GPU:
+        OwnFrames()
+    for (usage, short, meaning), action in zip(COMMANDS, (thread, block, show_tile, next_barrier,
+                                                          lambda _: show_warps())):
+        for name in (usage.split()[0], short):
+            command(name, usage, meaning, action)
 
 
-class BeforeStepping(gdb.Command):
-    """Lets a thread that waits come back from there: `next` and its kin do it first."""
+moved = []  # the stops since a place was shown last
+
+
+class BeforeMoving(gdb.Command):
+    """Called before `next` and its kin, and before `continue`. The place is shown at the prompt, so
+    the debugger need not say it, except that a watchpoint says more. And a thread that waits comes
+    back from there before it steps."""
 
     def __init__(self):
-        super().__init__("before-stepping", gdb.COMMAND_USER)
-        for name in ("next", "step", "until", "advance", "nexti", "stepi"):
-            gdb.execute(f"define hook-{name}\nbefore-stepping\nend")
+        super().__init__("before-moving", gdb.COMMAND_USER)
+        for name in (*STEPPING, "continue"):
+            gdb.execute(f"define hook-{name}\nbefore-moving {name}\nend")
 
-    def invoke(self, _arguments, _from_tty):
-        world.before_stepping()
+    def invoke(self, name, _from_tty):
+        if name in STEPPING:
+            world.before_stepping()
+        if all(each.type == gdb.BP_BREAKPOINT for each in gdb.breakpoints() or ()):
+            tell_of_stops("off")
+
+
+def tell_of_stops(setting):
+    """Whether the debugger itself says where it stops. Before version 13 it always does."""
+    with contextlib.suppress(gdb.error):
+        gdb.execute(f"set suppress-cli-notifications {'on' if setting == 'off' else 'off'}")
 
 
 # --- The session ----------------------------------------------------------------------------------
@@ -725,14 +813,15 @@ def start():
     """Runs to the first line of the program's first kernel, in block (0,0), thread (0,0)."""
     # Not quietly: gdb would put the width back.
     for setting in ("pagination off", "confirm off", "width 0", "print thread-events off",
-                    "print inferior-events off", "print address off", "print elements 16",
+                    "print inferior-events off", "print address off", "print elements 8",
+                    "print repeats 4", "print max-depth 3", "print static-members off",
                     "print frame-arguments none", "debuginfod enabled off"):
         with contextlib.suppress(gdb.error):  # older ones know some not
             gdb.execute(f"set {setting}")
     world.prepare()
     starts = [stop_at(place) for place in kernel_starts()]
     with only(*starts):
-        if BATCH:
+        if BATCH or WALK:
             quietly(f"set args {os.environ['STEP_ARGUMENTS']} >&3")
         quietly("run")
         while alive() and not (world.in_kernel() and in_a_kernel(*here())):
@@ -748,74 +837,140 @@ def start():
 
 def banner():
     debugger = "cuda-gdb" if ON_GPU else "gdb"
-    for usage, meaning in COMMANDS:
-        say(f"  {usage:18} {meaning}")
-    say(f"  and {debugger}'s own: next, step, print, list, break, continue, quit")
+    for usage, short, meaning in COMMANDS:
+        say(f"  {short:3} {usage:18} {meaning}")
+    say(f"  and {debugger}'s own: next, step, print, list, break (here br), continue, quit")
 
 
-def announce(_prompt):
-    """Says who is selected where that has changed since the last prompt, as a breakpoint can do."""
-    global announced
-    now = position()
-    if now and now != announced:
-        say(f"block {spell(now[0])}, thread {spell(now[1])}")
-    announced = now
+def prompt(_prompt):
+    """Shows where the selected thread stands now, if it has moved since that was shown last."""
+    tell_of_stops("on")
+    if moved and position():
+        show_place()
     return "(step) "
 
 
-def run_batch(path):
-    """Runs a file of commands; whether all went well. Standard output is left to what the debugger
-    says of itself; descriptor 3 gets what is to be read, and the program's output."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever reads may have seen enough
+# A file of commands: all at once, or one for each Enter. Standard output is left to what the
+# debugger says of itself; descriptor 3 gets what is to be read, and the program's output.
 
-    def show(text):
-        os.write(3, (text.rstrip("\n") + "\n").encode())
 
-    def shown_place(known=None):
-        return gdb.execute(f"python show_place({known})", False, True)
+def show(text):
+    os.write(3, (text.rstrip("\n") + "\n").encode())
 
-    moved = []
-    gdb.events.stop.connect(moved.append)
-    gdb.events.exited.connect(moved.append)
-    show(shown_place())
+
+def show_result(line):
+    """Runs a command, and shows what it says or, if it has moved, where that led."""
+    moved.clear()
+    text = gdb.execute(line, False, True)
+    if moved and line.split()[0] not in OWN:
+        text = gdb.execute("python show_place()", False, True)
+    if text:
+        show(re.sub(r" \(\d+ locations\)", "", text))  # as many as the compiler made
+
+
+def commands_of(path):
+    """[(narration, command)] of a file: the lines with # before a command, which may be none. What
+    follows ## is for whoever reads the file."""
+    narration = []
     with open(path, encoding="utf-8", errors="replace") as file:
-        lines = [line.strip() for line in file]
-    for line in lines:
-        if not line or line.startswith("#"):
-            continue
-        show(f"(step) {line}")
-        before = position()
-        moved.clear()
-        try:
-            text = gdb.execute(line, False, True)
-        except gdb.error as error:
-            show(str(error))
-            return False
-        if moved and line.split()[0] not in OWN:
-            text = shown_place(before)
-        if text:
-            show(re.sub(r" \(\d+ locations\)", "", text))  # as many as the compiler made
+        for line in map(str.strip, file):
+            if line.startswith("#"):
+                narration += [line] * (not line.startswith("##"))
+            elif line:
+                yield narration, line
+                narration = []
+    if narration:
+        yield narration, ""
+
+
+def run_batch(path):
+    """Runs a file of commands; whether all went well."""
+    for narration, line in commands_of(path):
+        if narration:
+            show("\n" + "\n".join(narration))
+        if line:
+            show(f"(step) {line}")
+            try:
+                show_result(line)
+            except gdb.error as error:
+                show(str(error))
+                return False
     return True
+
+
+def run_walk(path):
+    """The same, for a room: each command waits for Enter, and another one may be typed instead."""
+    for narration, line in commands_of(path):
+        if narration:
+            show("\n" + "\n".join(narration))
+        while line:
+            typed = ask(line)
+            try:
+                show_result(typed or line)
+            except gdb.error as error:
+                show(str(error))
+            if not typed:
+                break
+
+
+def ask(line):
+    """What is typed at a prompt that has the next command in it, in gray: nothing but Enter is for
+    that one. Ends the session where nothing more can be typed."""
+    fancy = os.isatty(0) and os.isatty(3) and os.environ.get("TERM", "dumb") != "dumb"
+    ahead = f"\033[2m{line}\033[0m\r(step) " if fancy else line
+    os.write(3, f"(step) {ahead}".encode())
+    try:
+        while not select.select([0], [], [], 0.1)[0]:
+            pass  # here Python learns of an interrupt; a read would go on after one
+        with open(0, "rb", buffering=0, closefd=False) as keyboard:
+            typed = keyboard.readline()
+    except KeyboardInterrupt:
+        typed = None
+    if not typed:
+        show("")
+        quietly(f"quit {130 if typed is None else 0}")
+    typed = typed.decode(errors="replace").strip()
+    if not fancy:
+        show("")
+    elif not typed:
+        os.write(3, f"\033[A\r(step) {line}\033[K\n".encode())
+    return typed
+
+
+def run_file(run, path):
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever reads may have seen enough
+    show(gdb.execute("python show_place()", False, True))
+    try:
+        return 0 if run(path) in (None, True) else 3
+    except Exception as error:  # gdb itself would go on, and end with 0
+        print(f"step.sh: {path}: {type(error).__name__}: {error}", file=sys.stderr)
+        return 3
 
 
 def main():
     define_commands()
-    BeforeStepping()
+    BeforeMoving()
     try:
         start()
     except (gdb.error, gdb.GdbError) as error:
         print(f"step.sh: {error}", file=sys.stderr)
         quietly("quit 3")
+    gdb.events.stop.connect(moved.append)
+    gdb.events.exited.connect(moved.append)
+    if os.isatty(2):
+        os.write(2, b"\r\033[K")  # over the program's line about its progress
     if BATCH:
-        try:
-            status = 0 if run_batch(BATCH) else 3
-        except Exception as error:  # gdb itself would go on, and end with 0
-            print(f"step.sh: {BATCH}: {type(error).__name__}: {error}", file=sys.stderr)
-            status = 3
-        quietly(f"quit {status}")
-    banner()
-    show_place()
-    gdb.prompt_hook = announce
+        quietly(f"quit {run_file(run_batch, BATCH)}")
+    if WALK:
+        status = run_file(run_walk, WALK)
+        if status or not alive():
+            quietly(f"quit {status}")
+        show("the walk is over, and the kernel is not: go on, or quit")
+        os.dup2(3, 1)
+    else:
+        banner()
+        show_place()
+    gdb.prompt_hook = prompt
 
 
 main()

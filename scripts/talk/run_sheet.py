@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Runs the talk's programs in the order of its run sheet, for talk.sh. Order and commands are those
+of docs/lecture.md: each heading "### Talk 1: ..." with its blocks of commands, for a room with a
+GPU and for one without. What a program is about it says itself (--describe).
+
+    run_sheet.py [--cpu] [--size N] --targets    what the commands need built, a word each
+    run_sheet.py [--cpu] [--size N] --list       the steps, and their commands
+    run_sheet.py [--cpu] [--size N] [STEP]       runs them, from that step on
+"""
+
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import List, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+import command_line  # noqa: E402
+import programs  # noqa: E402
+from command_line import (FAILED, INTERRUPTED, OK, PROJECT, SKIPPED, USAGE, WRONG,  # noqa: E402
+                          Stop)
+
+LECTURE = PROJECT / "docs/lecture.md"
+WIDTH = 79
+N, S = 4096, 1024  # of the run sheet's commands with a GPU
+
+
+class Command(NamedTuple):
+    text: str  # as it is typed
+    environment: dict
+    words: List[str]
+
+    @property
+    def program(self):
+        return PROJECT / self.words[0]
+
+
+class Step(NamedTuple):
+    number: int
+    title: str
+    minutes: int
+    programs: List[str]  # that it is about
+    commands: List[Command]
+
+
+def command_of(text):
+    words = shlex.split(text)
+    given = [word for word in words if re.match(r"[A-Z_]+=", word)]
+    words = words[len(given):]
+    if not words or not re.fullmatch(r"(\./|cpu/)\w+", words[0]):
+        raise Stop(f"{LECTURE.name}: '{text}' runs no program")
+    return Command(text, dict(word.split("=", 1) for word in given), words)
+
+
+def resized(text, n):
+    """A command of the sheet with N in place of 4096, and in place of S what run.sh takes."""
+    s = max(16, min(n // 4, S) // 16 * 16)
+    return re.sub(rf"--talk {S}\b", f"--talk {s}", re.sub(rf" {N}\b", f" {n}", text))
+
+
+def run_sheet(on_cpu, n=N):
+    """The talk's steps."""
+    text = command_line.read_text(LECTURE)
+    talk = re.search(r"^## The talk: .*?(?=^## )", text, re.MULTILINE | re.DOTALL)
+    parts = re.split(r"^### Talk (\d+): (.*)\n", talk[0] if talk else "", flags=re.MULTILINE)
+    steps = []
+    for number, title, body in zip(*[iter(parts[1:])] * 3):
+        head = re.search(r"^\*\*Minutes\*\* (\d+)\. \*\*Program\*\* (.*)", body, re.MULTILINE)
+        block = re.search(rf"^```console{'' if on_cpu else ' gpu'}\n(.*?)^```", body,
+                          re.MULTILINE | re.DOTALL)
+        typed = re.findall(r"^\$ (.*)$", block[1], re.MULTILINE) if block else []
+        if not head or not typed:
+            raise Stop(f"{LECTURE.name}: talk {number} has no program and minutes, or no commands")
+        steps.append(Step(int(number), title, int(head[1]), re.findall(r"`(\w+)`", head[2]),
+                          [command_of(line if on_cpu else resized(line, n)) for line in typed]))
+    if not steps:
+        raise Stop(f"{LECTURE.name} has no run sheet of the talk")
+    return steps
+
+
+def targets(steps):
+    """What SCons builds for them: a program that counts is another build."""
+    found = {}
+    for command in (command for step in steps for command in step.commands):
+        path = command.program.relative_to(PROJECT)
+        found[str(path)] = None
+        if "DEMO_COUNT" in command.environment:
+            found[str(path.parent / "count" / path.name)] = None
+    return list(found)
+
+
+class Room:
+    """Where the talk is given: a terminal with somebody at its keyboard, or not."""
+
+    def __init__(self):
+        self.waits = sys.stdin.isatty() and sys.stdout.isatty()
+        self.styled = (sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+                       and os.environ.get("TERM") != "dumb")
+
+    def style(self, code, text):
+        return f"\033[{code}m{text}\033[0m" if self.styled else text
+
+    def wait(self, prompt):
+        """Until Enter. Ctrl-D ends the talk."""
+        if not self.waits:
+            print(prompt, flush=True)
+            return
+        print(prompt, end="", flush=True)
+        if not sys.stdin.readline():
+            print()
+            raise EOFError
+
+    def show_banner(self, step, last, summaries):
+        rule = "-" * WIDTH
+        minutes = f"{step.minutes} minute{'s' * (step.minutes != 1)}"
+        head = f"  {step.number} of {last}   {step.title}"
+        print(f"\n{rule}\n{self.style(1, head)}{minutes.rjust(WIDTH - len(head))}")
+        for name in step.programs:
+            print(textwrap.fill(f"{name}: {summaries[name]}", WIDTH - 2, initial_indent="  ",
+                                subsequent_indent="  "))
+        print(rule)
+
+
+def run(steps, last, room):
+    """The exit status of the talk: 1 once a result was wrong, else that of the first program that
+    failed; 77 where none could run."""
+    paths = {command.program.name: command.program for step in steps for command in step.commands}
+    summaries = {name: programs.describe(path)["summary"] for name, path in paths.items()}
+    statuses = []
+    for step in steps:
+        if statuses and room.waits:
+            room.wait(room.style(2, "[Enter] "))
+        room.show_banner(step, last, summaries)
+        for command in step.commands:
+            room.wait(f"\n$ {command.text}")
+            statuses.append(run_program(command))
+            if statuses[-1] == INTERRUPTED:
+                return INTERRUPTED
+    failed = [status for status in statuses if status not in (OK, SKIPPED)]
+    if WRONG in failed:
+        return WRONG
+    return failed[0] if failed else OK if OK in statuses else SKIPPED
+
+
+def run_program(command):
+    try:
+        status = subprocess.run([str(command.program), *command.words[1:]], cwd=PROJECT,
+                                stdin=subprocess.DEVNULL,
+                                env={**os.environ, **command.environment}).returncode
+    except OSError as error:
+        return command_line.say("talk.sh", f"{command.words[0]}: {error.strerror}", FAILED)
+    return status if status >= 0 else 128 - status
+
+
+@command_line.reporting("talk.sh")
+def main(arguments):
+    parser = command_line.Parser(prog="talk.sh", add_help=False, allow_abbrev=False)
+    parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--size", type=command_line.sizes(multiple=32), metavar="N")
+    parser.add_argument("--targets", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("step", nargs="?", default="1")
+    options = parser.parse_args(arguments)
+    if options.size and len(options.size) > 1:
+        parser.error("--size takes one size N")
+    steps = run_sheet(options.cpu, options.size[0] if options.size else N)
+    numbers = [str(step.number) for step in steps]
+    if options.step not in numbers:
+        raise Stop(f"there is no step '{options.step}': the talk has 1 to {numbers[-1]}", USAGE)
+    if options.targets:
+        print(*targets(steps))
+    elif options.list:
+        for step in steps:
+            print(f"{step.number}  {step.title} ({step.minutes} minutes)")
+            print(*(f"   $ {command.text}" for command in step.commands), sep="\n")
+    else:
+        try:
+            return run(steps[numbers.index(options.step):], len(steps), Room())
+        except EOFError:
+            return OK
+    return OK
+
+
+if __name__ == "__main__":
+    command_line.run(main, __doc__)
