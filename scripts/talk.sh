@@ -17,9 +17,9 @@ Usage: scripts/talk.sh [OPTION ...] [STEP]
 
 Builds what the talk of 20 minutes needs, and then runs its programs in their order, from STEP (1
 to 7) on: the commands of the run sheet in docs/lecture.md, on a GPU or, without one, on the CPU.
-Before each step a banner says what it is about, and the command stands below. Enter runs it; Enter
-again goes on to the next banner. Ctrl-C or Ctrl-D ends the talk. Without a terminal it runs through, for
-the evening before: scripts/talk.sh </dev/null
+Before each step a banner says what it is about, and the command stands below. Enter runs it;
+Enter again goes on to the next banner. Ctrl-C or Ctrl-D ends the talk. Without a terminal it runs
+through, for the evening before: scripts/talk.sh </dev/null
 
   --list      print the steps and their commands, and end
   --cpu       on the CPU, GPU or not
