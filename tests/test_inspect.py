@@ -4,6 +4,7 @@ lines above their instructions, loops, occupancy, and what it says where somethi
 import argparse
 import ctypes
 import functools
+import json
 import os
 import pty
 import re
@@ -11,9 +12,12 @@ import subprocess
 
 import pytest
 
+import browser
 from fakes import script
 from suite import ROOT, SKIPPED, USAGE, assert_one_line, toolkit
 
+import html_page
+import launches
 import machine_code
 from machine_code import cuda_toolkit
 
@@ -76,6 +80,14 @@ PRODUCT = "sum += tile_A[y][k] * tile_B[k][x]"
 FIRST_BARRIER, SECOND_BARRIER = "__syncthreads();  // the", "__syncthreads();  // nobody"
 
 
+def simulators_blocks(program=SHARED):
+    """What the simulator launches, where what counts is built; else the test is skipped."""
+    for path in (ROOT / "cpu" / program, ROOT / "cpu/count" / program):
+        if not path.exists():
+            pytest.skip(f"{path.relative_to(ROOT)} is not built")
+    return launches.launched(ROOT / "cpu" / program)
+
+
 # --- Counts and figures, against what others say ---
 
 
@@ -126,17 +138,21 @@ def test_figures_are_those_of_ptxas(by_hand):
     assert cells(text, "threads a block") == ["256"]
 
 
-def test_a_block_that_the_source_does_not_state_is_not_made_up():
+def test_a_block_that_the_source_does_not_state_is_the_simulators():
+    simulators_blocks()
     limits = machine_code.LIMITS[int(arch().rstrip("a"))]
     text = shown("2", "matmul", "--ptx")
-    assert cells(text, "threads a block") == cells(text, "blocks an SM") == ["unknown"]
-    assert cells(text, "warps an SM")[0].startswith("up to ")
+    assert cells(text, "threads a block") == ["1024"]  # dim3 block(kTile, kTile)
+    assert "as on the simulator" in text and "unknown" not in text
     registers, shared = (int(cells(text, row)[0])
                          for row in ("registers a thread", "shared memory, bytes"))
-    text = shown("2", "matmul", "--ptx", "--block", "1024")
     blocks, limit = machine_code.occupancy(limits, 1024, registers, shared)
     assert cells(text, "blocks an SM") == [f"{blocks}, by {limit}"]
     assert cells(text, "warps an SM")[0].startswith(f"{32 * blocks} of {limits.warps}, ")
+    text = shown("2", "matmul", "--ptx", "--block", "512")
+    blocks, limit = machine_code.occupancy(limits, 512, registers, shared)
+    assert cells(text, "threads a block") == ["512"]
+    assert cells(text, "blocks an SM") == [f"{blocks}, by {limit}"]
     # What the source states counts, whatever the command line says; dynamic memory is told to it.
     text = shown(TILED, "warp_tiled<3>", "--ptx", "--block", "32")
     assert cells(text, "threads a block") == ["256"]
@@ -152,7 +168,8 @@ def test_a_table_has_the_programs_own_kernels():
     others = int(re.search(r"^(\d+) kernels from other files", text, re.MULTILINE)[1])
     everything = shown(SHARED, "--ptx", "--all")
     assert "reference_products" in everything and "fill_elements" in everything
-    assert len(everything.splitlines()) == len(text.splitlines()) + others - 1
+    rows, all_rows = (len(each.split("\n\n")[1].splitlines()) for each in (text, everything))
+    assert all_rows == rows + others
     tiled = shown(TILED, "--ptx")
     rows = {line.split("  ")[0]: re.split(r"\s{2,}", line) for line in tiled.splitlines()}
     assert {"block_tiled", "register_tiled", "vectorized", "warp_tiled<2>",
@@ -285,6 +302,158 @@ def test_a_line_of_a_header_stands_below_the_line_that_calls_it(capsys):
     assert lines == [one, "op0", "demo.cuh:1", "op1", "demo.cuh:2", "op2", one, "op3",
                      other, "demo.cuh:2", "op4", last, "op5", "(no source line)", "op6",
                      last, "demo.cuh:2", "op7"]
+
+
+# --- Blocks ---
+
+
+def test_blocks_of_two_sizes_are_believed_where_they_are_the_same(tmp_path):
+    path = tmp_path / "x"
+    path.write_text("#!/bin/sh\n"
+                    'case "$*" in *--describe*) echo "$ABOUT"; exit ;; esac\n'
+                    "echo head\necho\n"
+                    'echo "same: (4 x 4) blocks of (32 x 8) threads, one launch"\n'
+                    "size=$1; [ $1 != --rows ] || size=$4\n"
+                    'echo "scaled<float, 2>: (1 x 1) blocks of ($size x 1) threads, one launch"\n'
+                    'echo "of_three: (1 x 1) blocks of (4 x 4 x 4) threads, one launch"\n')
+    path.chmod(0o755)
+    about = {key: None for key in "program sweep sizes talk dtypes options".split()}
+    for shapes in (None, [[2, 2]]):
+        os.environ["ABOUT"] = json.dumps({**about, "shapes": shapes})
+        try:
+            assert launches.launched(path) == {"same": 256, "scaled<float,2>": 0, "of_three": 64}
+        finally:
+            del os.environ["ABOUT"]
+
+
+def test_an_instance_has_the_block_of_the_others():
+    known = {"a<1>": 128, "a<2>": 128, "b<1>": 64, "b<2>": 32, "c": 0}
+    assert [launches.of(name, known) for name in ("a<1>", "a<3>", "b<2>", "b<3>", "c", "d")] == [
+        128, 128, 32, 0, 0, 0]
+
+
+def test_a_block_that_depends_on_the_size_stays_unknown():
+    """online of 8_softmax has as many threads as the row's warps, up to 512; its launch bound says
+    so. The others have 256 whatever the row is."""
+    blocks = simulators_blocks("8_softmax")
+    named = {name.split("<")[0]: threads for name, threads in blocks.items()}
+    assert named["fused"] == named["row_max"] == 256 and named["online"] == 0
+
+
+def test_without_the_simulator_a_block_is_unknown(monkeypatch, capfd):
+    monkeypatch.setattr(launches, "BUILD", "exit 3")
+    assert launches.blocks(SHARED) == {}
+    assert "not known" in capfd.readouterr().err
+    limits = argparse.Namespace(block=None, shared=None)
+    kernel = machine_code.Kernel("f", "f", machine_code.Resources(32, 0, 0, 0), 0, False, (), None)
+    figures = dict(machine_code.Show(limits, "90a", False).figures(kernel))
+    assert figures["threads a block"] == figures["blocks an SM"] == "unknown"
+    assert figures["warps an SM"].startswith("up to ")
+
+
+# --- The page ---
+
+
+@pytest.fixture(scope="module")
+def html():
+    """The page of 2_matmul_sharedmem, and its text."""
+    assert inspect("2", "--html", "--block", "1024").stdout == f"build/inspect/{SHARED}.html\n"
+    path = ROOT / f"build/inspect/{SHARED}.html"
+    return path, path.read_text(encoding="utf-8")
+
+
+def test_the_page_has_all_lines_and_instructions(html):
+    text = html[1]
+    assert not re.search(r"https?://|<link|src=|@import", text)  # one file, offline
+    numbers = [int(n) for n in re.findall(r'class="row line[^>]*><span class="at">(\d+)<', text)]
+    first = next(i for i, line in enumerate(SOURCE, 1) if line.startswith("__global__"))
+    last = next(i for i, line in enumerate(SOURCE, 1) if i > first and line == "}")
+    assert numbers == [*range(first, last + 1)]
+    listed = shown("2", "matmul_sharedmem")
+    code = [line[4:].strip() for line in listed.split("\n\n")[1].splitlines()
+            if line.startswith(("  | ", "    ")) and not line.strip().endswith(":")]
+    rows = re.findall(r'class="row code([^"]*)"[^>]*><span class="at">(\w*)</span><span>([^<]*)<',
+                      text)
+    assert [" ".join(f"{at} {line}".split()) for _, at, line in rows] == [
+        " ".join(line.split()).replace("&", "&amp;") for line in code]
+    kinds = {"LDG": "global", "STG": "global", "ld.global": "global", "LDS": "shared",
+             "STS": "shared", "FFMA": "arithmetic", "fma": "arithmetic", "BAR": "control",
+             "EXIT": "control", "BRA": "control", "ret": "control", "bar.sync": "control"}
+    for names, _, line in rows:
+        opcode = re.sub("@!?U?P\\d+ ", "", line).split(" ")[0]
+        for start, kind in kinds.items():
+            if re.match(rf"{re.escape(start)}\\b", opcode):
+                assert kind in names.split(), line
+
+
+@pytest.mark.parametrize("opcode, group, kind", [
+    ("LDG.E", machine_code.LOADS, "global"), ("LDGSTS.E", machine_code.COPIES, "global"),
+    ("STS", machine_code.SHARED_STORES, "shared"), ("LDL", machine_code.LOCAL, "local"),
+    ("HMMA.16816.F32", machine_code.TENSORS, "tensor"),
+    ("MUFU", machine_code.SPECIAL, "arithmetic"),
+    ("FFMA", machine_code.ARITHMETIC, "arithmetic"), ("BAR", machine_code.BARRIERS, "control"),
+    ("BRA.U", "", "control"), ("bra.uni", "", "control"), ("IMAD", "", ""), ("BREV", "", "")])
+def test_instructions_have_their_color(opcode, group, kind):
+    one = machine_code.Instruction("", "", opcode, "", (), ())
+    assert html_page.kind_of(one, group, machine_code) == kind
+
+
+@pytest.mark.skipif(not browser.CHROMIUM, reason="no browser")
+def test_lines_and_instructions_light_up_together(html, tmp_path):
+    product = next(i for i, line in enumerate(SOURCE, 1) if PRODUCT in line)
+    lit = ("[...document.querySelectorAll('.{} .on, .on.{}')].map(row => "
+           "row.querySelector('.at').textContent + ' ' + row.lastChild.textContent)")
+    line = ("[...document.querySelectorAll('.line')].find(row => row.textContent.includes("
+            f"'{PRODUCT}'))")
+    with browser.page(tmp_path) as page:
+        for width, dark in ((1280, False), (1280, True), (390, False)):
+            page.open(html[0], width, dark, height=844)
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            assert len(page.requested()) == 1
+            page.evaluate(f"{line}.click()")
+            assert [each.split(" ")[0] for each in page.evaluate(lit.format("line", "line"))] == [
+                str(product)]
+            code = page.evaluate(lit.format("code", "code"))
+            assert sum(bool(re.search(r"\b(FFMA|fma\.rn)", each)) for each in code) == 32
+            assert not any(re.search(r"\b(LDG|ld\.global|BAR)", each) for each in code)
+            # They are in sight, and the way back leads to the line.
+            top, bottom = page.evaluate("(box => [box.top, box.bottom])(document.querySelector("
+                                        "'.code.on').getBoundingClientRect())")
+            assert 0 < top < bottom < 844
+            page.evaluate("document.querySelector('.code.global').click()")
+            [number] = page.evaluate(lit.format("line", "line"))
+            assert "tile_" in number and "= " in number
+            assert float(page.evaluate("getComputedStyle(document.querySelector('.pane'))"
+                                       ".fontSize")[:-2]) >= (15 if width == 1280 else 12)
+
+
+@pytest.mark.skipif(not browser.CHROMIUM, reason="no browser")
+def test_colors_can_be_read(html, tmp_path):
+    """A contrast of 4.5, also where they are lit, in light and in dark."""
+    def luminance(color):
+        parts = [int(color[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+        r, g, b = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055)**2.4 for c in parts]
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+    names = ["page", "on", "text", "quiet", *html_page.KINDS]
+    with browser.page(tmp_path) as page:
+        for dark in (False, True):
+            page.open(html[0], 1280, dark)
+            color = dict(zip(names, page.evaluate(
+                f"{json.dumps(names)}.map(name => getComputedStyle(document.documentElement)"
+                ".getPropertyValue('--' + name).trim())")))
+            for name in names[2:]:
+                for ground in ("page", "on"):
+                    one, other = sorted((luminance(color[name]), luminance(color[ground])))
+                    wanted = 3 if (name, ground) == ("quiet", "on") else 4.5
+                    assert (other + 0.05) / (one + 0.05) >= wanted, (dark, name, ground)
+
+
+@pytest.mark.parametrize("options", [("--diff", "a", "b"), ("--both",)])
+def test_a_page_is_of_one_form(options):
+    done = script("inspect.sh", "2", "--html", *options)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, "inspect.sh")
 
 
 # --- Two kernels side by side ---

@@ -6,6 +6,13 @@ of instructions. With KERNEL, a name of that table or the beginning of one: the 
 code (SASS), or its PTX, each group of instructions below the source line that it comes from; then
 the counts. Templates are written with their arguments, quoted for the shell: 'warp_tiled<3>'.
 
+With --html a page of both, source on the left and instructions on the right, in build/inspect/:
+each kernel's, or that of KERNEL. A line and its instructions light up together, and a click goes
+there.
+
+A block's threads are those of __launch_bounds__, of --block, or of the simulator, which runs the
+program at two sizes and is believed where both are the same.
+
 Counts are static: of instructions in the code, however often they run. "main loop" is the loop that
 holds most of the multiply-adds (those of tensor cores first), or else most global loads and stores;
 its instructions are marked with | in a listing.
@@ -29,7 +36,9 @@ from typing import NamedTuple, Optional, Tuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
 import command_line  # noqa: E402
 import cuda_toolkit  # noqa: E402
+import html_page  # noqa: E402
 import kernel_names  # noqa: E402
+import launches  # noqa: E402
 import programs  # noqa: E402
 import table  # noqa: E402
 from command_line import PROJECT, SKIPPED, USAGE, Stop  # noqa: E402
@@ -564,11 +573,12 @@ COLORS = {LOADS: "36", SHARED_LOADS: "36", COPIES: "36", STORES: "33", SHARED_ST
 class Show:
     """How the command line wants it shown."""
 
-    def __init__(self, options, arch, sass):
+    def __init__(self, options, arch, sass, blocks=None):
         self.colored = (sys.stdout.isatty() and not os.environ.get("NO_COLOR")
                          and os.environ.get("TERM") != "dumb")
         self.arch, self.sass = arch, sass
         self.threads, self.shared = options.block, options.shared
+        self.blocks = blocks or {}  # threads of a block, by kernel, as the simulator launches it
         self.limits = LIMITS.get(int(arch.rstrip("a")))
 
     def paint(self, group, text):
@@ -604,7 +614,7 @@ class Show:
 
     def block_of(self, kernel):
         """Threads of a block, 0 where nobody says."""
-        return kernel.threads or self.threads or 0
+        return kernel.threads or self.threads or launches.of(kernel.name, self.blocks)
 
     def unknown_shared(self, kernel):
         return kernel.dynamic_shared and self.shared is None
@@ -612,9 +622,13 @@ class Show:
     def notes(self, kernels, unknown="unknown", dynamic="dynamic"):
         """Footnotes of a table. `unknown` and `dynamic` are its words for missing values."""
         lines = ["counts: of instructions in the code, not of those that run"]
+        if any(not kernel.threads and launches.of(kernel.name, self.blocks) for kernel in kernels):
+            lines.append("threads a block: where the source has no __launch_bounds__, as on the "
+                         "simulator")
         if not all(self.block_of(kernel) for kernel in kernels):
-            lines.append(f"{unknown}: the source has no __launch_bounds__; --block tells this "
-                         "script, else warps are\nthe most of any block")
+            lines.append(f"{unknown}: the source has no __launch_bounds__, and the simulator no "
+                         "one size; --block tells\nthis script, else warps are the most of any "
+                         "block")
         if any(self.unknown_shared(kernel) for kernel in kernels):
             lines.append(f"{dynamic}: the launch says how much; --shared tells this script")
         traps = {kernel.name.split("<")[0] for kernel in kernels
@@ -625,11 +639,15 @@ class Show:
         return "\n".join(lines)
 
 
+def own_kernels(program, kernels):
+    own = [k for k in kernels if k.file == str(PROJECT / f"src/{program}.cu")]
+    return own or [k for k in kernels if k.file.startswith(str(PROJECT / "src"))]
+
+
 def show_program(show, program, kernels, everything, missing):
     """A table of the program's own kernels, or of all that its binary has. `missing`: of its tile
     kernels, why they are."""
-    own = [k for k in kernels if k.file == str(PROJECT / f"src/{program}.cu")]
-    own = own or [k for k in kernels if k.file.startswith(str(PROJECT / "src"))]
+    own = own_kernels(program, kernels)
     listed = kernels if everything else own
     head = ["kernel", "regs", "spill", "stack", "shared", "block", "warps/SM", "global", "shared",
             "local", "mma", "fma", "all"]
@@ -796,6 +814,7 @@ def parse_arguments(arguments):
     form.add_argument("--ptx", action="store_true", help="PTX, for which nvcc is enough")
     form.add_argument("--sass", action="store_true", help="machine code, which takes nvdisasm; the "
                       "default where that is installed")
+    add("--html", action="store_true", help="write a page: source and instructions side by side")
     form.add_argument("--both", action="store_true", help="PTX, then machine code")
     add("--arch", metavar="86", help="for this architecture; without it for the GPU in the "
         "machine, or else for 90a")
@@ -809,6 +828,8 @@ def parse_arguments(arguments):
     options = parser.parse_intermixed_args(arguments)  # options may stand between names
     if options.diff and (options.kernel or options.both or options.all):
         parser.error("--diff takes two kernels, and --ptx or --sass")
+    if options.html and (options.diff or options.both):
+        parser.error("--html is for a program or a KERNEL, and --ptx or --sass")
     if options.all and options.kernel:
         parser.error("--all is for the table, without a KERNEL")
     if options.block is not None and not 1 <= options.block <= 1024:
@@ -870,8 +891,21 @@ def inspect(options):
         missing = NO_PTX
     kernels = read_kernels(compiled, disassembly, tiles)
 
-    show = Show(options, arch, sass=bool(disassembly))
-    if options.diff:
+    own = own_kernels(program, kernels)
+    if options.block is None and any(not kernel.threads for kernel in own):
+        blocks = launches.blocks(program)
+    else:
+        blocks = {}
+    show = Show(options, arch, bool(disassembly), blocks)
+    if options.html:
+        chosen = [find_kernel(kernels, options.kernel, missing)] if options.kernel else [
+            kernel for kernel in (kernels if options.all else own) if show.code(kernel)]
+        if not all(map(show.code, chosen)):
+            raise Stop(NO_PTX, USAGE)
+        path = CACHE / f"{program}.html"
+        command_line.write_text(path, html_page.page(program, show, chosen, sys.modules[__name__]))
+        print(path.relative_to(PROJECT))
+    elif options.diff:
         chosen = [find_kernel(kernels, name, missing) for name in options.diff]
         print(f"{program}, {'SASS' if show.sass else 'PTX'} for sm_{arch}\n")
         show_kernels(show, chosen)

@@ -1,0 +1,197 @@
+"""A page of kernels for the projector: source on the left, instructions on the right, and what
+belongs together lights up. One file, which needs no network."""
+
+import html
+import re
+from pathlib import Path
+
+from command_line import PROJECT
+
+KINDS = {  # class: what the legend says
+    "global": "global memory", "shared": "shared memory", "local": "local memory: spills",
+    "tensor": "tensor cores", "arithmetic": "arithmetic", "control": "branches and waits",
+}
+JUMPS = re.compile(r"(BRA|BRX|BRXU|JMP|JMX|EXIT|RET|CALL|BSSY|BSYNC|BREAK|YIELD|NANOSLEEP|"
+                   r"bra|brx|ret|exit|call)\b")
+AROUND = 2  # lines of a header before and after those that were inlined
+
+STYLE = """
+:root { color-scheme: light dark; --page: #ffffff; --text: #1b1b1f; --quiet: #6b6b76;
+  --rule: #d5d5dc; --on: #ffe99a; --bar: #f3f3f6; --global: #0b57a4; --shared: #0b6b5f;
+  --local: #b3140f; --tensor: #98217c; --arithmetic: #8a4300; --control: #4a4f5c; }
+@media (prefers-color-scheme: dark) { :root { --page: #17171b; --text: #ececf1; --quiet: #a6a6b2;
+  --rule: #3a3a42; --on: #4d4000; --bar: #222228; --global: #7cc0ff; --shared: #5fe0c8;
+  --local: #ff9d96; --tensor: #f7a3e0; --arithmetic: #f8c46b; --control: #b7bcc9; } }
+* { box-sizing: border-box; }
+body { margin: 0; height: 100dvh; overflow: hidden; display: flex; flex-direction: column;
+  background: var(--page); color: var(--text); font: 16px/1.4 system-ui, sans-serif; }
+header { padding: 8px 16px; background: var(--bar); border-bottom: 1px solid var(--rule); }
+h1 { margin: 0; font-size: 20px; }
+nav { display: flex; flex-wrap: wrap; gap: 4px 8px; margin: 6px 0; }
+nav button { font: inherit; color: inherit; padding: 2px 10px; border: 1px solid var(--rule);
+  border-radius: 6px; background: var(--page); cursor: pointer; }
+nav button[aria-pressed=true] { background: var(--on); }
+p { margin: 2px 0; color: var(--quiet); }
+.legend span { margin-right: 14px; white-space: nowrap; }
+section { flex: 1; min-height: 0; display: none;
+  grid-template-columns: minmax(0, 53fr) minmax(0, 47fr); }
+section.shown { display: grid; }
+.pane { overflow: auto; padding: 6px 0 40vh; font: 15px/1.45 ui-monospace, Menlo, Consolas,
+  "DejaVu Sans Mono", monospace; }
+.pane + .pane { border-left: 1px solid var(--rule); }
+h2 { margin: 10px 12px 2px; font-size: 14px; color: var(--quiet); }
+.row { display: flex; padding: 0 12px; cursor: pointer; }
+.row > span { white-space: pre-wrap; overflow-wrap: anywhere; }
+.row .at { flex: none; width: 3.2em; color: var(--quiet); text-align: right; padding-right: 1em; }
+.code .at { width: 4.2em; margin-right: 0.6em; padding-right: 0.6em; }
+.line > span + span { padding-left: var(--hang); text-indent: calc(-1 * var(--hang)); }
+.row.none { color: var(--quiet); cursor: default; }
+.code { border-left: 5px solid transparent; }
+.code.loop .at { border-right: 3px solid var(--quiet); }
+.legend .loop { border-left: 3px solid var(--quiet); padding-left: 6px; }
+.on { background: var(--on); }
+.label { padding: 0 12px; color: var(--quiet); }
+KINDS
+@media (max-width: 700px) { body { font-size: 14px; } h1 { font-size: 16px; }
+  header { padding: 4px 6px; } nav button { padding: 0 6px; }
+  section.shown { grid-template: minmax(0, 1fr) minmax(0, 1fr) / minmax(0, 1fr); }
+  .pane { font-size: 12px; padding-bottom: 25vh; } .row { padding: 0 6px; }
+  .pane + .pane { border-left: 0; border-top: 2px solid var(--rule); } }
+"""
+
+SCRIPT = """
+const all = (from, what) => [...from.querySelectorAll(what)];
+const places = row => row.dataset.at ? row.dataset.at.split(" ") : [];
+function partners(row) {  // a line's instructions, or an instruction's lines
+  const other = row.classList.contains("code") ? ".line" : ".code";
+  const mine = new Set(places(row));
+  return all(row.closest("section"), other).filter(each => places(each).some(at => mine.has(at)));
+}
+function light(row) {
+  for (const each of all(document, ".on")) each.classList.remove("on");
+  for (const each of [row, ...partners(row)]) each.classList.add("on");
+}
+for (const row of all(document, ".row[data-at]")) {
+  row.addEventListener("mouseenter", () => light(row));
+  row.addEventListener("click", event => {
+    event.preventDefault();
+    light(row);
+    const [first] = partners(row);
+    if (first) first.scrollIntoView({block: "center"});
+  });
+}
+const buttons = all(document, "nav button"), sections = all(document, "section");
+function show(chosen) {
+  buttons.forEach((each, i) => each.setAttribute("aria-pressed", i === chosen));
+  sections.forEach((each, i) => each.classList.toggle("shown", i === chosen));
+}
+buttons.forEach((each, i) => each.addEventListener("click", () => show(i)));
+show(0);
+"""
+
+
+def kind_of(instruction, group, groups):
+    """The class of an instruction: one of KINDS, or none for addresses, moves and the like."""
+    found = {groups.LOADS: "global", groups.STORES: "global", groups.COPIES: "global",
+             groups.ATOMICS: "global", groups.SHARED_LOADS: "shared",
+             groups.SHARED_STORES: "shared", groups.LOCAL: "local", groups.TENSORS: "tensor",
+             groups.ARITHMETIC: "arithmetic", groups.SPECIAL: "arithmetic",
+             groups.BARRIERS: "control"}.get(group, "")
+    return found or ("control" if JUMPS.match(instruction.opcode) else "")
+
+
+def ranges(numbers, last):
+    """Lines with some around them, as ranges that do not touch."""
+    parts = []
+    for number in sorted(numbers):
+        first, end = max(number - AROUND, 1), min(number + AROUND, last)
+        if parts and first <= parts[-1][1] + 1:
+            parts[-1][1] = end
+        else:
+            parts.append([first, end])
+    return parts
+
+
+def kernel_range(lines, numbers):
+    """All lines of a kernel: from its head, above the first that made instructions, to its end."""
+    first, last = min(numbers), max(numbers)
+    while first > 1 and not re.match(r"(?!\s|//|\}|#).*\(", lines[first - 1]):
+        first -= 1
+    while first > 1 and re.match(r"template|\[\[|__global__.*\)$", lines[first - 2]):
+        first -= 1
+    while last < len(lines) and not lines[last - 1].startswith("}"):
+        last += 1
+    return [first, last]
+
+
+def source_pane(kernel, places, source_lines, anchor):
+    """The left side: the kernel, and below it what was inlined from elsewhere."""
+    by_file = {}
+    for file, number in {place for each in places for place in each}:
+        by_file.setdefault(file, set()).add(number)
+    out = []
+    for file in sorted(by_file, key=lambda file: (file != kernel.file, file)):
+        lines, numbers = source_lines(file), by_file[file]
+        own = file == kernel.file and lines
+        for first, last in ([kernel_range(lines, numbers)] if own else
+                            ranges(numbers, max(len(lines), max(numbers)))):
+            out.append(f"<h2>{html.escape(Path(file).relative_to(PROJECT).as_posix())}</h2>")
+            for i in range(first, last + 1):
+                text = lines[i - 1] if i <= len(lines) else ""
+                hang = len(text) - len(text.lstrip()) + 4  # where a line too long goes on
+                at = f' data-at="{anchor(file)}:{i}"' if i in numbers else ""
+                out.append(f'<div class="row line{"" if at else " none"}"{at}>'
+                           f'<span class="at">{i}</span>'
+                           f'<span style="--hang: {hang}ch">{html.escape(text)}</span></div>')
+    return out
+
+
+def code_pane(code, places, loop, anchor, kinds):
+    """The right side: the instructions, in their order."""
+    out = []
+    for i, (instruction, own, kind) in enumerate(zip(code, places, kinds)):
+        out += [f'<div class="label">{html.escape(label)}:</div>' for label in instruction.labels]
+        at = " ".join(f"{anchor(file)}:{number}" for file, number in own)
+        names = " ".join(filter(None, ["row code", kind, "loop" if i in loop else ""]))
+        title = f' title="{KINDS[kind]}"' if kind else ""
+        out.append(f'<div class="{names}"{title}' + (f' data-at="{at}"' if at else "") +
+                   f'><span class="at">{instruction.address}</span>'
+                   f"<span>{html.escape(instruction.text)}</span></div>")
+    return out
+
+
+def page(program, show, kernels, groups):
+    """The whole page. `groups`: the module that names the kinds of instructions, and finds a
+    kernel's main loop."""
+    sections, used = [], set()
+    for kernel in kernels:
+        code = show.code(kernel)
+        # Of the project's own lines: the innermost, and the one in src/ that it was inlined into.
+        places = [list(dict.fromkeys(
+            place for place in groups.places_of(one) if place[0].startswith(str(PROJECT))))
+            for one in code]
+        files = sorted({file for own in places for file, _ in own})
+        classes = [kind_of(one, (groups.classify(one) or ("",))[0], groups) for one in code]
+        used.update(classes)
+        anchor = files.index
+        figures = "; ".join(f"{name}: {value}" for name, value in show.figures(kernel))
+        left = source_pane(kernel, places, groups.source_lines, anchor)
+        right = code_pane(code, places, groups.main_loop(code), anchor, classes)
+        sections.append((kernel.name, figures, "\n".join(left), "\n".join(right)))
+    form = "SASS" if show.sass else "PTX"
+    legend = "\n".join(f'<span class="{kind}">{text}</span>' for kind, text in KINDS.items()
+                     if kind in used) + '\n<span class="loop">main loop</span>'
+    colors = "\n".join(f".{kind} {{ color: var(--{kind}); border-left-color: var(--{kind}); }}"
+                       for kind in KINDS)
+    buttons = "".join(f"<button>{html.escape(name)}</button>" for name, *_ in sections)
+    bodies = "".join(
+        f'<section aria-label="{html.escape(name)}"><div class="pane">'
+        f"<h2>{html.escape(figures)}</h2>\n{left}</div>\n"
+        f'<div class="pane">\n{right}</div></section>\n'
+        for name, figures, left, right in sections)
+    return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<title>{program}</title>\n<style>{STYLE.replace('KINDS', colors)}</style></head>\n"
+            f"<body><header><h1>{program}: source and {form} for sm_{show.arch}</h1>\n"
+            f"<nav>{buttons}</nav>\n<p class=\"legend\">{legend}</p></header>\n"
+            f"{bodies}<script>{SCRIPT}</script></body></html>\n")
