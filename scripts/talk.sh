@@ -63,6 +63,7 @@ need() {
 ensure_python
 has_gpu || on_cpu=--cpu
 need
+[[ ! $on_cpu || ${#size[@]} == 0 ]] || say "--size is for a GPU: on the CPU the run sheet's N stays"
 [[ ! $list ]] || { run_sheet --list && exit; }
 
 if [[ ! $on_cpu ]]; then

@@ -308,8 +308,6 @@ def test_short_forms_do_the_same(tmp_path):
     long = [SHORT_FORMS[name] for name in names]
     short = [" ".join([name, *SHORT_FORMS[name].split()[1:]]) for name in names]
     assert walk(tmp_path, 2, *short)[1:] == walk(tmp_path, 2, *long)[1:]
-    assert walk(tmp_path, 2, "b 47", status=FAILED_COMMAND)[1] == (
-        "block (47,0): the grid has 2 x 2 x 1; a breakpoint is `br 47`\n")
 
 
 @on_cpu
@@ -337,22 +335,17 @@ def test_a_thread_that_has_left_the_kernel_says_so(tmp_path):
 
 
 @on_cpu
-@pytest.mark.parametrize("program, options, before", [
-    ("2_matmul_sharedmem", (), 1), ("3_matmul_tensorcore", ("--kernel", "wmma_tiled"), 1),
-    ("8_softmax", ("512", "--kernel", "fused"), 2)])
-def test_what_is_printed_fits_a_screen(tmp_path, program, options, before):
-    """A screen of 24 lines of 80 columns; once it was 10 kB and more."""
-    said = walk(tmp_path, program, *["next-barrier"] * before, "info locals", options=options)
-    assert 20 < len(said[-1]) < 80 * 24
-    assert not re.search(r"\b0*\.0*[1-9]\d{6}|[1-9]\.\d{6}", said[-1])  # %g, not nine digits
-
-
-@on_cpu
-def test_an_array_is_cut_and_a_float_has_six_digits(tmp_path):
-    array, one = walk(tmp_path, 2, "next-barrier", "print tile_A", "print tile_A[3][4]")[2:]
+def test_what_is_printed_fits_a_screen(tmp_path):
+    """A screen of 24 lines of 80 columns: arrays are cut, and floats have %g's six digits."""
+    *_, variables, array, one = walk(tmp_path, 2, "next-barrier", "info locals", "print tile_A",
+                                     "print tile_A[3][4]")
+    assert 1000 < len(variables) < 80 * 24 and array.rpartition(") ")[2].strip() in variables
     assert len(array) < 900 and array.count("...") == 9  # 8 of 32 rows, 8 numbers of each
     number = one.split(" = ")[1].strip()
-    assert number in array and re.fullmatch(r"-?0\.\d{5,7}", number)
+    assert number in array and re.fullmatch(r"-?0\.[1-9]\d{,5}", number)
+    *_, fragments = walk(tmp_path, 3, "next-barrier", "info locals",
+                         options=("--kernel", "wmma_tiled"))
+    assert 100 < len(fragments) < 80 * 24 and "static" not in fragments
 
 
 @on_cpu
@@ -571,6 +564,7 @@ FAILING = {
     "thread 32 0": "thread (32,0): the block has 32 x 32 x 1",
     "thread a b": "thread: up to three numbers are expected: thread X [Y [Z]]",
     "block 0 2": "block (0,2): the grid has 2 x 2 x 1",
+    "b 47": "block (47,0): the grid has 2 x 2 x 1; a breakpoint is `br 47`",
     "tile nothing": 'tile: No symbol "nothing" in current context.',
     "tile sum": "tile: sum is float, not an array; for a pointer: tile NAME ROWS COLUMNS",
     "tile A": "tile: A is const float *, not an array; for a pointer: tile NAME ROWS COLUMNS",

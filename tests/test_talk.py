@@ -148,6 +148,8 @@ def test_a_slower_gpu_gets_another_size(stage):
     assert called == [command.replace("4096", "1056").replace("1024", "256")
                       for command in sum(WITH_GPU, [])]
     assert stage.called(stage.talk("--size", "8192", "7").stdout) == WITH_GPU[6]
+    done = stage.talk("--cpu", "--size", "1056", "7")
+    assert stage.called(done.stdout) == WITHOUT[6] and "--size is for a GPU" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [
