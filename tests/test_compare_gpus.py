@@ -26,12 +26,20 @@ def compare(*files, cwd=None):
     return script("compare_gpus.sh", "--table", *files, cwd=cwd)
 
 
+def compared(*arguments):
+    """The rows of the table as CSV, without its head. All programs go well."""
+    done = compare("--csv", *arguments)
+    assert done.returncode == 0, done.stderr
+    return list(csv.reader(done.stdout.splitlines()))[1:]
+
+
 @pytest.mark.parametrize("arguments", [
     ["--bogus"], ["64"], ["--sizes", "33"], ["--sizes", "64,abc"], ["--sizes", "0"],
     ["--talk", "17"], ["--talk"], ["--rounds", "0"], ["--programs", "bonus"],
     ["--programs", ".*"], ["--quick", "--sizes", "64"], ["--table"],
     ["--quick", "--table", "x.csv"], ["--table", "--sizes", "many", "x.csv"],
     ["--table", "--csv", "--markdown", "x.csv"], ["--table", "--bogus", "x.csv"],
+    ["--table", "--baseline", "x.csv"],
 ], ids=" ".join)
 def test_bad_arguments_end_with_one_line(arguments):
     done = script("compare_gpus.sh", *arguments)
@@ -351,14 +359,18 @@ def test_compare_puts_two_gpus_side_by_side(tmp_path):
     done = compare("a.csv", "b.csv", cwd=tmp_path)  # names are relative to the caller
     assert done.returncode == 0
     assert done.stderr == ""
-    head, _, *lines = [" ".join(cells) for cells in table_lines(done.stdout)]
-    assert head == "program kernel data size unit GPU A GPU B ratio"
-    assert sorted(lines) == [
-        "1_matmul_basic matmul_basic fp32 N=1024 TFLOP/s 2.00 5.00 2.50x",
-        "1_matmul_basic matmul_basic fp32 N=2048 TFLOP/s 4.00 missing -",
-        "2_matmul_sharedmem matmul_sharedmem fp32 N=1024 TFLOP/s missing 8.00 -",
-        "6_gating_fused fused_tiled fp16 S=512 GB/s 1000 missing -",
-    ]
+    assert done.stdout.partition("\n\n")[2].splitlines() == [
+        "  kernel            data    GPU A          GPU B",
+        "------------------------------------------------",
+        "1_matmul_basic N=1024, TFLOP/s",
+        "  matmul_basic      fp32     2.00     5.00 2.50x",
+        "1_matmul_basic N=2048, TFLOP/s",
+        "  matmul_basic      fp32     4.00  missing     -",
+        "6_gating_fused S=512, GB/s",
+        "  fused_tiled       fp16     1000  missing     -",
+        "2_matmul_sharedmem N=1024, TFLOP/s",
+        "  matmul_sharedmem  fp32  missing     8.00     -",
+        "x: the ratio to GPU A"]
 
 
 def test_compare_tells_alike_gpus_apart_by_their_files(tmp_path):
@@ -377,9 +389,7 @@ def test_compare_shows_no_figure_for_a_wrong_or_untimed_result(tmp_path):
     a = write_csv(tmp_path / "a.csv", row(), row(n="2048"))
     b = write_csv(tmp_path / "b.csv", row(gpu="GPU B", verified="no", median_ms="", tflops=""),
                   row(gpu="GPU B", n="2048", verified="no", tflops="999.0"))
-    done = compare(a, b)
-    assert done.returncode == 0
-    assert [line[-2:] for line in table_lines(done.stdout)[2:]] == [["wrong", "-"], ["wrong", "-"]]
+    assert [line[-2:] for line in compared(a, b)] == [["wrong", "-"], ["wrong", "-"]]
 
 
 def test_compare_says_why_a_program_has_no_figure(tmp_path):
@@ -389,9 +399,7 @@ def test_compare_says_why_a_program_has_no_figure(tmp_path):
                   stopped("7_gelu", dtype="fp16", verified="skipped"),
                   stopped("8_softmax", dtype="fp32"), columns=COLUMNS + CLOCKS,
                   comments=["GPU: B"])
-    done = compare(a, b)
-    assert done.returncode == 0, done.stderr
-    assert [line[:2] + line[-2:] for line in table_lines(done.stdout)[2:]] == [
+    assert [line[:2] + line[-2:] for line in compared(a, b)] == [
         ["1_matmul_basic", "matmul_basic", "failed", "-"],
         ["7_gelu", "fused", "skipped", "-"],
         ["8_softmax", "fused", "missing", "-"],  # what failed was the other data type
@@ -410,8 +418,7 @@ def test_compare_chooses_sizes(tmp_path):
         (): ["N=1024", "N=2048", "N=4096", "S=2048", "2048x7"],
     }
     for arguments, expected in sizes.items():
-        done = compare(*arguments, a)
-        assert [line[3] for line in table_lines(done.stdout)[2:]] == expected
+        assert [line[3] for line in compared(*arguments, a)] == expected
     done = compare("--sizes", "64", a)
     assert done.returncode == USAGE
     assert_one_line(done.stderr, "table.py")
@@ -421,8 +428,7 @@ def test_compare_chooses_programs(tmp_path):
     a = write_csv(tmp_path / "a.csv", row(), row("5_gating_unfused"), row("bonus_fake"))
     for chosen, expected in {"5": ["5_gating_unfused"],
                              "1,bonus_fake": ["1_matmul_basic", "bonus_fake"]}.items():
-        done = compare("--programs", chosen, a)
-        assert [line[0] for line in table_lines(done.stdout)[2:]] == expected
+        assert [line[0] for line in compared("--programs", chosen, a)] == expected
     done = compare("--programs", "7", a)
     assert done.returncode == USAGE
     assert_one_line(done.stderr, "table.py")
@@ -449,9 +455,9 @@ def test_compare_flags_what_the_datasheet_rules_out(tmp_path):
             row("7_gelu", "copy", tflops="", gb_per_s="4900", role="yardstick")]
     a = write_csv(tmp_path / "a.csv", *rows, comments=["GPU: NVIDIA H200"])
     b = write_csv(tmp_path / "b.csv", *rows, comments=["GPU: NVIDIA H9000"])  # nobody knows it
-    table, notes = compare(a, b).stdout.split("\n\n")
-    assert [line[-3:-1] for line in table_lines(table)[2:]] == [
+    assert [line[-3:-1] for line in compared(a, b)] == [
         ["995!", "995"], ["66.0", "66.0"], ["4900!", "4900"]]
+    notes = compare(a, b).stdout.split("\n\n")[-1]
     assert len(notes.splitlines()) == 2
     assert "cublas_fp16 N=1024: 995 TFLOP/s is above the datasheet's 989.4" in notes
     assert "copy N=1024: 4900 GB/s is above the datasheet's 4800" in notes
@@ -468,7 +474,7 @@ def test_compare_says_how_two_runs_of_one_gpu_differ(tmp_path):
     b = write_csv(tmp_path / "b.csv", *second, comments=["GPU: X"], columns=COLUMNS + CLOCKS)
     done = compare(a, b)
     assert done.returncode == 0
-    assert done.stdout.split("\n\n")[1].splitlines() == [
+    assert done.stdout.split("\n\n")[-1].splitlines() == [
         "a.csv -> b.csv: 1 of 2 steady results within 3%, but",
         "  1_matmul_basic matmul_basic fp32 N=2048: -4.0%; SM clock 1980 -> 1755 MHz; "
         "power 600 -> 700 W; temperature 50 -> 61 C; throttled: no -> power cap 90%",
@@ -484,10 +490,9 @@ def test_memory_bound_rows_are_compared_in_gb_per_s(tmp_path):
                   row("7_gelu", "copy", tflops="", gb_per_s="300", role="yardstick"),
                   comments=["GPU: GPU B"])
     simulator = write_csv(tmp_path / "c.csv", row("7_gelu", "fused", sm="", tflops="0.001"))
-    assert [line[4:] for line in table_lines(compare(a, b).stdout)[2:]] == [
+    assert [line[4:] for line in compared(a, b)] == [
         ["GB/s", "4000", "277", "0.0692x"], ["GB/s", "4200", "300", "0.0714x"]]
-    done = compare(simulator, a)  # it counts no bandwidth
-    assert table_lines(done.stdout)[2][4:] == ["GB/s", "-", "4000", "-"]
+    assert compared(simulator, a)[0][4:] == ["GB/s", "(CPU)", "4000", "-"]
 
 
 def test_a_file_from_the_simulator_and_one_of_another_gpus_name_are_second_columns(tmp_path):
@@ -502,14 +507,94 @@ def test_a_file_from_the_simulator_and_one_of_another_gpus_name_are_second_colum
                          comments=["GPU: NVIDIA H200"])
     renamed = tmp_path / "renamed.csv"
     renamed.write_text(measured.read_text().replace("# GPU: NVIDIA H200", "# GPU: NVIDIA H300"))
-    done = compare(measured, simulated, renamed)
-    assert done.returncode == 0, done.stderr
-    head, _, *lines = table_lines(done.stdout)
-    assert head[-5:] == ["NVIDIA H200", "CPU simulation", "ratio", "NVIDIA H300", "ratio"]
-    assert {line[-1] for line in lines if line[-5] != "missing"} <= {"1.00x", "-"}
-    (own,) = [line for line in lines if line[3] == "N=96"]
-    assert own[-5] == own[-2] == "missing" and float(own[-4]) > 0
-    assert "within" not in done.stdout  # only runs on the same kind of GPU should agree
+    done = compare("--csv", measured, simulated, renamed)
+    assert (done.returncode, done.stderr) == (0, "")  # only runs on one kind of GPU should agree
+    assert list(csv.reader(done.stdout.splitlines())) == [
+        "program kernel data size unit".split()
+        + ["NVIDIA H200", "CPU simulation", "ratio", "NVIDIA H300", "ratio"],
+        *([*f"1_matmul_basic matmul_basic fp32 {size} TFLOP/s".split(), *cells] for size, *cells in [
+            ("N=1024", "2.00", "missing", "-", "2.00", "1.00x"),
+            ("N=2048", "2.00", "missing", "-", "2.00", "1.00x"),
+            ("N=96", "missing", "(CPU)", "-", "missing", "-")])]  # its figure says nothing of a GPU
+
+
+def measured_by(tmp_path):
+    """Files of three GPUs. The second has half of the first's speed on tensor cores and a quarter
+    of its bandwidth; its result in fp32 is wrong."""
+    def rated(program, kernel, tflops, dtype="fp16", **more):
+        return row(program, kernel, dtype=dtype, tflops=f"{tflops:g}", **more)
+
+    def write(name, gpu, tensor, memory, *more):
+        return write_csv(
+            tmp_path / f"{name}.csv",
+            rated("3_matmul", "wmma", 400 * tensor),
+            rated("3_matmul", "record", 600 * tensor, role="record"),
+            rated("3_matmul", "cublas", 900, role="yardstick"),
+            rated("3_matmul", "wmma", 500 * tensor ** 3, n="2048"),
+            rated("6_gating", "six_kernels", 900, role="chain"),
+            rated("6_gating", "fused", 800 * tensor),
+            rated("7_gelu", "fused", 4, "fp32", gb_per_s=f"{4000 * memory:g}"),
+            row("7_gelu", "copy", tflops="", gb_per_s="9999", role="yardstick"), *more,
+            comments=[f"GPU: NVIDIA {gpu}"], columns=COLUMNS)
+    return [write("a", "H300", 1, 1, row("bonus_fake", "mine", tflops="50")),
+            write("b", "GeForce RTX 1", 0.5, 0.25, row("bonus_fake", "mine", verified="no")),
+            write("c", "Small One", 0.1, 0.01)]
+
+
+def test_a_summary_is_the_mean_over_the_best_kernels_of_each_kind_of_work(tmp_path):
+    a, b, c = measured_by(tmp_path)
+    assert table_lines(compare(a, b, c).stdout)[:6] == [
+        ["ratio to H300", "RTX 1", "Small One"], ["-" * 45],
+        ["matmul, tensor cores", "0.250x (2)", "0.0100x (2)"],  # of 1/2 and 1/8; 1/10 and 1/1000
+        ["fusion", "0.500x (1)", "0.100x (1)"],  # by role: the chain is faster, the copy too
+        ["memory", "0.250x (1)", "0.0100x (1)"],
+        ["geometric mean over the best kernel of each program, size and data type; in"]]
+    assert "(" not in compare(a).stdout
+
+
+@pytest.mark.parametrize("baseline", ["2", "b.csv"])
+def test_the_baseline_can_be_another_file(tmp_path, baseline):
+    files = measured_by(tmp_path)
+    done = compare("--baseline", baseline, "--programs", "7", *files)
+    assert done.returncode == 0
+    text, lines = done.stdout.split("\n\n")
+    assert table_lines(text)[0] == ["ratio to RTX 1", "H300", "Small One"]
+    assert table_lines(text)[2] == ["memory", "4.00x (1)", "0.0400x (1)"]
+    assert lines.splitlines()[3].split() == ["fused", "fp32", "4000", "4.00x", "1000", "40.0",
+                                             "0.0400x"]
+    assert lines.splitlines()[-1] == "x: the ratio to RTX 1"
+
+
+@pytest.mark.parametrize("baseline", ["0", "4", "nowhere.csv", ""])
+def test_a_baseline_that_is_no_file_is_refused(tmp_path, baseline):
+    done = compare("--baseline", baseline, *measured_by(tmp_path))
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, "table.py")
+
+
+def test_the_best_kernel_of_each_program_is_a_row(tmp_path):
+    a, b, c = measured_by(tmp_path)
+    assert compared("--best", "--sizes", "1024", a, b, c) == [line.split(";") for line in [
+        "3_matmul;record;fp16;N=1024;TFLOP/s;600;300;0.500x;60.0;0.100x",
+        "6_gating;fused;fp16;N=1024;TFLOP/s;800;400;0.500x;80.0;0.100x",
+        "7_gelu;fused;fp32;N=1024;GB/s;4000;1000;0.250x;40.0;0.0100x",
+        "bonus_fake;mine;fp32;N=1024;TFLOP/s;50.0;wrong;-;missing;-"]]
+    a.write_text(a.read_text().replace(",record,NVIDIA", ",other,NVIDIA").replace("record", "x", 1))
+    text = compare("--best", "--sizes", "1024", a).stdout
+    assert [line.split() for line in text.splitlines()][:4:3] == [
+        ["program", "data", "kernel", "H300"], ["3_matmul", "fp16", "x", "600"]]
+
+
+def test_three_gpus_fit_a_screen(tmp_path):
+    """At every size that the H200 has, with two names that are longer than its own."""
+    results = ROOT / "results/nvidia-h200.csv"
+    others = [tmp_path / "b.csv", tmp_path / "c.csv"]
+    for file, gpu in zip(others, ("NVIDIA A999-SXM4-80GB", "NVIDIA GeForce RTX 9999")):
+        file.write_text(results.read_text().replace("NVIDIA H200", gpu))
+    for more in ([], ["--best"]):
+        done = compare(*more, results, *others)
+        assert done.returncode == 0 and len(done.stdout.splitlines()) > 150
+        assert max(map(len, done.stdout.splitlines())) <= 79
 
 
 def test_compare_warns_of_different_protocols(tmp_path):

@@ -324,12 +324,12 @@ def test_a_lessons_row_has_its_best_kernel_and_below_it_the_record(tmp_path):
         gating("fused_vectorized", "1", "ours", program="10_add_mul_activation", gb_per_s="3844"))
     assert lines == [
         ["GPU A, N=1024", "speed-up over"],
-        ["lesson", "kernel", "time/ms", "rate", "chain", "library"],
-        ["1_matmul_basic", "matmul_basic", "~46.6", "2.00 TFLOP/s", "-", "-"],
-        ["6_gating_fused", "fused_wmma", "1.00", "428 TFLOP/s", "0.800x", "0.500x"],
-        ["record", "fused_hopper", "0.400", "100 TFLOP/s", "2.00x", "1.25x"],
-        ["talk S=512", "fused_wmma", "1.00", "4000 GB/s", "4.00x", "2.00x"],
-        ["10_add_mul_activation", "fused_vectorized", "1.00", "3844 GB/s", "3.00x", "-"],
+        ["lesson", "kernel", "data", "rate", "chain", "library"],
+        ["1_matmul_basic", "matmul_basic", "fp32", "~2.00 TFLOP/s", "-", "-"],
+        ["6_gating_fused", "fused_wmma", "fp16", "428 TFLOP/s", "0.800x", "0.500x"],
+        ["record", "fused_hopper", "fp16", "100 TFLOP/s", "2.00x", "1.25x"],
+        ["talk S=512", "fused_wmma", "fp16", "4000 GB/s", "4.00x", "2.00x"],
+        ["10_add_mul_activation", "fused_vectorized", "fp16", "3844 GB/s", "3.00x", "-"],
         *([line] for line in text.splitlines()[-4:])]
     assert text.splitlines()[-1] == "results: all verified"
     assert "\nrecord: " in text and "\n~: noisy" in text
@@ -350,8 +350,8 @@ def test_a_lesson_without_kernels_of_ours_shows_the_best_that_it_calls(tmp_path)
         gating("six_kernels", "3", "chain", program="5_gating_unfused"),
         gating("library_best", "2", "library", program="5_gating_unfused"))
     assert lines[2:4] == [  # fp32 takes no part: other numbers, other work
-        ["4_matmul_cublas", "cublas_fp16", "0.200", "700 TFLOP/s", "-", "-"],
-        ["5_gating_unfused", "library_best", "2.00", "100 TFLOP/s", "1.50x", "-"]]
+        ["4_matmul_cublas", "cublas_fp16", "fp16", "700 TFLOP/s", "-", "-"],
+        ["5_gating_unfused", "library_best", "fp16", "100 TFLOP/s", "1.50x", "-"]]
 
 
 def test_a_lessons_rival_is_the_best_of_the_library_but_never_a_copy(tmp_path):
@@ -368,11 +368,11 @@ def test_a_wrong_kernel_is_a_row_of_its_own_and_never_the_best(tmp_path):
         gating("fused_hopper", "0.2", "record", verified="no"),
         row("7_gelu", "fused", verified="no"))
     assert lines[2:7] == [
-        ["6_gating_fused", "fused_basic", "2.00", "100 TFLOP/s", "-", "-"],
-        ["six_kernels", "-", "wrong", "-", "-"],
-        ["fused_wmma", "-", "wrong", "-", "-"],
-        ["record", "fused_hopper", "-", "wrong", "-", "-"],
-        ["7_gelu", "fused", "-", "wrong", "-", "-"]]
+        ["6_gating_fused", "fused_basic", "fp16", "100 TFLOP/s", "-", "-"],
+        ["six_kernels", "fp16", "wrong", "-", "-"],
+        ["fused_wmma", "fp16", "wrong", "-", "-"],
+        ["record", "fused_hopper", "fp16", "wrong", "-", "-"],
+        ["7_gelu", "fused", "fp32", "wrong", "-", "-"]]
     assert text.endswith("\nresults: 4 of 5 WRONG\n")
 
 

@@ -20,8 +20,10 @@ selection is written to build/results/, so that results/ holds whole runs.
   --no-build         measure the programs that lie here; they were built elsewhere
 
   --table FILE ...   print such files side by side, with ratios to the first; runs and builds
-                     nothing. --programs, --sizes and --talk choose rows; --markdown or --csv
-                     change the form
+                     nothing. --programs, --sizes and --talk choose rows. With it also:
+  --best             one row for a program, data type and size: its best kernel
+  --baseline FILE    ratios to this file, or to the one of this number: 2
+  --markdown, --csv  one table in this form, without the summary
 
 Exit status: 0 all that could run is verified; 1 a wrong result; 2 usage; 3 an error; 77 no GPU.
 """

@@ -5,17 +5,19 @@
     table.py lessons FILE ...        one run in brief: a line for each program and size
     table.py run FILE ...            one run in full: a line for each kernel
     table.py compare [OPTION ...] FILE ...
-                                     programs x GPUs: a column for each file, and its ratio to the
-                                     first; compare_gpus.sh --help lists the options
+                                     programs x GPUs: a column for each file, with its ratio to
+                                     one of them; compare_gpus.sh --help lists the options
 
 Columns are found by name; a file may begin with `# name: value` lines. A file of results may come
 from anyone: what it may hold is limited, and its text is made harmless (see foreign.py). Bad input:
 one line, exit 2.
 """
 
+import collections
 import csv
 import functools
 import io
+import math
 import re
 import textwrap
 from pathlib import Path
@@ -208,7 +210,14 @@ def rate(row):
 
 def figure(row, value):
     """`value` of a row as a cell, or why there is none."""
+    if simulated(row) and row["verified"] == "yes":
+        return "(CPU)"
     return {"yes": number(value), "no": "wrong"}.get(row["verified"], row["verified"])
+
+
+def simulated(row):
+    """Whether a row's figures are the simulator's, which say nothing about a GPU."""
+    return bool(row["kernel"]) and not row["sm"]
 
 
 def noisy(row):
@@ -250,7 +259,7 @@ def as_csv(head, rows):
 def summary(files):
     (file,) = files
     rows = read(file).rows
-    if not any(row["sm"] for row in rows):  # the simulator's time says nothing about a GPU
+    if all(map(simulated, rows)):
         return f"{len(rows)} kernel{'s' * (len(rows) != 1)} verified"
     own = [row for row in rows if row["role"] in OWN]
     rows = own or [row for row in rows if row["role"] != YARDSTICK] or rows
@@ -273,7 +282,7 @@ def lessons(files):
         labels.append((" " if program == last else program) + f" {at}" * (at != usual))
         last = program
     title = f"{rows[0]['gpu']}, {usual}"
-    if any(row["sm"] for row in rows):
+    if not all(map(simulated, rows)):
         text = _speeds(title, labels, groups.values())
     else:
         text = _kernels(f"{title}; no times, which would say nothing about a GPU",
@@ -285,7 +294,7 @@ def lessons(files):
 
 def _speeds(title, labels, groups):
     """What GPUs show: the program's best kernel, and below it what is wrong, and its record."""
-    head = ["lesson", "kernel", "time/ms", "rate" + 8 * " ", "chain", "library"]
+    head = ["lesson", "kernel", "data", "rate" + 8 * " ", "chain", "library"]
     lines = []
     for label, group in zip(labels, groups):
         best = _fastest(group, "ours") or _fastest(group, "chain", "library")
@@ -293,27 +302,26 @@ def _speeds(title, labels, groups):
         for row in filter(None, [best, *wrong, _fastest(group, "record")]):
             lines.append([label or "  record" * (row["role"] == "record"), *_speed(row, group)])
             label = ""
-    text = layout(head, lines, left=2)
+    text = layout(head, lines, left=3)
     over = "speed-up over".rjust(text.index("\n") - len(title) - 2)
     notes = ["chain: one kernel per operation; library: its best call or calls"]
     if any(line[0] == "  record" for line in lines):
         notes.append("record: our fastest kernel, which another program explains")
-    if any(line[2].startswith("~") for line in lines):
+    if any(line[3].startswith("~") for line in lines):
         notes.append(f"~: noisy, its samples spread over more than {NOISY_PCT:.0f}%")
     return "\n".join([f"{title}  {over}", text, *notes])
 
 
 def _speed(row, group):
-    """A kernel's cells: its name, time, rate, and speed-up over the others of the same work."""
+    """A kernel's cells: its name, data, rate, and speed-up over the others of the same work."""
     value, unit = rate(row)
     good = row["verified"] == "yes"
     rivals = [other for other in group if other["dtype"] == row["dtype"] and other is not row
               and other["tflops"] is not None]  # a copy has none
     against = [_fastest(rivals, "chain"), _fastest(rivals, "library", YARDSTICK)]
     return [
-        row["kernel"],
-        "~" * noisy(row) + number(row["median_ms"]) if good else "-",
-        f"{number(value)} {unit:7}" if good else f"{figure(row, value):12}",
+        row["kernel"], row["dtype"],
+        "~" * noisy(row) + f"{number(value)} {unit:7}" if good else f"{figure(row, value):12}",
         *(ratio(other["median_ms"], row["median_ms"]) if good and other else "-"
           for other in against),
     ]
@@ -348,7 +356,7 @@ def run(files):
         unit = unit if value is not None else ""
         verdict = {"no": "wrong"}.get(row["verified"], row["verified"])
         figures = [number(row["median_ms"]), f"{number(value)} {unit:7}"]
-        if row["gpu"] and not row["sm"]:  # the simulator's, which say nothing about a GPU
+        if simulated(row):
             figures = ["(CPU) " + figures[0], ""]
         else:
             verdict += ", noisy" * noisy(row)
@@ -370,6 +378,15 @@ def titles(tables):
     """A name for each file: its GPU's, or where two are alike the file's own."""
     gpus = [table.gpu for table in tables]
     return [_file(t, tables) if gpus.count(t.gpu) > 1 else t.gpu for t in tables]
+
+
+def short_titles(tables):
+    """The same without the words that all GPUs share, for where there is little room."""
+    return [short(title) for title in titles(tables)]
+
+
+def short(gpu):
+    return re.sub("^NVIDIA (GeForce )?", "", gpu)
 
 
 def _file(table, tables):
@@ -407,35 +424,151 @@ def _runs(row):
     return (*run, row["dtype"]), (*run, "")
 
 
-def comparison(tables, wanted=lambda row: True):
-    """(head, rows) of programs x GPUs, and what must be said below them."""
-    head = "program kernel data size unit".split()
-    for i, title in enumerate(titles(tables)):
-        head += [title, "ratio"] if i else [title]
+class Line(NamedTuple):
+    """What was measured, and what each file has of it. Of several best kernels all are named."""
+
+    program: str
+    kernel: str
+    dtype: str
+    size: str
+    unit: str
+    cells: List[tuple]  # of each file: its figure, and its ratio to the baseline's, as text
+
+
+def comparison(tables, wanted=lambda row: True, baseline=0):
+    """The lines of programs x GPUs, and what must be said below them."""
     lines, doubts = [], []
-    for (program, kernel, dtype, _, _), cells in side_by_side(tables).items():
-        some = next(filter(None, cells))
-        if not wanted(some):
+    for (program, kernel, _, _, _), rows in side_by_side(tables).items():
+        if not wanted(next(filter(None, rows))):
             continue
-        memory_bound = any(cell and cell["gb_per_s"] is not None for cell in cells)
-        unit = "GB/s" if memory_bound else "TFLOP/s"
-        line, first = [program, kernel or "-", dtype or "-", size(some), unit], None
-        for i, (cell, table) in enumerate(zip(cells, tables)):
-            good = cell is not None and cell["verified"] == "yes" and rate(cell)[1] == unit
-            value = rate(cell)[0] if good else None
-            shown = "missing" if cell is None else figure(cell, value)
-            doubt = good and data_sheets.doubt(table.gpu, cell)
+        line = _line(kernel, rows, baseline)
+        for i, (row, results) in enumerate(zip(rows, tables)):
+            doubt = _has_figure(row) and data_sheets.doubt(results.gpu, row)
             if doubt:
-                shown += "!"
-                doubts.append(f"! {table.gpu}, {program} {kernel} {size(cell)}: {doubt}")
-            first = value if i == 0 else first
-            line.append(shown)
-            if i > 0:
-                line.append(ratio(value, first) if value and first else "-")
+                line.cells[i] = line.cells[i][0] + "!", line.cells[i][1]
+                doubts.append(f"! {results.gpu}, {program} {kernel} {size(row)}: {doubt}")
         lines.append(line)
     if not lines:
         raise TableError("no file has results of the sizes asked for")
-    return head, lines, doubts
+    return lines, doubts
+
+
+def _line(kernel, rows, baseline):
+    """The Line of one row in each file."""
+    some = next(filter(_has_figure, rows), None) or next(filter(None, rows))
+    memory_bound = any(row and row["gb_per_s"] is not None for row in rows)
+    unit = "GB/s" if memory_bound else "TFLOP/s"
+    values = [rate(row)[0] if _has_figure(row) and rate(row)[1] == unit else None for row in rows]
+    cells = []
+    for i, (row, value) in enumerate(zip(rows, values)):
+        both = value and values[baseline] and i != baseline
+        cells.append(("missing" if row is None else figure(row, value),
+                      ratio(value, values[baseline]) if both else "-" * (i != baseline)))
+    return Line(some["program"], kernel or "-", some["dtype"] or "-", size(some), unit, cells)
+
+
+def _has_figure(row):
+    return row is not None and row["verified"] == "yes" and not simulated(row)
+
+
+def kind(rows):
+    """What a program's rows of one data type and shape say of a GPU."""
+    if any(row["gb_per_s"] is not None for row in rows):
+        return "memory"
+    if any(row["role"] == "chain" for row in rows):
+        return "fusion"
+    return "matmul, fp32" if rows[0]["dtype"] == "fp32" else "matmul, tensor cores"
+
+
+KINDS = ["matmul, tensor cores", "matmul, fp32", "fusion", "memory"]
+
+
+def best_kernels(tables, wanted=lambda row: True):
+    """{(program, data type, shape, n): (its kind, each file's best kernel)}. Where a file has no
+    figure, a row that says why, or None."""
+    groups_of = [_comparisons(results.rows, wanted) for results in tables]
+    found = {}
+    for at in dict.fromkeys(at for groups in groups_of for at in groups):
+        every = [row for groups in groups_of for row in groups.get(at, [])]
+        some = every[0]
+        best = [max(own_kernels(groups[at]), key=lambda row: rate(row)[0]) if at in groups else
+                next(iter(without_figure(results.rows, some)), None)
+                for groups, results in zip(groups_of, tables)]
+        found[at] = kind(every), best
+    return found
+
+
+def _comparisons(rows, wanted):
+    """{(program, data type, shape, n): its rows with a figure}."""
+    found = {}
+    for row in plotted(rows):
+        if wanted(row):
+            at = tuple(row[name] for name in ("program", "dtype", "shape", "n"))
+            found.setdefault(at, []).append(row)
+    return found
+
+
+def shown(rows):
+    """Rows with a figure."""
+    return [row for row in rows if _has_figure(row) and rate(row)[0]]
+
+
+def plotted(rows):
+    """The same of programs that compare one thing: of several there is no best kernel."""
+    rows = shown(rows)
+    seen = collections.Counter(map(key, rows))
+    several = {at[0] for at, times in seen.items() if times > 1}
+    return [row for row in rows if row["program"] not in several]
+
+
+def own_kernels(rows):
+    """Rows without what a program is compared with. A program that has no kernel of its own is
+    about the library, or about the many launches."""
+    for roles in (OWN, ("library",), ("chain",)):
+        own = [row for row in rows if row["role"] in roles]
+        if own:
+            return own
+    return rows
+
+
+def without_figure(rows, like):
+    """What became of the program, shape, size and data type of a row; a program that stopped may
+    not have told its data type."""
+    return [row for row in rows if row["verified"] != "yes" and row["dtype"] in ("", like["dtype"])
+            and all(row[name] == like[name] for name in ("program", "shape", "n"))]
+
+
+def best_of(tables, wanted=lambda row: True, baseline=0):
+    """A line for each program, data type and size: its best kernel on each GPU."""
+    lines = []
+    for _, rows in best_kernels(tables, wanted).values():
+        names = dict.fromkeys(row["kernel"] for row in rows if _has_figure(row))
+        lines.append(_line(", ".join(names), rows, baseline))
+    return lines
+
+
+def summary_of(tables, wanted=lambda row: True, baseline=0):
+    """(head, lines): the ratio of each GPU to the baseline's by kind of work: the geometric mean
+    over best_of(), and in brackets over how many. Empty where nothing can be compared."""
+    logs = {name: [[] for _ in tables] for name in KINDS}
+    for name, best in best_kernels(tables, wanted).values():
+        values = [rate(row)[0] if _has_figure(row) else None for row in best]
+        for i, value in enumerate(values):
+            if value and values[baseline] and i != baseline:
+                logs[name][i].append(math.log(value / values[baseline]))
+    others = [i for i in range(len(tables)) if i != baseline]
+    names = short_titles(tables)
+    lines = []
+    for name, of_file in logs.items():
+        if any(of_file):
+            lines.append([name] + [
+                f"{number(math.exp(sum(some) / len(some)))}x ({len(some)})" if some else "-"
+                for some in (of_file[i] for i in others)])
+    return [f"ratio to {names[baseline]}"] + [names[i] for i in others], lines
+
+
+SUMMARY = ("geometric mean over the best kernel of each program, size and data type; "
+           "in brackets: of how many")
 
 
 def differences(first, other, wanted=lambda row: True):
@@ -467,11 +600,24 @@ def differences(first, other, wanted=lambda row: True):
     return [f"{names}: {alike}" + (", but" if far else "")] + far
 
 
+def baseline_of(text, tables):
+    """The place of the file that ratios are to: given by its number from 1, or by its name."""
+    names = [{str(i), str(results.path), results.path.name}
+             for i, results in enumerate(tables, 1)]
+    found = [i for i, some in enumerate(names) if text in some]
+    if not found:
+        raise TableError(f"--baseline {text}: a file's number from 1 to {len(tables)}, or its name,"
+                         " is expected")
+    return found[0]
+
+
 def compare(arguments):
     parser = command_line.Parser(prog="table.py", add_help=False, allow_abbrev=False)
     parser.add_argument("--programs", type=lambda text: text.split(","))
     parser.add_argument("--sizes", type=command_line.sizes())
     parser.add_argument("--talk", type=command_line.sizes())
+    parser.add_argument("--baseline", default="1")
+    parser.add_argument("--best", action="store_true")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--csv", action="store_true")
     parser.add_argument("files", nargs="+")
@@ -492,16 +638,73 @@ def compare(arguments):
         of_size = not any(chosen.values()) or row["n"] in chosen.get(row["shape"], [])
         return of_program and of_size
 
-    head, lines, notes = comparison(tables, wanted)
-    for table in tables[1:]:
-        if table.gpu == tables[0].gpu:
-            notes += differences(tables[0], table, wanted)
+    baseline = baseline_of(options.baseline, tables)
+    lines, notes = comparison(tables, wanted, baseline)
+    lines = best_of(tables, wanted, baseline) if options.best else lines
+    if not lines:
+        raise TableError("no program has a figure at the sizes asked for")
+    for other in tables[:baseline] + tables[baseline + 1:]:
+        if other.gpu == tables[baseline].gpu:
+            notes += differences(tables[baseline], other, wanted)
     if options.csv:
         for note in notes:
             say(note)
-        return as_csv(head, lines)
-    text = (markdown if options.markdown else layout)(head, lines, left=5)
-    return "\n".join([text] + [""] * bool(notes) + notes)
+        return as_csv(*_flat(tables, lines, baseline))
+    if options.markdown:
+        parts = [markdown(*_flat(tables, lines, baseline), left=5)]
+    else:
+        parts = [_on_a_screen(tables, lines, baseline, options.best)]
+        head, ratios = summary_of(tables, wanted, baseline)
+        if ratios:
+            note = "\n".join(textwrap.wrap(SUMMARY, COLUMNS))
+            parts.insert(0, f"{layout(head, ratios)}\n{note}\n")
+    return "\n".join(parts + [""] * bool(notes) + notes)
+
+
+def _flat(tables, lines, baseline):
+    """(head, lines) with a column for everything, for other programs."""
+    head = "program kernel data size unit".split()
+    for i, title in enumerate(titles(tables)):
+        head += [title] + ["ratio"] * (i != baseline)
+    return head, [[*line[:5], *(cell for i, both in enumerate(line.cells)
+                                for cell in both[:1 + (i != baseline)])] for line in lines]
+
+
+def headed(lines, best):
+    """{what some lines have in common: those lines}. The rest of a line's names is its kernel, or
+    its program where it is about the best, and its data type."""
+    found = {}
+    for line in lines:
+        title = f"{line.size}, {line.unit}"
+        found.setdefault(title if best else f"{line.program} {title}", []).append(line)
+    return found
+
+
+def _on_a_screen(tables, lines, baseline, best):
+    """The same on at most 79 columns, where there are up to three files. The name of a GPU stands
+    over its figure and its ratio."""
+    widths = [[max(len(line.cells[i][part]) for line in lines) for part in (0, 1)]
+              for i in range(len(tables))]
+
+    def cell(i, value, over):
+        return value.rjust(widths[i][0]) + f" {over.rjust(widths[i][1])}" * (i != baseline)
+
+    head = ["  program", "data"] if best else ["  kernel", "data"]
+    head += ["kernel"] * (best and len(tables) == 1)  # of several GPUs there is no room
+    rows, starts = [], {}
+    for title, some in headed(lines, best).items():
+        starts[len(rows)] = title
+        for line in some:
+            names = [line.program, line.dtype, line.kernel] if best else [line.kernel, line.dtype]
+            names[0] = "  " + names[0]
+            rows.append(names[:len(head)] + [cell(i, *both) for i, both in enumerate(line.cells)])
+    text = layout(head + short_titles(tables), rows, left=len(head)).splitlines()
+    result = text[:2]
+    for i, line in enumerate(text[2:]):
+        result += [starts[i], line] if i in starts else [line]
+    if len(tables) > 1:
+        result.append(f"x: the ratio to {short_titles(tables)[baseline]}")
+    return "\n".join(result)
 
 
 # --- One GPU ----------------------------------------------------------------------------------
