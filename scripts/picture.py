@@ -98,7 +98,7 @@ class Picture:
 
 def draw(results, theme):
     """The picture as the text of an SVG file."""
-    rows = plot.shown(results.rows)
+    rows = table.shown(results.rows)
     steps = ladder(rows)
     both = [(f"N = {N}", gating(rows, "square", N)),
             (f"tall and skinny, S = {S}", gating(rows, "talk", S))]

@@ -9,13 +9,16 @@ inches wide.
                          TFLOP/s, or GB/s where memory is the limit, over N, or over the talk's S,
                          with the spread as a band: a curve per kernel, dashed where it is the
                          library's or a copy; with several files one per GPU, of the program's best
-                         kernel at each N
+                         kernel at each N; dotted where the data sheet's peak is, unless it is far
       bars-fp32, bars-tensor-cores, bars-memory
-                         the programs at one N: in TFLOP/s, by what computes, or in GB/s; more than
-                         fit a slide go on in bars-...-2
+                         the programs at one N: in TFLOP/s, by what computes, or in GB/s, each in
+                         front of the data sheet's peak; more than fit a slide go on in bars-...-2
       roofline-<file>[-bonuses]
-                         operations per byte against TFLOP/s, under the roofs that were measured:
-                         the lessons, and the bonuses
+                         operations per byte against TFLOP/s, under the roofs that were measured
+                         and, dotted, those of the data sheet: the lessons, and the bonuses
+      roofline-<file>-asked
+                         the same of our matmul kernels, by the bytes that their threads ask for,
+                         as the simulator counts them: larger tiles ask for less
       times-<program>-<data type>
                          of compare_frameworks.py, where it has five shapes or more: time over size,
                          a curve for each contender
@@ -27,7 +30,6 @@ inches wide.
 matplotlib goes into .venv if it is missing. Bad input: one line, exit 2; cannot write: 3.
 """
 
-import collections
 import functools
 import io
 import math
@@ -40,7 +42,9 @@ from typing import Callable, NamedTuple, Optional
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "shared"), str(HERE / "plot")]
+import asked_bytes  # noqa: E402
 import command_line  # noqa: E402
+import data_sheets  # noqa: E402
 import label_places  # noqa: E402
 import table  # noqa: E402
 from command_line import PROJECT  # noqa: E402
@@ -75,39 +79,15 @@ PIXELS = 1920  # across, as PNG
 # --- What is shown ----------------------------------------------------------------------------
 
 
-def shown(rows):
-    """Rows with a figure."""
-    return [row for row in rows if row["verified"] == "yes" and rate(row)]
-
-
-def plotted(rows):
-    """The same of programs that compare one thing: of several there is no best kernel."""
-    rows = shown(rows)
-    seen = collections.Counter((row["program"], row["kernel"], row["shape"], row["n"],
-                                row["dtype"]) for row in rows)
-    several = {at[0] for at, times in seen.items() if times > 1}
-    return [row for row in rows if row["program"] not in several]
-
-
 def short(name):
     """A program's or a GPU's name as a label."""
-    return re.sub(r"^(bonus_|NVIDIA )", "", name).replace("_", " ")
+    return table.short(re.sub("^bonus_", "", name)).replace("_", " ")
 
 
 def of_shape(program, shape):
     """A program's name as a label, with its shape where that is the talk's."""
     name = short(program)
     return name + ", talk" * (shape == "talk" and not name.endswith("talk"))
-
-
-def own_kernels(rows):
-    """Rows without what a program is compared with. A program that has no kernel of its own is
-    about the library, or about the many launches."""
-    for roles in (table.OWN, ("library",), ("chain",)):
-        own = [row for row in rows if row["role"] in roles]
-        if own:
-            return own
-    return rows
 
 
 def rate(row):
@@ -118,7 +98,7 @@ def usual_size(tables):
     """The N that most programs have; 4096 where it is one of them."""
     programs = {}
     for results in tables:
-        for row in shown(results.rows):
+        for row in table.shown(results.rows):
             if row["shape"] == "square":
                 programs.setdefault(row["n"], set()).add((results.path, row["program"]))
     if not programs:
@@ -137,7 +117,7 @@ def chosen(row, n):
 
 
 def at_size(rows, n):
-    return [row for row in plotted(rows) if chosen(row, n)]
+    return [row for row in table.plotted(rows) if chosen(row, n)]
 
 
 def groups(rows, *names):
@@ -231,10 +211,10 @@ def curves(tables):
     found = {}
     for program in dict.fromkeys(row["program"] for t in tables for row in t.rows):
         for i, results in enumerate(tables):
-            rows = [row for row in plotted(results.rows) if row["program"] == program
+            rows = [row for row in table.plotted(results.rows) if row["program"] == program
                     and row["shape"] in ("square", "talk")]
             for (dtype, shape, n), rows in groups(rows, "dtype", "shape", "n").items():
-                own = own_kernels(rows)
+                own = table.own_kernels(rows)
                 if len(tables) > 1:
                     rows = [max(own, key=rate)]
                 for row in rows:
@@ -253,12 +233,17 @@ def curves(tables):
 def draw_curves(tables, at, plot, theme, title=None):
     """The rates of one program over its sizes."""
     program, dtype, shape, unit = at
-    gpu = "each GPU's best kernel" if len(tables) > 1 else short(table.titles(tables)[0])
+    peaks, far = _peaks_beside(tables, plot)
+    about = "Each GPU's best kernel" if len(tables) > 1 else short(table.titles(tables)[0])
+    about += "; dotted: the data sheet's peak" * bool(peaks)
+    if far and not peaks:
+        about += ("; the data sheet's peaks are far above" if len(tables) > 1 else
+                  f"; the data sheet's peak is {table.number(far[0])}")
     figure = Figure(theme, title or f"{of_shape(program, shape)}: {dtype}, {unit}",
-                    f"{gpu[0].upper()}{gpu[1:]}; the band is the middle half of the samples")
-    margin = 0.25 + max(inches("  " + curve.name) for curve in plot)
-    ax = figure.axes(1.15, margin)
-    top, dashes = 0, iter([(4, 2), (1, 1.5), (6, 2, 1, 2)] * len(plot))
+                    about + "; band: the middle half of the samples")
+    names = [curve.name for curve in plot] + [name for _, name, _ in peaks]
+    ax = figure.axes(1.15, 0.25 + max(inches("  " + name) for name in names))
+    top, dashes = 0, iter([(4, 2), (6, 2, 1, 2), (8, 3)] * len(plot))
     for curve, rows in plot.items():
         rows = sorted(rows, key=lambda row: row["n"])
         x, y = [row["n"] for row in rows], [rate(row) for row in rows]
@@ -273,6 +258,10 @@ def draw_curves(tables, at, plot, theme, title=None):
             style = dict(marker=MARKERS[(curve.color + turn) % len(MARKERS)], markersize=11)
         ax.plot(x, y, linewidth=3.5, color=color, zorder=3, **style)
         top = max(top, *high)
+    for value, _, color in peaks:
+        ax.axhline(value, linewidth=2.5, linestyle=(0, (1, 2)), zorder=2,
+                   color=_curve_color(Curve("", color), theme))
+        top = max(top, value)
     sizes = sorted({row["n"] for rows in plot.values() for row in rows})
     ax.set_xscale("log", base=2)
     named = [n for n, before in zip(sizes, [0] + sizes) if n > 1.12 * before]  # others would touch
@@ -287,8 +276,27 @@ def draw_curves(tables, at, plot, theme, title=None):
     ax.grid(axis="x", visible=False)
     figure.labels_at_right(ax, [
         (rate(max(rows, key=lambda row: row["n"])), curve.name, _curve_color(curve, theme))
-        for curve, rows in plot.items()])
+        for curve, rows in plot.items()] + [
+        (value, name, _curve_color(Curve("", color), theme)) for value, name, color in peaks])
     return figure
+
+
+FAR = 4  # times the best figure: a peak beyond it would press the curves together
+
+
+def _peaks_beside(tables, plot):
+    """[(data sheet's peak, its label, a curve's color)] of each GPU, and the peaks that are too far
+    from the curves to be drawn."""
+    near, far = {}, []
+    for i, results in enumerate(tables):
+        rows = [row for curve, rows in plot.items() for row in rows
+                if len(tables) == 1 or curve.color == i]
+        peak = rows and data_sheets.peak(results.gpu, rows[0])
+        if peak and peak <= FAR * max(map(rate, rows)):
+            near.setdefault(peak, i if len(tables) > 1 else None)
+        elif peak:
+            far.append(peak)
+    return [(peak, f"peak {table.number(peak)}", color) for peak, color in near.items()], far
 
 
 def _curve_color(curve, theme):
@@ -390,12 +398,13 @@ def draw_bars(tables, n, kind, found, theme, title=None):
     titles = {"fp32": "TFLOP/s in fp32", "tensor-cores": "TFLOP/s on tensor cores",
               "memory": "GB/s of the least possible traffic"}
     figure = Figure(theme, title or f"N = {n}: {titles[kind]}",
-                    "Each program's best kernel, and its ratio to the mark: the library or a copy")
+                    "Its best kernel; ratio to the mark: the library or a copy; pale: the data "
+                    "sheet's peak")
     names = [short(title) for title in table.titles(tables)]
     if len(tables) > 1:
         figure.key([("\u25a0 " + name, theme.color(i)) for i, name in enumerate(names)])
     kernels = {row["kernel"] for rows_of in found.values() for rows in rows_of.values()
-               for row in own_kernels(rows)}
+               for row in table.own_kernels(rows)}
     ax = figure.axes(0.5 + max(inches(_bar_name(key)) for key in found),
                      2.5 + max(map(inches, kernels)), bottom=0.6)
     ax.set_ylim(len(found) * (len(tables) + 1), 0)
@@ -405,6 +414,9 @@ def draw_bars(tables, n, kind, found, theme, title=None):
         ticks.append(start + len(tables) / 2)
         for i, results in enumerate(tables):
             if i in rows_of:
+                peak = data_sheets.peak(results.gpu, rows_of[i][0])
+                if peak:
+                    ax.barh(start + i + 0.5, peak, height=0.8, color=theme.grid, zorder=1.5)
                 _draw_bar(ax, start + i + 0.5, rows_of[i], column, theme, theme.color(i))
             else:
                 ax.text(0, start + i + 0.5, "  " + why_missing(results.rows, key, n), va="center",
@@ -430,16 +442,15 @@ def _bar_name(key):
 
 
 def why_missing(rows, key, n):
-    """What became of a program that has no figure; it may not have told its data type."""
+    """What became of a program that has no figure."""
     program, shape, dtype = key
-    verdicts = [table.figure(row, None) for row in rows if row["program"] == program
-                and row["shape"] == shape and row["dtype"] in ("", dtype) and chosen(row, n)
-                and row["verified"] != "yes"]
-    return verdicts[0] if verdicts else "not measured"
+    n = talk_size(n) if shape == "talk" else n
+    found = table.without_figure(rows, dict(program=program, shape=shape, dtype=dtype, n=n))
+    return table.figure(found[0], None) if found else "not measured"
 
 
 def _draw_bar(ax, y, rows, column, theme, color):
-    best = max(own_kernels(rows), key=lambda row: row[column])
+    best = max(table.own_kernels(rows), key=lambda row: row[column])
     ax.barh(y, best[column], height=0.8, color=color, zorder=3)
     rival = max((row[column] for row in rows if row is not best
                  and row["role"] in ("library", table.YARDSTICK)), default=None)
@@ -483,7 +494,7 @@ def placed(rows):
     points, seen = [], {}
     rows = [row for row in rows if row["tflops"]]
     for (program, shape), rows in groups(rows, "program", "shape").items():
-        own = own_kernels(rows)
+        own = table.own_kernels(rows)
         if own[0]["role"] in table.OWN:
             own = [row for row in own if row["dtype"] == own[0]["dtype"]]
             best = max(own, key=lambda row: row["tflops"])
@@ -507,63 +518,125 @@ KINDS = ["\u25cf fp32", "\u25a0 tensor cores", "\u25c6 fusion", "\u25b2 all memo
 
 
 def draw_roofline(results, n, what, points, theme, title=None):
-    bandwidth, peaks = roofs(shown(results.rows))
-    names = {dtype: f"library {dtype}  {table.number(peak)}" for dtype, peak in peaks.items()}
     figure = Figure(theme, title or f"{short(results.gpu)}: what holds each {what} back",
-                    f"N = {n}, S = {talk_size(n)}; arrows lead to the fused kernel; hollow: placed "
-                    "by the least bytes")
-    key = [(text, theme.color(i)) for i, text in enumerate(KINDS)]
-    figure.key(key + [("No copy was measured", theme.muted)] * (not bandwidth))
-    ax = figure.axes(1.2, 0.3 + max([inches("  " + text) for text in names.values()] or [0]))
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.minorticks_off()
+                    f"N = {n}, S = {talk_size(n)}; arrow: fusion; hollow: by the least bytes; "
+                    "dotted: the data sheet")
     every = [row for _, row, start in points for row in (row, start) if row]
-    x, y = [intensity(row) for row in every], [row["tflops"] for row in every]
-    low_x, high_x = min(x) / 2.5, max(x) * 15
-    low_y, high_y = min(y) / 3, max(y + list(peaks.values())) * 4
-    ax.set_xlim(low_x, high_x)
-    ax.set_ylim(low_y, high_y)
-    ax.set_xlabel("operations per byte moved", fontsize=SIZES["text"], color=theme.muted)
-    ax.set_ylabel("TFLOP/s", fontsize=SIZES["text"], color=theme.muted)
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(lambda value, _: f"{value:g}")
-
-    covered = []  # places on lines, in pixels, that labels should leave free
-    line = dict(color=theme.muted, linewidth=3, zorder=2, solid_capstyle="round")
-    if bandwidth:
-        ridge = max(peaks.values(), default=high_y) * 1000 / bandwidth  # where the roofs meet
-        ends = [(low_x, low_x * bandwidth / 1000), (ridge, ridge * bandwidth / 1000)]
-        ax.plot(*zip(*ends), **line)
-        covered += _along(ax, *ends)
-        _name_roof(figure, ax, bandwidth, low_x, ridge, x)
-    for peak in peaks.values():
-        ends = [(peak * 1000 / bandwidth if bandwidth else low_x, peak), (high_x, peak)]
-        ax.plot(*zip(*ends), **line)
-        covered += _along(ax, *ends)
-    figure.labels_at_right(ax, [(peaks[dtype], text, theme.muted) for dtype, text in names.items()])
-
+    ax, covered = _under_roofs(figure, results, [intensity(row) for row in every],
+                               [row["tflops"] for row in every], "operations per byte moved")
+    figure.key([(text, theme.color(i)) for i, text in enumerate(KINDS)]
+               + [("No copy was measured", theme.muted)] * (not roofs(results.rows)[0]))
     marks, labels, bends = [], [], 0
     for name, row, start in points:
         kind = _kind(row, start)
         color = theme.color(kind)
         place = intensity(row), row["tflops"]
-        _mark(ax, row, kind, theme)
+        _mark(ax, place, kind, theme, hollow=not row["moved_bytes"])
         marks.append(place)
         if name:
             labels.append((name, place, color))
         if start:
             began = intensity(start), start["tflops"]
             if not any(start is other for _, other, _ in points):
-                _mark(ax, start, kind, theme)
+                _mark(ax, began, kind, theme)
                 marks.append(began)
             # Along the roof they would lie on each other.
             bend = 0.12 + 0.1 * (bends % 4) if row["gb_per_s"] else 0.2
             bends += bool(row["gb_per_s"])
-            ax.annotate("", place, began, zorder=4, arrowprops=dict(
-                arrowstyle="-|>,head_width=0.4,head_length=0.8", color=color, linewidth=2.2,
-                shrinkA=9, shrinkB=9, connectionstyle=f"arc3,rad={bend}"))
-            covered += _along(ax, began, place, bend)
+            covered += _arrow(ax, began, place, color, bend)
+    _name_points(figure, ax, labels, marks, covered)
+    return figure
+
+
+def _under_roofs(figure, results, x, y, what, dtypes=None):
+    """Axes for points at (x, y) with the roofs of some data types, and the places that those cover:
+    in pixels, for labels to leave free."""
+    theme = figure.theme
+    bandwidth, peaks = roofs(table.shown(results.rows))
+    peaks = {dtype: peak for dtype, peak in peaks.items() if dtypes is None or dtype in dtypes}
+    sheet = data_sheets.peaks().get(results.gpu, {})
+    names = {dtype: f"library {dtype}  {table.number(peak)}"
+             + f" of {table.number(sheet.get(dtype))}" * (dtype in sheet)
+             for dtype, peak in peaks.items()}
+    ax = figure.axes(1.2, 0.3 + max([inches("  " + text) for text in names.values()] or [0]))
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.minorticks_off()
+    low_x, high_x = min(x) / 2.6, max(x) * 15
+    low_y, high_y = min(y) / 2.5, max(y + list(peaks.values())) * 4
+    ax.set_xlim(low_x, high_x)
+    ax.set_ylim(low_y, high_y)
+    ax.set_xlabel(what, fontsize=SIZES["text"], color=theme.muted)
+    ax.set_ylabel("TFLOP/s", fontsize=SIZES["text"], color=theme.muted)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+
+    covered = []
+    measured = dict(linewidth=3, solid_capstyle="round")
+    by_data_sheet = dict(linewidth=2, linestyle=(0, (1, 2)))
+    for slope, flats, style in ((bandwidth, peaks, measured),
+                                (sheet.get("GB/s"), {dtype: sheet[dtype] for dtype in peaks
+                                                     if dtype in sheet}, by_data_sheet)):
+        lines = [[(peak * 1000 / slope if slope else low_x, peak), (high_x, peak)]
+                 for peak in flats.values()]
+        if slope:
+            ridge = max(flats.values(), default=high_y) * 1000 / slope  # where the roofs meet
+            lines.append([(low_x, low_x * slope / 1000), (ridge, ridge * slope / 1000)])
+        for ends in lines:
+            ax.plot(*zip(*ends), color=theme.muted, zorder=2, **style)
+            covered += _along(ax, *ends)
+    if bandwidth:
+        ridge = max(peaks.values(), default=high_y) * 1000 / bandwidth
+        _name_roof(figure, ax, bandwidth, low_x, ridge, x)
+    figure.labels_at_right(ax, [(peaks[dtype], text, theme.muted) for dtype, text in names.items()])
+    return ax, covered
+
+
+def _arrow(ax, start, end, color, bend):
+    """Draws it, and returns the places that it covers, in pixels."""
+    ax.annotate("", end, start, zorder=4, arrowprops=dict(
+        arrowstyle="-|>,head_width=0.4,head_length=0.8", color=color, linewidth=2.2, shrinkA=9,
+        shrinkB=9, connectionstyle=f"arc3,rad={bend}"))
+    return _along(ax, start, end, bend)
+
+
+def climbing(rows):
+    """{data type: [(operations per byte that its threads ask for, row)]} of the kernels that the
+    simulator counted, from the one that asks for most."""
+    found, counted = {}, asked_bytes.read()
+    for row in rows:
+        counts = counted.get(asked_bytes.Kernel(row["program"], row["kernel"]))
+        if counts and row["shape"] == "square" and row["tflops"]:
+            flops = row["tflops"] * row["median_ms"] * 1e9
+            found.setdefault(row["dtype"], []).append(
+                (flops / asked_bytes.at(counts, row["n"]), row))
+    # Of two whose tiles are alike, the slower one comes first.
+    return {dtype: sorted(some, key=lambda pair: (round(2 * math.log2(pair[0])), pair[1]["tflops"]))
+            for dtype, some in found.items()}
+
+
+def draw_climb(results, n, found, theme, title=None):
+    """The roofline by the bytes that threads ask for. What lies above the slope is answered by the
+    caches."""
+    figure = Figure(theme, title or f"{short(results.gpu)}: larger tiles ask for less",
+                    f"Matmul, N = {n}; above the slope, caches answer; dotted: the data sheet")
+    every = [pair for some in found.values() for pair in some]
+    ax, covered = _under_roofs(figure, results, [x for x, _ in every],
+                               [row["tflops"] for _, row in every],
+                               "operations per byte of global memory that threads ask for", found)
+    marks, labels, used = [], [], {}
+    for some in found.values():
+        kind = _kind(some[0][1], None)
+        used[kind] = KINDS[kind]
+        places = [(x, row["tflops"]) for x, row in some]
+        for place, (_, row) in zip(places, some):
+            _mark(ax, place, kind, theme)
+            labels.append((row["kernel"].replace("_", " "), place, theme.color(kind)))
+        marks += places
+        for start, end in zip(places, places[1:]):
+            if math.dist(*ax.transData.transform([start, end])) > 40:  # room for an arrow
+                covered += _arrow(ax, start, end, theme.color(kind), 0)
+    figure.key([(text, theme.color(kind)) for kind, text in used.items()])
     _name_points(figure, ax, labels, marks, covered)
     return figure
 
@@ -587,11 +660,11 @@ def _kind(row, start):
     return 0 if row["dtype"] == "fp32" else 1
 
 
-def _mark(ax, row, kind, theme):
+def _mark(ax, place, kind, theme, hollow=False):
     color = theme.color(kind)
-    ax.plot([intensity(row)], [row["tflops"]], marker=MARKERS[kind], markersize=14, zorder=5,
-            color=color, markeredgewidth=3, markeredgecolor=color,
-            markerfacecolor=color if row["moved_bytes"] else theme.background)
+    ax.plot(*zip(place), marker=MARKERS[kind], markersize=14, zorder=5, color=color,
+            markeredgewidth=3, markeredgecolor=color,
+            markerfacecolor=theme.background if hollow else color)
 
 
 def _name_roof(figure, ax, bandwidth, low_x, ridge, taken):
@@ -637,7 +710,7 @@ class Plot(NamedTuple):
 
 def plots(tables, n):
     """Every plot that the files have figures for. Nothing is drawn yet."""
-    return [*_rooflines(tables, n), *_bars(tables, n), *_curves(tables), *_times(tables)]
+    return [*_bars(tables, n), *_rooflines(tables, n), *_curves(tables), *_times(tables)]
 
 
 def _rooflines(tables, n):
@@ -653,6 +726,11 @@ def _rooflines(tables, n):
                 yield Plot(f"roofline-{stem}" + "-bonuses" * bonuses,
                            f"Roofline of {results.gpu}" + ", the bonuses" * bonuses,
                            functools.partial(draw_roofline, results, n, what, points))
+        found = climbing([row for row in rows if row["n"] == n])
+        if found:
+            yield Plot(f"roofline-{stem}-asked",
+                       f"Roofline of {results.gpu} by the bytes that threads ask for",
+                       functools.partial(draw_climb, results, n, found))
 
 
 def _bars(tables, n):

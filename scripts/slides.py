@@ -71,7 +71,7 @@ class Figures:
 
     def __init__(self, results):
         self.results = results
-        self.rows = [row for row in plot.shown(results.rows) if row["kernel"]]
+        self.rows = [row for row in table.shown(results.rows) if row["kernel"]]
         self.names = list(dict.fromkeys(row["program"] for row in self.rows))
         self.sheet = data_sheets.peaks().get(results.gpu, {})
 

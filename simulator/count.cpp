@@ -32,11 +32,15 @@
 namespace simulator {
 namespace {
 
-bool asked_to_count() {
+enum class Output { kNone, kTables, kCsv };
+
+Output asked_for() {
     const char* const value = std::getenv("DEMO_COUNT");
     const std::string text = value ? value : "0";
-    if (text != "0" && text != "1") fail(2, "DEMO_COUNT takes 1 (or 0), not '%s'", text.c_str());
-    return text == "1";
+    if (text == "0") return Output::kNone;
+    if (text == "1") return Output::kTables;
+    if (text == "csv") return Output::kCsv;
+    fail(2, "DEMO_COUNT takes 1, csv or 0, not '%s'", text.c_str());
 }
 
 /// This program's file. And the folder that a file is in.
@@ -57,12 +61,12 @@ namespace {
 
 /// Before main(): becomes the build that counts. --once, since times would mean nothing.
 __attribute__((constructor)) void count_if_asked(int argc, char** argv, char**) {
-    if (!asked_to_count()) return;
+    if (asked_for() == Output::kNone) return;
 #if defined SIMULATOR_DEBUG || defined SIMULATOR_SANITIZE
     fail(2, "DEMO_COUNT=1 is for cpu/NAME alone, not for what debug=1 and sanitize=1 build");
 #endif
     for (int i = 1; i < argc; ++i)
-        if (argv[i] == std::string("--csv")) fail(2, "DEMO_COUNT=1 prints tables: without --csv");
+        if (argv[i] == std::string("--csv")) fail(2, "DEMO_COUNT prints counts: without --csv");
     const std::string own = own_path();
     const std::string name = own.substr(own.rfind('/') + 1);
     const std::string other = folder_of(own) + "/count/" + name;
@@ -137,6 +141,7 @@ struct Totals {
     uint64_t bytes = 0;      // distinct ones, of each request
     uint64_t sectors = 0;    // of 32 bytes, that a request touches: global memory
     uint64_t conflicts = 0;  // passes over the banks beyond what the width needs: shared memory
+    uint64_t asked = 0;      // bytes, of all threads: a warp's lanes may want the same ones
 
     void operator+=(const Totals& other) {
         threads += other.threads;
@@ -144,6 +149,7 @@ struct Totals {
         bytes += other.bytes;
         sectors += other.sectors;
         conflicts += other.conflicts;
+        asked += other.asked;
     }
 };
 
@@ -178,8 +184,12 @@ struct Request {
             if (kind == kGlobalAtomic && same > most) most = same, ++sectors;
         }
         const bool is_global = kind < kShared;
-        return {threads, 1, distinct * bytes, is_global ? sectors : 0,
-                is_global ? 0 : conflicts(block_of)};
+        return {threads,
+                1,
+                distinct * bytes,
+                is_global ? sectors : 0,
+                is_global ? 0 : conflicts(block_of),
+                uint64_t(threads) * bytes};
     }
 
   private:
@@ -527,6 +537,21 @@ std::string text(const dim3& v) {
     return text + (v.z == 1 ? ")" : " x " + std::to_string(v.z) + ")");
 }
 
+std::string name_of(const Counted& launch, const Symbols& symbols) {
+    const std::string name = symbols.function(reinterpret_cast<uintptr_t>(launch.kernel));
+    return name.empty() ? launch.text : name;
+}
+
+/// For scripts.
+void print_csv(const Counted& launch, const Symbols& symbols) {
+    std::map<Kind, Totals> whole;
+    for (const auto& [place, totals] : launch.sums) whole[place.kind] += totals;
+    for (const auto& [kind, sum] : whole)
+        std::printf("\"%s\",%s,%zu,%zu,%zu,%zu,%zu,%zu\n", name_of(launch, symbols).c_str(),
+                    kNames[kind], size_t(sum.threads), size_t(sum.requests), size_t(sum.asked),
+                    size_t(sum.bytes), size_t(sum.sectors), size_t(sum.conflicts));
+}
+
 void print(const Counted& launch, const Symbols& symbols) {
     std::map<Kind, Totals> whole;
     std::map<Line, std::map<Kind, Totals>> lines;
@@ -536,9 +561,7 @@ void print(const Counted& launch, const Symbols& symbols) {
                                      : symbols.line(place.code);
         lines[line][place.kind] += totals;
     }
-    std::string name = symbols.function(reinterpret_cast<uintptr_t>(launch.kernel));
-    if (name.empty()) name = launch.text;
-    std::printf("\n%s: %s blocks of %s threads, one launch\n", name.c_str(),
+    std::printf("\n%s: %s blocks of %s threads, one launch\n", name_of(launch, symbols).c_str(),
                 text(launch.grid).c_str(), text(launch.block).c_str());
     std::printf("%20s%15s%14s%17s%14s%9s%11s\n", "", "threads", "requests", "bytes", "sectors",
                 "/request", "conflicts");
@@ -564,13 +587,18 @@ void print_all() {
             if (!place.line) code.insert(place.code);
     }
     const Symbols symbols(code);
+    if (asked_for() == Output::kCsv) {
+        std::printf("kernel,what,threads,requests,asked_bytes,bytes,sectors,conflicts\n");
+        for (const Counted& launch : launches) print_csv(launch, symbols);
+        return;
+    }
     for (const Counted& launch : launches) print(launch, symbols);
     if (launched && launches.empty())
         std::printf("\nnothing to count: no kernel of the program's own ran\n");
 }
 
 const bool wanted = [] {
-    const bool asked = asked_to_count();
+    const bool asked = asked_for() != Output::kNone;
     if (asked) std::atexit(print_all);
     return asked;
 }();
@@ -639,11 +667,12 @@ void count_access(const void* address, size_t bytes, bool store, const Site& sit
 
 void count_box(bool store, size_t bytes, size_t sectors, const Site& site) {
     if (Counter* const own = counter ? counter : paused)
-        own->add_totals(store ? kBoxStore : kBoxLoad, {1, 1, bytes, sectors}, site);
+        own->add_totals(store ? kBoxStore : kBoxLoad, {1, 1, bytes, sectors, 0, bytes}, site);
 }
 
 void count_tile(bool store, size_t bytes, size_t sectors, const Site& site) {
-    if (counter) counter->add_totals(store ? kTileStore : kTileLoad, {1, 1, bytes, sectors}, site);
+    if (counter)
+        counter->add_totals(store ? kTileStore : kTileLoad, {1, 1, bytes, sectors, 0, bytes}, site);
 }
 
 void count_product(const Site& site) {

@@ -512,7 +512,7 @@ def test_a_file_from_the_simulator_and_one_of_another_gpus_name_are_second_colum
     assert list(csv.reader(done.stdout.splitlines())) == [
         "program kernel data size unit".split()
         + ["NVIDIA H200", "CPU simulation", "ratio", "NVIDIA H300", "ratio"],
-        *([*f"1_matmul_basic matmul_basic fp32 {size} TFLOP/s".split(), *cells] for size, *cells in [
+        *(["1_matmul_basic", "matmul_basic", "fp32", size, "TFLOP/s", *cells] for size, *cells in [
             ("N=1024", "2.00", "missing", "-", "2.00", "1.00x"),
             ("N=2048", "2.00", "missing", "-", "2.00", "1.00x"),
             ("N=96", "missing", "(CPU)", "-", "missing", "-")])]  # its figure says nothing of a GPU
@@ -669,5 +669,13 @@ def test_data_sheets_are_those_of_the_programs():
     assert peaks["NVIDIA H200"] == {"fp32": 67, "tf32": 494.7, "fp16": 989.4, "bf16": 989.4,
                                     "GB/s": 4800}
     assert peaks["Tesla T4"] == {"fp32": 8.1, "fp16": 65, "GB/s": 320}  # it has no other types
+    assert peaks["NVIDIA GeForce RTX 4070 Laptop GPU"] == {"fp32": 20, "tf32": 20, "fp16": 40.1,
+                                                           "bf16": 40.1}  # bandwidth: not stated
+    for gpu, peak in peaks.items():
+        turing = "tf32" not in peak
+        if "GeForce" in gpu:  # half the rate of the same chips for data centers
+            assert peak["fp16"] == pytest.approx((4 if turing else 2) * peak["fp32"], rel=0.01), gpu
+        assert set(peak) >= {"fp32", "fp16"} and turing == ("bf16" not in peak)
+        assert turing or peak["tf32"] == pytest.approx(peak["fp16"] / 2, rel=0.03), gpu
     text = (ROOT / "include/demo/data_sheets.inc").read_text()
     assert len(peaks) == len(re.findall("^DATA_SHEET", text, re.MULTILINE))

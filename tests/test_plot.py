@@ -7,10 +7,12 @@ import pytest
 
 from fakes import (PLOTS, STOPPED, measured, python_with_matplotlib, row, script, write_csv,
                    write_measured)
-from suite import FAILED, ROOT, USAGE, assert_one_line
+from suite import CPU, FAILED, ROOT, SKIPPED, USAGE, assert_one_line
 
+import command_line
 import plot
 import table
+from plot import asked_bytes
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,7 @@ def test_plot_draws_every_plot_for_light_and_dark(python, tmp_path):
         (out / name).touch()
     done = script("plot.py", "--out", out, file, python=python)
     assert done.returncode == 0, done.stderr
-    expected = {f"{name}-{theme}.{form}" for name in ["roofline-a", *PLOTS]
+    expected = {f"{name}-{theme}.{form}" for name in ["roofline-a", "roofline-a-asked", *PLOTS]
                 for theme in ("light", "dark") for form in ("png", "svg")}
     files = {path.name: path for path in out.iterdir()}
     assert set(files) == expected | {"mine.svg"}
@@ -91,7 +93,7 @@ def test_plot_gives_the_same_bytes_again(python, tmp_path):
 LAYOUT = """
 from matplotlib.text import Text
 for name, p in plots.items():
-    if len(tables) > 1 and not name.startswith("bars"):  # where more GPUs need more room
+    if len(tables) > 1 and name.startswith("roofline"):  # there a GPU stands alone
         continue
     figure = p.draw(plot.LIGHT).figure
     figure.canvas.draw()
@@ -146,7 +148,7 @@ def test_a_plot_takes_another_title(python, tmp_path):
     code = ("for p in plots.values():\n"
             "    print(p.draw(plot.LIGHT, 'A sentence').figure.texts[0].get_text())")
     said = draw(python, code, write_measured(tmp_path / "a.csv")).splitlines()
-    assert said == ["A sentence"] * (1 + len(PLOTS))
+    assert said == ["A sentence"] * (2 + len(PLOTS))
 
 
 def write_sweep(path):
@@ -207,7 +209,7 @@ def test_roofline_places_programs_by_their_own_count_of_bytes(tmp_path):
     assert fused["kernel"] == "fused"
     assert unfused is points["5 six kernels"][0]  # one point for what both programs run
     assert points["1 matmul basic"][1] is None
-    bandwidth, peaks = plot.roofs(plot.shown(results.rows))
+    bandwidth, peaks = plot.roofs(table.shown(results.rows))
     assert bandwidth == pytest.approx(4200) and peaks == {"fp32": 50, "fp16": 700}
 
 
@@ -218,7 +220,7 @@ def test_roofs_are_the_librarys_and_a_copys(tmp_path):
         measured("3_matmul_tensorcore", "mine", "bf16", 4096, 1, 600e9),
         measured("7_gelu", "library", "fp64", 4096, 1, 9e9, role="library", **gelu),
         measured("7_gelu", "faster_copy", "fp16", 4096, 0.9, 0, role="yardstick", **gelu)])).rows
-    bandwidth, peaks = plot.roofs(plot.shown(rows))
+    bandwidth, peaks = plot.roofs(table.shown(rows))
     assert bandwidth == pytest.approx(4e9 / 0.9 / 1e6)
     assert peaks == {"fp32": 50, "fp16": 700, "bf16": 500}
 
@@ -229,7 +231,7 @@ def test_roofs_are_the_librarys_and_a_copys(tmp_path):
     (["yardstick"], ["yardstick"]),
 ])
 def test_a_programs_own_kernels_are_told_by_their_roles(roles, best):
-    assert [row["role"] for row in plot.own_kernels([{"role": role} for role in roles])] == best
+    assert [row["role"] for row in table.own_kernels([{"role": role} for role in roles])] == best
 
 
 def test_a_chain_is_never_a_programs_best_kernel(python, tmp_path):
@@ -288,6 +290,68 @@ def lab(color, vision):
     return 116 * y - 16, 500 * (x - y), 200 * (y - z)
 
 
+def test_the_data_sheets_peak_is_a_dotted_line_where_it_is_near(python, tmp_path):
+    """Of the H200: 67 TFLOP/s in fp32 are far from 3, 989 in fp16 are not from 720."""
+    paths = [write_measured(tmp_path / "a.csv", "NVIDIA H200"),
+             write_measured(tmp_path / "b.csv", "NVIDIA A100-SXM4-80GB", 0.4)]
+    code = ("for name in ('1_matmul_basic-fp32', '6_gating_fused-fp16', '7_gelu-fp32'):\n"
+            "    figure = plots['curves-' + name].draw(plot.LIGHT).figure\n"
+            "    [ax] = figure.axes\n"
+            "    print([round(line.get_ydata()[0], 1) for line in ax.lines\n"
+            "           if len(set(line.get_ydata())) == 1 and line.is_dashed()],\n"
+            "          'far above' in figure.texts[1].get_text(), ax.get_ylim()[1] > 900)\n"
+            "[ax] = plots['bars-memory'].draw(plot.LIGHT).figure.axes\n"
+            "print(sorted({round(bar.get_width()) for bar in ax.patches} & {4800, 2039}))")
+    assert draw(python, code, *paths).splitlines() == [
+        "[] True False", "[989.4, 312.0] False True", "[4800.0, 2039.0] False True",
+        "[2039, 4800]"]
+
+
+# What kernel 1, 2, ... ask for per multiply-add: two numbers from memory, or their part of a tile.
+@pytest.mark.parametrize("program, kernel, per_byte", [
+    ("1_matmul_basic", "matmul_basic", 2 / 8),
+    ("2_matmul_sharedmem", "matmul_sharedmem", 32 / 4),  # tiles of 32 x 32
+    ("3_matmul_tensorcore", "wmma_global", 16 / 2),  # in fp16
+    ("3_matmul_tensorcore", "wmma_tiled", 128 / 2),
+    ("bonus_matmul_register_tiled", "block_tiled", 64 / 4),
+    ("bonus_matmul_register_tiled", "register_tiled", 128 / 4),
+    ("bonus_matmul_register_tiled", "warp_tiled", 2 / (1 / 128 + 1 / 256) / 4)])
+def test_the_bytes_that_kernels_ask_for_are_those_of_their_tiles(program, kernel, per_byte):
+    """Where N is large: then the results, stored once, no longer count."""
+    n = 1 << 20
+    asked = asked_bytes.at(asked_bytes.read()[program, kernel], n)
+    assert 2 * n**3 / asked == pytest.approx(per_byte, rel=0.001)
+
+
+@pytest.mark.parametrize("program", dict.fromkeys(each.program for each in asked_bytes.read()))
+def test_the_bytes_asked_for_are_those_that_the_simulator_counts(program):
+    if CPU.why_not():
+        pytest.skip(CPU.why_not())
+    n = asked_bytes.SIZES[0]
+    try:
+        counted = asked_bytes.count(program, n)
+    except command_line.Stop as stop:
+        if stop.status == SKIPPED:
+            pytest.skip(str(stop))
+        raise
+    kept = {kernel: counts[n] for kernel, counts in asked_bytes.read().items()
+            if kernel.program == program}
+    assert kept and kept.items() <= {
+        kernel: asked for (kernel, _), asked in counted.items()}.items()
+
+
+def test_larger_tiles_climb_the_roofline_of_bytes_asked_for():
+    rows = table.shown(table.read(ROOT / "results/nvidia-h200.csv").rows)
+    climb = plot.climbing([row for row in rows if row["n"] == 4096])
+    names = [row["kernel"] for _, row in climb["fp32"]]
+    assert names == ["matmul_basic", "matmul_sharedmem", "matmul_A_stationary", "block_tiled",
+                     "register_tiled", "vectorized", "warp_tiled"]
+    assert [f"{x:.3g}" for x, _ in climb["fp32"]] == "0.25 7.97 7.97 15.9 31.5 31.4 41.5".split()
+    assert [row["tflops"] for _, row in climb["fp32"]] == sorted(
+        row["tflops"] for _, row in climb["fp32"])
+    assert [row["kernel"] for _, row in climb["fp16"]][:2] == ["wmma_global", "wmma_tiled"]
+
+
 @pytest.mark.parametrize("theme", plot.THEMES, ids=lambda theme: theme.name)
 def test_colors_tell_apart_and_can_be_read(theme):
     def luminance(color):
@@ -297,9 +361,10 @@ def test_colors_tell_apart_and_can_be_read(theme):
     for color in [*theme.colors, theme.ink, theme.muted]:
         low, high = sorted((back, luminance(color)))
         assert (high + 0.05) / (low + 0.05) > 4.5, color
+    colors = [*theme.colors, theme.grid]  # bars stand before what a GPU could do
     for name, vision in VISION.items():
-        for i, one in enumerate(theme.colors):
-            for other in theme.colors[:i]:
+        for i, one in enumerate(colors):
+            for other in colors[:i]:
                 assert math.dist(lab(one, vision), lab(other, vision)) > 10, (name, one, other)
 
 
@@ -321,7 +386,8 @@ def test_bars_go_on_where_a_page_is_full(tmp_path):
     ("fp32", "no", "wrong"), ("", "skipped", "skipped"), ("fp32", "failed", "failed"),
     ("fp16", "failed", "not measured")])
 def test_a_bar_that_is_missing_says_why(dtype, verified, said):
-    row = dict(program="8_softmax", shape="square", dtype=dtype, n=4096, verified=verified)
+    row = dict(program="8_softmax", kernel="", shape="square", dtype=dtype, n=4096,
+               verified=verified)
     assert plot.why_missing([row], ("8_softmax", "square", "fp32"), 4096) == said
     assert plot.why_missing([row], ("8_softmax", "square", "fp32"), 2048) == "not measured"
 

@@ -17,8 +17,14 @@ def peaks():
     found = {}
     for gpu, figures in lines:
         values = zip(COLUMNS, map(float, figures.split(",")))
-        found[gpu] = {column: value for column, value in values if value}  # 0: the GPU lacks it
+        found[gpu] = {column: value for column, value in values if value}  # 0: lacking or unknown
     return found
+
+
+def peak(gpu, row):
+    """What the data sheet allows a row: GB/s where memory is the limit, else TFLOP/s of its type;
+    None where nobody looked that up."""
+    return peaks().get(gpu, {}).get("GB/s" if row["gb_per_s"] is not None else row["dtype"])
 
 
 def doubt(gpu, row):

@@ -548,27 +548,46 @@ def best_of(tables, wanted=lambda row: True, baseline=0):
 
 
 def summary_of(tables, wanted=lambda row: True, baseline=0):
-    """(head, lines): the ratio of each GPU to the baseline's by kind of work: the geometric mean
-    over best_of(), and in brackets over how many. Empty where nothing can be compared."""
-    logs = {name: [[] for _ in tables] for name in KINDS}
+    """(head, lines) by kind of work: the ratio of each GPU to the baseline's, and in brackets of
+    how many results it is the mean. Of one file: its best, and how much that is of the peak."""
+    found = {name: [] for name in KINDS}
     for name, best in best_kernels(tables, wanted).values():
-        values = [rate(row)[0] if _has_figure(row) else None for row in best]
-        for i, value in enumerate(values):
-            if value and values[baseline] and i != baseline:
-                logs[name][i].append(math.log(value / values[baseline]))
+        found[name].append(best)
+    found = {name: every for name, every in found.items() if every}
+    if len(tables) == 1:
+        return _peaks(tables[0], found)
     others = [i for i in range(len(tables)) if i != baseline]
-    names = short_titles(tables)
     lines = []
-    for name, of_file in logs.items():
-        if any(of_file):
-            lines.append([name] + [
-                f"{number(math.exp(sum(some) / len(some)))}x ({len(some)})" if some else "-"
-                for some in (of_file[i] for i in others)])
+    for name, every in found.items():
+        cells = []
+        for i in others:
+            pairs = [(best[baseline], best[i]) for best in every
+                     if _has_figure(best[baseline]) and _has_figure(best[i])]
+            logs = [math.log(rate(other)[0] / rate(one)[0]) for one, other in pairs]
+            cells.append(f"{number(math.exp(sum(logs) / len(logs)))}x ({len(logs)})" if logs
+                         else "-")
+        lines.append([name, *cells])
+    names = short_titles(tables)
     return [f"ratio to {names[baseline]}"] + [names[i] for i in others], lines
 
 
-SUMMARY = ("geometric mean over the best kernel of each program, size and data type; "
-           "in brackets: of how many")
+def _peaks(results, found):
+    lines = []
+    for name, every in found.items():
+        best = max((row for (row,) in every), key=lambda row: rate(row)[0])
+        value, unit = rate(best)
+        peak = data_sheets.peak(results.gpu, best)
+        lines.append([name, f"{number(value)} {unit}", f"{value / peak:.0%}" if peak else "-",
+                      f"{best['kernel']} of {best['program']}"])
+    return ["the best in", results.gpu, "of peak", "kernel"], lines
+
+
+def about_summary(tables):
+    """What the figures of summary_of() are."""
+    if len(tables) == 1:
+        return "Peak: what the data sheet says of the data type, or of the memory"
+    return ("Geometric mean over the best kernel of each program, size and data type; in brackets: "
+            "of how many")
 
 
 def differences(first, other, wanted=lambda row: True):
@@ -656,7 +675,7 @@ def compare(arguments):
         parts = [_on_a_screen(tables, lines, baseline, options.best)]
         head, ratios = summary_of(tables, wanted, baseline)
         if ratios:
-            note = "\n".join(textwrap.wrap(SUMMARY, COLUMNS))
+            note = "\n".join(textwrap.wrap(about_summary(tables), COLUMNS))
             parts.insert(0, f"{layout(head, ratios)}\n{note}\n")
     return "\n".join(parts + [""] * bool(notes) + notes)
 

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""How many bytes of global memory the threads of our matmul kernels ask for, as the simulator
+counts them, for plot.py's second roofline.
+
+    asked_bytes.py         counts, and writes results/counts/asked_bytes.csv: takes some two minutes
+
+A kernel asks for a N^3 + b N^2 bytes: every multiply-add has its share of loads, and every result a
+store. So counts at two sizes give those of any. Of a kernel whose tile depends on N this would not
+be true: it is left out. Needs what `scons cpu` builds with g++.
+"""
+
+import csv
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+import command_line  # noqa: E402
+import programs  # noqa: E402
+from command_line import PROJECT, USAGE, Stop  # noqa: E402
+
+FILE = PROJECT / "results/counts/asked_bytes.csv"
+SIZES = (256, 512)
+
+
+class Kernel(NamedTuple):
+    program: str
+    name: str
+
+
+def read() -> Dict[Kernel, Dict[int, int]]:
+    """{kernel: {N: bytes}}, as counted."""
+    found = {}
+    with FILE.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            kernel = Kernel(row["program"], row["kernel"])
+            found.setdefault(kernel, {})[int(row["n"])] = int(row["asked_bytes"])
+    return found
+
+
+def at(counted, n):
+    """The bytes at another N: a N^3 + b N^2 through both counts."""
+    (n0, bytes0), (n1, bytes1) = sorted(counted.items())
+    a = (bytes1 / n1**2 - bytes0 / n0**2) / (n1 - n0)
+    return a * n**3 + (bytes0 / n0**2 - a * n0) * n**2
+
+
+def own_kernels(program):
+    """The names of a program's own kernels, if it is about one product of matrices, and its kernels
+    run on every GPU: the others' tiles depend on N."""
+    about = programs.describe(PROJECT / "cpu" / program)
+    roles = [contender["role"] for contender in about["contenders"]]
+    own = {each["kernel"]: each["needs"] for each in about["contenders"] if each["role"] == "ours"}
+    one = [problem["memory_bound"] for problem in about["problems"]] == [False]
+    return set(own) if one and "chain" not in roles and not any(own.values()) else set()
+
+
+def count(program, n):
+    """{(kernel, the instance of it that was launched): bytes} of the program's own kernels, from
+    one run on the simulator."""
+    own = own_kernels(program)
+    done = subprocess.run([str(PROJECT / "cpu" / program), str(n)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          universal_newlines=True, env={**os.environ, "DEMO_COUNT": "csv"})
+    if done.returncode:
+        raise Stop(done.stderr.strip() or f"{program} {n} ended with {done.returncode}",
+                   done.returncode)
+    asked = {}
+    lines = done.stdout[done.stdout.index("kernel,what,"):].splitlines()
+    for row in csv.DictReader(lines):
+        name = row["kernel"].partition("<")[0]  # without template arguments
+        if name in own and row["what"].split()[0] in ("global", "bulk", "tile"):
+            at = Kernel(program, name), row["kernel"]
+            asked[at] = asked.get(at, 0) + int(row["asked_bytes"])
+    return asked
+
+
+@command_line.reporting("asked_bytes.py")
+def main(arguments):
+    if arguments:
+        raise Stop("no arguments are expected", USAGE)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow("program kernel n asked_bytes".split())
+    for program in filter(own_kernels, programs.listed()):
+        counts = [count(program, n) for n in SIZES]
+        for kernel, instance in counts[0]:
+            if all((kernel, instance) in asked for asked in counts):
+                for n, asked in zip(SIZES, counts):
+                    writer.writerow([*kernel, n, asked[kernel, instance]])
+    FILE.parent.mkdir(exist_ok=True)
+    command_line.write_text(FILE, text.getvalue())
+
+
+if __name__ == "__main__":
+    command_line.run(main, __doc__)
