@@ -66,9 +66,9 @@ class Theme:
 
 
 LIGHT = Theme("light", "#ffffff", "#1b1f24", "#5b636d", "#e2e5e9",
-              ["#005fa9", "#9a442c", "#007b53", "#9b417e", "#835e00", "#3e4750", "#7265d7"])
+              ["#005fa9", "#9a442c", "#007b53", "#934186", "#835e00", "#3e4750", "#7265d7"])
 DARK = Theme("dark", "#14181d", "#f1f3f5", "#aab2bc", "#333b45",
-             ["#5ab8f0", "#ff9a52", "#35cfa2", "#e795cb", "#f0dc4e", "#d5dbe1", "#9ad7ff"])
+             ["#5ab8f0", "#ff9a52", "#35cfa2", "#e77dcb", "#f0dc4e", "#d5dbe1", "#9ad7ff"])
 THEMES = [LIGHT, DARK]
 MARKERS = "osD^vPX"
 WIDTH, HEIGHT = 40 / 3, 7.5  # of a slide, in inches

@@ -361,7 +361,7 @@ def test_colors_tell_apart_and_can_be_read(theme):
     for color in [*theme.colors, theme.ink, theme.muted]:
         low, high = sorted((back, luminance(color)))
         assert (high + 0.05) / (low + 0.05) > 4.5, color
-    colors = [*theme.colors, theme.grid]  # bars stand before what a GPU could do
+    colors = [*theme.colors, theme.muted, theme.grid]  # of yardsticks, and of peaks behind bars
     for name, vision in VISION.items():
         for i, one in enumerate(colors):
             for other in colors[:i]:
