@@ -760,14 +760,18 @@ def _times(tables):
 def save(figure, target, form):
     """Writes a figure to a file or stream; the same input gives the same bytes."""
     import matplotlib
+    from PIL import Image
 
     if form == "svg":
-        more = dict(metadata={"Date": None, "Creator": None})
-    else:  # of the time that a plot takes, half would go to packing it tighter
-        more = dict(metadata={"Software": None}, pil_kwargs={"compress_level": 1})
-    with matplotlib.rc_context({"svg.hashsalt": "plot.py"}):
-        figure.figure.savefig(target, format=form, dpi=PIXELS / WIDTH,
-                              facecolor=figure.theme.background, **more)
+        with matplotlib.rc_context({"svg.hashsalt": "plot.py"}):
+            figure.figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None},
+                                  facecolor=figure.theme.background)
+        return
+    pixels = io.BytesIO()
+    figure.figure.savefig(pixels, format="rgba", dpi=PIXELS / WIDTH,
+                          facecolor=figure.theme.background)
+    image = Image.frombytes("RGBA", (PIXELS, round(PIXELS * HEIGHT / WIDTH)), pixels.getvalue())
+    image.convert("RGB").save(target, "PNG", compress_level=1)  # packing it tighter takes half
 
 
 def svgs(figure):
