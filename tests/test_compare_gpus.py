@@ -548,8 +548,16 @@ def test_a_summary_is_the_mean_over_the_best_kernels_of_each_kind_of_work(tmp_pa
         ["matmul, tensor cores", "0.250x (2)", "0.0100x (2)"],  # of 1/2 and 1/8; 1/10 and 1/1000
         ["fusion", "0.500x (1)", "0.100x (1)"],  # by role: the chain is faster, the copy too
         ["memory", "0.250x (1)", "0.0100x (1)"],
-        ["geometric mean over the best kernel of each program, size and data type; in"]]
-    assert "(" not in compare(a).stdout
+        ["Geometric mean over the best kernel of each program, size and data type; in"]]
+
+
+def test_the_summary_of_one_file_says_how_much_of_the_peak_was_reached(tmp_path):
+    a = write_csv(tmp_path / "a.csv", row("7_gelu", "fused", tflops="4", gb_per_s="1200"),
+                  row("4_matmul", "cublas", dtype="fp16", tflops="494.7", role="library"),
+                  comments=["GPU: NVIDIA H200"])
+    assert table_lines(compare(a).stdout)[2:4] == [
+        ["matmul, tensor cores", "495 TFLOP/s", "50%", "cublas of 4_matmul"],
+        ["memory", "1200 GB/s", "25%", "fused of 7_gelu"]]
 
 
 @pytest.mark.parametrize("baseline", ["2", "b.csv"])
@@ -580,7 +588,7 @@ def test_the_best_kernel_of_each_program_is_a_row(tmp_path):
         "7_gelu;fused;fp32;N=1024;GB/s;4000;1000;0.250x;40.0;0.0100x",
         "bonus_fake;mine;fp32;N=1024;TFLOP/s;50.0;wrong;-;missing;-"]]
     a.write_text(a.read_text().replace(",record,NVIDIA", ",other,NVIDIA").replace("record", "x", 1))
-    text = compare("--best", "--sizes", "1024", a).stdout
+    text = compare("--best", "--sizes", "1024", a).stdout.partition("\n\n")[2]
     assert [line.split() for line in text.splitlines()][:4:3] == [
         ["program", "data", "kernel", "H300"], ["3_matmul", "fp16", "x", "600"]]
 
@@ -611,7 +619,7 @@ def test_compare_reads_files_that_were_mailed(tmp_path):
     a.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
     done = compare(a)
     assert done.returncode == 0
-    assert done.stdout.splitlines()[0].endswith('GPU "A", 80 GB')
+    assert done.stdout.partition("\n\n")[2].splitlines()[0].endswith('GPU "A", 80 GB')
 
 
 def test_compare_finds_columns_by_name(tmp_path):

@@ -566,7 +566,8 @@ def summary_of(tables, wanted=lambda row: True, baseline=0):
             logs = [math.log(rate(other)[0] / rate(one)[0]) for one, other in pairs]
             cells.append(f"{number(math.exp(sum(logs) / len(logs)))}x ({len(logs)})" if logs
                          else "-")
-        lines.append([name, *cells])
+        if set(cells) != {"-"}:
+            lines.append([name, *cells])
     names = short_titles(tables)
     return [f"ratio to {names[baseline]}"] + [names[i] for i in others], lines
 
