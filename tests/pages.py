@@ -83,7 +83,7 @@ class Mutant(NamedTuple):
     race: bool = False  # ... or, where the bug is a matter of luck, one of them
     timed: bool = False  # shows only after several launches, so not with --once
     oldest_sm: int = 0  # on older GPUs the bug has no effect
-    stops: str = ""  # part of what the simulator says where it ends the program instead, as a GPU may
+    stops: str = ""  # part of what the simulator says where it ends the program instead; a GPU may
     kind: Union[str, Dict[str, str]] = ""  # of KINDS; {kernel: kind} where they differ
 
     def kind_of(self, kernel):
