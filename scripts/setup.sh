@@ -444,9 +444,11 @@ ensure_tile() {
     has_tile || die 3 "$(python3 scripts/shared/cuda_toolkit.py --tile 2>&1)"
 }
 
-# Says what is left out without that compiler, where a toolkit was here already.
+# Says what is left out without that compiler, where a toolkit was here already that it goes with.
 mention_tile() {
-    has_tile || [[ ${TILE-} == 0 ]] ||
+    local version
+    version=$(python3 scripts/shared/cuda_toolkit.py --version)
+    has_tile || [[ ${TILE-} == 0 || $version != 13.* ]] ||
         say "kernels in CUDA Tile C++ are left out; scripts/setup.sh --tile installs their" \
             "compiler, $TILE_MEGABYTES MB"
 }

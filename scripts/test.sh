@@ -24,6 +24,9 @@ CUDA=0 leaves out the CUDA Toolkit: the simulator alone, with the compiler that 
            the simulator's threads, and mutants that are made by rule of every barrier and bound
 
 Other arguments go to pytest: scripts/test.sh -k command_line -x
+
+Exit status: 0 all passed; 1 one failed; 3 something cannot be installed or built; 5 no test has
+that name; 130 interrupted.
 END
 }
 

@@ -132,7 +132,7 @@ try() {
         inside "$user" 'g++ --version | head -n 1; python3 --version'
         echo
         [[ $status == 0 ]] || return 1
-        step root "$PART_OF_TESTS" "a part of scripts/test.sh: host tests, and two of pytest"
+        step root "$PART_OF_TESTS" "a part of scripts/test.sh: host tests, tests of the two commands"
         ((status == 0)) || return 1
     } >"docs/install/$1.txt"
 }

@@ -192,6 +192,16 @@ def test_a_compiler_that_is_too_old_is_told_in_one_line(setup):
     assert "g++ 10.2.1" in done.stderr and "g++ 11 or later is needed" in done.stderr
 
 
+def test_the_hpc_sdks_compiler_is_refused_in_one_line(setup):
+    """Its modules put it into CXX."""
+    FakeMachine.install(setup.bin / "nvc++",
+                        "#!/bin/sh\necho '#define __cpp_lib_bit_cast 201806L'\n")
+    done = setup.install("ensure_compiler; echo went on", CXX=str(setup.bin / "nvc++"))
+    assert (done.returncode, done.stdout) == (FAILED, "")
+    assert_one_line(done.stderr, "run.sh")
+    assert "nvc++" in done.stderr and "CXX=g++" in done.stderr
+
+
 def test_a_python_that_is_too_old_is_told_in_one_line(setup):
     FakeMachine.install(setup.bin / "python3", "#!/bin/sh\ncase $1 in --version) "
                         "echo Python 3.6.8 ;; *) exit 1 ;; esac\n")

@@ -12,6 +12,9 @@ import sys
 def problem(command):
     """What is wrong with a compiler, in one line; nothing where it will do. The youngest piece of
     C++20 that the programs need is std::bit_cast: g++ 11 has it, or clang with g++ 11's headers."""
+    if os.path.basename(command[0]) == "nvc++":
+        return (f"{' '.join(command)}, which modules of NVIDIA's HPC SDK put into CXX, is not "
+                "supported; CXX=g++ names another compiler")
     macros = ["-std=c++20", "-dM", "-E", "-x", "c++", "-include", "bit", os.devnull]
     said = _output([*command, *macros])
     if "#define __cpp_lib_bit_cast " in said:
