@@ -408,12 +408,14 @@ def test_the_other_way_round_it_is_more():
 
 
 def test_the_kernels_of_one_program_stand_in_one_table():
-    done = without_gpu("--together", "3", 128)
+    done = without_gpu("--together", "bonus_matmul_hopper", 128)
     assert done.returncode == VERIFIED and max(map(len, done.stdout.splitlines())) <= 79
-    _, kinds, sentences = parts(done.stdout)
-    assert [row[0] for row in kinds["wgmma"][1:]] == [
-        "wmma_global", "wmma_tiled<4>", *[row[0] for row in kinds["wgmma"][3:]]]
-    assert sentences == "wmma_global loads from global memory 8 times as often as wmma_tiled<4>."
+    _, kinds, _ = parts(done.stdout)
+    wgmma, tma, same = kinds["global stores"][1:4]
+    assert wgmma == ["wgmma<__half>", "8,192", "256", "32,768", "2,048"]
+    assert tma == ["tma<__half>", *wgmma[1:]] and same == ["the same"] * 4
+    assert ["multicast<__half>", "8,192", "256", "131,072", "0"] in kinds["shared stores"]
+    assert ["2x more"] * 3 in kinds["shared stores"]
 
 
 def test_one_kernel_is_none_to_compare():

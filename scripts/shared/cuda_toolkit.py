@@ -112,7 +112,7 @@ def find():
         except ToolkitError as error:
             rejected.append(str(error))
     name, home = _chosen()
-    if home:
+    if home and rejected:
         raise ToolkitError(f"{name} is {home}: {rejected[0]}; correct it, or unset it")
     if rejected:
         raise ToolkitError(
