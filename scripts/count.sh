@@ -101,9 +101,7 @@ if ! has_gpu || ! ncu=$(find_ncu); then
     say "counting on the simulator"
     targets=("${programs[@]/#/cpu/}" "${programs[@]/#/cpu/count/}")
     if [[ $must_build ]] && ! is_built "${targets[@]}"; then
-        ensure_compiler
-        [[ $("${COMPILER[@]}" -dM -E -x c++ - </dev/null) != *__clang__* ]] ||
-            die 77 "counting on the CPU takes g++, not ${COMPILER[*]}"
+        ensure_counting_compiler
         ensure_scons
         ensure_simulator_libraries
         build "${targets[@]}" >&2

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
 import command_line  # noqa: E402
 import compare_frameworks  # noqa: E402
 import cuda_toolkit  # noqa: E402
-from command_line import OK, PROJECT, USAGE, WRONG  # noqa: E402
+from command_line import OK, PROJECT, USAGE, WRONG, Stop  # noqa: E402
 from table import number, ratio  # noqa: E402
 
 WHO = "from_pytorch.py"
@@ -59,18 +59,24 @@ BEGIN = """
 #undef main
 
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+using c10::cuda::CUDAGuard;  // while it lives, its GPU is the current one
 using torch::Tensor;
 
 static cudaStream_t stream() { return c10::cuda::getCurrentCUDAStream(); }
 
-/// A tensor's elements, for a kernel that expects them in order and in the GPU's memory.
+/// A tensor's elements, for a kernel on the current GPU that expects them there and in order.
 template <class T>
 T* data(const Tensor& tensor) {
-    TORCH_CHECK(tensor.is_cuda() && tensor.is_contiguous(), "a contiguous CUDA tensor is expected");
-    TORCH_CHECK(tensor.element_size() == sizeof(T), "all tensors must have one type");
-    TORCH_CHECK(size_t(tensor.data_ptr()) % 16 == 0, "it must begin at a multiple of 16 bytes");
+    using Plain = std::remove_const_t<T>;
+    using Theirs = std::conditional_t<std::is_same_v<Plain, half>, c10::Half, Plain>;
+    TORCH_CHECK(tensor.is_cuda() && tensor.get_device() == c10::cuda::current_device() &&
+                    tensor.is_contiguous(), "contiguous tensors on one GPU are expected");
+    TORCH_CHECK(tensor.scalar_type() == c10::CppTypeToScalarType<Theirs>::value,
+                "every tensor must have the kernel's type");
+    TORCH_CHECK(size_t(tensor.data_ptr()) % 16 == 0, "they must begin at a multiple of 16 bytes");
     return static_cast<T*>(tensor.data_ptr());
 }
 
@@ -85,6 +91,7 @@ void with_type(const Tensor& tensor, Work work) {
 
 GELU = """
 Tensor fused(Tensor x) {
+    const CUDAGuard guard(x.device());
     Tensor out = torch::empty_like(x);
     with_type(x, [&](auto type) {
         using T = decltype(type);
@@ -96,6 +103,7 @@ Tensor fused(Tensor x) {
 }
 
 Tensor fused_vectorized(Tensor x) {
+    const CUDAGuard guard(x.device());
     Tensor out = torch::empty_like(x);
     with_type(x, [&](auto type) {
         using T = decltype(type);
@@ -111,7 +119,14 @@ Tensor fused_vectorized(Tensor x) {
 ADD_MUL_ACTIVATION = """
 namespace program = add_mul_activation;
 
+void check_shapes(const Tensor& x, const Tensor& y, const Tensor& b) {
+    TORCH_CHECK(x.dim() == 2 && y.sizes() == x.sizes() && b.sizes() == x.sizes().slice(1),
+                "x[M, N], y[M, N] and b[N] are expected");
+}
+
 Tensor fused(Tensor x, Tensor y, Tensor b) {
+    check_shapes(x, y, b);
+    const CUDAGuard guard(x.device());
     Tensor out = torch::empty_like(x);
     with_type(x, [&](auto type) {
         using T = decltype(type);
@@ -126,6 +141,8 @@ Tensor fused(Tensor x, Tensor y, Tensor b) {
 }
 
 Tensor fused_vectorized(Tensor x, Tensor y, Tensor b) {
+    check_shapes(x, y, b);
+    const CUDAGuard guard(x.device());
     Tensor out = torch::empty_like(x);
     with_type(x, [&](auto type) {
         using T = decltype(type);
@@ -144,7 +161,13 @@ GATING = """
 namespace program = gating_fused;
 
 Tensor fused_wmma(Tensor x, Tensor W1, Tensor W2, Tensor b1, Tensor b2) {
-    const size_t M = x.size(0), K = x.size(1), H = W1.size(1);  // multiples of 32
+    TORCH_CHECK(x.dim() == 2 && W1.dim() == 2 && W1.size(0) == x.size(1) &&
+                    W2.sizes() == W1.sizes() && b1.sizes() == W1.sizes().slice(1) &&
+                    b2.sizes() == b1.sizes(),
+                "x[M, K], W1[K, H], W2[K, H], b1[H] and b2[H] are expected");
+    const size_t M = x.size(0), K = x.size(1), H = W1.size(1);
+    TORCH_CHECK(M % 32 == 0 && K % 32 == 0 && H % 32 == 0, "sizes must be multiples of 32");
+    const CUDAGuard guard(x.device());
     Tensor out = torch::empty({x.size(0), W1.size(1)}, x.options());
     const program::Operands operands{data<half>(x),  data<half>(W1), data<half>(b1),
                                      data<half>(W2), data<half>(b2), data<half>(out), M, K, H};
@@ -177,27 +200,33 @@ PROGRAMS = {
 }
 
 
-class Failure(command_line.Stop):
-    """Why there is no figure."""
-
-
 # --- Compiling ---
 
 
 def find_tools():
-    """The CUDA toolkit. Raises Failure where it is missing, or what else the compilation needs."""
+    """The CUDA toolkit. Raises Stop where it is missing, or what else the compilation needs."""
     os.environ["PATH"] += os.pathsep + str(Path(sys.executable).parent)  # where pip puts ninja
     if not shutil.which("ninja"):
-        raise Failure("PyTorch compiles with ninja, which is not here: pip install ninja")
-    if not shutil.which(os.environ.get("CXX", "c++")):
-        raise Failure("PyTorch compiles with c++, which is not here: install g++, or set CXX")
+        raise Stop("PyTorch compiles with ninja, which is not here: pip install ninja")
+    compiler = os.environ.get("CXX", "c++").split()  # "ccache g++"
+    if not compiler or not shutil.which(compiler[0]):
+        raise Stop("PyTorch compiles with c++, which is not here: install g++, or set CXX")
     try:
-        toolkit = cuda_toolkit.find()
+        toolkit = cuda_toolkit.find(has_nvtx=nvtx() is not None)
     except cuda_toolkit.ToolkitError as error:
-        raise Failure(str(error))
+        raise Stop(str(error))
     # PyTorch reads it when its module is imported.
     os.environ["CUDA_HOME"] = str(Path(toolkit.nvcc).parents[1])
+    if cuda_toolkit.host_compiler():
+        os.environ.pop("CC", None)  # it would name nvcc a second one
     return toolkit
+
+
+def nvtx():
+    """The folder of NVTX's headers among PyTorch's own wheels, or None."""
+    found = [folder for path in sys.path for folder in Path(path).glob("nvidia/*/include/nvtx3")
+             if (folder / "nvToolsExt.h").is_file()]
+    return next(iter(found), None)
 
 
 def sources(name):
@@ -208,13 +237,27 @@ def sources(name):
     return "\n".join(["using torch::Tensor;", *declared]), begin + program.cuda
 
 
-def nvcc_flags(capability):
+def nvcc_flags(toolkit, capability):
     arch = cuda_toolkit.target(int(capability))
-    flags = [f"-gencode=arch=compute_{arch},code=sm_{arch}", *cuda_toolkit.OPTIMIZED, "-std=c++20"]
+    flags = [f"-gencode=arch=compute_{arch},code=sm_{arch}", *toolkit.flags,
+             *cuda_toolkit.OPTIMIZED, "-std=c++20"]
     # The lessons use fp16's operators, which PyTorch's own flags switch off.
     flags += [f"-U__CUDA_NO_{each}__" for each in (
         "HALF_OPERATORS", "HALF_CONVERSIONS", "HALF2_OPERATORS", "BFLOAT16_CONVERSIONS")]
     return flags
+
+
+def include_paths(toolkit, folder):
+    """The project's headers; and NVTX's, where the toolkit has none. Alone: the wheel's folder
+    may hold headers of another CUDA, too."""
+    paths = [str(PROJECT), str(PROJECT / "include"), str(PROJECT / "src")]
+    if toolkit.has_header("nvtx3/nvToolsExt.h"):
+        return paths
+    headers = folder / "include/nvtx3"
+    headers.parent.mkdir(exist_ok=True)
+    headers.unlink(missing_ok=True)
+    headers.symlink_to(nvtx())
+    return [*paths, str(headers.parent)]
 
 
 def link_flags(toolkit, folder):
@@ -229,10 +272,10 @@ def link_flags(toolkit, folder):
 
 
 def load(name, toolkit, capability):
-    """The module with a program's functions. Raises Failure."""
+    """The module with a program's functions. Raises Stop."""
     from torch.utils import cpp_extension
 
-    command_line.say(WHO, f"compiling {name}, if nothing is left of an earlier run")
+    command_line.say(WHO, f"compiling {name} (at once where an earlier run's build serves)")
     folder = BUILD / name
     folder.mkdir(parents=True, exist_ok=True)
     cpp, cuda = sources(name)
@@ -244,11 +287,11 @@ def load(name, toolkit, capability):
             return cpp_extension.load_inline(
                 name=f"from_pytorch_{name}", cpp_sources=[cpp], cuda_sources=[cuda],
                 functions=list(PROGRAMS[name].functions),
-                extra_cuda_cflags=nvcc_flags(capability),
-                extra_include_paths=[str(PROJECT), str(PROJECT / "include"), str(PROJECT / "src")],
+                extra_cuda_cflags=nvcc_flags(toolkit, capability),
+                extra_include_paths=include_paths(toolkit, folder),
                 extra_ldflags=link_flags(toolkit, folder), build_directory=str(folder))
         except (RuntimeError, OSError, ImportError, ValueError) as error:
-            raise Failure(f"{name} cannot be compiled: {reason(error)}")
+            raise Stop(f"{name} cannot be compiled: {reason(error)}")
 
 
 def reason(error):
@@ -292,7 +335,7 @@ def measure(name, page, module, size, dtype):
     try:
         check(eager)
     except verification.Wrong as wrong:
-        raise Failure(f"{name}: eager PyTorch is wrong: {wrong}", WRONG)
+        raise Stop(f"{name}: eager PyTorch is wrong: {wrong}", WRONG)
     del eager
     eager_ms = timing.measure(lambda: page.formula(*inputs))
 
@@ -346,7 +389,7 @@ def main(arguments):
     wanted = [(name, [dtype for dtype in PROGRAMS[name].dtypes if dtype in options.dtype])
               for name in options.operations]
     if not any(kinds for _, kinds in wanted):
-        raise Failure("none of these programs has that data type", USAGE)
+        raise Stop("none of these programs has that data type", USAGE)
     gpu, capability = compare_frameworks.load_frameworks()
     toolkit = find_tools()
 
@@ -362,7 +405,7 @@ def main(arguments):
                 try:
                     status = max(status, measure(name, page, module, size, dtype))
                 except RuntimeError as error:  # CUDA's, and too little memory
-                    raise Failure(f"{name}: {reason(error)}")
+                    raise Stop(f"{name}: {reason(error)}")
     return status
 
 

@@ -497,12 +497,21 @@ sys.exit(not (toolkit.tool("nvdisasm") and toolkit.tool("cuobjdump")))' && retur
         say "machine code is not tested, then"
 }
 
-# is_built FILE...: whether these lie here, and are no older than what they are built from.
+# ensure_compiler, of what counts on the simulator.
+ensure_counting_compiler() {
+    ensure_compiler
+    [[ $("${COMPILER[@]}" -dM -E -x c++ - </dev/null) != *__clang__* ]] ||
+        die 77 "counting on the CPU takes g++, not ${COMPILER[*]}"
+}
+
+# is_built FILE...: whether these lie here, and are no older than what they are built from. What an
+# editor leaves beside a source that is open there (.x.swp, #x#, x~) is nothing to build from.
 is_built() {
-    local file
+    local file sources=(-type f ! -name '.*' ! -name '#*' ! -name '*~')
     for file in "$@"; do
         [[ -x $file ]] || return
-        [[ ! $(find SConstruct src include simulator -newer "$file" -print -quit 2>&1) ]] || return
+        [[ ! $(find SConstruct src include simulator "${sources[@]}" -newer "$file" -print -quit \
+            2>&1) ]] || return
     done
 }
 

@@ -4,16 +4,17 @@
 #pragma once
 
 // In that mode a kernel may only call what is marked for the GPU. So everything is, but for
-// operator new, which clang has declared before all headers.
+// operator new, which clang has declared before all headers. What <new> includes comes first, so
+// that <new> finds it there already, and marked.
 #pragma clang force_cuda_host_device begin
-#if __has_include(<bits/exception.h>)  // what <new> includes, in g++'s library
+#if __has_include(<bits/exception.h>)  // g++'s library
 #include <bits/c++config.h>
 #include <bits/exception.h>
 #endif
 #pragma clang force_cuda_host_device end
 #include <new>
-#define __CLANG_CUDA_WRAPPERS_NEW  // for clang's own header of that name: it is included
-#pragma clang force_cuda_host_device begin
+#define __CLANG_CUDA_WRAPPERS_NEW           // for clang's own header of that name: it is included
+#pragma clang force_cuda_host_device begin  // not ended: it holds for the program that follows
 
 #include "cuda_runtime.h"
 

@@ -24,11 +24,16 @@ END
 }
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+all=(debian-12 debian-13 ubuntu-22.04 ubuntu-24.04 colab)
 names=("$@")
 case ${1-} in
     -h | --help) usage && exit ;;
-    "") names=(debian-12 debian-13 ubuntu-22.04 ubuntu-24.04 colab) ;;
+    "") names=("${all[@]}") ;;
 esac
+for name in "${names[@]}"; do
+    [[ " ${all[*]} " == *" $name "* ]] ||
+        { echo "fresh_machines.sh: no machine '$name' (--help lists them)" >&2 && exit 2; }
+done
 [[ $(id -u) == 0 ]] || { echo "fresh_machines.sh: root is needed, for chroot" >&2 && exit 3; }
 # What is mounted below is so for this script alone, and gone when it ends.
 [[ ${IN_NAMESPACE-} ]] ||
@@ -47,7 +52,6 @@ first() {
         debian-13) suite=trixie ;;
         ubuntu-22.04) suite=jammy ;;
         ubuntu-24.04 | colab) suite=noble ;;
-        *) echo "fresh_machines.sh: no machine '$1' (--help lists them)" >&2 && exit 2 ;;
     esac
     [[ ! -d $machines/$1.first ]] || return 0
     if [[ $1 == debian-* ]]; then
@@ -64,7 +68,8 @@ first() {
         >"$machines/$1.log" 2>&1 || { tail -n 3 "$machines/$1.log" >&2 && return 1; }
     if [[ $1 == colab ]]; then
         chroot "$machines/$1.new" apt-get install -y -qq --no-install-recommends \
-            g++ python3 python3-pip libboost-context-dev >>"$machines/$1.log" 2>&1
+            g++ python3 python3-pip libboost-context-dev >>"$machines/$1.log" 2>&1 ||
+            { tail -n 3 "$machines/$1.log" >&2 && return 1; }
         printf 'Package: python3*-venv\nPin: release *\nPin-Priority: -1\n' \
             >"$machines/$1.new/etc/apt/preferences.d/no-venv"
     fi
@@ -90,8 +95,8 @@ step() {
     status=0
     inside "$1" "$2" >"$root.out" 2>&1 || status=$?
     # Not each file that is compiled; no address and no folder of this machine.
-    grep -vE '^(g\+\+|Creating|Checking) ' "$root.out" |
-        sed -E "s|$root||g; s|https?://[^ ]*|(address)|g" | tail -n 50 | fold -s -w 100
+    sed -E "/^(g\+\+|Creating|Checking) /d; s|$root||g; s|https?://[^ ]*|(address)|g" "$root.out" |
+        tail -n 50 | fold -s -w 100
     echo "exit status $status, after $((SECONDS - start)) s"
     echo
 }
@@ -103,7 +108,7 @@ ensure_pytest; build tests; build/tests/host_tests --gtest_brief=1
 
 try() {
     local root=$machines/$1 user=demo status said
-    first "$1" || { echo "$1: cannot be made" >&2 && return 1; }
+    first "$1"
     rm -rf --one-file-system "$root"
     cp -a "$root.first" "$root"
     mount -t proc proc "$root/proc"
@@ -115,7 +120,7 @@ try() {
     git ls-files -z --cached --others --exclude-standard |
         xargs -0 cp --parents -t "$root/home/demo/demos"
     chroot "$root" chown -R demo:demo /home/demo
-    chroot "$root" apt-get update -qq >/dev/null 2>&1
+    chroot "$root" apt-get update -qq >/dev/null
     [[ $1 != colab ]] || user=root
     {
         echo "$(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' "$root/etc/os-release"), $(uname -m)," \
@@ -132,7 +137,8 @@ try() {
         inside "$user" 'g++ --version | head -n 1; python3 --version'
         echo
         [[ $status == 0 ]] || return 1
-        step root "$PART_OF_TESTS" "a part of scripts/test.sh: host tests, tests of the two commands"
+        step root "$PART_OF_TESTS" \
+            "a part of scripts/test.sh: host tests, tests of the two commands"
         ((status == 0)) || return 1
     } >"docs/install/$1.txt"
 }
@@ -140,7 +146,12 @@ try() {
 ended=0
 for name in "${names[@]}"; do
     echo "$name ..."
-    if try "$name"; then
+    # Not `if try`: that would switch off set -e inside.
+    set +e
+    (set -e; try "$name")
+    status=$?
+    set -e
+    if ((status == 0)); then
         echo "$name: verified (docs/install/$name.txt)"
     else
         echo "$name: FAILED (docs/install/$name.txt)"

@@ -6,14 +6,16 @@ import shutil
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
-from fakes import script
+from fakes import FakeMachine, script
 from suite import FAILED, ROOT, USAGE, VERIFIED, WRONG, assert_one_line, describe, scons
 from test_compare_frameworks import FakeFrameworks, install, pretend
 
 import compare_frameworks
+import cuda_toolkit
 import from_pytorch
 
 NAME = "from_pytorch.py"
@@ -63,6 +65,8 @@ def test_what_the_compilation_needs_is_named(monkeypatch, capsys, tmp_path, ther
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(from_pytorch.sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(from_pytorch.cuda_toolkit, "_candidates", lambda: [])
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
     assert from_pytorch.main([]) == FAILED
     assert advice in said_by_main(capsys)
 
@@ -96,7 +100,7 @@ def pytorch(monkeypatch, tmp_path):
     """Stands in for PyTorch on a GPU. `ms` has the times, `wrong` the kernels that are wrong,
     `broken` what compiling raises; `compiled` is what load_inline was given."""
     state = types.SimpleNamespace(ms={"eager": 4.0, "fused": 2.0, "fused_vectorized": 1.0},
-                                  wrong=(), broken=None, compiled=[])
+                                  wrong=(), broken=None, compiled=[], has_nvtx=True)
     install(monkeypatch, FakeFrameworks({}))
     torch = sys.modules["torch"]
     torch.__version__, torch.float32, torch.float16 = "2.x", 4, 2
@@ -139,7 +143,9 @@ def pytorch(monkeypatch, tmp_path):
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/libcudart.so.13").write_text("")
     toolkit = types.SimpleNamespace(version="13.0.88", lib_dir=str(tmp_path / "lib"),
-                                    link_flag=lambda name: f"-l:lib{name}.so.13")
+                                    link_flag=lambda name: f"-l:lib{name}.so.13",
+                                    flags=["-ccbin=g++-12", "-isystem=/hpc_sdk/include"],
+                                    has_header=lambda name: state.has_nvtx)
     monkeypatch.setattr(from_pytorch, "find_tools", lambda: toolkit)
     monkeypatch.setattr(from_pytorch, "BUILD", tmp_path / "build")
     return state
@@ -182,10 +188,56 @@ def test_the_compiler_gets_the_lessons_own_file_and_this_gpus_architecture(pytor
     assert str(ROOT) in given["extra_include_paths"]
     assert "-gencode=arch=compute_90a,code=sm_90a" in given["extra_cuda_cflags"]
     assert "-U__CUDA_NO_HALF_OPERATORS__" in given["extra_cuda_cflags"]
+    assert {"-ccbin=g++-12", "-isystem=/hpc_sdk/include"} < set(given["extra_cuda_cflags"])
     # Wheels have the library by its versioned name alone.
     folder = tmp_path / "build/7_gelu"
     assert f"-L{folder}" in given["extra_ldflags"]
     assert (folder / "libcudart.so").resolve() == tmp_path / "lib/libcudart.so.13"
+
+
+def test_pytorchs_own_nvtx_serves_a_toolkit_without(pytorch, tmp_path, monkeypatch):
+    wheel = tmp_path / "site-packages/nvidia/cu13/include/nvtx3"
+    wheel.mkdir(parents=True)
+    (wheel / "nvToolsExt.h").touch()
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    for pytorch.has_nvtx in (True, False, False):
+        from_pytorch.main(["--operations", "7"])
+    first, *others = pytorch.compiled
+    for given in others:
+        *same, last = map(Path, given["extra_include_paths"])
+        assert [str(path) for path in same] == first["extra_include_paths"]
+        assert (last / "nvtx3").resolve() == wheel and len(list(last.iterdir())) == 1
+
+
+def test_a_toolkit_without_nvtx_will_do_for_whoever_has_it(tmp_path):
+    (tmp_path / "bin").mkdir()
+    FakeMachine.install(tmp_path / "bin/nvcc", f"""#!/bin/sh
+case $* in
+    --version) echo "Cuda compilation tools, release 13.0, V13.0.88" ;;
+    *) echo '#$ TOP={tmp_path}' ;;
+esac
+""")
+    (tmp_path / "lib").mkdir()
+    for name in ("cublas", "cublasLt"):
+        (tmp_path / f"lib/lib{name}.so.13").touch()
+    nvcc = str(tmp_path / "bin/nvcc")
+    if cuda_toolkit.Toolkit(nvcc, "", str(tmp_path / "lib")).has_header("nvtx3/nvToolsExt.h"):
+        pytest.skip("NVTX's headers lie in /usr/include")
+    with pytest.raises(cuda_toolkit.ToolkitError, match="lacks NVTX"):
+        cuda_toolkit._inspect(nvcc, has_nvtx=False)
+    assert cuda_toolkit._inspect(nvcc, has_nvtx=True).nvcc == nvcc
+
+
+def test_a_compiler_of_two_words_is_found(monkeypatch, tmp_path):
+    for name in ("ninja", "ccache"):
+        FakeMachine.install(tmp_path / name, "#!/bin/sh\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CXX", "ccache g++")
+    monkeypatch.setattr(from_pytorch.cuda_toolkit, "_candidates", lambda: [])
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(from_pytorch.Stop, match="install the CUDA Toolkit"):
+        from_pytorch.find_tools()
 
 
 def test_a_lock_that_a_killed_run_left_is_no_reason_to_wait(pytorch, tmp_path):
@@ -229,13 +281,22 @@ TORCH = """
 namespace torch {
 enum ScalarType { kHalf, kFloat };
 struct Options {};
+struct Device {};
+struct Sizes { Sizes slice(int) const; bool operator==(Sizes) const; };
 struct Tensor {
-    bool is_cuda() const; bool is_contiguous() const; int64_t element_size() const;
+    bool is_cuda() const; bool is_contiguous() const; int get_device() const;
     void* data_ptr() const; ScalarType scalar_type() const; int64_t numel() const;
-    int64_t size(int) const; Options options() const;
+    int64_t dim() const; int64_t size(int) const; Sizes sizes() const;
+    Device device() const; Options options() const;
 };
 Tensor empty_like(const Tensor&);
 Tensor empty(std::initializer_list<int64_t>, Options);
+}
+namespace c10 {
+struct Half;
+template <class> struct CppTypeToScalarType;
+template <> struct CppTypeToScalarType<Half> { static constexpr auto value = torch::kHalf; };
+template <> struct CppTypeToScalarType<float> { static constexpr auto value = torch::kFloat; };
 }
 """
 
@@ -245,7 +306,10 @@ def test_they_fit_the_lessons_source(name, tmp_path):
     if not shutil.which("clang++"):
         pytest.skip("clang++ is not installed")
     stream = "namespace c10::cuda { cudaStream_t getCurrentCUDAStream(); }"
+    guard = "namespace c10::cuda { int current_device(); struct CUDAGuard {\n" \
+            "explicit CUDAGuard(torch::Device); ~CUDAGuard(); }; }\n"
     headers = {"torch/types.h": TORCH, "c10/cuda/CUDAStream.h": stream,
+               "c10/cuda/CUDAGuard.h": guard,
                "c10/cuda/CUDAException.h": "#define C10_CUDA_CHECK(call) (void)(call)\n"
                                            "#define C10_CUDA_KERNEL_LAUNCH_CHECK() (void)0\n"}
     for header, text in headers.items():

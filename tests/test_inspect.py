@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -17,6 +18,7 @@ from fakes import script
 from suite import ROOT, SKIPPED, USAGE, assert_one_line, toolkit
 
 import html_page
+import instructions
 import launches
 import machine_code
 from machine_code import cuda_toolkit
@@ -143,7 +145,7 @@ def test_a_block_that_the_source_does_not_state_is_the_simulators():
     limits = machine_code.LIMITS[int(arch().rstrip("a"))]
     text = shown("2", "matmul", "--ptx")
     assert cells(text, "threads a block") == ["1024"]  # dim3 block(kTile, kTile)
-    assert "as on the simulator" in text and "unknown" not in text
+    assert "as the simulator launched them" in text and "unknown" not in text
     registers, shared = (int(cells(text, row)[0])
                          for row in ("registers a thread", "shared memory, bytes"))
     blocks, limit = machine_code.occupancy(limits, 1024, registers, shared)
@@ -288,10 +290,11 @@ def test_missing_tile_kernels_are_missed(monkeypatch, capsys, program, arch, til
 
 def test_a_line_of_a_header_stands_below_the_line_that_calls_it(capsys):
     program, header = str(ROOT / f"src/{SHARED}.cu"), str(ROOT / "include/demo.cuh")
+    toolkits = str(ROOT / ".venv/lib/python3/site-packages/nvidia/cu13/include/cuda_fp16.hpp")
     frames = [((program, 47),), ((header, 1), (program, 47)), ((header, 2), (program, 47)),
               ((program, 47),), ((header, 2), (program, 45)), ((program, 48),), (),
-              (("/usr/include/cuda_fp16.hpp", 3), (header, 2), (program, 48))]
-    code = tuple(machine_code.Instruction("", "", f"op{i}", "", source, ())
+              ((toolkits, 3), (f"{ROOT}2/include/demo.cuh", 4), (header, 2), (program, 48))]
+    code = tuple(instructions.Instruction("", "", f"op{i}", "", source, ())
                  for i, source in enumerate(frames))
     kernel = machine_code.Kernel("f", "f", None, 0, False, code, None)
     options = argparse.Namespace(block=None, shared=None)
@@ -307,7 +310,7 @@ def test_a_line_of_a_header_stands_below_the_line_that_calls_it(capsys):
 # --- Blocks ---
 
 
-def test_blocks_of_two_sizes_are_believed_where_they_are_the_same(tmp_path):
+def test_blocks_of_two_sizes_are_believed_where_they_are_the_same(tmp_path, monkeypatch):
     path = tmp_path / "x"
     path.write_text("#!/bin/sh\n"
                     'case "$*" in *--describe*) echo "$ABOUT"; exit ;; esac\n'
@@ -315,15 +318,22 @@ def test_blocks_of_two_sizes_are_believed_where_they_are_the_same(tmp_path):
                     'echo "same: (4 x 4) blocks of (32 x 8) threads, one launch"\n'
                     "size=$1; [ $1 != --rows ] || size=$4\n"
                     'echo "scaled<float, 2>: (1 x 1) blocks of ($size x 1) threads, one launch"\n'
-                    'echo "of_three: (1 x 1) blocks of (4 x 4 x 4) threads, one launch"\n')
+                    'echo "of_three: (1 x 1) blocks of (4 x 4 x 4) threads, one launch"\n'
+                    'echo "instance<$size>: (1 x 1) blocks of (32 x 1) threads, one launch"\n'
+                    '[ $size = 128 ] || [ $size = 8192 ] || exit $STATUS\n'
+                    'echo "of_one_size: (1 x 1) blocks of (32 x 1) threads, one launch"\n')
     path.chmod(0o755)
     about = {key: None for key in "program sweep sizes talk dtypes options".split()}
     for shapes in (None, [[2, 2]]):
-        os.environ["ABOUT"] = json.dumps({**about, "shapes": shapes})
-        try:
-            assert launches.launched(path) == {"same": 256, "scaled<float,2>": 0, "of_three": 64}
-        finally:
-            del os.environ["ABOUT"]
+        monkeypatch.setenv("ABOUT", json.dumps({**about, "shapes": shapes}))
+        monkeypatch.setenv("STATUS", "0")
+        small, large = (256, 8192) if shapes else (64, 128)
+        assert launches.launched(path) == {
+            "same": 256, "scaled<float,2>": 0, "of_three": 64, "of_one_size": 0,
+            f"instance<{small}>": 32, f"instance<{large}>": 32}
+        monkeypatch.setenv("STATUS", "3")
+        with pytest.raises(machine_code.Stop, match="ended with 3"):
+            launches.launched(path)
 
 
 def test_an_instance_has_the_block_of_the_others():
@@ -338,6 +348,38 @@ def test_a_block_that_depends_on_the_size_stays_unknown():
     blocks = simulators_blocks("8_softmax")
     named = {name.split("<")[0]: threads for name, threads in blocks.items()}
     assert named["fused"] == named["row_max"] == 256 and named["online"] == 0
+
+
+def test_the_simulator_is_asked_for_what_is_shown_alone(monkeypatch):
+    asked = []
+    monkeypatch.setattr(launches, "blocks", lambda program: asked.append(program) or {})
+    for arguments in (["warp_tiled<3>"], ["--diff", "warp_tiled<3>", "warp_tiled<2>"]):
+        assert machine_code.main([TILED, *arguments, "--ptx", "--arch", arch()]) == 0
+    assert asked == []  # the source states their blocks
+    assert machine_code.main([TILED, "--all", "--ptx", "--arch", arch()]) == 0
+    assert machine_code.main([SHARED, "--ptx", "--arch", arch()]) == 0
+    assert asked == [TILED, SHARED]
+
+
+def test_a_block_takes_gxx_to_count(monkeypatch, capfd):
+    if not shutil.which("clang++"):
+        pytest.skip("clang++ is not installed")
+    monkeypatch.setenv("CXX", "clang++")
+    monkeypatch.setattr(launches, "BUILD", launches.BUILD.replace("! is_built", "true # "))
+    assert launches.blocks(SHARED) == {}
+    assert "takes g++, not clang++" in capfd.readouterr().err
+
+
+def test_a_run_that_fails_is_not_kept(monkeypatch, capsys):
+    simulators_blocks()
+    monkeypatch.setattr(launches, "LIMIT_S", 0)
+    kept = ROOT / f"build/inspect/{SHARED}.launches"
+    kept.unlink(missing_ok=True)
+    assert launches.blocks(SHARED) == {} and not kept.exists()
+    said = capsys.readouterr().err
+    assert "took more than 0 s" in said and "not known" in said
+    monkeypatch.undo()
+    assert launches.blocks(SHARED)["matmul_sharedmem"] == 1024 and kept.exists()
 
 
 def test_without_the_simulator_a_block_is_unknown(monkeypatch, capfd):
@@ -387,15 +429,15 @@ def test_the_page_has_all_lines_and_instructions(html):
 
 
 @pytest.mark.parametrize("opcode, group, kind", [
-    ("LDG.E", machine_code.LOADS, "global"), ("LDGSTS.E", machine_code.COPIES, "global"),
-    ("STS", machine_code.SHARED_STORES, "shared"), ("LDL", machine_code.LOCAL, "local"),
-    ("HMMA.16816.F32", machine_code.TENSORS, "tensor"),
-    ("MUFU", machine_code.SPECIAL, "arithmetic"),
-    ("FFMA", machine_code.ARITHMETIC, "arithmetic"), ("BAR", machine_code.BARRIERS, "control"),
+    ("LDG.E", instructions.LOADS, "global"), ("LDGSTS.E", instructions.COPIES, "global"),
+    ("STS", instructions.SHARED_STORES, "shared"), ("LDL", instructions.LOCAL, "local"),
+    ("HMMA.16816.F32", instructions.TENSORS, "tensor"),
+    ("MUFU", instructions.SPECIAL, "arithmetic"),
+    ("FFMA", instructions.ARITHMETIC, "arithmetic"), ("BAR", instructions.BARRIERS, "control"),
     ("BRA.U", "", "control"), ("bra.uni", "", "control"), ("IMAD", "", ""), ("BREV", "", "")])
 def test_instructions_have_their_color(opcode, group, kind):
-    one = machine_code.Instruction("", "", opcode, "", (), ())
-    assert html_page.kind_of(one, group, machine_code) == kind
+    one = instructions.Instruction("", "", opcode, "", (), ())
+    assert html_page.kind_of(one, group) == kind
 
 
 @pytest.mark.skipif(not browser.CHROMIUM, reason="no browser")
@@ -610,10 +652,10 @@ def test_a_terminal_gets_colors(env, colored):
     ("fma.rn.f16x2", "%r1, %r2, %r3, %r4", "fma.f16x2"),
 ])
 def test_instructions_are_told_apart(opcode, operands, expected):
-    kind = machine_code.classify(machine_code.Instruction("", "", opcode, operands, (), ()))
+    kind = instructions.classify(instructions.Instruction("", "", opcode, operands, (), ()))
     assert (kind and kind[1]) == expected
     local = re.match(r"LDL|STL|st\.local", opcode) is not None
-    assert (kind is not None and kind[0] == machine_code.LOCAL) == local
+    assert (kind is not None and kind[0] == instructions.LOCAL) == local
 
 
 def read(body):
@@ -641,9 +683,9 @@ def test_the_main_loop_is_the_innermost_one_with_the_work():
     $cold:  // far from the loop, and of it
         mov.u32 %r3, %r4;
         bra $back;""")
-    loops = sorted(map(sorted, machine_code.loops(code)))
+    loops = sorted(map(sorted, instructions.loops(code)))
     assert loops == [[1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13], [2, 3, 4, 5, 12, 13], [7, 8]]
-    assert sorted(machine_code.main_loop(code)) == [2, 3, 4, 5, 12, 13]
+    assert sorted(instructions.main_loop(code)) == [2, 3, 4, 5, 12, 13]
 
 
 def test_a_computed_jump_leaves_no_loop_that_is_sure():
@@ -654,7 +696,7 @@ def test_a_computed_jump_leaves_no_loop_that_is_sure():
         brx.idx %r1, $targets;
     $b: ret;""")
     assert [one.labels for one in code] == [("$a",), (), (), ("$b",)]
-    assert machine_code.loops(code) == [] and machine_code.main_loop(code) == set()
+    assert instructions.loops(code) == [] and instructions.main_loop(code) == set()
 
 
 def test_a_loop_on_tensor_cores_goes_before_arithmetic_and_no_loop_is_none():
@@ -672,8 +714,8 @@ def test_a_loop_on_tensor_cores_goes_before_arithmetic_and_no_loop_is_none():
         ret;""")
     assert [one.opcode.split(".")[0] for one in code] == [
         "fma", "fma", "bra", "setp", "wgmma", "bra", "ret"]
-    assert sorted(machine_code.main_loop(code)) == [3, 4, 5]
-    assert machine_code.main_loop(code[:2]) == set()
+    assert sorted(instructions.main_loop(code)) == [3, 4, 5]
+    assert instructions.main_loop(code[:2]) == set()
 
 
 # --- Occupancy ---

@@ -15,6 +15,7 @@ import pytest
 from pages import SHARED_16, of_page
 from suite import PROGRAMS, ROOT, needs, toolkit
 
+import instructions
 import machine_code
 from machine_code import Resources
 
@@ -98,7 +99,7 @@ def instructions_of(program):
     if not functions:
         pytest.skip(f"{program} is not built for {ARCH}")
     instruction = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(@\S+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
-    return {name: [machine_code.Instruction("", (guard or "").strip(), opcode, operands, (), ())
+    return {name: [instructions.Instruction("", (guard or "").strip(), opcode, operands, (), ())
                    for guard, opcode, operands in instruction.findall(code)]
             for name, code in functions}
 

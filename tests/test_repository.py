@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from suite import PROGRAMS, ROOT, build_lock, scons
+from suite import PROGRAMS, ROOT, USAGE, assert_one_line, build_lock, scons
 
 # --- clangd -------------------------------------------------------------------------------------
 
@@ -187,6 +187,13 @@ def test_author_and_address_stand_in_one_place():
     notebook = (ROOT / "docs/colab.ipynb").read_text(encoding="utf-8")
     given = re.search(r'DEMO_REPOSITORY\\", \\"(.*?)\\"', notebook)[1]
     assert given == (address[1] if address else "")
+
+
+def test_fresh_machines_names_are_checked_first():
+    done = subprocess.run([ROOT / "tests/fresh_machines.sh", "debian-12", "bogus"], text=True,
+                          capture_output=True)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, "fresh_machines.sh")
 
 
 def test_no_badge_claims_what_nobody_saw():

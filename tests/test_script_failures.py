@@ -129,6 +129,12 @@ def test_what_is_built_needs_nothing_to_build_with(tmp_path, command):
     done = script(command, *cpu, "2", root=tmp_path, env=path)
     assert done.returncode == 77 and "2: this ran" in done.stderr
     later = time.time() + 5
+    for name in (".2_matmul_sharedmem.cu.swp", "#2_matmul_sharedmem.cu#", "2_matmul_sharedmem.cu~",
+                 "kernels"):  # an editor's, and a folder where something of its was
+        (tmp_path / "src" / name).touch()
+        os.utime(tmp_path / "src" / name, (later, later))
+    done = script(command, *cpu, "2", root=tmp_path, env=path)
+    assert done.returncode == 77 and "2: this ran" in done.stderr
     os.utime(tmp_path / "src/2_matmul_sharedmem.cu", (later, later))
     done = script(command, *cpu, "2", root=tmp_path, env=path)
     assert done.returncode == FAILED and "no_compiler" in done.stderr

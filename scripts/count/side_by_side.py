@@ -12,13 +12,12 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
 import command_line  # noqa: E402
+import kernel_names  # noqa: E402
 from command_line import USAGE, Stop  # noqa: E402
 
 WIDTH = 79  # of a line that projects
 NAME, NUMBER = 20, (15, 15, 15, 14)  # its columns
 COLUMNS = ["threads", "requests", "bytes"]
-TITLE = re.compile(r"(?P<name>.+): \((?P<grid>[\dx ]+)\) blocks of \((?P<block>[\dx ]+)\) threads, "
-                   "one launch")
 # The last number is conflicts where a kind has no sectors; those have the sectors of a request.
 ROW = re.compile(r"    (?P<kind>[a-z]+(?: [a-z]+)?) +(?P<threads>[\d,]+) +(?P<requests>[\d,]+)"
                  r"(?: +(?P<bytes>[\d,]+)"
@@ -38,7 +37,7 @@ def read(program, text):
     lines = head.split("\n")
     kernels = []
     for lines_of_table in (table.split("\n") for table in tables):
-        title = TITLE.fullmatch(lines_of_table[0])
+        title = kernel_names.LAUNCH.fullmatch(lines_of_table[0])
         if not title:
             continue
         counts = {}

@@ -5,6 +5,7 @@ import html
 import re
 from pathlib import Path
 
+import instructions
 from command_line import PROJECT
 
 KINDS = {  # class: what the legend says
@@ -90,13 +91,14 @@ show(0);
 """
 
 
-def kind_of(instruction, group, groups):
+def kind_of(instruction, group):
     """The class of an instruction: one of KINDS, or none for addresses, moves and the like."""
-    found = {groups.LOADS: "global", groups.STORES: "global", groups.COPIES: "global",
-             groups.ATOMICS: "global", groups.SHARED_LOADS: "shared",
-             groups.SHARED_STORES: "shared", groups.LOCAL: "local", groups.TENSORS: "tensor",
-             groups.ARITHMETIC: "arithmetic", groups.SPECIAL: "arithmetic",
-             groups.BARRIERS: "control"}.get(group, "")
+    found = {instructions.LOADS: "global", instructions.STORES: "global",
+             instructions.COPIES: "global", instructions.ATOMICS: "global",
+             instructions.SHARED_LOADS: "shared", instructions.SHARED_STORES: "shared",
+             instructions.LOCAL: "local", instructions.TENSORS: "tensor",
+             instructions.ARITHMETIC: "arithmetic", instructions.SPECIAL: "arithmetic",
+             instructions.BARRIERS: "control"}.get(group, "")
     return found or ("control" if JUMPS.match(instruction.opcode) else "")
 
 
@@ -160,23 +162,22 @@ def code_pane(code, places, loop, anchor, kinds):
     return out
 
 
-def page(program, show, kernels, groups):
-    """The whole page. `groups`: the module that names the kinds of instructions, and finds a
-    kernel's main loop."""
+def page(program, show, kernels):
+    """The whole page."""
     sections, used = [], set()
     for kernel in kernels:
         code = show.code(kernel)
         # Of the project's own lines: the innermost, and the one in src/ that it was inlined into.
         places = [list(dict.fromkeys(
-            place for place in groups.places_of(one) if place[0].startswith(str(PROJECT))))
+            place for place in instructions.places_of(one) if instructions.is_own(place[0])))
             for one in code]
         files = sorted({file for own in places for file, _ in own})
-        classes = [kind_of(one, (groups.classify(one) or ("",))[0], groups) for one in code]
+        classes = [kind_of(one, (instructions.classify(one) or ("",))[0]) for one in code]
         used.update(classes)
         anchor = files.index
         figures = "; ".join(f"{name}: {value}" for name, value in show.figures(kernel))
-        left = source_pane(kernel, places, groups.source_lines, anchor)
-        right = code_pane(code, places, groups.main_loop(code), anchor, classes)
+        left = source_pane(kernel, places, instructions.source_lines, anchor)
+        right = code_pane(code, places, instructions.main_loop(code), anchor, classes)
         sections.append((kernel.name, figures, "\n".join(left), "\n".join(right)))
     form = "SASS" if show.sass else "PTX"
     legend = "\n".join(f'<span class="{kind}">{text}</span>' for kind, text in KINDS.items()

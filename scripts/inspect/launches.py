@@ -3,21 +3,21 @@ program's own launches. They may depend on the size, so it runs two."""
 
 import json
 import os
-import re
 import subprocess
-import sys
 
+import command_line
+import kernel_names
 import programs
-from command_line import PROJECT
+from command_line import PROJECT, Stop
 
 SIZES = [["64"], ["128"]]
 SHAPES = [["--rows", "2", "--cols", "256"], ["--rows", "2", "--cols", "8192"]]
-TITLE = re.compile(r"^(.+): \([\dx ]+\) blocks of \(([\dx ]+)\) threads, one launch$", re.MULTILINE)
+LIMIT_S = 60  # of a run
 BUILD = """
 set -euo pipefail
 source scripts/setup.sh
 ! is_built "$@" || exit 0
-ensure_compiler
+ensure_counting_compiler
 ensure_scons
 say "building ${1}, whose launches say how many threads a block has"
 build "$@" >&2
@@ -30,33 +30,66 @@ def blocks(program):
     names = [str(path.relative_to(PROJECT)) for path in paths]
     if subprocess.run(["bash", "-c", BUILD, "inspect.sh", *names], cwd=PROJECT,
                       stdin=subprocess.DEVNULL).returncode:
-        print("inspect.sh: how many threads a block has is not known, then", file=sys.stderr)
-        return {}
+        return unknown()
     kept = PROJECT / f"build/inspect/{program}.launches"
     built = [os.stat(path).st_mtime_ns for path in paths]
     if kept.is_file():
         known = json.loads(kept.read_text())
         if known["built"] == built:
             return known["blocks"]
-    found = launched(paths[0])
+    try:
+        found = launched(paths[0])
+    except Stop as stop:
+        command_line.say("inspect.sh", stop)
+        return unknown()
     kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps({"built": built, "blocks": found}))
+    command_line.write_text(kept, json.dumps({"built": built, "blocks": found}))
     return found
 
 
+def unknown():
+    command_line.say("inspect.sh", "how many threads a block has is not known, then")
+    return {}
+
+
 def launched(path):
-    about = programs.describe(path)
-    found = {}
-    for arguments in SHAPES if about["shapes"] else SIZES:
-        done = subprocess.run([str(path), *arguments], stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+    """{kernel: threads of a block}, from runs at both sizes. Raises Stop where one fails."""
+    runs = [launched_at(path, size)
+            for size in (SHAPES if programs.describe(path)["shapes"] else SIZES)]
+    names = set().union(*runs)
+
+    def agreed(some):
+        """The size that all launches of these kernels have, if each run has one."""
+        sizes = {threads for run in runs for name in some for threads in run.get(name, ())}
+        everywhere = all(not run.keys().isdisjoint(some) for run in runs)
+        return max(sizes) if everywhere and len(sizes) == 1 else 0
+
+    # Of a template each size of the problem may have an instance of its own.
+    return {name: agreed([name]) or agreed([each for each in names if plain(each) == plain(name)])
+            for name in names}
+
+
+def launched_at(path, size):
+    """{kernel: {threads of a block, ...}} of one run."""
+    try:
+        done = subprocess.run([str(path), *size], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=LIMIT_S,
                               universal_newlines=True, env={**os.environ, "DEMO_COUNT": "1"})
-        for name, block in TITLE.findall(done.stdout):
-            threads = 1
-            for extent in block.split(" x "):
-                threads *= int(extent)
-            found.setdefault(name.replace(" ", ""), set()).add(threads)
-    return {name: max(sizes) if len(sizes) == 1 else 0 for name, sizes in found.items()}
+    except subprocess.TimeoutExpired:
+        raise Stop(f"{path.name} {' '.join(size)} took more than {LIMIT_S} s on the simulator")
+    if done.returncode:
+        raise Stop(f"{path.name} {' '.join(size)} ended with {done.returncode} on the simulator")
+    found = {}
+    for title in kernel_names.LAUNCH.finditer(done.stdout):
+        threads = 1
+        for extent in title["block"].split(" x "):
+            threads *= int(extent)
+        found.setdefault(title["name"].replace(" ", ""), set()).add(threads)
+    return found
+
+
+def plain(name):
+    return name.split("<")[0]
 
 
 def of(name, known):
@@ -65,6 +98,5 @@ def of(name, known):
     name = name.replace(" ", "")
     if name in known:
         return known[name]
-    plain = name.split("<")[0]
-    sizes = {threads for other, threads in known.items() if other.split("<")[0] == plain}
+    sizes = {threads for other, threads in known.items() if plain(other) == plain(name)}
     return max(sizes) if len(sizes) == 1 else 0

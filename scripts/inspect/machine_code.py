@@ -11,7 +11,8 @@ each kernel's, or that of KERNEL. A line and its instructions light up together,
 there.
 
 A block's threads are those of __launch_bounds__, of --block, or of the simulator, which runs the
-program at two sizes and is believed where both are the same.
+program at two sizes and is believed where both are the same. For a kernel that takes the simulator,
+the program is built for it, with g++, unless it is built already.
 
 Counts are static: of instructions in the code, however often they run. "main loop" is the loop that
 holds most of the multiply-adds (those of tensor cores first), or else most global loads and stores;
@@ -22,7 +23,6 @@ Kernels in CUDA Tile C++ are compiled to Tile IR and from that to machine code: 
 
 import argparse
 import collections
-import functools
 import hashlib
 import os
 import re
@@ -42,6 +42,10 @@ import launches  # noqa: E402
 import programs  # noqa: E402
 import table  # noqa: E402
 from command_line import PROJECT, SKIPPED, USAGE, Stop  # noqa: E402
+from instructions import (  # noqa: E402
+    ATOMICS, BARRIERS, COPIES, GROUPS, LOADS, LOCAL, SHARED_LOADS, SHARED_STORES, STORES, TENSORS,
+    Instruction, classify, counts, is_below, main_loop, multiplies_and_adds, places_of,
+    source_lines)
 
 CACHE = PROJECT / "build/inspect"
 LONGEST_LOOP_SHOWN = 120  # instructions, of two loops side by side
@@ -141,19 +145,6 @@ class Resources(NamedTuple):
     stack: int  # bytes; holds local arrays that are indexed at run time
     spilled: int  # bytes, stored and loaded
     shared: int  # bytes, static
-
-
-class Instruction(NamedTuple):
-    address: str  # "0390"; empty in PTX
-    guard: str  # "@!P0", or empty
-    opcode: str  # "LDG.E.128"
-    operands: str
-    source: Tuple[Tuple[str, int], ...]  # files and lines: inlined code first, then who called it
-    labels: Tuple[str, ...]  # that stand before it
-
-    @property
-    def text(self):
-        return " ".join(filter(None, (self.guard, self.opcode, self.operands)))
 
 
 class Kernel(NamedTuple):
@@ -319,211 +310,6 @@ def read_kernels(compiled, disassembly, tiles=None):
     return kernels
 
 
-# --- Loops ------------------------------------------------------------------------------------
-
-
-def successors(code):
-    """For every instruction the indices of those that may run next: the one after it, and all
-    that it names (BSSY names where its threads meet again). None where a jump's target is computed.
-    """
-    place = {label: i for i, instruction in enumerate(code) for label in instruction.labels}
-    result = []
-    for i, instruction in enumerate(code):
-        name = instruction.opcode.split(".")[0].upper()
-        words = re.findall(r"[.$\w]+", instruction.operands)
-        targets = [place[word] for word in words if word in place]
-        if name in ("BRX", "BRXU", "JMX", "JMXU") and not targets:
-            return None
-        # A branch may have its condition among its operands: BRA.U UP0, `(.L_x_1).
-        always = not instruction.guard and (name in ("EXIT", "RET") or name == "BRA" and
-                                            len(words) == 1)
-        result.append(targets + ([] if always or i + 1 == len(code) else [i + 1]))
-    return result
-
-
-def loops(code):
-    """The loops of a kernel, each the set of its instructions' indices. A loop is what lies between
-    a jump back to its head and that head, where nothing gets in but through the head."""
-    follow = successors(code)
-    if not follow:
-        return []
-    order, seen, stack = [], {0}, [(0, iter(follow[0]))]  # depth first, finished last
-    while stack:
-        at, rest = stack[-1]
-        ahead = next((i for i in rest if i not in seen), None)
-        if ahead is None:
-            order.append(at)
-            stack.pop()
-        else:
-            seen.add(ahead)
-            stack.append((ahead, iter(follow[ahead])))
-    order.reverse()
-    rank = {at: i for i, at in enumerate(order)}
-    before = collections.defaultdict(list)
-    for at in order:
-        for ahead in follow[at]:
-            before[ahead].append(at)
-
-    # The immediate dominator of each instruction: the last that every way to it leads through.
-    # K. Cooper, T. Harvey, K. Kennedy: A Simple, Fast Dominance Algorithm (2001).
-    dominator, changed = {0: 0}, True
-    while changed:
-        changed = False
-        for at in order[1:]:
-            new = None
-            for one in before[at]:
-                if one in dominator:
-                    while new is not None and one != new:
-                        if rank[one] > rank[new]:
-                            one = dominator[one]
-                        else:
-                            new = dominator[new]
-                    new = one
-            changed |= dominator.get(at) != new
-            dominator[at] = new
-
-    def dominates(head, at):
-        while rank[at] > rank[head]:
-            at = dominator[at]
-        return at == head
-
-    bodies = collections.defaultdict(set)  # by head
-    for at in order:
-        for head in follow[at]:
-            if dominates(head, at):
-                bodies[head].add(head)
-                reached = [at]
-                while reached:
-                    one = reached.pop()
-                    if one not in bodies[head]:
-                        bodies[head].add(one)
-                        reached += before[one]
-    return list(bodies.values())
-
-
-def main_loop(code):
-    """The innermost loop with most of the work, as a set of indices: of tensor cores if there is
-    such work in any loop, else multiply-adds, else accesses to global memory. Empty without one."""
-    found = loops(code)
-    for is_work in (on_tensor_cores, multiplies_and_adds, reaches_global_memory):
-        work = [sum(is_work(*(classify(code[i]) or ("", ""))) for i in loop) for loop in found]
-        working = [(amount, loop) for amount, loop in zip(work, found) if amount]
-        innermost = [(amount, loop) for amount, loop in working
-                     if not any(other < loop for _, other in working)]
-        if innermost:
-            return max(innermost, key=lambda pair: pair[0])[1]
-    return set()
-
-
-# --- Kinds of instructions ----------------------------------------------------------------------
-
-LOADS, STORES, COPIES = "global loads", "global stores", "async copies"
-SHARED_LOADS, SHARED_STORES, ATOMICS = "shared loads", "shared stores", "atomics"
-LOCAL, TENSORS, ARITHMETIC = "local memory", "tensor cores", "arithmetic"
-SPECIAL, LANES, BARRIERS = "special functions", "between lanes", "barriers"
-GROUPS = (LOADS, STORES, COPIES, SHARED_LOADS, SHARED_STORES, LOCAL, ATOMICS, TENSORS, ARITHMETIC,
-          SPECIAL, LANES, BARRIERS)
-
-
-def on_tensor_cores(group, label):
-    return group == TENSORS
-
-
-def multiplies_and_adds(group, label):
-    return group == ARITHMETIC and "fma" in label.lower()
-
-
-def reaches_global_memory(group, label):
-    return group in (LOADS, STORES, COPIES)
-
-
-def classify(instruction):
-    """What an instruction counts as, (group, label), or None: an address, a branch, a move."""
-    return (classify_sass if instruction.opcode[0].isupper() else classify_ptx)(instruction)
-
-
-def classify_sass(instruction):
-    base, *parts = instruction.opcode.split(".")
-    width = next((part for part in parts if part in SASS_WIDTHS), "32")
-    first = ".".join([base] + parts[:1])
-    if base in SASS_ACCESSES:
-        return SASS_ACCESSES[base], f"{base}.{width}"
-    if base in ("LDSM", "STSM"):  # by the number of 8 x 8 matrices
-        return SHARED_LOADS if base == "LDSM" else SHARED_STORES, f"{base}.x{(parts or '1')[-1]}"
-    if re.match(r"ATOM|RED[G]?$", base):
-        return ATOMICS, base
-    if re.match(r"UTMA(LDG|STG|RED)|UBLK", base):
-        return COPIES, instruction.opcode
-    if base.endswith("MMA"):
-        return TENSORS, instruction.opcode
-    if re.fullmatch(r"[FDH](FMA|ADD|MUL)2?(32I)?", base):
-        # Zero times zero, or zero added: that only sets or converts a register.
-        zeros = r"\S+ -?RZ," if "ADD" in base else r"\S+ -?RZ, -?RZ,"
-        return None if re.match(zeros, instruction.operands) else (ARITHMETIC, base)
-    if base == "MUFU":
-        return SPECIAL, first
-    if base in ("SHFL", "VOTE", "VOTEU", "REDUX", "CREDUX", "MATCH"):
-        return LANES, base
-    if re.match(r"BAR$|SYNCS|DEPBAR|LDGDEPBAR|WARPSYNC|WARPGROUP|MEMBAR|FENCE|UCGABAR|UTMACMDFLUSH",
-                base):
-        return BARRIERS, first if base in ("BAR", "SYNCS", "WARPGROUP") else base
-    return None
-
-
-SASS_WIDTHS = ("U8", "S8", "U16", "S16", "64", "128", "256")  # bits; 32 is not written
-SASS_ACCESSES = {"LDG": LOADS, "LD": LOADS, "STG": STORES, "ST": STORES, "LDGSTS": COPIES,
-                 "LDS": SHARED_LOADS, "STS": SHARED_STORES, "STAS": SHARED_STORES, "LDL": LOCAL,
-                 "STL": LOCAL}
-
-
-def classify_ptx(instruction):
-    base, *parts = instruction.opcode.split(".")
-    kind = parts[-1] if parts else ""
-    space = next((p.split("::")[0] for p in parts if re.match(r"(global|shared|local|param)", p)),
-                 "generic")
-    if base in ("ld", "ldu", "st") or base == "wmma" and parts[0] in ("load", "store"):
-        if space == "param":
-            return None
-        stores = "st" in (base, parts[0][:2])
-        group = {"local": LOCAL, "shared": SHARED_STORES if stores else SHARED_LOADS}.get(
-            space, STORES if stores else LOADS)
-        if base == "wmma":
-            return group, f"wmma.{parts[0]}.{space}"
-        vector = next((part for part in parts if re.fullmatch(r"v\d", part)), "")
-        size = int(re.sub(r"\D", "", kind) or 0) * int(vector[1:] or 1) // 8
-        label = ".".join(filter(None, (base, space, vector, kind)))
-        return group, f"{label} ({size} bytes)"
-    if base in ("ldmatrix", "stmatrix"):
-        many = next((part for part in parts if re.fullmatch(r"x\d", part)), "")
-        return SHARED_LOADS if base == "ldmatrix" else SHARED_STORES, f"{base}.{many}"
-    if instruction.opcode.startswith("cp.async"):
-        if re.search(r"commit|wait|mbarrier\.arrive", instruction.opcode):
-            return BARRIERS, "cp.async." + next(p for p in parts[1:] if p != "bulk").split("::")[0]
-        if parts[1] == "bulk":
-            return COPIES, ".".join(part for part in [base] + parts if re.fullmatch(
-                r"cp|async|bulk|tensor|\dd|multicast::cluster|reduce", part))
-        return COPIES, f"cp.async ({instruction.operands.split(',')[2].strip()} bytes)"
-    if base in ("atom", "red", "multimem"):
-        return ATOMICS, f"{base}.{space}"
-    if base in ("mma", "wmma") or base == "wgmma" and parts[0] == "mma_async":
-        return TENSORS, ".".join(part for part in [base] + parts
-                                 if re.fullmatch(r"\w*mma(_async)?|m\d+n\d+k\d+", part))
-    if base in ("fma", "mul", "add", "sub") and re.match(r"b?f(16|32|64)", kind):
-        return ARITHMETIC, f"{base}.{kind}"
-    if base in ("div", "rcp", "sqrt", "rsqrt", "ex2", "lg2", "tanh", "sin", "cos") and "f" in kind:
-        return SPECIAL, f"{base}.{kind}"
-    if base in ("shfl", "vote", "redux", "match"):
-        return LANES, base
-    if base in ("bar", "barrier", "mbarrier", "fence", "membar", "wgmma"):
-        return BARRIERS, ".".join([base] + parts[:1]).split("::")[0]
-    return None
-
-
-def counts(code):
-    """How many instructions of each kind: {(group, label): number}."""
-    return collections.Counter(kind for kind in map(classify, code) if kind)
-
-
 # --- Occupancy --------------------------------------------------------------------------------
 
 
@@ -623,8 +409,8 @@ class Show:
         """Footnotes of a table. `unknown` and `dynamic` are its words for missing values."""
         lines = ["counts: of instructions in the code, not of those that run"]
         if any(not kernel.threads and launches.of(kernel.name, self.blocks) for kernel in kernels):
-            lines.append("threads a block: where the source has no __launch_bounds__, as on the "
-                         "simulator")
+            lines.append("threads a block without __launch_bounds__: as the simulator launched "
+                         "them")
         if not all(self.block_of(kernel) for kernel in kernels):
             lines.append(f"{unknown}: the source has no __launch_bounds__, and the simulator no "
                          "one size; --block tells\nthis script, else warps are the most of any "
@@ -641,7 +427,7 @@ class Show:
 
 def own_kernels(program, kernels):
     own = [k for k in kernels if k.file == str(PROJECT / f"src/{program}.cu")]
-    return own or [k for k in kernels if k.file.startswith(str(PROJECT / "src"))]
+    return own or [k for k in kernels if is_below(PROJECT / "src", k.file)]
 
 
 def show_program(show, program, kernels, everything, missing):
@@ -741,15 +527,6 @@ def show_listing(show, kernel):
     print()
 
 
-def places_of(instruction):
-    """Where an instruction comes from: the innermost line in src/, or of all; and the project's
-    line inside that, where there is one."""
-    ours = [place for place in instruction.source if place[0].startswith(str(PROJECT))]
-    of_programs = [place for place in ours if place[0].startswith(str(PROJECT / "src"))]
-    outer = (of_programs or ours or list(instruction.source))[:1]
-    return outer + [place for place in ours[:1] if place not in outer]
-
-
 def describe(place):
     if place is None:
         return "(no source line)"
@@ -757,14 +534,6 @@ def describe(place):
     lines = source_lines(path)
     text = lines[number - 1].strip() if number <= len(lines) else ""
     return f"{os.path.basename(path)}:{number}  {text}"
-
-
-@functools.lru_cache(maxsize=None)
-def source_lines(path):
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
 
 
 def shortened(operands):
@@ -852,7 +621,7 @@ def find_kernel(kernels, wanted, missing):
             names = " ".join(f"'{plain(kernel.name)}'" for kernel in found)
             raise Stop(f"'{wanted}' may be any of {names}", USAGE)
     names = " ".join(f"'{plain(kernel.name)}'" for kernel in kernels
-                     if kernel.file.startswith(str(PROJECT / "src")))
+                     if is_below(PROJECT / "src", kernel.file))
     and_missing = f"; {missing}" if missing else ""
     raise Stop(f"no kernel '{wanted}'; there are {names}{and_missing}", USAGE)
 
@@ -891,27 +660,25 @@ def inspect(options):
         missing = NO_PTX
     kernels = read_kernels(compiled, disassembly, tiles)
 
-    own = own_kernels(program, kernels)
-    if options.block is None and any(not kernel.threads for kernel in own):
-        blocks = launches.blocks(program)
-    else:
-        blocks = {}
-    show = Show(options, arch, bool(disassembly), blocks)
+    names = options.diff or [options.kernel] * bool(options.kernel)
+    chosen = [find_kernel(kernels, name, missing) for name in names] or (
+        kernels if options.all else own_kernels(program, kernels))
+    ask = options.block is None and not all(kernel.threads for kernel in chosen)
+    show = Show(options, arch, bool(disassembly), launches.blocks(program) if ask else {})
     if options.html:
-        chosen = [find_kernel(kernels, options.kernel, missing)] if options.kernel else [
-            kernel for kernel in (kernels if options.all else own) if show.code(kernel)]
+        if not names:
+            chosen = list(filter(show.code, chosen))
         if not all(map(show.code, chosen)):
             raise Stop(NO_PTX, USAGE)
         path = CACHE / f"{program}.html"
-        command_line.write_text(path, html_page.page(program, show, chosen, sys.modules[__name__]))
+        command_line.write_text(path, html_page.page(program, show, chosen))
         print(path.relative_to(PROJECT))
     elif options.diff:
-        chosen = [find_kernel(kernels, name, missing) for name in options.diff]
         print(f"{program}, {'SASS' if show.sass else 'PTX'} for sm_{arch}\n")
         show_kernels(show, chosen)
         show_loops(show, chosen)
     elif options.kernel:
-        kernel = find_kernel(kernels, options.kernel, missing)
+        [kernel] = chosen
         for sass in (False, True) if options.both else (show.sass,):
             if not sass and not kernel.ptx:
                 print(f"{NO_PTX}\n")

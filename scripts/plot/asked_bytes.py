@@ -5,11 +5,13 @@ counts them, for plot.py's second roofline.
     asked_bytes.py         counts, and writes results/counts/asked_bytes.csv: takes some two minutes
 
 A kernel asks for a N^3 + b N^2 bytes: every multiply-add has its share of loads, and every result a
-store. So counts at two sizes give those of any. Of a kernel whose tile depends on N this would not
-be true: it is left out. Needs what `scons cpu` builds with g++.
+store. So counts at two sizes give those of any. Of a kernel whose tile depends on N, as of those
+that not every GPU runs, this would not be true: it is left out. Needs what `scons cpu` builds with
+g++.
 """
 
 import csv
+import functools
 import io
 import os
 import subprocess
@@ -20,7 +22,7 @@ from typing import Dict, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
 import command_line  # noqa: E402
 import programs  # noqa: E402
-from command_line import PROJECT, USAGE, Stop  # noqa: E402
+from command_line import FAILED, PROJECT, USAGE, Stop  # noqa: E402
 
 FILE = PROJECT / "results/counts/asked_bytes.csv"
 SIZES = (256, 512)
@@ -48,9 +50,10 @@ def at(counted, n):
     return a * n**3 + (bytes0 / n0**2 - a * n0) * n**2
 
 
+@functools.lru_cache(maxsize=None)  # count() asks again, for each size
 def own_kernels(program):
     """The names of a program's own kernels, if it is about one product of matrices, and its kernels
-    run on every GPU: the others' tiles depend on N."""
+    run on every GPU."""
     about = programs.describe(PROJECT / "cpu" / program)
     roles = [contender["role"] for contender in about["contenders"]]
     own = {each["kernel"]: each["needs"] for each in about["contenders"] if each["role"] == "ours"}
@@ -67,14 +70,14 @@ def count(program, n):
                           env={**os.environ, "DEMO_COUNT": "csv"})
     if done.returncode:
         raise Stop(done.stderr.strip() or f"{program} {n} ended with {done.returncode}",
-                   done.returncode)
+                   done.returncode if done.returncode > 0 else FAILED)  # below 0: a signal
     asked = {}
     lines = done.stdout[done.stdout.index("kernel,what,"):].splitlines()
     for row in csv.DictReader(lines):
         name = row["kernel"].partition("<")[0]  # without template arguments
         if name in own and row["what"].split()[0] in ("global", "bulk", "tile"):
-            at = Kernel(program, name), row["kernel"]
-            asked[at] = asked.get(at, 0) + int(row["asked_bytes"])
+            launched = Kernel(program, name), row["kernel"]
+            asked[launched] = asked.get(launched, 0) + int(row["asked_bytes"])
     return asked
 
 

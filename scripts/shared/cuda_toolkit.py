@@ -103,12 +103,13 @@ class Toolkit(NamedTuple):
         )
 
 
-def find():
-    """The first usable toolkit. Raises ToolkitError where there is none."""
+def find(has_nvtx=False):
+    """The first usable toolkit. Raises ToolkitError where there is none. `has_nvtx`: whoever asks
+    has NVTX's headers from elsewhere."""
     rejected = []
     for nvcc in _candidates():
         try:
-            return _inspect(nvcc)
+            return _inspect(nvcc, has_nvtx)
         except ToolkitError as error:
             rejected.append(str(error))
     name, home = _chosen()
@@ -221,7 +222,7 @@ def _release(nvcc):
     return (int(match[1]), int(match[2])), match[3]
 
 
-def _inspect(nvcc):
+def _inspect(nvcc, has_nvtx):
     release, version = _release(nvcc)
     if release < OLDEST_RELEASE:
         raise ToolkitError(f"{nvcc} is of CUDA {version}, and 12.0 or later is needed")
@@ -247,7 +248,7 @@ def _inspect(nvcc):
                 include = os.path.join(os.path.dirname(toolkit.lib_dir), "include")
                 toolkit = Toolkit(own if os.access(own, os.X_OK) else nvcc, version,
                                   toolkit.lib_dir, include)
-            if not toolkit.has_header("nvtx3/nvToolsExt.h"):
+            if not has_nvtx and not toolkit.has_header("nvtx3/nvToolsExt.h"):
                 raise ToolkitError(f"the toolkit of {nvcc} lacks NVTX's headers")
             return toolkit
     raise ToolkitError(f"the toolkit of {nvcc} lacks cuBLAS")

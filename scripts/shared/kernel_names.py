@@ -3,6 +3,11 @@
 import re
 from collections import defaultdict
 
+# The line that a kernel's counts stand below, as the simulator and count.sh print it.
+LAUNCH = re.compile(
+    r"^(?P<name>.+): \([\dx ]+\) blocks of \((?P<block>[\dx ]+)\) threads, one launch$",
+    re.MULTILINE)
+
 
 def shorten(name):
     """Ways to write a kernel's name, from the shortest to the full one: what the source calls it,
