@@ -421,8 +421,8 @@ def test_what_the_walks_tell_is_true():
     assert [text.count(",") for text in (a, b, once, whole)] == [7] * 4 and once != whole
     assert float(fp16) == pytest.approx(float(fp32), rel=2**-11)
 
-    col, b1, b2, x, w1, w2, v1, v2, *ends = map(float, values(walk_of("6_gating_fused")))
-    assert col == 5 and v1 == pytest.approx(b1 + x * w1, rel=1e-4)
+    row, col, b1, b2, x, w1, w2, v1, v2, *ends = map(float, values(walk_of("6_gating_fused")))
+    assert (row, col) == (33, 5) and v1 == pytest.approx(b1 + x * w1, rel=1e-4)
     assert v2 == pytest.approx(b2 + x * w2, rel=1e-4)
     assert len(ends) == 2 and ends != [v1, v2]
 
