@@ -18,12 +18,13 @@ Usage: scripts/talk.sh [OPTION ...] [STEP]
 Builds what the talk of 20 minutes needs, and then runs its programs in their order, from STEP (1
 to 7) on: the commands of the run sheet in docs/lecture.md, on a GPU or, without one, on the CPU.
 Before each step a banner says what it is about, and the command stands below. Enter runs it;
-Enter again goes on to the next banner. Ctrl-C or Ctrl-D ends the talk. Without a terminal it runs
-through, for the evening before: scripts/talk.sh </dev/null
+Enter again goes on to the next banner. To answer a question, type another command at either, such
+as ./6_gating_fused 2048: it runs, and the prompt comes again. Ctrl-C or Ctrl-D ends the talk.
+Without a terminal it runs through, for the evening before: scripts/talk.sh </dev/null
 
-  --list      print the steps and their commands, and end
+  --list      print the steps, from STEP on, and their commands
   --cpu       on the CPU, GPU or not
-  --size N    on a GPU N in place of 4096, and --talk N / 4 in place of 1024, for a slower one
+  --size N    for a slower GPU: N in place of 4096, and --talk N / 4, at most 1024
   --no-build  run the programs that lie here; they were built elsewhere
 
 Exit status: 0 all that could run here is verified; 1 a wrong result; else that of the first program
@@ -49,22 +50,29 @@ while (($# > 0)); do
 done
 ((${#step[@]} <= 1)) || die 2 "one step is expected, not also '${step[1]}'"
 
+unset DEMO_COUNT DEMO_SCHEDULE # the run sheet says where they are wanted
+
 run_sheet() {
     python3 scripts/talk/run_sheet.py ${on_cpu:+--cpu} "${size[@]}" "$@"
 }
 
 # Sets targets, what is to be built here.
-need() {
+find_targets() {
     local words
     words=$(run_sheet --targets "${step[@]}") || exit $?
     read -ra targets <<<"$words"
 }
 
 ensure_python
-has_gpu || on_cpu=--cpu
-need
+why=""
+[[ $on_cpu ]] || has_gpu || { why=$NO_GPU && on_cpu=--cpu; }
+find_targets
+[[ ! $why ]] || say "$why: on the CPU"
 [[ ! $on_cpu || ${#size[@]} == 0 ]] || say "--size is for a GPU: on the CPU the run sheet's N stays"
-[[ ! $list ]] || { run_sheet --list && exit; }
+if [[ $list ]]; then
+    run_sheet --list "${step[@]}" || end $?
+    exit 0
+fi
 
 if [[ ! $on_cpu ]]; then
     if [[ $must_build ]] && ! is_built "${targets[@]}"; then
@@ -79,7 +87,7 @@ if [[ ! $on_cpu ]]; then
     if ((status == 77)); then
         say "there is a GPU here, but no program can use it: on the CPU instead"
         on_cpu=--cpu
-        need
+        find_targets
     fi
 fi
 if [[ $on_cpu && $must_build ]] && ! is_built "${targets[@]}"; then

@@ -72,6 +72,17 @@ def test_bad_arguments_of_ncu_counts_end_with_one_line():
     assert_one_line(done.stderr, "ncu_counts.py")
 
 
+FUNCTION = re.compile(r"^(\w+)\(\) *[{(]", re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts").glob("*.sh")), ids=lambda p: p.name)
+def test_no_script_redefines_what_all_share(path):
+    shared = set(FUNCTION.findall((ROOT / "scripts/setup.sh").read_text(encoding="utf-8")))
+    assert {"need", "has_gpu", "build"} <= shared
+    if path.name != "setup.sh":
+        assert not shared & set(FUNCTION.findall(path.read_text(encoding="utf-8")))
+
+
 @pytest.mark.parametrize("name, arguments", [
     ("run.sh", []), ("compare_gpus.sh", ["--sizes", "64"]), ("count.sh", ["10"]),
 ], ids=["run.sh", "compare_gpus.sh", "count.sh"])

@@ -92,8 +92,10 @@ def test_it_runs_what_the_run_sheet_says(stage):
     assert re.findall(r"^\$ (.*)$", done.stdout, re.MULTILINE) == sum(WITHOUT, [])
     listed = stage.talk("--list").stdout
     assert re.findall(r"^ +\$ (.*)$", listed, re.MULTILINE) == sum(WITH_GPU, [])
-    assert re.findall(r"^(\d)  (.*) \(\d minutes\)$", listed, re.MULTILINE) == re.findall(
-        r"^### Talk (\d): (.*)$", TALK, re.MULTILINE)
+    titles = re.findall(r"^### Talk (\d): (.*)$", TALK, re.MULTILINE)
+    assert re.findall(r"^(\d)  (.*) \(\d minutes\)$", listed, re.MULTILINE) == titles
+    listed = stage.talk("--list", "5").stdout
+    assert re.findall(r"^(\d)  (.*) \(\d minutes\)$", listed, re.MULTILINE) == titles[4:]
 
 
 def test_the_slides_say_the_same():
@@ -128,7 +130,9 @@ def test_the_real_programs_describe_the_steps():
 
 @pytest.mark.parametrize("old, new", [
     ("## The talk: ", "## A talk: "), ("**Minutes** 2. ", ""), ("```console gpu", "```bash"),
-    ("$ ./4_matmul_cublas 4096", "$ rm -r cpu")])
+    ("$ ./4_matmul_cublas 4096", "$ rm -r cpu"),
+    ("**Program** `4_matmul_cublas`", "**Program** `7_gelu`"),
+    ("$ ./4_matmul_cublas 4096", "$ ./4_matmul_cublas '4096")])
 def test_a_sheet_that_is_none_is_refused(stage, old, new):
     (stage.root / "docs/lecture.md").write_text(LECTURE.replace(old, new))
     done = stage.talk()
@@ -180,10 +184,14 @@ def test_nothing_here_can_run_it(stage):
     assert stage.talk("--cpu").returncode == SKIPPED
 
 
+def goes_on_at(step):
+    return f"talk.sh: scripts/talk.sh {step} goes on from here\n"
+
+
 def test_an_interrupted_program_ends_the_talk(stage):
     stage.ends("2_matmul_sharedmem", INTERRUPTED)
     done = stage.talk()
-    assert done.returncode == INTERRUPTED
+    assert (done.returncode, done.stderr) == (INTERRUPTED, goes_on_at(2))
     assert stage.called(done.stdout) == sum(WITH_GPU[:2], [])
 
 
@@ -199,7 +207,7 @@ def test_an_interrupt_ends_the_talk_and_its_program(stage):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     printed, said = process.communicate(timeout=10)
-    assert (process.returncode, said) == (INTERRUPTED, "")
+    assert (process.returncode, said) == (INTERRUPTED, goes_on_at(1))
     assert stage.called(printed) == WITH_GPU[0]
 
 
@@ -209,6 +217,38 @@ def test_a_program_that_is_not_built_is_named(stage):
     assert (done.returncode, done.stdout) == (FAILED, "")
     assert_one_line(done.stderr, "talk.sh")
     assert "4_matmul_cublas" in done.stderr and "not built" in done.stderr
+
+
+def test_a_driver_that_does_not_answer_is_named(stage):
+    FakeMachine.install(stage.root / "bin/nvidia-smi", "#!/bin/sh\necho 'No driver'\nexit 9\n")
+    done = stage.talk("7")
+    assert (done.returncode, stage.called(done.stdout)) == (VERIFIED, WITHOUT[6])
+    assert done.stderr == ("talk.sh: no GPU here that the driver serves (nvidia-smi: No driver): "
+                           "on the CPU\n")
+    assert stage.talk("--cpu", "7").stderr == ""
+    assert_one_line(stage.talk("8").stderr, "talk.sh")
+
+
+def test_a_list_that_cannot_be_written_ends_it(stage):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(["bash", "scripts/talk.sh", "--no-build", "--list"], cwd=stage.root,
+                              env=stage.env, stdin=subprocess.DEVNULL, stdout=full,
+                              stderr=subprocess.PIPE, text=True)
+    assert done.returncode == FAILED
+    assert_one_line(done.stderr, "talk.sh")
+
+
+def test_what_a_rehearsal_left_in_the_environment_is_dropped(stage):
+    done = subprocess.run(["bash", "scripts/talk.sh", "--no-build", "2"], cwd=stage.root,
+                          env={**stage.env, "DEMO_COUNT": "1"}, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True)
+    assert stage.called(done.stdout) == sum(WITH_GPU[1:], [])
+
+
+def test_assignments_stand_before_the_program(stage):
+    sheet = LECTURE.replace("$ ./4_matmul_cublas 4096", "$ ./4_matmul_cublas A=1 4096")
+    (stage.root / "docs/lecture.md").write_text(sheet)
+    assert "./4_matmul_cublas A=1 4096" in stage.called(stage.talk("4").stdout)
 
 
 def test_a_gpu_that_no_program_can_use(stage):
@@ -238,7 +278,7 @@ def test_everything_is_built_before_the_first_banner(stage):
 def on_stage(stage, typed, *arguments):
     shown, status = on_a_terminal(
         ["bash", "scripts/talk.sh", "--no-build", *arguments], typed,
-        r"\$ [^\n]*|\[Enter\](\x1b\[0m)? ?(\x1b\[0m)?", cwd=stage.root, env=stage.env)
+        r"\r\$ |\[Enter\](\x1b\[0m)? ?(\x1b\[0m)?", cwd=stage.root, env=stage.env)
     return [stage.called(part) for part in shown], "".join(shown), status
 
 
@@ -249,8 +289,33 @@ def test_enter_runs_a_command_and_goes_on(stage):
     assert "\x1b[1m  5 of 7 " in shown and shown.count("[Enter]") == 2
 
 
+def test_another_command_can_be_typed(stage):
+    """At either prompt, which then comes again; so it does for what is no command."""
+    typed = ["./6_gating_fused 64", "what?", "", "'", "DEMO_COUNT=1 cpu/1_matmul_basic 32", "", ""]
+    called, shown, status = on_stage(stage, typed, "6")
+    assert status == VERIFIED
+    assert called == [[], ["./6_gating_fused 64"], [], WITH_GPU[5], [],
+                      ["DEMO_COUNT=1 cpu/1_matmul_basic 32"], [], WITH_GPU[6]]
+    assert shown.count("[Enter]") == 3 and shown.count("Enter goes on, Ctrl-D ends the talk") == 2
+    assert f"\x1b[A\x1b[K$ {typed[0]}\r\n" in shown
+
+
+def test_an_impatient_enter_starts_nothing(stage):
+    """Enter while a program runs is no answer to the prompt that comes after it."""
+    program = stage.root / "5_gating_unfused"
+    program.write_text(program.read_text() + "[ \"$*\" = \"32 --once\" ] || sleep 0.5\n")
+    called, _, status = on_stage(stage, ["\n\n", CTRL_D], "5")
+    assert (called, status) == ([[], WITH_GPU[4], []], VERIFIED)
+
+
 def test_the_talk_can_be_left(stage):
     called, _, status = on_stage(stage, ["", CTRL_D], "5")
     assert (called, status) == ([[], WITH_GPU[4], []], VERIFIED)
-    called, _, status = on_stage(stage, ["", "", CTRL_C], "5")
+    called, shown, status = on_stage(stage, ["", "", CTRL_C], "5")
     assert (called, status) == ([[], WITH_GPU[4], [], []], INTERRUPTED)
+    assert shown.endswith(goes_on_at(6).replace("\n", "\r\n"))
+
+
+def test_a_wrong_result_is_not_forgotten_when_the_talk_is_left(stage):
+    stage.ends("5_gating_unfused", WRONG)
+    assert on_stage(stage, ["", CTRL_D], "5")[2] == WRONG

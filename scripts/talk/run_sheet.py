@@ -3,17 +3,18 @@
 of docs/lecture.md: each heading "### Talk 1: ..." with its blocks of commands, for a room with a
 GPU and for one without. What a program is about it says itself (--describe).
 
-    run_sheet.py [--cpu] [--size N] --targets    what the commands need built, a word each
-    run_sheet.py [--cpu] [--size N] --list       the steps, and their commands
-    run_sheet.py [--cpu] [--size N] [STEP]       runs them, from that step on
+    run_sheet.py [--cpu] [--size N] --targets        what the commands need built, a word each
+    run_sheet.py [--cpu] [--size N] --list [STEP]    the steps from that one on, and their commands
+    run_sheet.py [--cpu] [--size N] [STEP]           runs them
 """
 
-import argparse
+import itertools
 import os
 import re
 import shlex
 import subprocess
 import sys
+import termios
 import textwrap
 from pathlib import Path
 from typing import List, NamedTuple
@@ -48,8 +49,11 @@ class Step(NamedTuple):
 
 
 def command_of(text):
-    words = shlex.split(text)
-    given = [word for word in words if re.match(r"[A-Z_]+=", word)]
+    try:
+        words = shlex.split(text)
+    except ValueError:  # a quote without its end
+        words = []
+    given = list(itertools.takewhile(lambda word: re.match(r"[A-Z_]+=", word), words))
     words = words[len(given):]
     if not words or not re.fullmatch(r"(\./|cpu/)\w+", words[0]):
         raise Stop(f"{LECTURE.name}: '{text}' runs no program")
@@ -75,8 +79,12 @@ def run_sheet(on_cpu, n=N):
         typed = re.findall(r"^\$ (.*)$", block[1], re.MULTILINE) if block else []
         if not head or not typed:
             raise Stop(f"{LECTURE.name}: talk {number} has no program and minutes, or no commands")
-        steps.append(Step(int(number), title, int(head[1]), re.findall(r"`(\w+)`", head[2]),
-                          [command_of(line if on_cpu else resized(line, n)) for line in typed]))
+        names = re.findall(r"`(\w+)`", head[2])
+        commands = [command_of(line if on_cpu else resized(line, n)) for line in typed]
+        for name in names:
+            if name not in [command.program.name for command in commands]:
+                raise Stop(f"{LECTURE.name}: no command of talk {number} runs its program {name}")
+        steps.append(Step(int(number), title, int(head[1]), names, commands))
     if not steps:
         raise Stop(f"{LECTURE.name} has no run sheet of the talk")
     return steps
@@ -104,15 +112,22 @@ class Room:
     def style(self, code, text):
         return f"\033[{code}m{text}\033[0m" if self.styled else text
 
-    def wait(self, prompt):
-        """Until Enter. Ctrl-D ends the talk."""
+    def ask(self, prompt, proposed=""):
+        """What is typed over the proposed command; nothing is Enter alone. Raises EOFError for
+        Ctrl-D."""
         if not self.waits:
-            print(prompt, flush=True)
-            return
-        print(prompt, end="", flush=True)
-        if not sys.stdin.readline():
+            print(prompt + proposed, flush=True)
+            return ""
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # an impatient Enter while a program ran
+        print(prompt + proposed, end=f"\r{prompt}" if proposed else "", flush=True)
+        line = sys.stdin.readline()
+        if not line:
             print()
             raise EOFError
+        typed = line.strip()
+        if typed and proposed and self.styled:  # without what is left of the proposed one
+            print(f"\033[A\033[K{prompt}{typed}", flush=True)
+        return typed
 
     def show_banner(self, step, last, summaries):
         rule = "-" * WIDTH
@@ -125,35 +140,59 @@ class Room:
         print(rule)
 
 
-def run(steps, last, room):
+def wait_for_enter(room, statuses, *prompt):
+    """A command that is typed instead runs, and the prompt comes again."""
+    while True:
+        typed = room.ask(*prompt)
+        if not typed:
+            return
+        try:
+            command = command_of(typed)
+        except Stop:
+            print("no ./PROGRAM and no cpu/PROGRAM: Enter goes on, Ctrl-D ends the talk")
+            continue
+        statuses.append(run_program(command))
+
+
+def run(steps, last, room, again):
     """The exit status of the talk: 1 once a result was wrong, else that of the first program that
-    failed; 77 where none could run."""
+    failed; 77 where none could run. `again` and a step's number are the command that goes on."""
     paths = {command.program.name: command.program for step in steps for command in step.commands}
     summaries = {name: programs.describe(path)["summary"] for name, path in paths.items()}
     statuses = []
-    for step in steps:
-        if statuses and room.waits:
-            room.wait(room.style(2, "[Enter] "))
-        room.show_banner(step, last, summaries)
-        for command in step.commands:
-            room.wait(f"\n$ {command.text}")
-            statuses.append(run_program(command))
-            if statuses[-1] == INTERRUPTED:
-                return INTERRUPTED
+    try:
+        for step in steps:
+            if statuses and room.waits:
+                wait_for_enter(room, statuses, room.style(2, "[Enter] "))
+            room.show_banner(step, last, summaries)
+            for command in step.commands:
+                print()
+                wait_for_enter(room, statuses, "$ ", command.text)
+                statuses.append(run_program(command))
+    except EOFError:  # Ctrl-D: the talk is what has run
+        pass
+    except KeyboardInterrupt:
+        if room.waits:
+            print(flush=True)  # behind the ^C
+        return command_line.say("talk.sh", f"{again} {step.number} goes on from here", INTERRUPTED)
     failed = [status for status in statuses if status not in (OK, SKIPPED)]
     if WRONG in failed:
         return WRONG
-    return failed[0] if failed else OK if OK in statuses else SKIPPED
+    return failed[0] if failed else SKIPPED if statuses and OK not in statuses else OK
 
 
 def run_program(command):
+    """Its exit status. Raises KeyboardInterrupt if it was interrupted."""
     try:
         status = subprocess.run([str(command.program), *command.words[1:]], cwd=PROJECT,
                                 stdin=subprocess.DEVNULL,
                                 env={**os.environ, **command.environment}).returncode
     except OSError as error:
         return command_line.say("talk.sh", f"{command.words[0]}: {error.strerror}", FAILED)
-    return status if status >= 0 else 128 - status
+    status = status if status >= 0 else 128 - status
+    if status == INTERRUPTED:
+        raise KeyboardInterrupt
+    return status
 
 
 @command_line.reporting("talk.sh")
@@ -173,16 +212,16 @@ def main(arguments):
         raise Stop(f"there is no step '{options.step}': the talk has 1 to {numbers[-1]}", USAGE)
     if options.targets:
         print(*targets(steps))
-    elif options.list:
+        return OK
+    last, steps = len(steps), steps[numbers.index(options.step):]
+    if options.list:
         for step in steps:
             print(f"{step.number}  {step.title} ({step.minutes} minutes)")
             print(*(f"   $ {command.text}" for command in step.commands), sep="\n")
-    else:
-        try:
-            return run(steps[numbers.index(options.step):], len(steps), Room())
-        except EOFError:
-            return OK
-    return OK
+        return OK
+    again = ["scripts/talk.sh"] + ["--cpu"] * options.cpu
+    again += [f"--size {size}" for size in options.size or []]
+    return run(steps, last, Room(), " ".join(again))
 
 
 if __name__ == "__main__":
