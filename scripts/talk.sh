@@ -59,7 +59,7 @@ run_sheet() {
 # Sets targets, what is to be built here.
 find_targets() {
     local words
-    words=$(run_sheet --targets "${step[@]}") || exit $?
+    words=$(run_sheet --targets "${step[@]}") || end $?
     read -ra targets <<<"$words"
 }
 
