@@ -24,6 +24,7 @@
 //   demo/copy.cuh          a device copy, the yardstick where memory is the limit
 //   demo/cublas.cuh        cuBLAS: its handle, and a gemm as a yardstick
 //   demo/cublaslt.cuh      cuBLASLt: the fastest of the algorithms that it proposes
+//   demo/graph.cuh         several launches as one: a CUDA graph
 //   demo/choose.cuh        choosing the faster of several ways before anything is measured
 //
 // Everything in here that runs on the GPU serves to check and to measure. The kernels that a

@@ -10,6 +10,7 @@
 
 #include "cuda/driver_types.h"
 #include "cuda/vector_types.h"
+#include "graphs.hpp"
 
 namespace simulator {
 
@@ -20,17 +21,19 @@ struct Launch {
     int line;
     dim3 grid, block;
     size_t shared_bytes;
+    cudaStream_t stream;
     unsigned int cluster = 1;  // blocks of one
 
     /// A tile kernel's launch may leave out all but the grid.
     Launch(const char* kernel, const char* file, int line, dim3 grid, dim3 block = {},
-           size_t shared_bytes = 0, cudaStream_t = nullptr)
+           size_t shared_bytes = 0, cudaStream_t stream = nullptr)
         : kernel(kernel),
           file(file),
           line(line),
           grid(grid),
           block(block),
-          shared_bytes(shared_bytes) {}
+          shared_bytes(shared_bytes),
+          stream(stream) {}
 
     /// The kernel, without the parentheses that its text comes in.
     std::string name() const { return std::string(kernel + 1, std::strlen(kernel) - 2); }
@@ -78,10 +81,12 @@ template <class Call, class... P, class... Arguments>
 void launch(const Launch& launch, void (*kernel)(P...), const Call& call,
             Arguments&&... arguments) {
     const void* const function = reinterpret_cast<const void*>(kernel);
-    if constexpr (sizeof...(P) == sizeof...(Arguments))  // converted once, as CUDA does it
-        launch_with(launch, function, call,
-                    std::tuple<std::remove_cv_t<P>...>(std::forward<Arguments>(arguments)...));
-    else  // default arguments
+    if constexpr (sizeof...(P) == sizeof...(Arguments)) {  // converted once, as CUDA does it
+        const std::tuple<std::remove_cv_t<P>...> converted(std::forward<Arguments>(arguments)...);
+        if (!noted_for_graph(launch.stream,
+                             [=] { launch_with(launch, function, kernel, converted); }))
+            launch_with(launch, function, call, converted);
+    } else  // default arguments
         launch_with(launch, function, call,
                     std::tuple<std::decay_t<Arguments>...>(std::forward<Arguments>(arguments)...));
 }

@@ -8,8 +8,8 @@
 
 namespace demo {
 
-/// A cuBLASLt handle with its workspace. cuBLASLt is cuBLAS with more to say: it can add a bias
-/// before it stores, and it lists several algorithms for one problem.
+/// A cuBLASLt handle with its workspace. cuBLASLt is cuBLAS with more to say: it can add a bias and
+/// apply an activation before it stores, and it lists several algorithms for one problem.
 struct CublasLt {
     cublasLtHandle_t handle = nullptr;
     Buffer<char> workspace{kCublasWorkspace};
@@ -20,27 +20,43 @@ struct CublasLt {
     CublasLt(const CublasLt&) = delete;
 };
 
-/// out[M, N] = x[M, K] W[K, N] (+ bias[N]) by cuBLASLt, all row-major fp16 (or bfloat16), summed in
-/// fp32. As in lesson 4, the library sees column-major matrices: out^T = W^T x^T. Of the
-/// algorithms that it proposes the constructor keeps the one that proves fastest.
+/// A product, all row-major: out = activation(scale x W + bias), summed in fp32. With `add` what
+/// out holds is added before the activation.
+template <class T>
+struct LtProduct {
+    const T *x, *W;  // [M, K], [K, N]
+    T* out;          // [M, N]
+    size_t M, K, N;
+    const T* bias = nullptr;                                    // [N]
+    cublasLtEpilogue_t activation = CUBLASLT_EPILOGUE_DEFAULT;  // or ..._RELU, ..._GELU (by tanh)
+    float scale = 1;
+    bool add = false;
+    size_t out_pitch = 0;  // elements from row to row of out; 0: N
+};
+
+/// A product by cuBLASLt, in fp16, bfloat16, or float by the tensor cores' TF32. As in lesson 4,
+/// the library sees column-major matrices: out^T = W^T x^T. Of the algorithms that it proposes the
+/// constructor keeps the one that proves fastest.
 template <class T>
 class LtGemm {
   public:
-    LtGemm(const CublasLt& library, const T* x, const T* W, const T* bias, T* out, size_t M,
-           size_t K, size_t N)
-        : library_(library), x_(x), W_(W), out_(out) {
-        DEMO_CHECK(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    LtGemm(const CublasLt& library, const LtProduct<T>& product)
+        : library_(library), product_(product) {
+        const auto& [x, W, out, M, K, N, bias, activation, scale, add, out_pitch] = product;
+        const bool tf32 = std::is_same_v<T, float>;
+        DEMO_CHECK(cublasLtMatmulDescCreate(
+            &operation_, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
         const cudaDataType type = kCudaType<T>;
+        const size_t pitch = out_pitch ? out_pitch : N;
         DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_W_, type, N, K, N));
         DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_x_, type, K, M, K));
-        DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_out_, type, N, M, N));
-        if (bias) {
-            const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-            DEMO_CHECK(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE,
-                                                      &epilogue, sizeof epilogue));
+        DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_out_, type, N, M, pitch));
+        const auto epilogue = cublasLtEpilogue_t(activation | (bias ? CUBLASLT_EPILOGUE_BIAS : 0));
+        DEMO_CHECK(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                                                  &epilogue, sizeof epilogue));
+        if (bias)
             DEMO_CHECK(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                                       &bias, sizeof bias));
-        }
         const size_t workspace = library.workspace.bytes();
         cublasLtMatmulPreference_t preference;
         DEMO_CHECK(cublasLtMatmulPreferenceCreate(&preference));
@@ -55,8 +71,8 @@ class LtGemm {
 
         double best = 0;
         for (int i = 0; i < count; ++i) {
-            if (multiply(proposals[i].algo) != CUBLAS_STATUS_SUCCESS) continue;
-            const double ms = quick_time([&] { multiply(proposals[i].algo); });
+            if (multiply(proposals[i].algo, nullptr) != CUBLAS_STATUS_SUCCESS) continue;
+            const double ms = quick_time([&] { multiply(proposals[i].algo, nullptr); });
             if (best == 0 || ms < best) best = ms, algorithm_ = proposals[i].algo;
         }
         if (best == 0) DEMO_CHECK(CUBLAS_STATUS_NOT_SUPPORTED);
@@ -69,19 +85,21 @@ class LtGemm {
     }
     LtGemm(const LtGemm&) = delete;
 
-    void operator()() const { DEMO_CHECK(multiply(algorithm_)); }
+    void operator()(cudaStream_t stream = nullptr) const {
+        DEMO_CHECK(multiply(algorithm_, stream));
+    }
 
   private:
-    cublasStatus_t multiply(const cublasLtMatmulAlgo_t& algorithm) const {
-        const float alpha = 1, beta = 0;
-        return cublasLtMatmul(library_.handle, operation_, &alpha, W_, layout_W_, x_, layout_x_,
-                              &beta, out_, layout_out_, out_, layout_out_, &algorithm,
-                              library_.workspace.data(), library_.workspace.bytes(), nullptr);
+    cublasStatus_t multiply(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) const {
+        const LtProduct<T>& p = product_;
+        const float beta = p.add ? 1 : 0;
+        return cublasLtMatmul(library_.handle, operation_, &p.scale, p.W, layout_W_, p.x, layout_x_,
+                              &beta, p.out, layout_out_, p.out, layout_out_, &algorithm,
+                              library_.workspace.data(), library_.workspace.bytes(), stream);
     }
 
     const CublasLt& library_;
-    const T *x_, *W_;
-    T* out_;
+    const LtProduct<T> product_;
     cublasLtMatmulDesc_t operation_;
     cublasLtMatrixLayout_t layout_W_, layout_x_, layout_out_;
     cublasLtMatmulAlgo_t algorithm_;
@@ -94,8 +112,8 @@ Contender cublaslt_contender(const std::string& name, const T* A, const T* B, T*
             .role = Role::kYardstick,
             .setup =
                 [=](Contender& self) {
-                    const auto gemm =
-                        std::make_shared<LtGemm<T>>(*library, A, B, nullptr, C, N, N, N);
+                    const LtProduct<T> product{A, B, C, N, N, N};
+                    const auto gemm = std::make_shared<LtGemm<T>>(*library, product);
                     self.launch = [library, gemm] { (*gemm)(); };
                 },
             .repeatable = false};

@@ -79,4 +79,13 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
     return cudaEventCreate(event);
 }
+
+// What a stream is given between the first two of these is not done, but noted for the graph.
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                 unsigned long long flags = 0);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }

@@ -26,6 +26,9 @@
     ERROR(cudaErrorMisalignedAddress, 716, "misaligned address")                    \
     ERROR(cudaErrorLaunchFailure, 719, "unspecified launch failure")                \
     ERROR(cudaErrorNotSupported, 801, "operation not supported")                    \
+    ERROR(cudaErrorStreamCaptureInvalidated, 901, "the capture has failed")         \
+    ERROR(cudaErrorStreamCaptureUnmatched, 905, "no capture of this stream")        \
+    ERROR(cudaErrorStreamCaptureImplicit, 906, "work beside a capture")             \
     ERROR(cudaErrorInvalidClusterSize, 912, "cluster misconfiguration")             \
     ERROR(cudaErrorUnknown, 999, "unknown error")
 
@@ -71,6 +74,9 @@ using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
 enum { cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
 enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
+using cudaGraph_t = struct CUgraph_st*;
+using cudaGraphExec_t = struct CUgraphExec_st*;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal = 0 };
 
 enum cudaLaunchAttributeID {
     cudaLaunchAttributeClusterDimension = 4,

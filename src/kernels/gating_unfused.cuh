@@ -161,7 +161,8 @@ class Unfused {
 
     /// out = x W + b, for one or both of the weights' matrices; `b` may be null.
     std::shared_ptr<Gemm> gemm_of(const half* W, const half* b, half* out, int matrices = 1) const {
-        return std::make_shared<Gemm>(library_, g.x, W, b, out, M, K, matrices * H);
+        const demo::LtProduct<half> product{g.x, W, out, M, K, matrices * H, b};
+        return std::make_shared<Gemm>(library_, product);
     }
 
     const demo::Gating& g;

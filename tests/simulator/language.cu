@@ -492,8 +492,37 @@ void test_half() {
     EXPECT(half(3) > half(2.5f) && half(1) == half(1.0) && -half(1) < half(0));
 }
 
+__global__ void add_to(int* number, int amount) { *number += amount; }
+
+void test_graphs() {
+    const Memory<int> number(1);
+    cudaStream_t stream = nullptr;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    EXPECT(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+    EXPECT(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+    const auto kernel = add_to;
+    for (int amount : {1, 20}) kernel<<<1, 1, 0, stream>>>(number.data, amount);
+    EXPECT(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+    EXPECT(number.read()[0] == 0);
+    EXPECT(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+    EXPECT(cudaGraphDestroy(graph) == cudaSuccess);
+    for (int i = 0; i < 2; ++i) EXPECT(cudaGraphLaunch(executable, nullptr) == cudaSuccess);
+    EXPECT(number.read()[0] == 42);
+    EXPECT(cudaGraphExecDestroy(executable) == cudaSuccess);
+    // The default stream waits for all others, so it may get no work beside a capture.
+    EXPECT(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+    add_to<<<1, 1>>>(number.data, 1);
+    EXPECT(cudaGetLastError() == cudaErrorStreamCaptureImplicit);
+    EXPECT(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
+    EXPECT(cudaGetLastError() == cudaErrorStreamCaptureInvalidated);
+    EXPECT(number.read()[0] == 42);
+    cudaStreamDestroy(stream);
+}
+
 int main() {
     test_launches();
+    test_graphs();
     test_limits();
     test_threads();
     test_copies();
