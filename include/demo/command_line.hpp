@@ -70,7 +70,9 @@ struct Program {
     std::vector<Type> types;  // with several --dtype chooses, the first by default
     bool talk = false;        // takes --talk S
     size_t default_talk = 0;  // S of a program that takes --talk S alone, and no N; else 0
-    bool any_shape = false;   // takes every N from 1, and --rows R --cols C
+    bool any_n = false;       // takes every N from 1
+    bool any_shape = false;   // likewise, and --rows R --cols C
+    std::string n_means = "the matrices are N x N";  // for --help
     size_t default_n = kSimulator ? 256 : 4096;
     std::vector<Option> options = {};  // its own
 
@@ -81,7 +83,7 @@ struct Program {
 
     Sweep sweep = Sweep::kNever;  // over shapes; over sizes up to N, where it is always
 
-    size_t step() const { return any_shape ? 1 : 32; }  // N is a multiple of it
+    size_t step() const { return any_n || any_shape ? 1 : 32; }  // N is a multiple of it
 };
 
 /// All options of a program: its own, then those that all programs share.
@@ -257,9 +259,9 @@ inline Options parse(const Program& program, std::span<const char* const> argume
     }
     if (given.contains("--talk") && given.contains("N"))
         throw UsageError("N and --talk exclude each other: give one of them");
-    if (given.contains("--rows") != given.contains("--cols"))
+    if (program.any_shape && given.contains("--rows") != given.contains("--cols"))
         throw UsageError("--rows and --cols belong together: give both");
-    if (given.contains("--rows") && given.contains("N"))
+    if (program.any_shape && given.contains("--rows") && given.contains("N"))
         throw UsageError("N and --rows exclude each other: N is for square matrices");
     const bool sized = given.contains("N") || given.contains("--talk") || given.contains("--rows");
     if (options.flag("--sweep") && (sized || given.contains("--kernel")))
@@ -272,8 +274,7 @@ inline Options parse(const Program& program, std::span<const char* const> argume
     }
     auto number = [&](const char* name) { return options.flag(name) ? options.number(name) : 0; };
     options.talk = number("--talk");
-    options.rows = number("--rows");
-    options.cols = number("--cols");
+    if (program.any_shape) options.rows = number("--rows"), options.cols = number("--cols");
     if (program.types.size() > 1)
         while (program.types[options.type].name != options.choice("--dtype")) ++options.type;
     options.seed = number("--seed");
@@ -328,9 +329,8 @@ inline void print_help(const Program& program, const std::vector<std::string>& k
     std::printf("\nusage: ./%s [%s] [options]\n\n", program.name.c_str(), size);
     const std::string sizes = to_text({.first = program.step(), .multiple = program.step()});
     if (!program.default_talk)
-        line("N",
-             (program.sweep == Sweep::kAlways ? "the largest size: " : "the matrices are N x N: ") +
-                 sizes + " (default " + std::to_string(program.default_n) + ")");
+        line("N", (program.sweep == Sweep::kAlways ? "the largest size" : program.n_means) + ": " +
+                      sizes + " (default " + std::to_string(program.default_n) + ")");
     for (const Option& option : options_of(program)) {
         std::string help = option.help;
         if (!option.choices.empty())
