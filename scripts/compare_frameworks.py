@@ -107,6 +107,7 @@ KINDS = {  # of sizes, by the name that a page gives them: our program's argumen
     "SIZES": lambda size: [size],
     "TALK": lambda size: ["--talk", size],
     "SHAPES": lambda size: ["--rows", size[0], "--cols", size[1]],
+    "RUNS": lambda run: run.split(),
 }
 
 
@@ -143,13 +144,13 @@ def cases_of(name, folder, sizes, dtypes):
     for kind, arguments_of in KINDS.items():
         wanted = getattr(page, kind, ())
         if wanted and any(sizes.values()):
-            wanted = sizes[kind] or ()
+            wanted = sizes.get(kind) or ()
         for dtype in [dtype for dtype in about["dtypes"] if dtype in dtypes]:
             for size in wanted:
                 size_arguments = [str(argument) for argument in arguments_of(size)]
                 options = [*getattr(page, "OPTIONS", ()), *dtype_arguments(about, dtype)]
-                # Shapes have no order, so each of them is a series of its own.
-                ordered = kind != "SHAPES"
+                # Shapes and runs have no order, so each of them is a series of its own.
+                ordered = kind not in ("SHAPES", "RUNS")
                 series = (name, kind, dtype, None if ordered else size)
                 between = ordered and min(wanted) < size < max(wanted)
                 cases.append(case_of(page, program, size_arguments, options, dtype, series,

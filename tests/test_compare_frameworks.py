@@ -346,6 +346,14 @@ def test_sizes_that_are_given_replace_all_that_the_pages_say(compare):
     assert {line.split(" --dtype")[0] for line in done.commands} == {"--talk 32", "--talk 48"}
 
 
+def test_a_page_may_name_whole_command_lines(compare):
+    page = "RUNS = ('64 --fast', '96')"
+    done = compare({"library": [1] * 99, "copy": [1] * 99}, page=page,
+                   about=description(shape="square", n=64), arguments=["--rounds", "1"])
+    runs = list(dict.fromkeys(line.split(" --dtype")[0] for line in done.commands))
+    assert runs == ["64 --fast", "96"]
+
+
 def test_nothing_to_compare_is_a_usage_error(compare):
     for arguments in (["--sizes", "4096"], ["--dtype", "bf16"]):
         done = compare({}, arguments=["--operations", "7", *arguments])

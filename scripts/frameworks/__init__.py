@@ -5,6 +5,7 @@ A file that has the name of a program, such as 7_gelu.py, is that program's page
   formula(*inputs)  what the program computes, written in plain PyTorch
   SIZES             the sizes to compare: N;
   TALK, SHAPES      the same for --talk S, and for --rows R --cols C
+  RUNS              whole command lines of our program, where a size says too little
   TILE              (program, kernel, ...): our kernels of the same work in CUDA Tile C++, and the
                     program that runs them (optional)
   OPTIONS           of our program, where it needs some (optional)
