@@ -11,10 +11,10 @@ usage() {
     cat <<'END'
 Usage: scripts/run.sh [--all] [--no-build] [N]
 
-Installs what is missing, builds the lessons, runs each at size N (default 4096) and prints one
-table: a row a lesson, with its best kernel. N is a multiple of 32. The gating lessons also run the
-talk's shape, --talk S, S = N / 4 up to 1024. Without a GPU that CUDA can use the same programs run
-on the CPU, at N = 256 and S = 16.
+Installs what is missing, builds the lessons, runs each at size N (without it at the lesson's own
+default, mostly 4096) and prints one table: a row a lesson, with its best kernel. N is a multiple of
+32. The gating lessons also run the talk's shape, --talk S, S = N / 4 up to 1024. Without a GPU that
+CUDA can use the same programs run on the CPU, most at N = 256, and at S = 16.
 
   --all        the bonuses too, and a row for every kernel
   --no-build   run the programs that lie here; they were built elsewhere
@@ -77,7 +77,7 @@ if may_have_gpu; then
         build "$target"
     fi
     status=0
-    run_programs . "$n" "$s" || status=$?
+    run_programs . "${size[0]-0}" "$s" || status=$?
     ((status == 78)) || end "$status" # else CUDA finds no GPU: the first program said why
     why="there is a GPU here, but no program can use it"
 fi
@@ -90,4 +90,4 @@ if [[ $must_build ]]; then
     ensure_simulator_libraries
     build "cpu/$target"
 fi
-run_programs cpu "${size[0]-256}" 16 || end $?
+run_programs cpu "${size[0]-0}" 16 || end $?

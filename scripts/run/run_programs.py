@@ -3,8 +3,8 @@
 
     run_programs.py [--all] FOLDER N S
 
-The programs are those built in FOLDER. Each runs at size N, and at S of the talk's shape where it
-has that. Exit status: that of run.sh, or 78 where CUDA finds no GPU: that is told by the first
+The programs are those built in FOLDER. Each runs at size N (0: at its own default), and at S of the
+talk's shape where it has that. Exit status: that of run.sh, or 78 where CUDA finds no GPU: that is told by the first
 program's line alone, and nothing more is run.
 """
 
@@ -27,7 +27,7 @@ Line by line, in a debugger:     scripts/step.sh {number}"""
 
 def run(runner, program, label, n, s, folder):
     """The runs of one program, whose rows go to files in `folder`."""
-    runs = [(f"N={n}", str(n))]  # of one that is not built: the runner says so
+    runs = [(f"N={n}" if n else "", "")]  # of one that is not built: the runner says so
     if program.exists():
         runs = programs.runs_to_show(programs.describe(program), n, s)
     for shown, arguments in runs:

@@ -111,8 +111,11 @@ def fitting(sizes, declared):
 
 
 def runs_to_show(about, n, s):
-    """[(what it is called, arguments)] for one table of all programs."""
-    runs = [(f"N={n}", str(n)) for n in fitting([n], about["sizes"])]
+    """[(what it is called, arguments)] for one table of all programs. Without n each program has
+    the N that it would take by itself."""
+    sizes = about["sizes"]
+    n = n or (sizes or {}).get("default")
+    runs = [(f"N={n}", str(n)) for n in fitting([n], sizes)]
     if about["sweep"] == "always":  # its one run has every size, and the talk's shape
         return [("up to " + label, arguments) for label, arguments in runs]
     return runs + [(f"talk S={s}", f"--talk {s}") for s in fitting([s], about["talk"])]
