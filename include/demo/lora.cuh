@@ -1,0 +1,148 @@
+// The LoRA demos' problem: out = act(x W + s (x A) B + b), its data, its bound and its reference.
+#pragma once
+
+#include "cublaslt.cuh"
+#include "matmul.cuh"
+#include "rows.cuh"
+
+namespace demo {
+
+/// x[M, N], W[N, N], A[N, rank], B[rank, N], b[N], out[M, N].
+struct LoraShape {
+    size_t M, N, rank;
+    bool usual;  // M = N and rank 16
+
+    /// The one that the command line asks for: N, --rows and --rank.
+    static LoraShape of(const Options& options) {
+        const size_t N = options.n, rank = options.number("--rank");
+        const size_t M = options.flag("--rows") ? options.number("--rows") : N;
+        return {M, N, rank, M == N && rank == 16};
+    }
+
+    /// Three products. The elementwise rest is not counted.
+    Workload workload() const {
+        const std::string m = std::to_string(M), n = std::to_string(N), r = std::to_string(rank);
+        const size_t elements =
+            saturating_sum(saturating_product(2, M, N), saturating_product(N, N),
+                           saturating_product(2, N, rank), N);
+        return {.shape = usual ? "square" : m + "x" + n + "r" + r,
+                .size = usual ? N : M,
+                .dtype = "fp16",
+                .flops = 2.0 * double(M) * double(N) * double(N + 2 * rank),
+                .least_bytes = saturating_product(2, elements),
+                .text = "M = " + m + ", N = " + n + ", r = " + r,
+                .arithmetic = "fp32 sums"};
+    }
+};
+
+/// What a way to compute LoRA rounds to fp16 besides u = x A and out.
+struct LoraRounded {
+    bool product = false;  // x W
+    bool update = false;   // u B, and s u B
+    bool sum = false;      // x W + s u B
+    bool biased = false;   // that plus b, before the activation
+};
+
+/// The element that LoRA must produce, for verify_output(): by act()'s slope, at most 1.13, times
+/// the error of its argument. What rounding does to u_j arrives there times s B_jn.
+template <class Activation>
+struct ExpectLora {
+    const Product *products, *thin;  // x W and x A: [checked rows, N], [checked rows, rank]
+    const half *B, *b;               // [rank, N], [N]
+    size_t N, rank;
+    float s;
+    LoraRounded rounded;
+
+    DEMO_HOST_DEVICE Expected operator()(size_t i, size_t, size_t column) const {
+        auto rounding = [](double value) { return kFp16.roundoff * fabs(value) + kFp16.subnormal; };
+        const Product product = products[i * N + column];
+        const double scale = double(s), bias = double(float(b[column]));
+        Product update{0, 0};  // s u B
+        double error = 0;
+        for (size_t j = 0; j < rank; ++j) {
+            const Product u = thin[i * rank + j];
+            const double factor = double(float(B[j * N + column]));
+            update.value += scale * u.value * factor;
+            update.magnitude += fabs(scale * u.value * factor);
+            // u or s u is stored as fp16.
+            const double stored = fmax(fabs(scale) * rounding(u.value), rounding(scale * u.value));
+            error += fabs(factor) * (fabs(scale) * accumulation_error(u, N) + stored);
+        }
+        // In one sum or in several, it is N + rank products and the bias.
+        const double sum = product.value + update.value, biased = sum + bias;
+        const double magnitude = product.magnitude + update.magnitude + fabs(bias);
+        error += accumulation_error({biased, magnitude}, N + rank + 1);
+        if (rounded.product) error += rounding(product.value);
+        if (rounded.update)
+            error += fabs(scale) * rounding(update.value / scale) + rounding(update.value);
+        if (rounded.sum) error += rounding(sum);
+        if (rounded.biased) error += rounding(biased);
+        const double terms = fabs(product.value) + fabs(update.value) + fabs(bias);
+        Expected expected =
+            expect_elementwise(Activation::exact(biased), 1.13 * terms, kFormat<half>);
+        expected.tolerance += 1.13 * error;
+        return expected;
+    }
+};
+
+/// Random inputs, an output, and the fp64 reference. Scaled so that x W, u and u B stay near 1.
+class Lora {
+  public:
+    static constexpr float kScale = 0.5f;  // s
+
+    explicit Lora(Session& session)
+        : shape(LoraShape::of(session.options)),
+          x(session, "x", {shape.M, shape.N}),
+          W(session, "W", {shape.N, shape.N}, {.scale = wide_scale()}),
+          A(session, "A", {shape.N, shape.rank}, {.scale = wide_scale()}),
+          B(session, "B", {shape.rank, shape.N}, {.scale = thin_scale()}),
+          b(session, "b", {shape.N}),
+          out(session, "out", {shape.M, shape.N}),
+          rows_(CheckedRows::sampled(shape.M, session.options.seed)),
+          products_(x.data(), W.data(), rows_, shape.N, shape.N),
+          thin_(x.data(), A.data(), rows_, shape.N, shape.rank),
+          alone_(session.wants("gemm_alone") ? saturating_product(shape.M, shape.N) : 1) {}
+
+    /// How to verify `out`. Must not outlive the object.
+    template <class Activation>
+    Check check(LoraRounded rounded) const {
+        const ExpectLora<Activation> expect{products_.data(), thin_.data(), B,      b,
+                                            shape.N,          shape.rank,   kScale, rounded};
+        const double wide = largest_product(shape.N, wide_scale());  // of x W, and of u
+        const double largest = wide + kScale * largest_product(shape.rank, thin_scale()) * wide + 1;
+        return out.check(rows_, expect, largest, [this] { products_.renew(), thin_.renew(); });
+    }
+
+    /// The yardstick: x W alone, by the best of cuBLASLt. Must not outlive the object.
+    Contender gemm_alone() const {
+        const size_t M = shape.M, N = shape.N;
+        const auto library = std::make_shared<CublasLt>();
+        const auto setup = [=, this](Contender& self) {
+            const LtProduct<half> product{x, W, alone_.data(), M, N, N};
+            const auto gemm = std::make_shared<LtGemm<half>>(*library, product);
+            self.launch = [library, gemm] { (*gemm)(); };
+        };
+        return {.kernel = "gemm_alone",
+                .role = Role::kYardstick,
+                .setup = setup,
+                .check = check_of(alone_.data(), M, N, rows_,
+                                  ExpectMatmul{products_.data(), N, N, kFormat<half>},
+                                  largest_product(N, wide_scale()), [this] { products_.renew(); }),
+                .repeatable = false,
+                .moved_bytes = sizeof(half) * (2 * M * N + N * N)};
+    }
+
+    const LoraShape shape;
+    const Input<half> x, W, A, B, b;
+    const Output<half> out;
+
+  private:
+    float wide_scale() const { return std::sqrt(3.0f / float(shape.N)); }
+    float thin_scale() const { return std::sqrt(3.0f / float(shape.rank)); }
+
+    CheckedRows rows_;
+    ProductReference products_, thin_;
+    Buffer<half> alone_;  // of gemm_alone: [M, N]
+};
+
+}  // namespace demo

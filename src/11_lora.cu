@@ -1,0 +1,258 @@
+// 11: A layer with LoRA, out = act(x W + s (x A) B + b), as one more step of its product.
+//
+// LoRA (Hu et al., arXiv 2106.09685; see 10_add_mul_activation) adapts a large frozen W[N, N] by
+// two thin matrices, A[N, r] and B[r, N] with r = 8 to 64. They add 2 r / N to the operations, next
+// to nothing. But as a framework runs it, line by line, each product and each sum goes through
+// memory: seven launches, and 15 MN of traffic besides the matrices that are multiplied.
+//
+// With u = s x A, a thin matrix [M, r], the rest is a single product with a longer inner dimension:
+//
+//                            +---------+        the sums begin as b, lesson 3's main loop walks
+//                            |    W    |        along N, then takes r more steps of k, and the
+//            +-------+---+   |         |        activation is applied to the sums in registers.
+//     act(   |   x   | u | * +---------+ + b  )
+//            +-------+---+   |    B    |        Nothing is copied to put them side by side: only
+//                            +---------+        where a tile is loaded from changes after x W.
+//
+// chain         the formula, line by line: three gemms and four elementwise kernels
+// library_best  u = x A, out = x W, then out = act(out + s u B + b) as the gemm's epilogue
+// appended      ours: project computes u, appended all the rest
+//
+// What limits it: the main loop, which is lesson 3's: it keeps about half of the tensor cores busy
+// that the library's does, whose second pass over out costs less than that. So the library wins
+// from N = 2048 or so up; bonus_matmul_hopper is the main loop that this idea deserves.
+//
+//     ./11_lora 4096        ./11_lora 4096 --rows 512 --rank 64 --activation gelu
+#include "demo.cuh"
+#include "demo/choose.cuh"
+#include "demo/graph.cuh"
+#include "demo/lora.cuh"
+#include "kernels/lora.cuh"
+#include "kernels/wmma_tile.cuh"
+
+namespace lora {
+
+using namespace wmma_tile;  // fragments, Stage, copy_tile, store_as_half, kBlock = 128, kWarp = 64
+
+struct Operands {
+    const half *x, *W, *A, *B, *b;  // [M, N], [N, N], [N, r], [r, N], [N], row-major
+    half *u, *out;                  // [M, r], [M, N]
+    size_t M, N, r;
+};
+
+/// copy_tile, also where rows do not begin at multiples of 16 bytes: one element at a time.
+template <bool kAligned, int kRows, int kColumns>
+__device__ void load_tile(half (*to)[kColumns + kPad], const half* from, size_t pitch, size_t rows,
+                          size_t columns) {
+    if (kAligned) return copy_tile<kRows, kColumns>(to, from, pitch, rows, columns);
+    for (int e = threadIdx.x; e < kRows * kColumns; e += kThreads) {
+        const size_t row = e / kColumns, col = e % kColumns;
+        const bool inside = row < rows && col < columns;
+        to[row][col] = inside ? from[row * pitch + col] : __float2half(0);
+    }
+}
+
+/// Lesson 3's main loop: calls load(t) kStages - 1 tiles before multiply(t), for t < tiles.
+template <int kStages, class Load, class Multiply>
+__device__ void pipeline(size_t tiles, Load load, Multiply multiply) {
+    for (size_t t = 0; t < kStages - 1; ++t) {
+        if (t < tiles) load(t);
+        __pipeline_commit();
+    }
+    for (size_t t = 0; t < tiles; ++t) {
+        __pipeline_wait_prior(kStages - 2);  // this thread's copies of tile t have arrived
+        __syncthreads();                     // everyone's have, and tile t - 1 is used up
+        if (t + kStages - 1 < tiles) load(t + kStages - 1);
+        __pipeline_commit();
+        multiply(t);
+    }
+    __syncthreads();  // shared memory may be used for something else
+}
+
+// --- u = s x A: 32 rows per block, each warp sums a quarter of k ---------------------------------
+constexpr int kThinRows = 32, kThinK = 64, kMaxRank = 64, kThinStages = 4;
+constexpr int kPartPitch = kMaxRank + 4;
+struct ThinStage {
+    half x[kThinRows][kThinK + kPad], A[kThinK][kMaxRank + kPad];
+};
+
+template <bool kAligned>
+__global__ void __launch_bounds__(kThreads) project(Operands o, float s) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    ThinStage* const stages = reinterpret_cast<ThinStage*>(shared);
+    const size_t row = size_t(blockIdx.x) * kThinRows;
+    const int warp = threadIdx.x / 32, k = warp * kFragment;
+    Accumulator sums[2][kMaxRank / kFragment];
+    for (auto& fragments : sums)
+        for (auto& sum : fragments) wmma::fill_fragment(sum, 0.0f);
+    auto load = [&](size_t t) {
+        ThinStage& stage = stages[t % kThinStages];
+        const size_t k = t * kThinK, left = o.N - k;
+        load_tile<kAligned, kThinRows, kThinK>(stage.x, &o.x[row * o.N + k], o.N, o.M - row, left);
+        copy_tile<kThinK, kMaxRank>(stage.A, &o.A[k * o.r], o.r, left, o.r);
+    };
+    auto multiply = [&](size_t t) {
+        const ThinStage& stage = stages[t % kThinStages];
+        FragmentA x[2];
+        for (int i = 0; i < 2; ++i)
+            wmma::load_matrix_sync(x[i], &stage.x[i * kFragment][k], kThinK + kPad);
+        for (int j = 0; j < kMaxRank / kFragment; ++j) {
+            if (size_t(j * kFragment) >= o.r) break;
+            FragmentB a;
+            wmma::load_matrix_sync(a, &stage.A[k][j * kFragment], kMaxRank + kPad);
+            for (int i = 0; i < 2; ++i) wmma::mma_sync(sums[i][j], x[i], a, sums[i][j]);
+        }
+    };
+    pipeline<kThinStages>((o.N + kThinK - 1) / kThinK, load, multiply);
+
+    auto parts = reinterpret_cast<float(*)[kThinRows][kPartPitch]>(shared);  // a warp's sums each
+    for (int i = 0; i < 2; ++i)
+        for (int j = 0; j < kMaxRank / kFragment; ++j)
+            wmma::store_matrix_sync(&parts[warp][i * kFragment][j * kFragment], sums[i][j],
+                                    kPartPitch, wmma::mem_row_major);
+    __syncthreads();  // all parts are there
+    for (size_t e = threadIdx.x; e < kThinRows * o.r; e += kThreads) {
+        const size_t i = e / o.r, j = e % o.r;
+        const float u = parts[0][i][j] + parts[1][i][j] + parts[2][i][j] + parts[3][i][j];
+        if (row + i < o.M) o.u[(row + i) * o.r + j] = __float2half(s * u);
+    }
+}
+
+// --- out = act([x | u] [W ; B] + b) --------------------------------------------------------------
+constexpr int kStages = 3;
+struct Tiles {
+    Stage stages[kStages];
+    float patches[kThreads / 32][kPatch];
+    half bias[kBlock];
+};
+
+/// Stores a fragment, or what is inside of the matrix: `rows` and `columns` remain from `out` on.
+template <bool kAligned>
+__device__ void store_inside(const Accumulator& fragment, float* patch, half* out, size_t pitch,
+                             size_t rows, size_t columns) {
+    if (kAligned && rows >= kFragment && columns >= kFragment)
+        return store_as_half(fragment, patch, out, pitch);
+    to_patch(fragment, patch);
+    for (size_t e = threadIdx.x % 32; e < kFragment * kFragment; e += 32) {
+        const size_t row = e / kFragment, col = e % kFragment;
+        if (row < rows && col < columns)
+            out[row * pitch + col] = __float2half(patch[row * kPatchPitch + col]);
+    }
+    __syncwarp();  // the patch may be overwritten
+}
+
+template <class Activation, bool kAligned>
+__global__ void __launch_bounds__(kThreads) appended(Operands o) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    Tiles& tiles = *reinterpret_cast<Tiles*>(shared);
+    const size_t block_row = size_t(blockIdx.x) * kBlock, block_col = size_t(blockIdx.y) * kBlock;
+    const int warp = threadIdx.x / 32, warp_row = warp / 2 * kWarp, warp_col = warp % 2 * kWarp;
+    const size_t of_W = (o.N + kBlockK - 1) / kBlockK, of_B = (o.r + kBlockK - 1) / kBlockK;
+
+    const size_t col = block_col + threadIdx.x;  // as many threads as columns
+    tiles.bias[threadIdx.x] = col < o.N ? o.b[col] : __float2half(0);
+    __syncthreads();  // the bias is there
+    Accumulator sums[kSide][kSide];
+    for (int j = 0; j < kSide; ++j) {
+        const half* const bias = &tiles.bias[warp_col + j * kFragment];
+        const Accumulator first = equal_rows(bias, tiles.patches[warp]);
+        for (int i = 0; i < kSide; ++i) sums[i][j] = first;
+    }
+
+    auto load = [&](size_t t) {  // after the tiles of x W come one or two of u B
+        const bool more = t >= of_W;
+        const half *left = more ? o.u : o.x, *right = more ? o.B : o.W;
+        const size_t K = more ? o.r : o.N, k = (more ? t - of_W : t) * kBlockK;
+        Stage& stage = tiles.stages[t % kStages];
+        load_tile<kAligned, kBlock, kBlockK>(stage.A, &left[block_row * K + k], K, o.M - block_row,
+                                             K - k);
+        load_tile<kAligned, kBlockK, kBlock>(stage.B, &right[k * o.N + block_col], o.N, K - k,
+                                             o.N - block_col);
+    };
+    auto multiply = [&](size_t t) {
+        const Stage& stage = tiles.stages[t % kStages];
+        for (int k = 0; k < kBlockK; k += kFragment) {
+            FragmentA a[kSide];
+            for (int i = 0; i < kSide; ++i)
+                wmma::load_matrix_sync(a[i], &stage.A[warp_row + i * kFragment][k], kBlockK + kPad);
+            for (int j = 0; j < kSide; ++j) {
+                FragmentB b;
+                wmma::load_matrix_sync(b, &stage.B[k][warp_col + j * kFragment], kBlock + kPad);
+                for (int i = 0; i < kSide; ++i) wmma::mma_sync(sums[i][j], a[i], b, sums[i][j]);
+            }
+        }
+    };
+    pipeline<kStages>(of_W + of_B, load, multiply);
+
+    for (int i = 0; i < kSide; ++i)
+        for (int j = 0; j < kSide; ++j) {
+            const size_t row = block_row + warp_row + i * kFragment;
+            const size_t col = block_col + warp_col + j * kFragment;
+            for (float& v : sums[i][j].x) v = Activation::of(v);
+            if (row < o.M && col < o.N)
+                store_inside<kAligned>(sums[i][j], tiles.patches[warp], &o.out[row * o.N + col],
+                                       o.N, o.M - row, o.N - col);
+        }
+}
+
+template <class Activation>
+void run_with(demo::Session& session) {
+    const demo::Lora l(session);  // x, W, A, B, b, out, and the reference
+    const auto [M, N, r, usual] = l.shape;
+    const Unfused<Activation> unfused(l);
+    const Operands operands{l.x, l.W, l.A, l.B, l.b, unfused.u(), l.out, M, N, r};
+    const bool aligned = N % 8 == 0;  // rows begin at multiples of 16 bytes
+    const auto thin = aligned ? project<true> : project<false>;
+    const auto main = aligned ? appended<Activation, true> : appended<Activation, false>;
+    const size_t thin_bytes = kThinStages * sizeof(ThinStage);
+    demo::allow_shared_bytes(thin, thin_bytes), demo::allow_shared_bytes(main, sizeof(Tiles));
+    const dim3 thin_blocks((M + kThinRows - 1) / kThinRows);
+    const dim3 blocks((M + kBlock - 1) / kBlock, (N + kBlock - 1) / kBlock);
+    auto launch = [=] {
+        thin<<<thin_blocks, kThreads, thin_bytes>>>(operands, demo::Lora::kScale);
+        main<<<blocks, kThreads, sizeof(Tiles)>>>(operands);
+    };
+    const demo::Workload work = l.shape.workload();
+    session.run(work, l.check<Activation>({}),
+                {unfused.chain(),
+                 unfused.library_best(),
+                 {.kernel = "appended",
+                  .launch = launch,
+                  .launches = 2,
+                  .temporary_bytes = unfused.u_bytes(),
+                  .moved_bytes = work.least_bytes + l.x.bytes() + 2 * unfused.u_bytes()},
+                 l.gemm_alone()});
+}
+
+static void run(demo::Session& session) {
+    const std::string& activation = session.options.choice("--activation");
+    if (activation == "gelu") return run_with<demo::Gelu>(session);
+    if (activation == "sigmoid") return run_with<demo::Sigmoid>(session);
+    if (activation == "none") return run_with<demo::None>(session);
+    return run_with<demo::Relu>(session);
+}
+
+}  // namespace lora
+
+int main(int argc, char** argv) {
+    const demo::Program program{
+        .name = "11_lora",
+        .summary = "act(x W + s (x A) B + b), a layer with LoRA: the update as more steps of k",
+        .types = {{"fp16", lora::run}},
+        .any_n = true,
+        .n_means = "W is N x N, and x too without --rows",
+        .default_n = demo::kSimulator ? 128 : 4096,
+        .options = {{.name = "--rows",
+                     .help = "rows of x",
+                     .numbers = demo::Numbers{.first = 1},
+                     .value = "M"},
+                    {.name = "--rank",
+                     .help = "r, the columns of A",
+                     .numbers = demo::Numbers{.first = 8, .last = 64, .multiple = 8, .usual = 16},
+                     .value = "R"},
+                    {.name = "--activation",
+                     .help = "the function act",
+                     .choices = {"relu", "gelu", "sigmoid", "none"}}},
+        .sizes = {1024, 2048, 4096, 8192}};
+    return demo::main_of(program, argc, argv);
+}

@@ -1,0 +1,118 @@
+// Lesson 11's way with the library: its gemms, and one kernel per operation that they leave.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include "demo/activations.cuh"
+#include "demo/choose.cuh"
+#include "demo/cublaslt.cuh"
+#include "demo/graph.cuh"
+#include "demo/lora.cuh"
+
+namespace lora {
+
+// One thread per element of a matrix, as in lesson 10.
+__global__ void multiply(float s, const half* v, half* out, size_t size) {
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < size) out[i] = __float2half(s * __half2float(v[i]));
+}
+
+/// out = t + v, where v[period] begins anew whenever it ends: a matrix, or a bias.
+__global__ void add(const half* t, const half* v, half* out, size_t size, size_t period) {
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < size) out[i] = __float2half(__half2float(t[i]) + __half2float(v[i % period]));
+}
+
+template <class Activation>
+__global__ void activate(const half* t, half* out, size_t size) {
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < size) out[i] = __float2half(Activation::of(__half2float(t[i])));
+}
+
+/// Both ways, with their temporary memory. Must not outlive `lora`.
+template <class Activation>
+class Unfused {
+  public:
+    explicit Unfused(const demo::Lora& lora) : l(lora), t_(M * N), v_(M * N), u_(M * r) {}
+
+    /// What a framework launches for the formula, line by line.
+    demo::Contender chain() const {
+        auto setup = [this](demo::Contender& self) {
+            half *const t = t_.data(), *const v = v_.data(), *const u = u_.data();
+            const auto xW = gemm({l.x, l.W, t, M, N, N}), xA = gemm({l.x, l.A, u, M, N, r});
+            const auto uB = gemm({u, l.B, v, M, r, N});
+            self.launch = [=, this] {
+                (*xW)(), (*xA)(), (*uB)();                         // t = x W, u = x A, v = u B
+                multiply<<<blocks, 256>>>(l.kScale, v, v, M * N);  // v = s v
+                add<<<blocks, 256>>>(t, v, t, M * N, M * N);       // t = t + v
+                add<<<blocks, 256>>>(t, l.b, kNone ? l.out : t, M * N, N);  // t = t + b
+                if (!kNone) activate<Activation><<<blocks, 256>>>(t, l.out, M * N);
+            };
+        };
+        return {.kernel = "chain",
+                .role = demo::Role::kChain,
+                .setup = setup,
+                .check = l.template check<Activation>(
+                    {.product = true, .update = true, .sum = true, .biased = !kNone}),
+                .launches = kNone ? 6u : 7u,
+                .repeatable = false,  // cuBLASLt chooses
+                .temporary_bytes = t_.bytes() + v_.bytes() + u_.bytes(),
+                .moved_bytes = gemms() + sizeof(half) * ((kNone ? 8 : 10) * M * N + N)};
+    }
+
+    /// The fastest that the library can do: the sum, the bias and the activation are an epilogue.
+    demo::Contender library_best() const {
+        auto setup = [this](demo::Contender& self) {
+            half* const u = u_.data();
+            const auto xA = gemm({l.x, l.A, u, M, N, r}), xW = gemm({l.x, l.W, l.out, M, N, N});
+            const auto rest = gemm({.x = u,
+                                    .W = l.B,
+                                    .out = l.out,
+                                    .M = M,
+                                    .K = r,
+                                    .N = N,
+                                    .bias = l.b,
+                                    .activation = Activation::kEpilogue,
+                                    .scale = l.kScale,
+                                    .add = true});
+            auto enqueue = [=, this](cudaStream_t stream) {
+                (*xA)(stream), (*xW)(stream), (*rest)(stream);
+                if (kOurs) activate<Activation><<<blocks, 256, 0, stream>>>(l.out, l.out, M * N);
+            };
+            const std::function<void()> launches = [=] { enqueue(nullptr); };
+            const auto graph = std::make_shared<const demo::Graph>(enqueue);
+            const std::function<void()> as_graph = [graph] { (*graph)(); };
+            const bool faster = demo::quick_time(as_graph) < demo::quick_time(launches);
+            self.launch = faster ? as_graph : launches;
+            self.note = faster ? "a CUDA graph" : "one launch after the other";
+        };
+        return {.kernel = "library_best",
+                .role = demo::Role::kLibrary,
+                .setup = setup,
+                .check = l.template check<Activation>({.product = true, .biased = kOurs}),
+                .launches = kOurs ? 4u : 3u,
+                .repeatable = false,
+                .temporary_bytes = u_.bytes(),
+                .moved_bytes = gemms() + sizeof(half) * ((kOurs ? 3 : 1) * M * N + N)};
+    }
+
+    half* u() const { return u_.data(); }
+    size_t u_bytes() const { return u_.bytes(); }
+
+  private:
+    static constexpr bool kNone = std::is_same_v<Activation, demo::None>;
+    static constexpr bool kOurs = std::is_same_v<Activation, demo::Sigmoid>;  // no epilogue for it
+
+    std::shared_ptr<demo::LtGemm<half>> gemm(const demo::LtProduct<half>& product) const {
+        return std::make_shared<demo::LtGemm<half>>(library_, product);
+    }
+    /// What three gemms move: x W, x A and u B.
+    size_t gemms() const { return sizeof(half) * (4 * M * N + N * N + 2 * r * N + 2 * M * r); }
+
+    const demo::Lora& l;
+    const size_t M = l.shape.M, N = l.shape.N, r = l.shape.rank, blocks = (M * N + 255) / 256;
+    const demo::CublasLt library_;
+    const demo::Buffer<half> t_, v_, u_;
+};
+
+}  // namespace lora
