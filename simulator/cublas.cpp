@@ -276,6 +276,20 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComput
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
     return delete desc, CUBLAS_STATUS_SUCCESS;
 }
+/// No bits beside DEFAULT, which a GPU takes too, and then computes something else.
+static bool is_known(cublasLtEpilogue_t epilogue) {
+    switch (epilogue) {
+        case CUBLASLT_EPILOGUE_DEFAULT:
+        case CUBLASLT_EPILOGUE_RELU:
+        case CUBLASLT_EPILOGUE_BIAS:
+        case CUBLASLT_EPILOGUE_RELU_BIAS:
+        case CUBLASLT_EPILOGUE_GELU:
+        case CUBLASLT_EPILOGUE_GELU_BIAS:
+            return true;
+    }
+    return false;
+}
+
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                               cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, size_t bytes) {
@@ -285,7 +299,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
         case CUBLASLT_MATMUL_DESC_TRANSB:
             return set(desc->op_b, value, bytes);
         case CUBLASLT_MATMUL_DESC_EPILOGUE:
-            return set(desc->epilogue, value, bytes);
+            if (const cublasStatus_t status = set(desc->epilogue, value, bytes)) return status;
+            return is_known(desc->epilogue) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
         case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
             return set(desc->bias, value, bytes);
         case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:

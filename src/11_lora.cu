@@ -3,7 +3,7 @@
 // LoRA (Hu et al., arXiv 2106.09685; see 10_add_mul_activation) adapts a large frozen W[N, N] by
 // two thin matrices, A[N, r] and B[r, N] with r = 8 to 64. They add 2 r / N to the operations, next
 // to nothing. But as a framework runs it, line by line, each product and each sum goes through
-// memory: seven launches, and 15 MN of traffic besides the matrices that are multiplied.
+// memory: seven launches, and 13 M N elements of traffic beside the weights, where 2 M N would do.
 //
 // With u = s x A, a thin matrix [M, r], the rest is a single product with a longer inner dimension:
 //
@@ -18,9 +18,9 @@
 // library_best  u = x A, out = x W, then out = act(out + s u B + b) as the gemm's epilogue
 // appended      ours: project computes u, appended all the rest
 //
-// What limits it: the main loop, which is lesson 3's: it keeps about half of the tensor cores busy
-// that the library's does, whose second pass over out costs less than that. So the library wins
-// from N = 2048 or so up; bonus_matmul_hopper is the main loop that this idea deserves.
+// What limits it: the main loop, lesson 3's. It does a third of the multiplications per second that
+// the library's does, which is more than all that the saved traffic is worth: from N = 1024 up even
+// the chain is faster. The idea needs a better main loop, as bonus_matmul_hopper's.
 //
 //     ./11_lora 4096        ./11_lora 4096 --rows 512 --rank 64 --activation gelu
 #include "demo.cuh"
@@ -44,8 +44,8 @@ struct Operands {
 template <bool kAligned, int kRows, int kColumns>
 __device__ void load_tile(half (*to)[kColumns + kPad], const half* from, size_t pitch, size_t rows,
                           size_t columns) {
-    if (kAligned) return copy_tile<kRows, kColumns>(to, from, pitch, rows, columns);
-    for (int e = threadIdx.x; e < kRows * kColumns; e += kThreads) {
+    if constexpr (kAligned) copy_tile<kRows, kColumns>(to, from, pitch, rows, columns);
+    for (int e = threadIdx.x; !kAligned && e < kRows * kColumns; e += kThreads) {
         const size_t row = e / kColumns, col = e % kColumns;
         const bool inside = row < rows && col < columns;
         to[row][col] = inside ? from[row * pitch + col] : __float2half(0);

@@ -51,7 +51,11 @@ class LtGemm {
         DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_W_, type, N, K, N));
         DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_x_, type, K, M, K));
         DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_out_, type, N, M, pitch));
-        const auto epilogue = cublasLtEpilogue_t(activation | (bias ? CUBLASLT_EPILOGUE_BIAS : 0));
+        const bool plain =
+            activation == CUBLASLT_EPILOGUE_DEFAULT;  // no bit: it is instead of them
+        const auto epilogue = !bias   ? activation
+                              : plain ? CUBLASLT_EPILOGUE_BIAS
+                                      : cublasLtEpilogue_t(activation | CUBLASLT_EPILOGUE_BIAS);
         DEMO_CHECK(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE,
                                                   &epilogue, sizeof epilogue));
         if (bias)
@@ -62,6 +66,11 @@ class LtGemm {
         DEMO_CHECK(cublasLtMatmulPreferenceCreate(&preference));
         DEMO_CHECK(cublasLtMatmulPreferenceSetAttribute(
             preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
+        // Without this, an algorithm may round parts of a sum to T before it adds them up.
+        const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+        DEMO_CHECK(cublasLtMatmulPreferenceSetAttribute(preference,
+                                                        CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                        &reductions, sizeof reductions));
         cublasLtMatmulHeuristicResult_t proposals[8];
         int count = 0;
         DEMO_CHECK(cublasLtMatmulAlgoGetHeuristic(library.handle, operation_, layout_W_, layout_x_,

@@ -57,10 +57,11 @@ class Unfused {
                 .launches = kNone ? 6u : 7u,
                 .repeatable = false,  // cuBLASLt chooses
                 .temporary_bytes = t_.bytes() + v_.bytes() + u_.bytes(),
-                .moved_bytes = gemms() + sizeof(half) * ((kNone ? 8 : 10) * M * N + N)};
+                .moved_bytes = gemms() + sizeof(half) * ((kNone ? 7 : 9) * M * N + N)};
     }
 
     /// The fastest that the library can do: the sum, the bias and the activation are an epilogue.
+    /// For some sizes cuBLASLt stores the sum as fp16, and a kernel of its own does the rest.
     demo::Contender library_best() const {
         auto setup = [this](demo::Contender& self) {
             half* const u = u_.data();
@@ -89,7 +90,7 @@ class Unfused {
         return {.kernel = "library_best",
                 .role = demo::Role::kLibrary,
                 .setup = setup,
-                .check = l.template check<Activation>({.product = true, .biased = kOurs}),
+                .check = l.template check<Activation>({.product = true, .sum = true, .biased = kOurs}),
                 .launches = kOurs ? 4u : 3u,
                 .repeatable = false,
                 .temporary_bytes = u_.bytes(),

@@ -9,12 +9,12 @@ NEVER_PACKED = (ALWAYS_PACKED[0], "packed = false;")
 MUTANTS = [
     Mutant("unfused_dropped_k", "six_kernels library_best",
            "every gemm finds zeros for the last 8 of k",
-           [("return std::make_shared<Gemm>(library_, g.x, W, b, out,", """half* rest;
+           [("const demo::LtProduct<half> product{g.x, W, out,", """half* rest;
         const size_t row = matrices * H * sizeof(half);
         DEMO_CHECK(cudaMalloc(&rest, K * row));
         DEMO_CHECK(cudaMemset(rest, 0, K * row));
         DEMO_CHECK(cudaMemcpy(rest, W, (K - 8) * row, cudaMemcpyDeviceToDevice));
-        return std::make_shared<Gemm>(library_, g.x, rest, b, out,""")]),
+        const demo::LtProduct<half> product{g.x, rest, out,""")]),
     Mutant("unfused_no_bias", "six_kernels",
            "the sigmoid is taken of the product without its bias",
            [("sigmoid<<<grid, block>>>(t2,", "sigmoid<<<grid, block>>>(t1,")]),
