@@ -159,15 +159,18 @@ __global__ void __launch_bounds__(kThreads) appended(Operands o) {
         for (int i = 0; i < kSide; ++i) sums[i][j] = first;
     }
 
-    auto load = [&](size_t t) {  // after the tiles of x W come one or two of u B
-        const bool more = t >= of_W;
-        const half *left = more ? o.u : o.x, *right = more ? o.B : o.W;
-        const size_t K = more ? o.r : o.N, k = (more ? t - of_W : t) * kBlockK;
+    auto load = [&](size_t t) {
         Stage& stage = tiles.stages[t % kStages];
-        load_tile<kAligned, kBlock, kBlockK>(stage.A, &left[block_row * K + k], K, o.M - block_row,
-                                             K - k);
-        load_tile<kAligned, kBlockK, kBlock>(stage.B, &right[k * o.N + block_col], o.N, K - k,
-                                             o.N - block_col);
+        auto load_from = [&](const half* left, const half* right, size_t K, size_t k) {
+            load_tile<kAligned, kBlock, kBlockK>(stage.A, &left[block_row * K + k], K,
+                                                 o.M - block_row, K - k);
+            load_tile<kAligned, kBlockK, kBlock>(stage.B, &right[k * o.N + block_col], o.N, K - k,
+                                                 o.N - block_col);
+        };
+        if (t < of_W)
+            load_from(o.x, o.W, o.N, t * kBlockK);
+        else
+            load_from(o.u, o.B, o.r, (t - of_W) * kBlockK);  // after x W come one or two of u B
     };
     auto multiply = [&](size_t t) {
         const Stage& stage = tiles.stages[t % kStages];

@@ -148,18 +148,20 @@ def has_chain(program):
 
 @pytest.mark.parametrize("program", programs(one_size, has_chain))
 def test_fusion_saves_launches_memory_and_bytes(live, program):
-    """Every kernel of ours takes one launch, keeps nothing and moves what must be moved; a
-    library's calls lie between these and the chain's."""
+    """A kernel of ours takes one launch, keeps nothing and moves what must be moved; a library's
+    calls, and what takes several kernels of ours, lie between that and the chain's."""
     size = ["64"] if takes_n(program) else ["--talk", "16"]
     rows = verified_rows(live.run(program, *size, "--once", "--csv"), program)
     [chain] = [row for row in rows if row["role"] == "chain"]
     assert int(chain["temp_bytes"]) > 0
     for row in rows:
         moved, launches = int(row["moved_bytes"]), int(row["launches"])
+        if row["role"] == "yardstick":
+            continue  # a gemm alone is only a part
         assert moved >= int(row["least_bytes"])
-        if row["role"] in ("ours", "record"):
-            assert (launches, row["temp_bytes"]) == (1, "0")
+        if row["role"] in ("ours", "record") and launches == 1:
+            assert row["temp_bytes"] == "0"
             assert moved == int(row["least_bytes"])
-        elif row["role"] == "library":
+        elif row["role"] in ("ours", "record", "library"):
             assert 1 < launches < int(chain["launches"])
             assert int(row["least_bytes"]) < moved < int(chain["moved_bytes"])

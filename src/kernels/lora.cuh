@@ -87,14 +87,15 @@ class Unfused {
             self.launch = faster ? as_graph : launches;
             self.note = faster ? "a CUDA graph" : "one launch after the other";
         };
-        return {.kernel = "library_best",
-                .role = demo::Role::kLibrary,
-                .setup = setup,
-                .check = l.template check<Activation>({.product = true, .sum = true, .biased = kOurs}),
-                .launches = kOurs ? 4u : 3u,
-                .repeatable = false,
-                .temporary_bytes = u_.bytes(),
-                .moved_bytes = gemms() + sizeof(half) * ((kOurs ? 3 : 1) * M * N + N)};
+        return {
+            .kernel = "library_best",
+            .role = demo::Role::kLibrary,
+            .setup = setup,
+            .check = l.template check<Activation>({.product = true, .sum = true, .biased = kOurs}),
+            .launches = kOurs ? 4u : 3u,
+            .repeatable = false,
+            .temporary_bytes = u_.bytes(),
+            .moved_bytes = gemms() + sizeof(half) * ((kOurs ? 3 : 1) * M * N + N)};
     }
 
     half* u() const { return u_.data(); }

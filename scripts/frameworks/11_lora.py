@@ -1,0 +1,69 @@
+"""A layer with LoRA: relu(x W + s (x A) B + b) in fp16, with fp32 sums.
+
+x is [M, N], W[N, N], A[N, r], B[r, N]; M = N and r = 16 where a size says nothing else.
+"""
+
+import torch
+
+from frameworks.peers import Peer, compiled
+from frameworks.verification import ROUNDOFF, SUBNORMAL, product
+
+# 1001 is odd: rows of fp16 do not begin at multiples of 16 bytes.
+SIZES = (1001, 1024, 2048, 4096, 8192)
+OPTIONS = ("--activation", "relu")
+SCALE = 0.5
+
+
+def formula(x, W, A, B, b):
+    return torch.relu(x @ W + 0.5 * ((x @ A) @ B) + b)
+
+
+# A product and its bias in one call, the update added in place by the gemm that computes it.
+def in_place(x, W, A, B, b):
+    return torch.addmm(b, x, W).addmm_(x @ A, B, alpha=0.5).relu_()
+
+
+class Graphed:
+    """in_place, recorded once: the host launches it as one. The graph belongs to its inputs."""
+
+    def __init__(self):
+        self.graph, self.out = None, None
+
+    def record(self, *inputs):
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):  # libraries allocate what they need: not while recording
+            for _ in range(3):
+                in_place(*inputs)
+        torch.cuda.current_stream().wait_stream(aside)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.out = in_place(*inputs)
+        return inputs
+
+    def replay(self, *_):
+        self.graph.replay()
+        return self.out
+
+
+def peers(problem):
+    graphed = Graphed()
+    return {"eager": Peer(formula), "library": Peer(in_place), "compile": compiled(formula),
+            "graph": Peer(graphed.replay, graphed.record)}
+
+
+def expected(dtype, inputs, rows):
+    """ReLU's slope is at most 1: the error is that of its argument. What rounding does to u = x A
+    arrives there times s B. Then come x W, u B, s u B, and both sums."""
+    u, tiny = ROUNDOFF[dtype], SUBNORMAL.get(dtype, 0)
+    x, W, A, B, b = inputs
+    (v, d), (thin, d_thin) = product(dtype, x, W, rows), product(dtype, x, A, rows)
+    B, b = B.double(), b.double()
+    update = SCALE * (thin @ B)
+    terms = SCALE * (thin.abs() @ B.abs())
+    d_update = SCALE * (d_thin @ B.abs()) + len(B)**0.5 * 2.0**-24 * terms
+    total = v + update + b
+    rounded = 2 * update.abs() + (v + update).abs() + 2 * total.abs()
+    # A library may add the bias before the update.
+    rounded += (v + b).abs()
+    return total.relu(), d + d_update + u * rounded + 6 * tiny
