@@ -1,6 +1,6 @@
 // Instructions that CUDA C++ has no name for, one small function each: asynchronous copies, what
-// tensor cores work on and their products, rounding, fast 2^x and 1 / x, and wishes to the L2
-// cache. Where they are described: "PTX ISA" is NVIDIA's manual, Parallel Thread Execution ISA.
+// tensor cores work on and their products, rounding, fast 2^x, 1 / x and tanh, and wishes to the
+// L2 cache. Where they are described: "PTX ISA" is NVIDIA's manual, Parallel Thread Execution ISA.
 //
 // All 32 threads of a warp must call ldmatrix and mma together. Pointers to shared memory are
 // ordinary pointers; what PTX wants, an address within shared memory, is made in here. On Turing
@@ -122,6 +122,13 @@ __device__ __forceinline__ float ex2_approx(float x) {
 __device__ __forceinline__ float rcp_approx(float x) {
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/// tanh(x) by one instruction, with a relative error of at most 2^-11. PTX ISA: tanh.
+__device__ __forceinline__ float tanh_approx(float x) {
+    float y;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 

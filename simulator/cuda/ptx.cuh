@@ -126,6 +126,7 @@ inline constexpr int kCopiesInARow = 64;                 // for #pragma unroll, 
 inline uint64_t createpolicy_evict_last() { return 0; }  // there is no cache
 inline float ex2_approx(float x) { return std::exp2(x); }
 inline float rcp_approx(float x) { return 1 / x; }
+inline float tanh_approx(float x) { return std::tanh(x); }
 template <class T>
 void ld_global_evict_last(T& to, const T* from) {
     static_assert(sizeof(T) == 16);

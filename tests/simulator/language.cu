@@ -340,8 +340,9 @@ __global__ void multiply_ptx(const half* A, const half* B, float* D, bool zeros)
 }
 
 __global__ void approximate(const float* x, float* to) {
-    to[2 * threadIdx.x] = ptx::ex2_approx(x[threadIdx.x]);
-    to[2 * threadIdx.x + 1] = ptx::rcp_approx(x[threadIdx.x]);
+    to[3 * threadIdx.x] = ptx::ex2_approx(x[threadIdx.x]);
+    to[3 * threadIdx.x + 1] = ptx::rcp_approx(x[threadIdx.x]);
+    to[3 * threadIdx.x + 2] = ptx::tanh_approx(x[threadIdx.x]);
 }
 
 void test_ptx() {
@@ -349,7 +350,7 @@ void test_ptx() {
     for (int i = 0; i < 256; ++i) a[i] = half(float((i * 7) % 11 - 5));
     for (int i = 0; i < 256; ++i) b[i] = half(float((i * 5) % 13 - 6));
     Memory<half> A(a), B(b);
-    Memory<float> D(256), x({-3, 0.5f, 20}), y(6);
+    Memory<float> D(256), x({-3, 0.5f, 20}), y(9);
     for (const bool zeros : {false, true}) {
         multiply_ptx<<<1, 32>>>(A.data, B.data, D.data, zeros);
         EXPECT(cudaDeviceSynchronize() == cudaSuccess);
@@ -365,9 +366,10 @@ void test_ptx() {
         EXPECT(same);
     }
     approximate<<<1, 3>>>(x.data, y.data);
-    const std::vector<float> got = y.read(),
-                             right{0.125f, -1 / 3.0f, 1.41421356f, 2, 1048576, 0.05f};
-    for (int i = 0; i < 6; ++i) EXPECT(std::abs(got[i] - right[i]) <= 1e-6f * std::abs(right[i]));
+    const std::vector<float> got = y.read(), right{0.125f,      -1 / 3.0f, -0.99505475f,
+                                                   1.41421356f, 2,         0.46211716f,
+                                                   1048576,     0.05f,     1};
+    for (int i = 0; i < 9; ++i) EXPECT(std::abs(got[i] - right[i]) <= 1e-6f * std::abs(right[i]));
 }
 
 // --- half and bfloat16 --------------------------------------------------------------------------
