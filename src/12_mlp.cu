@@ -102,6 +102,7 @@ template <int D>
 __device__ void compute_layer(Row<D>* h, const Layer<D>& layer, const Places& place) {
     constexpr int kSide = D / kFragment, kPitch = D + kPad;
     Accumulator sums[2][kSide];  // 32 x D
+#pragma unroll                   // or the sums would not be registers
     for (int j = 0; j < kSide; ++j)
         for (int e = 0; e < 8; ++e)  // they begin as the biases
             sums[0][j].x[e] = sums[1][j].x[e] = layer.b[j * kFragment + place.column[e]];
@@ -115,7 +116,9 @@ __device__ void compute_layer(Row<D>* h, const Layer<D>& layer, const Places& pl
         }
     }
     __syncwarp();  // everyone has read h
+#pragma unroll
     for (int i = 0; i < 2; ++i)
+#pragma unroll
         for (int j = 0; j < kSide; ++j)
             for (int e = 0; e < 8; ++e)
                 h[i * kFragment + place.row[e]][j * kFragment + place.column[e]] =
