@@ -22,10 +22,11 @@
 // each is used for a block's 256 rows only. Where all layers do not fit (two slots are left), every
 // block copies them again for each 256 rows; at D = 256 one layer alone is 128 KiB. What limits it:
 // the tensor cores, tanh (16 a clock) and shared memory, all of which have much the same to do.
+#include <cuda_pipeline.h>
+
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "demo/mlp_unfused.cuh"
-#include "kernels/wmma_tile.cuh"
 #include "ptx.cuh"
 
 namespace mlp {
@@ -56,126 +57,119 @@ static void launch_gelu(const half* v, half* h, size_t size, cudaStream_t stream
 
 // --- All layers in one kernel --------------------------------------------------------------------
 
-using namespace wmma_tile;  // FragmentA, FragmentB, Accumulator, kFragment = 16, kPad
-
-constexpr int kWarpRows = 32, kWarps = 8, kBlockThreads = 32 * kWarps;
+constexpr int kWarpRows = 32, kWarps = 8, kThreads = 32 * kWarps;
 constexpr int kRows = kWarps * kWarpRows;  // of x, per block
 
+/// A layer in shared memory. The padding places eight rows of W in different banks: see lesson 3.
 template <int D>
-using Row = half[D + kPad];  // of activations or weights
-
-template <int D>
-struct alignas(32) Layer {
-    Row<D> W[D];
-    half b[D];
+struct alignas(16) Layer {
+    half W[D][D + 8], b[D];
 };
 
 /// Starts to copy a layer's weights and biases to shared memory, 16 bytes at a time.
 template <int D>
 __device__ void copy_layer(Layer<D>& to, const half* W, const half* b) {
-    for (int i = threadIdx.x * 8; i < D * D; i += kBlockThreads * 8)
+    for (int i = threadIdx.x * 8; i < D * D; i += kThreads * 8)
         __pipeline_memcpy_async(&to.W[i / D][i % D], &W[i], 16);
-    if (threadIdx.x < D / 8)
-        __pipeline_memcpy_async(&to.b[threadIdx.x * 8], &b[threadIdx.x * 8], 16);
+    for (int i = threadIdx.x * 8; i < D; i += kThreads * 8)
+        __pipeline_memcpy_async(&to.b[i], &b[i], 16);
     __pipeline_commit();
 }
 
-/// Where in a fragment the thread's elements x[0], x[1], ... are. That is not specified, but a
-/// fragment of the numbers 0 to 255 tells.
-struct Places {
-    int row[8], column[8];
-    __device__ Places() {
-        __shared__ float numbers[kFragment * kFragment];
-        for (int i = threadIdx.x; i < kFragment * kFragment; i += kBlockThreads) numbers[i] = i;
-        __syncthreads();
-        Accumulator fragment;
-        wmma::load_matrix_sync(fragment, numbers, kFragment, wmma::mem_row_major);
-        for (int e = 0; e < 8; ++e) {
-            row[e] = int(fragment.x[e]) / kFragment;
-            column[e] = int(fragment.x[e]) % kFragment;
+/// A warp's 32 rows of activations, as 2 x D / 16 fragments: 16 x 16 numbers, of which a thread
+/// holds four pairs. ptx::mma_m16n8k16 says where they are: pair r of a fragment at ...
+template <int D>
+struct Activations {
+    uint32_t pairs[2][D / 16][4];
+    static __device__ int row(int r) { return threadIdx.x % 32 / 4 + r % 2 * 8; }
+    static __device__ int column(int r) { return threadIdx.x % 4 * 2 + r / 2 * 8; }
+
+    /// Calls f(pair, row, column) for all of the thread's pairs.
+    template <class F>
+    __device__ void for_each(F f) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+#pragma unroll
+            for (int k = 0; k < D / 16; ++k)
+                for (int r = 0; r < 4; ++r) f(pairs[i][k][r], i * 16 + row(r), k * 16 + column(r));
+    }
+
+    /// The next layer's: gelu(h W + b). In a product of 16 x 8 a thread holds those two pairs of
+    /// sums of which two, side by side, are the four of a fragment: nothing changes its place.
+    __device__ Activations next(const Layer<D>& layer) const {
+        const int lane = threadIdx.x % 32;
+        Activations result;
+#pragma unroll
+        for (int j = 0; j < D; j += 16) {
+            float sums[2][2][4];  // [32 rows, 16 columns from j on], as 2 x 2 products
+            for (int n = 0; n < 2; ++n)
+                for (int e = 0; e < 4; ++e)  // they begin as the biases
+                    sums[0][n][e] = sums[1][n][e] = layer.b[j + n * 8 + lane % 4 * 2 + e % 2];
+#pragma unroll
+            for (int k = 0; k < D; k += 16) {
+                uint32_t w[4];  // W[k .. k + 15][j .. j + 15]
+                ptx::ldmatrix_x4_trans(w, &layer.W[k + lane % 16][j + lane / 16 * 8]);
+                for (int i = 0; i < 2; ++i)
+                    for (int n = 0; n < 2; ++n)
+                        ptx::mma_m16n8k16(sums[i][n], pairs[i][k / 16], w[2 * n], w[2 * n + 1]);
+            }
+            for (int i = 0; i < 2; ++i)
+                for (int r = 0; r < 4; ++r) {
+                    const float* const v = &sums[i][r / 2][r % 2 * 2];
+                    result.pairs[i][j / 16][r] = ptx::cvt_rn_x2<half>(gelu_of(v[0]), gelu_of(v[1]));
+                }
         }
+        return result;
     }
 };
 
-/// h = gelu(h W + b) for a warp's rows. All of h is read before any of it is overwritten.
-template <int D>
-__device__ void compute_layer(Row<D>* h, const Layer<D>& layer, const Places& place) {
-    constexpr int kSide = D / kFragment, kPitch = D + kPad;
-    Accumulator sums[2][kSide];  // 32 x D
-#pragma unroll                   // or the sums would not be registers
-    for (int j = 0; j < kSide; ++j)
-        for (int e = 0; e < 8; ++e)  // they begin as the biases
-            sums[0][j].x[e] = sums[1][j].x[e] = layer.b[j * kFragment + place.column[e]];
-    for (int k = 0; k < D; k += kFragment) {
-        FragmentA a[2];
-        for (int i = 0; i < 2; ++i) wmma::load_matrix_sync(a[i], &h[i * kFragment][k], kPitch);
-        for (int j = 0; j < kSide; ++j) {
-            FragmentB w;
-            wmma::load_matrix_sync(w, &layer.W[k][j * kFragment], kPitch);
-            for (int i = 0; i < 2; ++i) wmma::mma_sync(sums[i][j], a[i], w, sums[i][j]);
-        }
-    }
-    __syncwarp();  // everyone has read h
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-#pragma unroll
-        for (int j = 0; j < kSide; ++j)
-            for (int e = 0; e < 8; ++e)
-                h[i * kFragment + place.row[e]][j * kFragment + place.column[e]] =
-                    __float2half(gelu_of(sums[i][j].x[e]));
-    __syncwarp();  // h is complete
-}
-
 /// `slots`: how many layers lie in shared memory at a time, all L or 2. Blocks loop over tiles.
 template <int D>
-__global__ void __launch_bounds__(kBlockThreads, D <= 64 ? 2 : 1)
+__global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
     one_kernel(const half* x, const half* W, const half* b, half* out, size_t N, size_t L,
                size_t slots) {
     extern __shared__ __align__(128) unsigned char shared[];
     const auto layers = reinterpret_cast<Layer<D>*>(shared);  // [slots]
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    Row<D>* const h = reinterpret_cast<Row<D>*>(layers + slots) + warp * kWarpRows;
     auto copy = [=](size_t step) {  // the layer of a step: a block takes L steps per tile
         const size_t l = step % L;
         copy_layer(layers[step % slots], &W[l * D * D], &b[l * D]);
     };
     const bool all = slots == L;
     for (size_t l = 0; l < (all ? L : 1); ++l) copy(l);
-    const Places place;
     size_t step = 0;
     for (size_t tile = blockIdx.x; tile * kRows < N; tile += gridDim.x) {
-        const size_t row = tile * kRows + warp * kWarpRows;  // the warp's first
-        for (int i = lane * 8; i < kWarpRows * D; i += 32 * 8) {
-            const bool inside = row + i / D < N;  // else zeros
-            __pipeline_memcpy_async(&h[i / D][i % D], &x[inside ? row * D + i : 0], 16,
-                                    inside ? 0 : 16);
-        }
-        __pipeline_commit();
+        const size_t first = tile * kRows + threadIdx.x / 32 * kWarpRows;  // row of the warp
+        Activations<D> h;
+        h.for_each([&](uint32_t& pair, int row, int column) {
+            const bool inside = first + row < N;
+            pair = inside ? *reinterpret_cast<const uint32_t*>(&x[(first + row) * D + column]) : 0;
+        });
         for (size_t l = 0; l < L; ++l, ++step) {
-            if (step == 0 || l == 0 || !all) __pipeline_wait_prior(0);  // own copies have arrived
-            if (step == 0 || !all)
-                __syncthreads();  // everyone's have, and the layer before is used up
-            else
-                __syncwarp();
-            if (!all) copy(step + 1);
-            compute_layer<D>(h, layers[step % slots], place);
+            if (step == 0 || !all) {
+                __pipeline_wait_prior(0);  // this thread's copies have arrived
+                __syncthreads();           // everyone's have, and the layer before is used up
+                if (!all) copy(step + 1);
+            }
+            h = h.next(layers[step % slots]);
         }
-        for (int i = lane * 8; i < kWarpRows * D && row + i / D < N; i += 32 * 8)
-            reinterpret_cast<uint4&>(out[row * D + i]) = reinterpret_cast<uint4&>(h[i / D][i % D]);
+        h.for_each([&](uint32_t pair, int row, int column) {
+            if (first + row < N)
+                *reinterpret_cast<uint32_t*>(&out[(first + row) * D + column]) = pair;
+        });
     }
 }
 
 template <int D>
 demo::Contender contender_of(const demo::Mlp& m, const demo::Gpu& gpu) {
     const size_t N = m.shape.N, L = m.shape.L;
-    auto bytes = [](size_t slots) { return slots * sizeof(Layer<D>) + kRows * sizeof(Row<D>); };
+    auto bytes = [](size_t slots) { return slots * sizeof(Layer<D>); };
     const size_t slots = demo::try_shared_bytes(one_kernel<D>, bytes(L)).empty() ? L : 2;
     auto setup = [=, &m, &gpu](demo::Contender& self) {
-        const int blocks = gpu.multiprocessors * demo::blocks_per_multiprocessor(
-                                                     one_kernel<D>, kBlockThreads, bytes(slots));
+        const int blocks = gpu.multiprocessors *
+                           demo::blocks_per_multiprocessor(one_kernel<D>, kThreads, bytes(slots));
         const unsigned int grid = std::min((N + kRows - 1) / kRows, size_t(blocks));
         self.launch = [=, &m] {
-            one_kernel<D><<<grid, kBlockThreads, bytes(slots)>>>(m.x, m.W, m.b, m.out, N, L, slots);
+            one_kernel<D><<<grid, kThreads, bytes(slots)>>>(m.x, m.W, m.b, m.out, N, L, slots);
         };
     };
     return {.kernel = "one_kernel",
