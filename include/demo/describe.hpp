@@ -76,7 +76,12 @@ inline std::string to_json(const Array& array) {
                                     {"dtype", json_text(array.dtype)},
                                     {"shape", json_list(array.shape, number)},
                                     {"bytes", json_number(array.bytes)}};
-    if (!array.is_output)
+    if (!array.is_output && array.dtype == "uint32")
+        members.push_back(
+            {"fill", json_object({{"kind", "\"ids\""},
+                                  {"seed", json_number(array.fill.seed)},
+                                  {"then", json_text_or_null(to_text(array.fill.then))}})});
+    else if (!array.is_output)
         members.push_back(
             {"fill", json_object({{"kind", "\"uniform\""},
                                   {"seed", json_number(array.fill.seed)},

@@ -29,6 +29,21 @@ DEMO_HOST_DEVICE inline float random_uniform(uint64_t seed, uint64_t i) {
     return float(random_bits(seed, i) >> 40) * 0x1p-23f - 1.0f;
 }
 
+/// Id i of the data set `seed`: 32 bits, all ids equally often.
+DEMO_HOST_DEVICE inline uint32_t random_id(uint64_t seed, uint64_t i) {
+    return uint32_t(random_bits(seed, i) >> 32);
+}
+
+/// The same by a Zipf law: id k - 1 is drawn with probability ~ k^-1.05, for k below 2^32. With u
+/// uniform in [0, 1), k = (1 - u (1 - 2^(-32 * 0.05)))^-20: the inverse of the law's sums, taken as
+/// an integral. The difference is exact, since u has 32 bits and the constant 21; the rest are
+/// products and a quotient, so that every machine and Python find the same ids.
+DEMO_HOST_DEVICE inline uint32_t zipf_id(uint64_t seed, uint64_t i) {
+    const double u = double(random_id(seed, i)) * 0x1p-32;
+    const double y = 1 / (1 - u * (1405349 * 0x1p-21)), y2 = y * y, y4 = y2 * y2, y8 = y4 * y4;
+    return uint32_t(y8 * y8 * y4) - 1;
+}
+
 /// The rows of a result with `rows` rows that are checked whole: all of them up to 2048; past
 /// that the first and the last 32, and of every 32 in between one chosen at random.
 inline std::vector<size_t> sampled_rows(size_t rows, uint64_t seed) {

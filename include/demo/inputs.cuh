@@ -14,6 +14,7 @@ namespace demo {
 template <class T>
 inline constexpr const char* kTypeName = std::is_same_v<T, __half>          ? "fp16"
                                          : std::is_same_v<T, __nv_bfloat16> ? "bf16"
+                                         : std::is_same_v<T, uint32_t>      ? "uint32"
                                          : sizeof(T) == 1                   ? "bytes"
                                                                             : "fp32";
 
@@ -21,6 +22,8 @@ inline constexpr const char* kTypeName = std::is_same_v<T, __half>          ? "f
 /// in the same way wherever it is inlined.)
 template <class T>
 __device__ T element_of(const Fill& fill, size_t columns, size_t i) {
+    if constexpr (std::is_same_v<T, uint32_t>)
+        return fill.then == Then::kZipf ? zipf_id(fill.seed, i) : random_id(fill.seed, i);
     float offset = 0;
     if (fill.then == Then::kOffsetRows) offset = i / columns % 2 == 0 ? 100.0f : -100.0f;
     const float value = fmaf(fill.scale, random_uniform(fill.seed, i), offset);
@@ -43,7 +46,12 @@ __global__ void count_changed(const T* data, size_t size, size_t columns, Fill f
                               Verdict* verdict) {
     const size_t stride = size_t(gridDim.x) * blockDim.x;
     for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += stride) {
-        if (float(data[i]) == float(element_of<T>(fill, columns, i))) continue;
+        const T expected = element_of<T>(fill, columns, i);
+        if constexpr (std::is_integral_v<T>) {
+            if (data[i] == expected) continue;  // in fp32 neighboring ids are the same
+        } else if (float(data[i]) == float(expected)) {
+            continue;
+        }
         atomicAdd(&verdict->changed, 1ull);
         atomicMin(&verdict->first_changed, (unsigned long long)(i));
     }

@@ -28,11 +28,11 @@ inline const char* to_text(Role role) {
     return kNames[int(role)];
 }
 
-/// What is done to random data before kernels see it (data.cuh).
-enum class Then { kNothing, kRoundToTf32, kOffsetRows };
+/// What is done to random data before kernels see it (inputs.cuh). Ids are uniform, or kZipf.
+enum class Then { kNothing, kRoundToTf32, kOffsetRows, kZipf };
 
 inline const char* to_text(Then then) {
-    constexpr const char* kNames[] = {"", "rounded to TF32", "offset by rows"};
+    constexpr const char* kNames[] = {"", "rounded to TF32", "offset by rows", "zipf"};
     return kNames[int(then)];
 }
 

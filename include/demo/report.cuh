@@ -370,7 +370,8 @@ class Report {
         if (verdict.timed) text = "timed launch " + std::to_string(verdict.timed) + ": " + text;
         if (verdict.unwritten + verdict.huge + verdict.changed + verdict.wrong)
             text += "; first at row " + std::to_string(verdict.row) + ", column " +
-                    std::to_string(verdict.column);
+                    std::to_string(verdict.column) +
+                    (*verdict.output ? " of " + std::string(verdict.output) : "");
         else
             text += "; the output itself is right";
         if (verdict.wrong) {

@@ -35,6 +35,7 @@ struct Verdict {
     double got = 0;                              // what the first wrong one is
     Expected expected = {0, 0};                  // and what it must be
     const char* input = "";                      // the one that changed
+    const char* output = "";                     // of several, the one that is wrong
     size_t timed = 0;                            // which of the timed launches it was; 0: none
 
     bool ok() const {
@@ -66,12 +67,36 @@ struct Check {
     // when they have changed, before spot().
     std::function<void()> renew = {};
     std::function<Verdict()> spot = {};
+    std::shared_ptr<const Check> before = {};  // of an earlier output: see in_turn()
 
     /// Overwrites the output with NaNs.
-    void poison() const { DEMO_CHECK(cudaMemsetAsync(output, 0xFF, bytes)); }
+    void poison() const { scribble(0xFF); }
     /// Overwrites it with finite numbers: what is skipped where there is no NaN then shows.
-    void scribble(int byte) const { DEMO_CHECK(cudaMemsetAsync(output, byte, bytes)); }
+    void scribble(int byte) const {
+        DEMO_CHECK(cudaMemsetAsync(output, byte, bytes));
+        if (before) before->scribble(byte);
+    }
 };
+
+/// For a launch that also leaves `first`, which is called `name`, on its way to `last`: verifies
+/// both. What `last.renew` computes must do for both.
+inline Check in_turn(const Check& first, const char* name, Check last) {
+    auto both = [=](std::function<Verdict()> one, std::function<Verdict()> other) {
+        return [=] {
+            Verdict found = one();
+            found.output = name;
+            if (!found.ok()) return found;
+            Verdict verdict = other();
+            verdict.checked += found.checked;
+            verdict.error_of_bound = std::max(verdict.error_of_bound, found.error_of_bound);
+            verdict.output_hash += 3 * found.output_hash;
+            return verdict;
+        };
+    };
+    last.verify = both(first.verify, last.verify), last.spot = both(first.spot, last.spot);
+    last.before = std::make_shared<const Check>(first);
+    return last;
+}
 
 /// Blocks of 256 threads for kernels that visit `size` elements in strides of the whole grid.
 inline unsigned int blocks_to_visit(size_t size) {

@@ -1,11 +1,14 @@
 """The inputs of a problem, with the values that our program gives them."""
 
+import functools
+import operator
+
 import torch
 
-from frameworks.splitmix64 import random_steps
+from frameworks.splitmix64 import random_bits, random_steps, shifted_right
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16,
-          "bf16": torch.bfloat16}
+          "bf16": torch.bfloat16, "uint32": torch.int64}  # PyTorch takes no uint32 as an index
 CHUNK = 1 << 24  # elements made at once: their 64-bit integers take 128 MiB
 
 
@@ -16,6 +19,8 @@ def make_inputs(problem, device):
 
 def make_input(described, device):
     fill = described["fill"]
+    if fill["kind"] == "ids":
+        return make_ids(described, device)
     if fill["kind"] != "uniform" or fill["low"] != -fill["high"]:
         raise ValueError(f"no way to fill {described['name']} is known: {fill}")
     data = torch.empty(described["shape"], dtype=DTYPES[described["dtype"]], device=device)
@@ -30,6 +35,18 @@ def make_input(described, device):
     if fill["then"]:
         AFTERWARDS[fill["then"]](data)
     return data
+
+
+def make_ids(described, device):
+    """demo::random_id(), or demo::zipf_id(), as int64."""
+    count = functools.reduce(operator.mul, described["shape"])
+    index = torch.arange(count, dtype=torch.int64, device=device)
+    ids = shifted_right(random_bits(described["fill"]["seed"], index), 32)
+    if described["fill"]["then"] == "zipf":
+        y = 1 / (1 - ids.double() * 2.0**-32 * (1405349 * 2.0**-21))
+        y4 = (y * y) * (y * y)
+        ids = ((y4 * y4) * (y4 * y4) * y4).long() - 1
+    return ids.view(described["shape"])
 
 
 def round_to_tf32(data):

@@ -1,0 +1,202 @@
+// 13: DLRM, a recommendation model: what a user's numbers and ids say, together.
+//
+//     13 numbers --> bottom MLP --> E numbers --+             z = 27 vectors of E numbers
+//     id 1  --> row of table 1  --> E numbers --+--> z --> interaction --> top MLP --> 0 ... 1
+//     ...                                       |          every z_i z_j, (27 E)^2 features;
+//     id 26 --> row of table 26 --> E numbers --+          with --dot 351 dot products of vectors
+//
+// The tables are large and read at random; the layers are small, and in a framework so are most of
+// some 40 kernels. With E = 16 the outer product has 186,624 features a sample: 0.7 GiB for 2048
+// samples, written once and read once, for a product whose operands are 432 numbers a sample.
+//
+//     chain              a kernel for each line of the model, as a framework runs it
+//     grouped            bias and ReLU in the gemms; one kernel in place of hash, 26 lookups and
+//                        cat (the talk's first step), which with --dot also multiplies
+//     fused_interaction  the talk's second: the gemm makes its own operand. A tile of features is
+//                        a tile of z, each row times one number of z: made where it is needed, in
+//                        shared memory. Nothing of (27 E)^2 is ever stored but weights.
+//
+//              W[i 27E + j ...]      for each 48 columns j of z (a thread holds a row of them):
+//                 +--------+             for each i:
+//      z_j z_i    +--------+                 tile = those columns times z_i, 128 samples
+//       +--+      +--------+                 sums += tile W[i 27E + j ..., :]
+//       |  |      |  sums  |
+//       +--+      +--------+         What limits it: the main loop is lesson 3's, not the
+//       library's.
+//
+//     ./13_dlrm 2048        ./13_dlrm 16384 --dot --ids zipf
+#include "demo.cuh"
+#include "demo/dlrm_layers.cuh"
+#include "kernels/dlrm.cuh"
+#include "kernels/wmma_tile.cuh"
+
+namespace dlrm {
+
+namespace tile = wmma_tile;  // fragments, copy_tile, kBlock = 128, kWarp = 64, kThreads = 128
+namespace wmma = nvcuda::wmma;
+using tile::kBlock, tile::kFragment, tile::kPad, tile::kSide, tile::kWarp;
+
+constexpr int kPanel = 48, kStages = 3;            // columns of z at a time; tiles of W
+constexpr int kHidden = demo::DlrmShape::kHidden;  // columns of W
+
+struct Tiles {
+    half features[2][kBlock][kPanel + kPad], W[kStages][kPanel][kBlock + kPad];
+};
+
+/// A thread's row of the features' tiles: 48 neighbors of a row of z, times one number of it.
+struct RowOfFeatures {
+    const half* z;  // the thread's sample; null past the last
+    unsigned int width;
+    half2 panel[kPanel / 2];
+
+    __device__ void load(unsigned int first) {  // zeros for what is outside
+        for (int c = 0; c < kPanel; c += 4) {
+            const Half4 v = z && first + c < width ? four(&z[first + c]) : Half4{};
+            panel[c / 2] = {v.at[0], v.at[1]}, panel[c / 2 + 1] = {v.at[2], v.at[3]};
+        }
+    }
+    __device__ void store(half* row, unsigned int i) const {
+        const half2 factor = __half2half2(z ? z[i] : half(0));
+        for (int c = 0; c < kPanel; c += 8) {
+            alignas(16) half2 features[4];
+            for (int p = 0; p < 4; ++p) features[p] = __hmul2(panel[c / 2 + p], factor);
+            *reinterpret_cast<uint4*>(&row[c]) = *reinterpret_cast<uint4*>(features);
+        }
+    }
+};
+
+/// A warp's 64 x 64 sums, as in lesson 3.
+__device__ void multiply(tile::Accumulator (&sums)[kSide][kSide], const half* features,
+                         const half* W) {
+    for (int k = 0; k < kPanel; k += kFragment) {
+        tile::FragmentA a[kSide];
+        for (int i = 0; i < kSide; ++i)
+            wmma::load_matrix_sync(a[i], &features[i * kFragment * (kPanel + kPad) + k],
+                                   kPanel + kPad);
+        for (int j = 0; j < kSide; ++j) {
+            tile::FragmentB b;
+            wmma::load_matrix_sync(b, &W[k * (kBlock + kPad) + j * kFragment], kBlock + kPad);
+            for (int i = 0; i < kSide; ++i) wmma::mma_sync(sums[i][j], a[i], b, sums[i][j]);
+        }
+    }
+}
+
+/// parts[blockIdx.z] = this part's share of features W: 128 samples x 128 columns a block. A step
+/// is a panel of z and one i. Few samples make few blocks, so several share a sum.
+__global__ void __launch_bounds__(tile::kThreads)
+    fused_interaction(const half* z,  // [N, width]
+                      const half* W,  // [width * width, 512]
+                      float* parts,   // [gridDim.z, N rounded up to 128, 512]
+                      size_t N, unsigned int width) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    Tiles& tiles = *reinterpret_cast<Tiles*>(shared);
+    const size_t block_row = size_t(blockIdx.x) * kBlock, row = block_row + threadIdx.x;
+    const size_t block_col = blockIdx.y * kBlock;
+    const size_t steps = size_t((width + kPanel - 1) / kPanel) * width;
+    const unsigned int first = steps * blockIdx.z / gridDim.z;
+    const unsigned int last = steps * (blockIdx.z + 1) / gridDim.z;
+    auto copy_W = [=, &tiles](unsigned int s) {
+        const size_t j = s / width * kPanel, k = s % width * size_t(width) + j;
+        if (s < last)
+            tile::copy_tile<kPanel, kBlock>(tiles.W[s % kStages], &W[k * kHidden + block_col],
+                                            kHidden, width - j, kBlock);
+        __pipeline_commit();
+    };
+    RowOfFeatures mine{row < N ? &z[row * width] : nullptr, width, {}};
+    auto make_features = [&](unsigned int s) {
+        if (s >= last) return;
+        if (s == first || s % width == 0) mine.load(s / width * kPanel);
+        mine.store(tiles.features[s % 2][threadIdx.x], s % width);
+    };
+    tile::Accumulator sums[kSide][kSide];
+    for (auto& of_row : sums)
+        for (tile::Accumulator& sum : of_row) wmma::fill_fragment(sum, 0.0f);
+    const int warp = threadIdx.x / 32, warp_row = warp / 2 * kWarp, warp_col = warp % 2 * kWarp;
+    copy_W(first), copy_W(first + 1), make_features(first);
+    for (unsigned int s = first; s < last; ++s) {
+        __pipeline_wait_prior(kStages - 2);  // this thread's copies of step s have arrived
+        __syncthreads();                     // everyone's have, and step s - 1 is used up
+        copy_W(s + kStages - 1), make_features(s + 1);
+        multiply(sums, tiles.features[s % 2][warp_row], &tiles.W[s % kStages][0][warp_col]);
+    }
+    parts += (blockIdx.z * size_t(gridDim.x) * kBlock + block_row + warp_row) * kHidden;
+    for (int i = 0; i < kSide; ++i)
+        for (int j = 0; j < kSide; ++j)
+            wmma::store_matrix_sync(
+                &parts[i * kFragment * kHidden + block_col + warp_col + j * kFragment], sums[i][j],
+                kHidden, wmma::mem_row_major);
+}
+
+/// hidden = relu(b + all parts)
+__global__ void add_parts(const float* parts, int count, size_t pitch, const half* b, half* hidden,
+                          size_t size) {
+    if (my_index() >= size) return;
+    float sum = b[my_index() % kHidden];
+    for (int p = 0; p < count; ++p) sum += parts[p * pitch + my_index()];
+    hidden[my_index()] = fmaxf(sum, 0.0f);
+}
+
+static void run(demo::Session& session) {
+    const demo::Dlrm m(session);  // inputs, the layers' weights, out, and the reference
+    const demo::DlrmLayers mlps(m);
+    const Unfused unfused(m, mlps);
+    const size_t N = m.shape.N, E = m.shape.E, width = m.shape.width, size = N * kHidden;
+    const size_t row_blocks = (N + kBlock - 1) / kBlock, col_blocks = kHidden / kBlock;
+    const size_t count = std::clamp<size_t>(256 / (row_blocks * col_blocks), 1, 64);
+    const size_t pitch = row_blocks * kBlock * kHidden;  // from part to part
+    const demo::Buffer<float> parts(count, m.shape.dot ? 1 : pitch);
+    auto setup = [&](demo::Contender& self) {
+        demo::allow_shared_bytes(fused_interaction, sizeof(Tiles));
+        const auto bottom = mlps.bottom(unfused.z(), width, true);
+        const auto top = mlps.top(nullptr, nullptr, 0, true);
+        self.launch = [=, &m, &unfused, &parts] {
+            bottom();
+            gather<<<blocks(N * kTables * E / 4), kThreads>>>(m.ids, m.tables, unfused.z(), N, E);
+            fused_interaction<<<dim3(row_blocks, col_blocks, count), tile::kThreads,
+                                sizeof(Tiles)>>>(unfused.z(), m.top[0].W, parts.data(), N, width);
+            add_parts<<<blocks(size), kThreads>>>(parts.data(), count, pitch, m.top[0].b,
+                                                  m.hidden.data(), size);
+            top();
+        };
+    };
+    const size_t moved = mlps.moved_bytes(true) + N * kTables * (4 + 4 * E) + 2 * N * width +
+                         m.top[0].W.bytes() + 4 * count * (pitch + size) + m.top[0].b.bytes() +
+                         2 * size;
+    session.run(m.workload(session), m.check(),
+                {unfused.chain(),
+                 unfused.grouped(),
+                 {.kernel = "fused_interaction",
+                  .setup = setup,
+                  .launches = mlps.launches(true) + 2,
+                  .repeatable = false,
+                  .temporary_bytes = mlps.temporary_bytes() + 2 * N * width + parts.bytes(),
+                  .moved_bytes = moved,
+                  .why_not = m.shape.dot ? "is for the outer product, without --dot" : ""}});
+}
+
+}  // namespace dlrm
+
+int main(int argc, char** argv) {
+    const demo::Program program{
+        .name = "13_dlrm",
+        .summary = "a recommendation model: lookups in one kernel, features that are never stored",
+        .types = {{"fp16", dlrm::run}},
+        .any_n = true,
+        .n_means = "samples",
+        .default_n = demo::kSimulator ? 32 : 2048,
+        .options = {{.name = "--embedding",
+                     .help = "numbers in a row of a table",
+                     .numbers = demo::Numbers{.first = 4,
+                                              .last = 128,
+                                              .multiple = 4,
+                                              .usual = demo::kSimulator ? 4 : 16},
+                     .value = "E"},
+                    {.name = "--dot",
+                     .help = "features: the vectors' dot products, as in the paper"},
+                    {.name = "--ids",
+                     .help = "how the rows of the tables are drawn; the tables have " +
+                             std::to_string(demo::DlrmShape::kRows) + " rows",
+                     .choices = {"uniform", "zipf"}}},
+        .sizes = {128, 2048, 16384, 65536}};
+    return demo::main_of(program, argc, argv);
+}
