@@ -28,6 +28,7 @@
 #include "demo.cuh"
 #include "demo/dlrm_layers.cuh"
 #include "kernels/dlrm.cuh"
+#include "kernels/dlrm_chain.cuh"
 #include "kernels/wmma_tile.cuh"
 
 namespace dlrm {
@@ -137,41 +138,37 @@ __global__ void add_parts(const float* parts, int count, size_t pitch, const hal
 }
 
 static void run(demo::Session& session) {
-    const demo::Dlrm m(session);  // inputs, the layers' weights, out, and the reference
-    const demo::DlrmLayers mlps(m);
-    const Unfused unfused(m, mlps);
-    const size_t N = m.shape.N, E = m.shape.E, width = m.shape.width, size = N * kHidden;
+    const demo::Dlrm m(session);     // inputs, the layers' weights, out, and the reference
+    const demo::DlrmLayers mlps(m);  // both MLPs by the library
+    const Chain chain(m, mlps);
+    const Grouped grouped(m, mlps);
+    if (m.shape.dot)
+        return session.run(m.workload(session), m.check(),
+                           {chain.contender(), grouped.dot_products()});
+
+    const size_t N = m.shape.N, width = m.shape.width, size = N * kHidden;
     const size_t row_blocks = (N + kBlock - 1) / kBlock, col_blocks = kHidden / kBlock;
-    const size_t count = std::clamp<size_t>(256 / (row_blocks * col_blocks), 1, 64);
+    const dim3 grid(row_blocks, col_blocks,
+                    std::clamp<size_t>(256 / (row_blocks * col_blocks), 1, 64));
     const size_t pitch = row_blocks * kBlock * kHidden;  // from part to part
-    const demo::Buffer<float> parts(count, m.shape.dot ? 1 : pitch);
-    auto setup = [&](demo::Contender& self) {
-        demo::allow_shared_bytes(fused_interaction, sizeof(Tiles));
-        const auto bottom = mlps.bottom(unfused.z(), width, true);
-        const auto top = mlps.top(nullptr, nullptr, 0, true);
-        self.launch = [=, &m, &unfused, &parts] {
-            bottom();
-            gather<<<blocks(N * kTables * E / 4), kThreads>>>(m.ids, m.tables, unfused.z(), N, E);
-            fused_interaction<<<dim3(row_blocks, col_blocks, count), tile::kThreads,
-                                sizeof(Tiles)>>>(unfused.z(), m.top[0].W, parts.data(), N, width);
-            add_parts<<<blocks(size), kThreads>>>(parts.data(), count, pitch, m.top[0].b,
-                                                  m.hidden.data(), size);
-            top();
-        };
+    const demo::Buffer<float> parts(grid.z, pitch);
+    demo::allow_shared_bytes(fused_interaction, sizeof(Tiles));
+    const half *const z = grouped.z.data(), *const W = m.top[0].W, *const b = m.top[0].b;
+    auto between = [&, z, W, b, grid] {
+        grouped.launch_gather();
+        fused_interaction<<<grid, tile::kThreads, sizeof(Tiles)>>>(z, W, parts.data(), N, width);
+        add_parts<<<blocks(size), kThreads>>>(parts.data(), grid.z, pitch, b, m.hidden.data(),
+                                              size);
     };
-    const size_t moved = mlps.moved_bytes(true) + N * kTables * (4 + 4 * E) + 2 * N * width +
-                         m.top[0].W.bytes() + 4 * count * (pitch + size) + m.top[0].b.bytes() +
-                         2 * size;
+    const size_t moved = 2 * N * width + m.top[0].W.bytes() + 4 * grid.z * (pitch + size) +
+                         m.top[0].b.bytes() + 2 * size;
     session.run(m.workload(session), m.check(),
-                {unfused.chain(),
-                 unfused.grouped(),
-                 {.kernel = "fused_interaction",
-                  .setup = setup,
-                  .launches = mlps.launches(true) + 2,
-                  .repeatable = false,
-                  .temporary_bytes = mlps.temporary_bytes() + 2 * N * width + parts.bytes(),
-                  .moved_bytes = moved,
-                  .why_not = m.shape.dot ? "is for the outer product, without --dot" : ""}});
+                {chain.contender(), grouped.outer_product(),
+                 mlps.contender({.kernel = "fused_interaction",
+                                 .launches = 3,
+                                 .temporary_bytes = grouped.z.bytes() + parts.bytes(),
+                                 .moved_bytes = m.lookup_bytes() + moved},
+                                {grouped.z.data(), width}, between)});
 }
 
 }  // namespace dlrm

@@ -244,6 +244,9 @@ class Dlrm {
                 .arithmetic = "fp32 sums"};
     }
 
+    /// What lookups read and write: ids of 4 bytes; a row of each table, and its copy.
+    size_t lookup_bytes() const { return shape.N * shape.kTables * (4 + 2 * 2 * shape.E); }
+
     const DlrmShape shape;
     const Input<half> x;        // [N, kDense]
     const Input<uint32_t> ids;  // [N, kTables]

@@ -29,41 +29,32 @@ class DlrmLayers {
     explicit DlrmLayers(const Dlrm& model)
         : m(model), a_(model.shape.N, 512), b_(model.shape.N, 256) {}
 
-    /// Prepares the bottom MLP, into the rows of `to`, `pitch` elements apart.
-    std::function<void()> bottom(half* to, size_t pitch, bool fused) const {
-        half *const a = a_.data(), *const b = b_.data();
-        const DlrmLayer* const l = m.bottom;
-        return launch({product(m.x, l[0], a), product(a, l[1], b), product(b, l[2], a),
-                       product(a, l[3], to, pitch)},
-                      fused);
-    }
-    /// Prepares the top MLP, from features[N, K] with its first weights W[K, 512], or, where there
-    /// are no features, from m.hidden on.
-    std::function<void()> top(const half* features, const half* W, size_t K, bool fused) const {
-        half *const hidden = m.hidden.data(), *const b = b_.data();
-        std::vector<LtProduct<half>> products;
-        if (features)
-            products.push_back({features, W, hidden, m.shape.N, K, m.shape.kHidden, m.top[0].b});
-        products.push_back(product(hidden, m.top[1], b));
-        const auto hidden_layers = launch(products, fused), last = launch({logit()}, true, false);
-        return [=, this] {
-            hidden_layers(), last();
-            sigmoid_in_place<<<(m.shape.N + 255) / 256, 256>>>(m.out, m.shape.N);
+    /// Where both MLPs meet what is between them.
+    struct Between {
+        half* bottom;  // [N, E]: what the bottom MLP leaves, rows `pitch` elements apart
+        size_t pitch;
+        const half *features = nullptr, *W = nullptr;  // [N, K], [K, kHidden]; null: m.hidden ...
+        size_t K = 0;                                  // ... is there already
+        bool fused = true;
+    };
+    /// A contender of the whole model: `c` says what `between` launches, keeps and moves, to which
+    /// this adds the MLPs.
+    Contender contender(Contender c, const Between& at, std::function<void()> between) const {
+        c.repeatable = false;  // cuBLASLt chooses
+        c.launches += (at.fused ? 7 : 12) + (at.features == nullptr ? 0 : at.fused ? 1 : 2);
+        c.temporary_bytes += a_.bytes() + b_.bytes() + m.hidden.bytes();
+        c.moved_bytes += 2 * sizeof(half) * m.shape.N;  // sigmoid
+        for (const DlrmLayer& layer : m.bottom) c.moved_bytes += bytes_of(layer, layer.K, at.fused);
+        c.moved_bytes += bytes_of(m.top[1], m.top[1].K, at.fused) + bytes_of(m.top[2], 256, true);
+        if (at.features) c.moved_bytes += bytes_of(m.top[0], at.K, at.fused);
+        c.setup = [=, this](Contender& self) {
+            self.renew();
+            const auto bottom = this->bottom(at.bottom, at.pitch, at.fused);
+            const auto top = this->top(at.features, at.W, at.K, at.fused);
+            self.launch = [=] { bottom(), between(), top(); };
         };
+        return c;
     }
-
-    size_t temporary_bytes() const { return a_.bytes() + b_.bytes() + m.hidden.bytes(); }
-    /// Launches of both.
-    size_t launches(bool fused) const { return fused ? 4 + 4 : 8 + 6; }
-    /// The bytes that both read and write, without the top MLP's first layer.
-    size_t moved_bytes(bool fused) const {
-        size_t bytes = 2 * sizeof(half) * m.shape.N;  // sigmoid
-        for (const DlrmLayer& layer : m.bottom) bytes += bytes_of(layer, layer.K, !fused);
-        bytes += bytes_of(m.top[1], m.top[1].K, !fused) + bytes_of(m.top[2], m.top[2].K, false);
-        return bytes;
-    }
-    /// The same bytes of the top MLP's first layer, from K features.
-    size_t first_bytes(size_t K, bool fused) const { return bytes_of(m.top[0], K, !fused); }
 
   private:
     LtProduct<half> product(const half* x, const DlrmLayer& layer, half* out,
@@ -77,8 +68,26 @@ class DlrmLayers {
                 .bias = layer.b,
                 .out_pitch = pitch};
     }
-    LtProduct<half> logit() const { return product(b_.data(), m.top[2], m.out); }
-
+    std::function<void()> bottom(half* to, size_t pitch, bool fused) const {
+        half *const a = a_.data(), *const b = b_.data();
+        const DlrmLayer* const l = m.bottom;
+        return launch({product(m.x, l[0], a), product(a, l[1], b), product(b, l[2], a),
+                       product(a, l[3], to, pitch)},
+                      fused);
+    }
+    std::function<void()> top(const half* features, const half* W, size_t K, bool fused) const {
+        half *const hidden = m.hidden.data(), *const b = b_.data();
+        std::vector<LtProduct<half>> products;
+        if (features)
+            products.push_back({features, W, hidden, m.shape.N, K, m.shape.kHidden, m.top[0].b});
+        products.push_back(product(hidden, m.top[1], b));
+        const auto first = launch(products, fused);
+        const auto last = launch({product(b, m.top[2], m.out)}, true, false);
+        return [=, this] {
+            first(), last();
+            sigmoid_in_place<<<(m.shape.N + 255) / 256, 256>>>(m.out, m.shape.N);
+        };
+    }
     std::function<void()> launch(std::vector<LtProduct<half>> products, bool fused,
                                  bool relu = true) const {
         std::vector<std::shared_ptr<LtGemm<half>>> gemms;
@@ -95,9 +104,9 @@ class DlrmLayers {
             }
         };
     }
-    size_t bytes_of(const DlrmLayer& layer, size_t K, bool with_relu) const {
+    size_t bytes_of(const DlrmLayer& layer, size_t K, bool fused) const {
         const size_t in = m.shape.N * K, out = m.shape.N * layer.N;
-        return sizeof(half) * (in + K * layer.N + layer.N + (with_relu ? 3 : 1) * out);
+        return sizeof(half) * (in + K * layer.N + layer.N + (fused ? 1 : 3) * out);
     }
 
     const Dlrm& m;
