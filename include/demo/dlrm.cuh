@@ -190,23 +190,24 @@ class Dlrm {
     explicit Dlrm(Session& session) : Dlrm(session, DlrmShape::of(session.options)) {}
     Dlrm(Session& session, const DlrmShape& shape)
         : shape(shape),
-          x(session, "dense", {shape.N, shape.kDense}),
-          ids(session, "ids", {shape.N, shape.kTables},
+          x(session, "dense", {shape.N, DlrmShape::kDense}),
+          ids(session, "ids", {shape.N, DlrmShape::kTables},
               {.then = session.options.choice("--ids") == "zipf" ? Then::kZipf : Then::kNothing}),
-          tables(session, "tables", {shape.kTables, shape.kRows, shape.E}),
-          bottom{DlrmLayer(session, "bottom1", shape.kDense, 512),
+          tables(session, "tables", {DlrmShape::kTables, DlrmShape::kRows, shape.E}),
+          bottom{DlrmLayer(session, "bottom1", DlrmShape::kDense, 512),
                  DlrmLayer(session, "bottom2", 512, 256), DlrmLayer(session, "bottom3", 256, 64),
                  DlrmLayer(session, "bottom4", 64, shape.E)},
-          top{DlrmLayer(session, "top1", shape.features, shape.kHidden),
-              DlrmLayer(session, "top2", shape.kHidden, 256), DlrmLayer(session, "top3", 256, 1)},
+          top{DlrmLayer(session, "top1", shape.features, DlrmShape::kHidden),
+              DlrmLayer(session, "top2", DlrmShape::kHidden, 256),
+              DlrmLayer(session, "top3", 256, 1)},
           out(session, "out", {shape.N, 1}),
-          hidden(shape.N, shape.kHidden),
+          hidden(shape.N, DlrmShape::kHidden),
           rows_(CheckedRows::sampled(shape.N, session.options.seed)),
           a_(rows_.size(), 512),
           b_(rows_.size(), 256),
           z_(rows_.size(), shape.width),
           features_(shape.dot ? rows_.size() : 1, shape.dot ? shape.features : 1),
-          hidden_sums_(rows_.size(), shape.kHidden),
+          hidden_sums_(rows_.size(), DlrmShape::kHidden),
           out_sums_(rows_.size()) {
         compute(0, rows_.compared);
     }
@@ -214,7 +215,7 @@ class Dlrm {
     /// How to verify `hidden` and `out`. Errors average out on their way from one to the other: of
     /// a wrong `hidden` the sigmoid may show nothing. Must not outlive the object.
     Check check() const {
-        const Check first = check_of(hidden.data(), shape.N, shape.kHidden, rows_,
+        const Check first = check_of(hidden.data(), shape.N, DlrmShape::kHidden, rows_,
                                      ExpectDlrmHidden{hidden_sums_.data()}, largest());
         return in_turn(first, "the top MLP's first layer",
                        out.check(rows_, ExpectDlrm{out_sums_.data()}, 1,
@@ -228,8 +229,9 @@ class Dlrm {
         for (const DlrmLayer& layer : bottom) weights += double(layer.K) * double(layer.N);
         for (const DlrmLayer& layer : top) weights += double(layer.K) * double(layer.N);
         const double interaction =
-            shape.dot ? 2.0 * double(shape.kPairs * shape.E) : double(shape.features);
-        const size_t gathered = saturating_product(shape.N, shape.kTables, shape.E, sizeof(half));
+            shape.dot ? 2.0 * double(DlrmShape::kPairs * shape.E) : double(shape.features);
+        const size_t gathered =
+            saturating_product(shape.N, DlrmShape::kTables, shape.E, sizeof(half));
         const size_t bytes = session.least_bytes();
         const std::string N = std::to_string(shape.N), E = std::to_string(shape.E);
         return {.shape = N + "x" + std::to_string(shape.width),
@@ -245,7 +247,7 @@ class Dlrm {
     }
 
     /// What lookups read and write: ids of 4 bytes; a row of each table, and its copy.
-    size_t lookup_bytes() const { return shape.N * shape.kTables * (4 + 2 * 2 * shape.E); }
+    size_t lookup_bytes() const { return shape.N * DlrmShape::kTables * (4 + 2 * 2 * shape.E); }
 
     const DlrmShape shape;
     const Input<half> x;        // [N, kDense]

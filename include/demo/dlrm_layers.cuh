@@ -79,7 +79,7 @@ class DlrmLayers {
         half *const hidden = m.hidden.data(), *const b = b_.data();
         std::vector<LtProduct<half>> products;
         if (features)
-            products.push_back({features, W, hidden, m.shape.N, K, m.shape.kHidden, m.top[0].b});
+            products.push_back({features, W, hidden, m.shape.N, K, DlrmShape::kHidden, m.top[0].b});
         products.push_back(product(hidden, m.top[1], b));
         const auto first = launch(products, fused);
         const auto last = launch({product(b, m.top[2], m.out)}, true, false);

@@ -55,7 +55,7 @@ __device__ int2 pair(int p) {
 /// f[n, 0 .. E - 1] is there already; zeros fill a row of f up to `pitch`.
 __global__ void gather_dot(const uint32_t* ids, const half* tables, half* f, size_t pitch,
                            size_t E) {
-    extern __shared__ __align__(16) unsigned char shared[];
+    extern __shared__ __align__(128) unsigned char shared[];
     half* const z = reinterpret_cast<half*>(shared);
     const size_t padded = E + 4;  // neighboring vectors begin in different banks
     ids += size_t(blockIdx.x) * kTables, f += size_t(blockIdx.x) * pitch;
@@ -111,7 +111,7 @@ class Grouped {
     const demo::DlrmLayers& mlps;
     const size_t N = m.shape.N, E = m.shape.E, width = m.shape.width, F = m.shape.features;
     const size_t pitch = (F + 7) / 8 * 8;  // the features' rows begin at multiples of 16 bytes
-    const demo::Buffer<half> f_{N, pitch}, W_{m.shape.dot ? pitch : 1, m.shape.kHidden};
+    const demo::Buffer<half> f_{N, pitch}, W_{m.shape.dot ? pitch : 1, demo::DlrmShape::kHidden};
 
   public:
     const demo::Buffer<half> z{N, width};  // for fused_interaction, too

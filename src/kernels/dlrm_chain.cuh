@@ -41,7 +41,8 @@ class Chain {
             hash<<<blocks(N * kTables), kThreads>>>(m.ids, rows_.data(), N * kTables);
             for (size_t t = 0; t < kTables; ++t)
                 gather_one<<<blocks(N * E / 4), kThreads>>>(
-                    m.tables + t * m.shape.kRows * E, rows_.data() + t, v + (1 + t) * N * E, N, E);
+                    m.tables + t * demo::DlrmShape::kRows * E, rows_.data() + t,
+                    v + (1 + t) * N * E, N, E);
             cat<<<blocks(N * width / 4), kThreads>>>(v, z, N, E);
             if (m.shape.dot) {
                 products<<<blocks(N * kSquare), kThreads>>>(z, p, N, E);
