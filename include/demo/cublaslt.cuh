@@ -51,11 +51,11 @@ class LtGemm {
         DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_W_, type, N, K, N));
         DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_x_, type, K, M, K));
         DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_out_, type, N, M, pitch));
-        const bool plain =
-            activation == CUBLASLT_EPILOGUE_DEFAULT;  // no bit: it is instead of them
-        const auto epilogue = !bias   ? activation
-                              : plain ? CUBLASLT_EPILOGUE_BIAS
-                                      : cublasLtEpilogue_t(activation | CUBLASLT_EPILOGUE_BIAS);
+        // Flags, but for DEFAULT, which is 1: with that flag the library forgets the bias.
+        const auto epilogue = !bias ? activation
+                              : activation == CUBLASLT_EPILOGUE_DEFAULT
+                                  ? CUBLASLT_EPILOGUE_BIAS
+                                  : cublasLtEpilogue_t(activation | CUBLASLT_EPILOGUE_BIAS);
         DEMO_CHECK(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE,
                                                   &epilogue, sizeof epilogue));
         if (bias)
