@@ -49,6 +49,7 @@ struct RowOfFeatures {
     const half* z;  // the thread's sample; null past the last
     unsigned int width;
     half2 panel[kPanel / 2];
+    half factor;  // of the next step: loaded a step early
 
     __device__ void load(unsigned int first) {  // zeros for what is outside
         for (int c = 0; c < kPanel; c += 4) {
@@ -56,11 +57,12 @@ struct RowOfFeatures {
             panel[c / 2] = {v.at[0], v.at[1]}, panel[c / 2 + 1] = {v.at[2], v.at[3]};
         }
     }
-    __device__ void store(half* row, unsigned int i) const {
-        const half2 factor = __half2half2(z ? z[i] : half(0));
+    __device__ void store(half* row, unsigned int next) {
+        const half2 both = __half2half2(factor);
+        factor = z ? z[next] : half(0);
         for (int c = 0; c < kPanel; c += 8) {
             alignas(16) half2 features[4];
-            for (int p = 0; p < 4; ++p) features[p] = __hmul2(panel[c / 2 + p], factor);
+            for (int p = 0; p < 4; ++p) features[p] = __hmul2(panel[c / 2 + p], both);
             *reinterpret_cast<uint4*>(&row[c]) = *reinterpret_cast<uint4*>(features);
         }
     }
@@ -103,11 +105,12 @@ __global__ void __launch_bounds__(tile::kThreads)
                                             kHidden, width - j, kBlock);
         __pipeline_commit();
     };
-    RowOfFeatures mine{row < N ? &z[row * width] : nullptr, width, {}};
+    RowOfFeatures mine{row < N ? &z[row * width] : nullptr, width, {}, 0};
+    mine.factor = row < N ? z[row * width + first % width] : half(0);
     auto make_features = [&](unsigned int s) {
         if (s >= last) return;
         if (s == first || s % width == 0) mine.load(s / width * kPanel);
-        mine.store(tiles.features[s % 2][threadIdx.x], s % width);
+        mine.store(tiles.features[s % 2][threadIdx.x], (s + 1) % width);
     };
     tile::Accumulator sums[kSide][kSide];
     for (auto& of_row : sums)

@@ -1,6 +1,7 @@
 """scripts/compare_frameworks.py, without PyTorch: a module of canned times stands in for it."""
 
 import csv
+import fractions
 import importlib.machinery
 import json
 import re
@@ -731,6 +732,23 @@ def test_inputs_are_scaled_and_rounded_as_our_programs_do(monkeypatch):
     with pytest.raises(ValueError):
         data.make_input({**described("fp16", [4]), "fill": {"kind": "zeros", "low": 0, "high": 0,
                                                             "then": None}}, "cpu")
+
+
+def test_ids_are_our_programs():
+    """As random_id() and zipf_id() of error_bounds.hpp make them."""
+    torch = pytest.importorskip("torch")
+    from frameworks import data
+
+    bits = [bits_in_python(3, i) >> 32 for i in range(35 * 26)]
+    made = data.make_input({"name": "ids", "dtype": "uint32", "shape": [35, 26],
+                            "fill": {"kind": "ids", "seed": 3, "then": None}}, "cpu")
+    assert made.dtype == torch.int64 and made.shape == (35, 26) and made.flatten().tolist() == bits
+    made = data.make_input({"name": "ids", "dtype": "uint32", "shape": [35 * 26],
+                            "fill": {"kind": "ids", "seed": 3, "then": "zipf"}}, "cpu").tolist()
+    for u, k in zip(bits, made):  # 1 - u / 2^32 (1405349 / 2^21), to the power of -20
+        exact = (1 - fractions.Fraction(u * 1405349, 2**53)) ** -20
+        assert abs(k - (exact - 1)) <= 1 + exact * fractions.Fraction(1, 2**46)
+    assert 0 in made and max(made) > 10**6
 
 
 # --- Theirs, where PyTorch and Triton are ------------------------------------------------------

@@ -234,7 +234,7 @@ class Dlrm {
             saturating_product(shape.N, DlrmShape::kTables, shape.E, sizeof(half));
         const size_t bytes = session.least_bytes();
         const std::string N = std::to_string(shape.N), E = std::to_string(shape.E);
-        return {.shape = N + "x" + std::to_string(shape.width),
+        return {.shape = "square",
                 .size = shape.N,
                 .dtype = session.dtype(),
                 .flops = double(shape.N) * (2 * weights + interaction),
