@@ -1,28 +1,25 @@
-// 13: DLRM, a recommendation model: what a user's numbers and ids say, together.
+// 13: DLRM, a recommendation model: does this user follow this link? (arXiv 1906.00091)
 //
 //     13 numbers --> bottom MLP --> E numbers --+             z = 27 vectors of E numbers
 //     id 1  --> row of table 1  --> E numbers --+--> z --> interaction --> top MLP --> 0 ... 1
-//     ...                                       |          every z_i z_j, (27 E)^2 features;
+//     ...                                       |          every z_i z_j: (27 E)^2 features;
 //     id 26 --> row of table 26 --> E numbers --+          with --dot 351 dot products of vectors
 //
-// The tables are large and read at random; the layers are small, and in a framework so are most of
-// some 40 kernels. With E = 16 the outer product has 186,624 features a sample: 0.7 GiB for 2048
-// samples, written once and read once, for a product whose operands are 432 numbers a sample.
+// chain launches a kernel for each line of the model, as a framework does: 43, most of them tiny.
+// grouped, the talk's first step: bias and ReLU in the gemms, and one kernel in place of hash, 26
+// lookups and cat; with --dot it multiplies, too. With E = 16 a sample has 186,624 features, and
+// 2048 samples 0.7 GiB, written once and read once, all made of 432 numbers a sample.
 //
-//     chain              a kernel for each line of the model, as a framework runs it
-//     grouped            bias and ReLU in the gemms; one kernel in place of hash, 26 lookups and
-//                        cat (the talk's first step), which with --dot also multiplies
-//     fused_interaction  the talk's second: the gemm makes its own operand. A tile of features is
-//                        a tile of z, each row times one number of z: made where it is needed, in
-//                        shared memory. Nothing of (27 E)^2 is ever stored but weights.
+// fused_interaction, the second: the gemm makes its own operand. A tile of features is a tile of z,
+// each row times one number of z. It is made in shared memory, and nothing of it is ever stored.
 //
-//              W[i 27E + j ...]      for each 48 columns j of z (a thread holds a row of them):
-//                 +--------+             for each i:
-//      z_j z_i    +--------+                 tile = those columns times z_i, 128 samples
-//       +--+      +--------+                 sums += tile W[i 27E + j ..., :]
-//       |  |      |  sums  |
-//       +--+      +--------+         What limits it: the main loop is lesson 3's, not the
-//       library's.
+//                  W[27E i + j]      for each 48 columns j of z (a thread has a row in registers):
+//                   +--------+           for each i:
+//        z_j z_i    +--------+               tile = columns j times z_i, of 128 samples
+//         +--+      +--------+               sums += tile times 48 rows of W, from 27E i + j on
+//         |  |      |  sums  |
+//         +--+      +--------+       What it saves is memory. What limits it: the loop is lesson
+// 3's. The library's gemm is so much faster that it earns back two passes over the features.
 //
 //     ./13_dlrm 2048        ./13_dlrm 16384 --dot --ids zipf
 #include "demo.cuh"
