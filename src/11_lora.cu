@@ -15,12 +15,12 @@
 //                            +---------+        where a tile is loaded from changes after x W.
 //
 // chain         the formula, line by line: three gemms and four elementwise kernels
-// library_best  u = x A, out = x W, then out = act(out + s u B + b) as the gemm's epilogue
+// library_best  u = x A, out = x W + b, out = act(out + s u B): all else is in the gemms' epilogues
 // appended      ours: project computes u, appended all the rest
 //
 // What limits it: the main loop, lesson 3's. It does a third of the multiplications per second that
-// the library's does, which is more than all that the saved traffic is worth: from N = 1024 up even
-// the chain is faster. The idea needs a better main loop, as bonus_matmul_hopper's.
+// the library's does, which is more than all that the saved traffic is worth: at N = 1024 to 8192
+// even the chain is faster. The idea needs a better main loop, as bonus_matmul_hopper's.
 //
 //     ./11_lora 4096        ./11_lora 4096 --rows 512 --rank 64 --activation gelu
 #include "demo.cuh"
@@ -159,18 +159,15 @@ __global__ void __launch_bounds__(kThreads) appended(Operands o) {
         for (int i = 0; i < kSide; ++i) sums[i][j] = first;
     }
 
-    auto load = [&](size_t t) {
+    auto load = [&](size_t t) {  // after the tiles of x W come one or two of u B
+        const bool more = t >= of_W;
+        const half *left = more ? o.u : o.x, *right = more ? o.B : o.W;
+        const size_t K = more ? o.r : o.N, k = (more ? t - of_W : t) * kBlockK;
         Stage& stage = tiles.stages[t % kStages];
-        auto load_from = [&](const half* left, const half* right, size_t K, size_t k) {
-            load_tile<kAligned, kBlock, kBlockK>(stage.A, &left[block_row * K + k], K,
-                                                 o.M - block_row, K - k);
-            load_tile<kAligned, kBlockK, kBlock>(stage.B, &right[k * o.N + block_col], o.N, K - k,
-                                                 o.N - block_col);
-        };
-        if (t < of_W)
-            load_from(o.x, o.W, o.N, t * kBlockK);
-        else
-            load_from(o.u, o.B, o.r, (t - of_W) * kBlockK);  // after x W come one or two of u B
+        load_tile<kAligned, kBlock, kBlockK>(stage.A, &left[block_row * K + k], K, o.M - block_row,
+                                             K - k);
+        load_tile<kAligned, kBlockK, kBlock>(stage.B, &right[k * o.N + block_col], o.N, K - k,
+                                             o.N - block_col);
     };
     auto multiply = [&](size_t t) {
         const Stage& stage = tiles.stages[t % kStages];

@@ -38,9 +38,10 @@ struct LoraShape {
 /// What a way to compute LoRA rounds to fp16 besides u = x A and out.
 struct LoraRounded {
     bool product = false;  // x W
+    bool based = false;    // x W + b
     bool update = false;   // u B, and s u B
     bool sum = false;      // x W + s u B
-    bool biased = false;   // that plus b, before the activation
+    bool total = false;    // x W + s u B + b, before the activation
 };
 
 /// The element that LoRA must produce, for verify_output(): by act()'s slope, at most 1.13, times
@@ -69,17 +70,18 @@ struct ExpectLora {
             error += fabs(factor) * (fabs(scale) * accumulation_error(u, N) + stored);
         }
         // In one sum or in several, it is N + rank products and the bias.
-        const double sum = product.value + update.value, biased = sum + bias;
+        const double sum = product.value + update.value, total = sum + bias;
         const double magnitude = product.magnitude + update.magnitude + fabs(bias);
-        error += accumulation_error({biased, magnitude}, N + rank + 1);
+        error += accumulation_error({total, magnitude}, N + rank + 1);
         if (rounded.product) error += rounding(product.value);
         if (rounded.update)
             error += fabs(scale) * rounding(update.value / scale) + rounding(update.value);
         if (rounded.sum) error += rounding(sum);
-        if (rounded.biased) error += rounding(biased);
+        if (rounded.based) error += rounding(product.value + bias);
+        if (rounded.total) error += rounding(total);
         const double terms = fabs(product.value) + fabs(update.value) + fabs(bias);
         Expected expected =
-            expect_elementwise(Activation::exact(biased), 1.13 * terms, kFormat<half>);
+            expect_elementwise(Activation::exact(total), 1.13 * terms, kFormat<half>);
         expected.tolerance += 1.13 * error;
         return expected;
     }
