@@ -1,27 +1,26 @@
 // 12: A multilayer perceptron, L layers of h = gelu(h W + b), in one kernel.
 //
-// The activations h[N, D] never leave the multiprocessor. A warp takes 32 rows of x, keeps them in
-// shared memory from layer to layer, and stores what the last one makes of them. No row needs
-// another, so warps wait for no one. All weights lie in shared memory, too, where they fit:
+// The activations h[N, D] never leave the multiprocessor, not even the registers. A warp loads 32
+// rows of x, and computes all layers of these. What the tensor cores leave in a thread's registers
+// is, after gelu and rounding, just what they want there for the next layer's product:
 //
-//      global       shared memory of a block                                        global
-//             +-  32 x D  --[W0 b0]-->  32 x D  --[W1 b1]--> ... -->  32 x D  -+
-//       x ----+   ...                   ... (the same place)          ...      +----> out
-//             +-  32 x D  ----------->  32 x D  -----------> ... -->  32 x D  -+     8 warps
+//     global                registers of a warp                              global
+//       x ---> 32 x D --[W b]--> 32 x D --[W b]--> ... --[W b]--> 32 x D ---> out
+//                         ^                 ^                ^
+//                         +-----------------+----------------+--- shared memory of a block
 //
 // chain         as a framework: per layer a gemm that adds the bias, then a gelu. 4 L N D numbers
-//               to move and 2 L launches.
+//               to move, 2 L launches.
 // library_best  one gemm per layer, which applies gelu, too: 2 L N D, and L launches.
-// graph         the faster of the two as a CUDA graph, for little N, where launching is what costs.
+// graph         the faster of the two as a CUDA graph: for few rows, where launches cost most.
 // one_kernel    2 N D, and one launch.
 //
 //     ./12_mlp 1048576        ./12_mlp 131072 --dim 128        ./12_mlp 256 --layers 64
 //
-// When it pays: where D is small. A layer is 2 D operations per number of h; at D = 64 the library
-// waits for memory at every layer. What it costs: the weights must fit beside the activations, and
-// each is used for a block's 256 rows only. Where all layers do not fit (two slots are left), every
-// block copies them again for each 256 rows; at D = 256 one layer alone is 128 KiB. What limits it:
-// the tensor cores, tanh (16 a clock) and shared memory, all of which have much the same to do.
+// When it pays: for small D, where the library waits for memory: a layer is 2 D operations per
+// number. The price: weights must fit into shared memory, and serve only a block's 256 rows. Where
+// two layers fit, but not all, each block copies all of them again for every 256 rows.
+// What limits it: tensor cores, tanh and gelu's other instructions, all about equally.
 #include <cuda_pipeline.h>
 
 #include "demo.cuh"
@@ -141,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
         const size_t first = tile * kRows + threadIdx.x / 32 * kWarpRows;  // row of the warp
         Activations<D> h;
         h.for_each([&](uint32_t& pair, int row, int column) {
-            const bool inside = first + row < N;
+            const bool inside = first + row < N;  // else 0: any number will do
             pair = inside ? *reinterpret_cast<const uint32_t*>(&x[(first + row) * D + column]) : 0;
         });
         for (size_t l = 0; l < L; ++l, ++step) {

@@ -2,8 +2,13 @@
 
 from pages import COPY_16, Mutant
 
+
+def at(*runs):
+    return dict(sizes=(), runs=runs, cpu_runs=runs)
+
+
 SMALL = ("33 --dim 32", "600")
-LONG = ("20 --dim 128 --layers 5",)  # not all layers fit in shared memory: two slots
+LONG = ("20 --dim 128 --layers 8",)  # not all layers fit in shared memory: two slots
 
 MUTANTS = [
     Mutant("mlp_skipped_layer", "one_kernel",
@@ -11,33 +16,31 @@ MUTANTS = [
            [("for (size_t l = 0; l < L; ++l, ++step) {",
              "for (size_t l = 0; l < L; ++l, ++step) {\n"
              "            if (l > 0 && l + 1 == L) continue;")],
-           sizes=(), runs=("600", "33 --dim 32 --layers 64")),
-    Mutant("mlp_skipped_first_layer", "one_kernel",
+           **at("600", "33 --dim 32 --layers 64")),
+    Mutant("mlp_skipped_second_layer", "one_kernel",
            "the second layer is left out",
            [("for (size_t l = 0; l < L; ++l, ++step) {",
              "for (size_t l = 0; l < L; ++l, ++step) {\n            if (l == 1) continue;")],
-           sizes=(600,)),
+           **at("600")),
     Mutant("mlp_stale_activations", "one_kernel",
            "a layer begins with the activations that the layer before began with",
            [("h = h.next(layers[step % slots]);",
              "if (l + 2 == L) h.next(layers[step % slots]);\n"
-             "            else h = h.next(layers[step % slots]);")], sizes=(33, 600)),
+             "            else h = h.next(layers[step % slots]);")], **at("33", "600")),
     Mutant("mlp_no_gelu", "one_kernel", "the sums are stored as they are",
-           [("(gelu_of(v[0]), gelu_of(v[1]))", "(v[0], v[1])")], sizes=(33, 600)),
+           [("(gelu_of(v[0]), gelu_of(v[1]))", "(v[0], v[1])")], **at("33", "600")),
     Mutant("mlp_wrong_weight", "one_kernel",
            "one weight of each layer is its neighbor",
-           [("layers[step % slots], &W[l * D * D], &b[l * D]);",
-             "layers[step % slots], &W[l * D * D], &b[l * D]);\n"
-             "        if (threadIdx.x == 0)\n"
-             "            __pipeline_wait_prior(0),\n"
-             "            layers[step % slots].W[3][5] = layers[step % slots].W[3][6];")],
-           sizes=(), runs=("33", "33 --dim 32 --layers 64")),
+           [("h = h.next(", "if (threadIdx.x == 0)\n"
+             "                layers[step % slots].W[3][5] = layers[step % slots].W[3][6];\n"
+             "            __syncthreads();\n            h = h.next(")],
+           **at("33", "33 --dim 32 --layers 64")),
     Mutant("mlp_coarse_gelu", "chain one_kernel",
-           "0.0357 instead of 0.035677",
-           [("0.035677408f", "0.0375f")], sizes=(33, 600)),
-    Mutant("mlp_last_pair_unwritten", "one_kernel",
+           "0.0375 instead of 0.035677",
+           [("0.035677408f", "0.0375f")], **at("33", "600")),
+    Mutant("mlp_last_row_unwritten", "one_kernel",
            "the last row is not stored",
-           [("if (first + row < N)\n", "if (first + row + 1 < N)\n")], sizes=(33, 600)),
+           [("if (first + row < N)\n", "if (first + row + 1 < N)\n")], **at("33", "600")),
     Mutant("mlp_once", "chain library_best graph one_kernel",
            "only the first launch computes",
            [("session.run(work,",
@@ -49,38 +52,38 @@ MUTANTS = [
              "                    if (launches++ == 0) launch();\n"
              "                };\n"
              "            };\n"
-             "    session.run(work,")], timed=True, sizes=(33,)),
+             "    session.run(work,")], timed=True, **at("33")),
     # Of each of these kinds, one in every kernel that can have it.
     Mutant("mlp_tail_twice", "one_kernel",
            "the last 16 of k are counted twice",
            [("for (int k = 0; k < D; k += 16) {",
              "for (int i = 0, k = 0; i <= D; i += 16, k = i < D ? i : D - 16) {")],
-           sizes=(), runs=SMALL, kind="tail"),
+           **at(*SMALL), kind="tail"),
     Mutant("mlp_stale_weights", "one_kernel",
            "a slot is not filled again: where two are left, all layers are the first two",
            [("if (!all) copy(step + 1);", "if (!all && step == 0) copy(step + 1);")],
-           sizes=(), runs=LONG, kind="stale"),
+           **at(*LONG), kind="stale"),
     Mutant("mlp_registers_as_they_were", "one_kernel",
            "the sums begin as what their registers held",
            [("layer.b[j + n * 8 + lane % 4 * 2 + e % 2]", "half(1.0f)")],
-           sizes=(), runs=SMALL, kind="accumulator"),
+           **at(*SMALL), kind="accumulator"),
     Mutant("mlp_no_wait", "one_kernel",
            "weights are multiplied before their copies have arrived",
            [("__pipeline_wait_prior(0);  // this", "// this")],
-           sizes=(), runs=SMALL + LONG, race=True, kind="fence"),
+           **at(*SMALL, *LONG), race=True, kind="fence"),
     Mutant("mlp_no_barrier", "one_kernel",
            "a warp waits for its own copies alone, and may be a layer ahead",
            [("__syncthreads();           // everyone's", "// everyone's")],
-           sizes=(), runs=SMALL + LONG, race=True),
+           **at(*SMALL, *LONG), race=True),
     Mutant("mlp_short_grid", "chain one_kernel",
            "the last tile has no block; gelu leaves out what its last block would compute",
            [("tile * kRows < N; tile", "(tile + 1) * kRows <= N; tile"),
             ("gelu<<<(vectors + 255) / 256", "gelu<<<vectors / 256")],
-           sizes=(33, 600), kind="grid"),
+           **at("33", "600"), kind="grid"),
     Mutant("mlp_wrong_bias", "one_kernel",
            "every layer adds the first one's biases",
            [("&W[l * D * D], &b[l * D]", "&W[l * D * D], &b[0]")],
-           sizes=(), runs=SMALL + LONG, kind="bias"),
+           **at(*SMALL, *LONG), kind="bias"),
 ]
 NOT_APPLICABLE = {
     "tail": {"chain": "the library sums"},
@@ -100,8 +103,8 @@ def traffic(N, D, L):
             "graph": (L, L * gemm, h), "one_kernel": (1, 2 * h + 2 * L * (D * D + D), 0)}
 
 
-TRAFFIC = {"64": traffic(64, 64, 4), "33 --dim 128 --layers 5": traffic(33, 128, 5)}
+TRAFFIC = {"64": traffic(64, 64, 4), "33 --dim 128 --layers 8": traffic(33, 128, 8)}
 RUNS = ("1 --once", "3 --dim 16 --layers 64 --once", "33 --dim 48 --layers 3 --once",
-        "257 --dim 128 --layers 5 --once", "100 --dim 256 --layers 2 --once")
-ANY_ORDER = ("257 --dim 128 --layers 5", "300 --dim 32 --layers 2")
+        "257 --dim 128 --layers 8 --once", "100 --dim 256 --layers 2 --once")
+ANY_ORDER = ("257 --dim 128 --layers 8", "300 --dim 32 --layers 2")
 REFUSED = ("--dim 8", "--dim 40", "--dim 4112", "--layers 0", "--layers 65", "0")
