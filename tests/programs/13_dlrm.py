@@ -172,4 +172,4 @@ OPERATIONS = {"3 --embedding 8": operations(3, 8, 216 * 216, 216 * 216),
               "3 --embedding 8 --dot": operations(3, 8, 8 + 351, 2 * 351 * 8)}
 RUNS = ("1 --embedding 12 --once", "5 --embedding 8 --ids zipf --once", "129 --once",
         "100 --dot --embedding 20", "33 --dot --ids zipf --embedding 128 --once", "257 --dot --once")
-REFUSED = ("--embedding 6", "--embedding 0", "--embedding 132", "--ids all", "--dot 1")
+REFUSED = ("--embedding 6", "--embedding 0", "--embedding 132", "--ids all", "--ids")
