@@ -101,7 +101,7 @@ class Case(NamedTuple):
 
 
 def size_text(shape, n):
-    return {"square": f"N={n}", "talk": f"S={n}"}.get(shape, shape)
+    return table.size({"shape": shape, "n": n})
 
 
 KINDS = {  # of sizes, by the name that a page gives them: our program's arguments

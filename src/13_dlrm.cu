@@ -186,7 +186,7 @@ int main(int argc, char** argv) {
                      .numbers = demo::Numbers{.first = 4,
                                               .last = 128,
                                               .multiple = 4,
-                                              .usual = demo::kSimulator ? 4 : 16},
+                                              .usual = demo::DlrmShape::kUsualE},
                      .value = "E"},
                     {.name = "--dot",
                      .help = "features: the vectors' dot products, as in the paper"},

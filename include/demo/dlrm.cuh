@@ -12,11 +12,17 @@ struct DlrmShape {
     static constexpr size_t kPairs = kVectors * (kVectors - 1) / 2;             // i > j
     static constexpr size_t kRows = kSimulator ? 1000 : 100000;                 // of a table
     static constexpr size_t kHidden = 512;  // wide is the top MLP's first layer
+    static constexpr size_t kUsualE = kSimulator ? 4 : 16;
 
     size_t N, E;
     bool dot;                     // features: the vectors' dot products; else the outer product
     size_t width = kVectors * E;  // of z, all vectors of a sample
     size_t features = dot ? E + kPairs : saturating_product(width, width);
+
+    std::string name() const {
+        if (E == kUsualE) return dot ? "dot" : "square";
+        return (dot ? "dot" : "outer") + std::string("e") + std::to_string(E);
+    }
 
     /// The one that the command line asks for.
     static DlrmShape of(const Options& options) {
@@ -234,7 +240,7 @@ class Dlrm {
             saturating_product(shape.N, DlrmShape::kTables, shape.E, sizeof(half));
         const size_t bytes = session.least_bytes();
         const std::string N = std::to_string(shape.N), E = std::to_string(shape.E);
-        return {.shape = "square",
+        return {.shape = shape.name(),
                 .size = shape.N,
                 .dtype = session.dtype(),
                 .flops = double(shape.N) * (2 * weights + interaction),

@@ -22,7 +22,8 @@ struct MlpShape {
             sizeof(half), saturating_sum(saturating_product(2, N, D), L * D * D, L * D));
         const double flops = 2.0 * double(N) * double(D) * double(D) * double(L);
         auto text = [](size_t number) { return std::to_string(number); };
-        return {.shape = text(D) + "x" + text(L),
+        const bool usual = D == 64 && L == 4;
+        return {.shape = usual ? "square" : "d" + text(D) + "l" + text(L),
                 .size = N,
                 .dtype = "fp16",
                 .flops = flops,

@@ -197,9 +197,10 @@ def ratio(value, to):
 
 
 def size(row):
-    """N=4096, S=1024 of the talk's shape, or 4096x1000."""
-    names = {"square": "N", "talk": "S"}
-    return f"{names[row['shape']]}={row['n']}" if row["shape"] in names else row["shape"]
+    """N=4096, S=1024 of the talk's shape, 4096x1000, or "dot N=2048" of a shape with a name."""
+    shape, n = row["shape"], row["n"]
+    return {"square": f"N={n}", "talk": f"S={n}"}.get(
+        shape, f"{shape} N={n}" if shape[:1].isalpha() else shape)
 
 
 def rate(row):
