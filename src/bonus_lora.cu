@@ -1,0 +1,313 @@
+// Bonus: the fastest LoRA layer on Hopper (compute capability 9.0), in fp16:
+// out = act(x W + s (x A) B + b), with thin matrices A[N, r] and B[r, N]; see lesson 11.
+//
+// To the product x W, 2 N^3 operations, LoRA adds 4 N^2 r: less than 1% at N = 4096 and r = 16. As
+// library calls it costs a third more time even so, for x, u = x A and out travel again and again.
+// Here a product of its own leaves u in memory, and then u and B are one more step of the main
+// loop:
+//
+//             W, N steps of 64 rows            B, one step: its r rows, and zeros
+//             +-------------------+            +--------+
+//             |                   |            |   B    |
+//      x      +-------------------+     u      +--------+
+//    +---+    +-------------------+   +---+    +--------+
+//    |   |    |        x W        | + |   |    |  u B   |   + b  -> act -> out
+//    +---+    +-------------------+   +---+    +--------+
+//
+// What limits it: as the product alone, power and the tensor cores; and x, read twice.
+//
+//     ./bonus_lora 4096        ./bonus_lora 4096 --rank 64
+#include "demo.cuh"
+#include "demo/lora.cuh"
+#include "kernels/lora.cuh"
+#include "kernels/matmul_hopper.cuh"
+#include "kernels/wmma_tile.cuh"
+
+namespace lora_hopper {
+
+using namespace matmul_hopper;  // the main loop, and how tiles are dealt out and stored
+
+// --- u = s x A: x is read once, at the speed of memory ------------------------------------------
+// A block computes kRows rows of u. Its 8 warps share each stage's columns of x and add up their
+// sums at the end, so that little stands between the copies.
+
+constexpr int kWarps = 8, kDepth = 256;      // columns of x in a stage: 32 for each warp
+constexpr int kProjectStages = 4, kPad = 8;  // halfs, against bank conflicts: see lesson 3
+
+namespace wmma = nvcuda::wmma;
+
+template <int kRows, int kRank>
+struct ProjectStage {
+    half x[kRows][kDepth + kPad];
+    half A[kDepth][kRank + kPad];
+};
+
+/// Columns `k` ... of x, rows `k` ... of A, 16 bytes at a time; outside of the matrices zeros.
+template <int kRows, int kRank>
+__device__ void load_stage(ProjectStage<kRows, kRank>& stage, const half* x, const half* A,
+                           size_t row, size_t k, size_t M, size_t N, size_t r) {
+    auto copy = [](half* to, const half* from, bool inside) {
+        __pipeline_memcpy_async(to, from, 16, inside ? 0 : 16);
+    };
+    for (int c = threadIdx.x; c < kRows * kDepth / 8; c += kWarps * 32) {
+        const size_t i = c / (kDepth / 8), j = c % (kDepth / 8) * 8;
+        const bool inside = row + i < M && k + j < N;
+        copy(&stage.x[i][j], inside ? &x[(row + i) * N + k + j] : x, inside);
+    }
+    for (int c = threadIdx.x; c < kDepth * kRank / 8; c += kWarps * 32) {
+        const size_t i = c / (kRank / 8), j = c % (kRank / 8) * 8;
+        const bool inside = k + i < N && j < r;
+        copy(&stage.A[i][j], inside ? &A[(k + i) * r + j] : A, inside);
+    }
+    __pipeline_commit();
+}
+
+template <int kRows, int kRank>
+__global__ void __launch_bounds__(kWarps * 32)
+    project(const half* x,  // [M, N] row-major
+            const half* A,  // [N, r] row-major, r <= kRank
+            half* u,        // [M, r] row-major
+            float scale, size_t M, size_t N, size_t r) {
+    constexpr int kI = kRows / 16, kJ = kRank / 16;  // fragments
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto* stages = reinterpret_cast<ProjectStage<kRows, kRank>*>(shared);
+    hopper::griddepcontrol_launch_dependents();
+    const int warp = threadIdx.x / 32;
+    const size_t row = size_t(blockIdx.x) * kRows;
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> sums[kI][kJ];
+    for (auto& line : sums)
+        for (auto& sum : line) wmma::fill_fragment(sum, 0.0f);
+    for (int t = 0; t < kProjectStages - 1; ++t)
+        load_stage(stages[t], x, A, row, size_t(t) * kDepth, M, N, r);
+    for (size_t t = 0; t * kDepth < N; ++t) {
+        __pipeline_wait_prior(kProjectStages - 2);
+        __syncthreads();  // everyone's copies of stage t have arrived, and t - 1 is used up
+        const size_t next = t + kProjectStages - 1;
+        load_stage(stages[next % kProjectStages], x, A, row, next * kDepth, M, N, r);
+        const auto& stage = stages[t % kProjectStages];
+        for (int k = warp * 32; k < warp * 32 + 32; k += 16) {
+            wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a[kI];
+            wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major> b[kJ];
+            for (int i = 0; i < kI; ++i)
+                wmma::load_matrix_sync(a[i], &stage.x[i * 16][k], kDepth + kPad);
+            for (int j = 0; j < kJ; ++j)
+                wmma::load_matrix_sync(b[j], &stage.A[k][j * 16], kRank + kPad);
+            for (int i = 0; i < kI; ++i)
+                for (int j = 0; j < kJ; ++j) wmma::mma_sync(sums[i][j], a[i], b[j], sums[i][j]);
+        }
+    }
+    __pipeline_wait_prior(0);
+    __syncthreads();  // the stages' memory may be used for the warps' sums
+    auto* parts = reinterpret_cast<float(*)[kRows][kRank]>(shared);
+    for (int i = 0; i < kI; ++i)
+        for (int j = 0; j < kJ; ++j)
+            wmma::store_matrix_sync(&parts[warp][i * 16][j * 16], sums[i][j], kRank,
+                                    wmma::mem_row_major);
+    __syncthreads();
+    for (int e = threadIdx.x; e < kRows * kRank; e += kWarps * 32) {
+        const int i = e / kRank, j = e % kRank;
+        float sum = 0;
+        for (int w = 0; w < kWarps; ++w) sum += parts[w][i][j];
+        if (row + i < M && size_t(j) < r) u[(row + i) * r + j] = __float2half(scale * sum);
+    }
+}
+
+// --- lora_hopper: the record's main loop, and one step more -------------------------------------
+
+/// out = act([x | u] [W ; B] + b): multiply_parts() of bonus_matmul_hopper with a last step that is
+/// of u and B, and with the bias and the activation before a tile leaves.
+template <class Activation, int kTileM, int kTileN, int kStages, int kCluster>
+__global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM), 1)
+    appended_hopper(const __grid_constant__ CUtensorMap x,    // [M, N] row-major
+                    const __grid_constant__ CUtensorMap W,    // [N, N] row-major
+                    const __grid_constant__ CUtensorMap u,    // [M, r] row-major, r <= 64
+                    const __grid_constant__ CUtensorMap B,    // [r, N] row-major
+                    const half* b,                            // [N]
+                    const __grid_constant__ CUtensorMap out,  // [M, N] row-major
+                    int M, int N) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& memory = *reinterpret_cast<Memory<half, kTileN, kStages, kOutPanels, kTileM>*>(shared);
+    auto& ring = memory.ring;
+    constexpr int kMultiply = kTileM / 64, kPanels = kTileN / kPanel;
+    const int rank = hopper::cluster_ctarank();
+    const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
+    const int depth = (N + kBlockK - 1) / kBlockK, steps = depth + 1;
+    const Schedule<kTileN, kCluster, kTileM> schedule{
+        .N = N,
+        .divided = 0,
+        .steps = steps,
+        .rows = (M + kCluster * kTileM - 1) / (kCluster * kTileM)};
+    if (threadIdx.x == 0) ring.init(4 * kMultiply * kCluster);
+    hopper::barrier_cluster_sync();  // all blocks' barriers are ready
+
+    Position<kStages> at;
+    if (warpgroup == kMultiply) {
+        if constexpr (kMultiply > 1) hopper::setmaxnreg_dec<40>();
+        if (threadIdx.x != kMultiply * kWarpgroup) return;
+        schedule.for_each_part(rank, [&](const Part& part) {
+            produce(ring, at, steps, [&](auto& stage, auto* full, int t) {
+                const bool update = t == depth;
+                if (update) hopper::griddepcontrol_wait();  // until u is there
+                const int k = update ? 0 : (part.backward ? depth - 1 - t : t) * kBlockK;
+                if constexpr (kCluster == 1)
+                    load_stage(stage, full, update ? u : x, update ? B : W, part.row, part.col, k);
+                else
+                    load_stage_multicast<kCluster>(stage, full, update ? u : x, update ? B : W,
+                                                   rank, part.row, part.col, k);
+            });
+        });
+        if (kCluster > 1) wait_until_free(ring, at);
+    } else {
+        if constexpr (kMultiply > 1) hopper::setmaxnreg_inc<232>();
+        auto& panels = memory.out[threadIdx.x / 32];
+        Outgoing<half, kTileN> outgoing;
+        schedule.for_each_part(rank, [&](const Part& part) {
+            float sums[kTileN / 2];
+            consume(
+                sums, ring, at, steps, warpgroup,
+                [&](int t) {  // the tile before leaves beside this one's first steps
+                    if (t < kPanels) outgoing.store(t, panels, out);
+                },
+                [&](int stage) {  // each warp tells all blocks that copy into this one
+                    if (lane < kCluster) hopper::mbarrier_arrive_cluster(&ring.empty[stage], lane);
+                });
+            for (int p = steps; p < kPanels; ++p) outgoing.store(p, panels, out);
+#pragma unroll
+            for (int j = 0; j < kTileN / 8; ++j) {  // a thread has 2 columns of every 8, in 2 rows
+                const int col = part.col + j * 8 + lane % 4 * 2;
+                const float2 bias = col < N ? __half22float2(*(const half2*)(&b[col])) : float2{};
+                for (int i = 4 * j; i < 4 * j + 4; i += 2) {
+                    sums[i] = Activation::of(sums[i] + bias.x);
+                    sums[i + 1] = Activation::of(sums[i + 1] + bias.y);
+                }
+            }
+            outgoing.take(sums, part.row + threadIdx.x / 32 * 16, part.col);
+        });
+        outgoing.store_all(panels, out);
+    }
+}
+
+// --- Launching ----------------------------------------------------------------------------------
+
+/// Returns what launches project(): blocks of so many rows that every multiprocessor has one.
+inline std::function<void()> prepare_project(const demo::Lora& g, half* u, const demo::Gpu& gpu) {
+    const size_t M = g.shape.M, N = g.shape.N, r = g.shape.rank;
+    auto launch = [&](auto kernel, auto stage, size_t rows) -> std::function<void()> {
+        const size_t bytes = kProjectStages * sizeof stage, blocks = (M + rows - 1) / rows;
+        demo::allow_shared_bytes(kernel, bytes);
+        return [=, x = g.x.data(), A = g.A.data()] {
+            kernel<<<blocks, kWarps * 32, bytes>>>(x, A, u, demo::Lora::kScale, M, N, r);
+        };
+    };
+    const bool few = M / 32 < size_t(gpu.multiprocessors);
+    if (r > 32) return launch(project<32, 64>, ProjectStage<32, 64>(), 32);
+    if (r > 16) return launch(project<32, 32>, ProjectStage<32, 32>(), 32);
+    if (few) return launch(project<16, 16>, ProjectStage<16, 16>(), 16);
+    return launch(project<32, 16>, ProjectStage<32, 16>(), 32);
+}
+
+template <bool kEarly, class Activation, int kTileM, int kTileN, int kStages, int kCluster>
+std::function<void()> prepare_main(const demo::Lora& g, const half* u) {
+    const size_t M = g.shape.M, N = g.shape.N, r = g.shape.rank;
+    const auto kernel = appended_hopper<Activation, kTileM, kTileN, kStages, kCluster>;
+    const size_t bytes = sizeof(Memory<half, kTileN, kStages, kOutPanels, kTileM>);
+    demo::allow_shared_bytes(kernel, bytes);
+    // As few clusters as need no more rounds: they stay in step, and share what the cache holds.
+    const int tiles =
+        int((M + kCluster * kTileM - 1) / (kCluster * kTileM)) * int((N + kTileN - 1) / kTileN);
+    const int room = demo::ClusterLaunch(1, kCluster, threads(kTileM), bytes).at_once(kernel);
+    const int rounds = (tiles + room - 1) / room, clusters = (tiles + rounds - 1) / rounds;
+    const CUtensorMap map_x = hopper::tensor_map(g.x.data(), M, N, kTileM),
+                      map_W = hopper::tensor_map(g.W.data(), N, N, kBlockK),
+                      map_u = hopper::tensor_map(u, M, r, kTileM),
+                      map_B = hopper::tensor_map(g.B.data(), r, N, kBlockK),
+                      map_out = hopper::tensor_map(g.out.data(), M, N, 16);
+    return [=, b = g.b.data()] {
+        cudaLaunchAttribute early{};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config{};
+        config.gridDim = dim3(kCluster * clusters), config.blockDim = dim3(threads(kTileM));
+        config.dynamicSmemBytes = bytes;
+        config.attrs = &early, config.numAttrs = kEarly;
+        DEMO_CHECK(cudaLaunchKernelEx(&config, kernel, map_x, map_W, map_u, map_B, b, map_out,
+                                      int(M), int(N)));
+    };
+}
+
+/// The main loop with the tiles that matmul_hopper would choose.
+template <bool kEarly, class Activation>
+std::function<void()> prepare(const demo::Lora& g, const half* u, const demo::Gpu& gpu) {
+    const size_t M = g.shape.M, N = g.shape.N, many = size_t(gpu.multiprocessors);
+    auto count = [&](size_t rows, size_t columns) {
+        return (M + rows - 1) / rows * ((N + columns - 1) / columns);
+    };
+    const size_t wide = count(128, 256), narrow = count(128, 128), enough = 3 * many / 4;
+    if (wide > many) return prepare_main<kEarly, Activation, 128, 256, 4, 2>(g, u);
+    if (wide >= enough) return prepare_main<kEarly, Activation, 128, 256, 4, 1>(g, u);
+    if (narrow >= enough) return prepare_main<kEarly, Activation, 128, 128, 6, 1>(g, u);
+    return prepare_main<kEarly, Activation, 64, 128, 8, 1>(g, u);
+}
+
+template <class Activation>
+void run_with(demo::Session& session) {
+    const demo::Lora g(session);
+    const lora::Unfused<Activation> unfused(g);
+    const demo::Workload work = g.shape.workload();
+    const std::string why_not =
+        g.shape.N % 8 ? "takes N that are multiples of 8" : hopper::why_not(session.gpu);
+    auto rung = [&](const std::string& name, auto prepare_main) {
+        const auto setup = [&, prepare_main](demo::Contender& self) {
+            const auto thin = prepare_project(g, unfused.u(), session.gpu);
+            const auto main = prepare_main();
+            self.launch = [=] { thin(), main(); };
+        };
+        return demo::Contender{
+            .kernel = name,
+            .setup = setup,
+            .launches = 2,
+            .temporary_bytes = unfused.u_bytes(),
+            .moved_bytes = work.least_bytes + g.x.bytes() + 2 * unfused.u_bytes(),
+            .why_not = why_not};
+    };
+    session.run(work, g.check<Activation>({}),
+                {unfused.library_best(),
+                 rung("appended_hopper",
+                      [&] { return prepare<false, Activation>(g, unfused.u(), session.gpu); }),
+                 rung("appended_early",
+                      [&] { return prepare<true, Activation>(g, unfused.u(), session.gpu); }),
+                 g.gemm_alone()});
+}
+
+static void run(demo::Session& session) {
+    const std::string& activation = session.options.choice("--activation");
+    if (activation == "gelu") return run_with<demo::Gelu>(session);
+    if (activation == "sigmoid") return run_with<demo::Sigmoid>(session);
+    if (activation == "none") return run_with<demo::None>(session);
+    return run_with<demo::Relu>(session);
+}
+
+}  // namespace lora_hopper
+
+int main(int argc, char** argv) {
+    const demo::Program program{
+        .name = "bonus_lora",
+        .summary = "the fastest layer with LoRA on Hopper: one more step of the product's loop",
+        .types = {{"fp16", lora_hopper::run}},
+        .any_n = true,
+        .n_means = "W is N x N, and x too without --rows",
+        .default_n = demo::kSimulator ? 128 : 4096,
+        .options = {{.name = "--rows",
+                     .help = "rows of x",
+                     .numbers = demo::Numbers{.first = 1},
+                     .value = "M"},
+                    {.name = "--rank",
+                     .help = "r, the columns of A",
+                     .numbers = demo::Numbers{.first = 8, .last = 64, .multiple = 8, .usual = 16},
+                     .value = "R"},
+                    {.name = "--activation",
+                     .help = "the function act",
+                     .choices = {"relu", "gelu", "sigmoid", "none"}}},
+        .sizes = {1024, 2048, 4096, 8192}};
+    return demo::main_of(program, argc, argv);
+}
