@@ -270,14 +270,26 @@ __device__ void wgmma_wait_group() {
     "{\n.reg .pred p;\nsetp.ne.b32 p, " keep ", 0;\nwgmma.mma_async.sync.aligned." shape \
     ".f32." type "." type " {" registers "}, " a ", " b ", p, 1, 1" transposed ";\n}"
 
-/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 128 or 256, T half or bfloat16, with A and B
-/// row-major. For N = 128 T may be float: the numbers count as TF32, which ignores their last 13
-/// bits, A is [64, 8], and B [8, N] column-major. Without `keep` the old sums count as 0. With r =
-/// 16 (t / 32) + t % 32 / 4 and c = 8 j + 2 (t % 4), thread t of the 128 holds
+/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 64, 128 or 256, T half or bfloat16, with A
+/// and B row-major. For N = 128 T may be float: the numbers count as TF32, which ignores their last
+/// 13 bits, A is [64, 8], and B [8, N] column-major. Without `keep` the old sums count as 0. With r
+/// = 16 (t / 32) + t % 32 / 4 and c = 8 j + 2 (t % 4), thread t of the 128 holds
 ///
 ///     sums[4j], sums[4j+1]: [r][c, c+1]        sums[4j+2], sums[4j+3]: [r+8][c, c+1]
 ///
 /// Section wgmma.mma_async.
+template <class T>
+__device__ void wgmma_mma_async(float (&sums)[32], uint64_t a, uint64_t b, bool keep) {
+#define HOPPER_M64N64(type)                                                                       \
+    HOPPER_ASM(                                                                                   \
+        HOPPER_WGMMA("m64n64k16", type, HOPPER_TEXT_30 "%30, %31", "%32", "%33", "%34", ", 0, 1") \
+        : HOPPER_32(0)                                                                            \
+        : "l"(a), "l"(b), "r"(int(keep)))
+    if constexpr (std::is_same_v<T, __half>)
+        HOPPER_M64N64("f16");
+    else
+        HOPPER_M64N64("bf16");
+}
 template <class T>
 __device__ void wgmma_mma_async(float (&sums)[64], uint64_t a, uint64_t b, bool keep) {
 #define HOPPER_M64N128(depth, type, transposed)                                                \

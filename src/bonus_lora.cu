@@ -21,94 +21,78 @@
 #include "demo/lora.cuh"
 #include "kernels/lora.cuh"
 #include "kernels/matmul_hopper.cuh"
-#include "kernels/wmma_tile.cuh"
 
 namespace lora_hopper {
 
 using namespace matmul_hopper;  // the main loop, and how tiles are dealt out and stored
 
-// --- u = s x A: x is read once, at the speed of memory ------------------------------------------
-// A block computes kRows rows of u. Its 8 warps share each stage's columns of x and add up their
-// sums at the end, so that little stands between the copies.
+// --- u = s x A ----------------------------------------------------------------------------------
+// The same main loop, for a product of 64 columns: zeros beyond A's r. Its tiles would be too few
+// to keep all multiprocessors copying, so the blocks of a cluster share the steps of one tile.
 
-constexpr int kWarps = 8, kDepth = 256;      // columns of x in a stage: 32 for each warp
-constexpr int kProjectStages = 4, kPad = 8;  // halfs, against bank conflicts: see lesson 3
+constexpr int kThin = 64;  // columns of a tile, at least r
 
-namespace wmma = nvcuda::wmma;
-
-template <int kRows, int kRank>
-struct ProjectStage {
-    half x[kRows][kDepth + kPad];
-    half A[kDepth][kRank + kPad];
+template <int kTileM, int kStages, int kCluster>
+struct ProjectMemory {
+    static constexpr int kShare = kTileM / kCluster;  // rows whose sums a block adds up
+    Ring<half, kThin, kStages, kTileM> ring;
+    float2 parts[kCluster][kShare][kThin / 2 + 4];  // from each block; 4 against bank conflicts
+    hopper::Barrier complete;                       // all blocks' parts are there
 };
 
-/// Columns `k` ... of x, rows `k` ... of A, 16 bytes at a time; outside of the matrices zeros.
-template <int kRows, int kRank>
-__device__ void load_stage(ProjectStage<kRows, kRank>& stage, const half* x, const half* A,
-                           size_t row, size_t k, size_t M, size_t N, size_t r) {
-    auto copy = [](half* to, const half* from, bool inside) {
-        __pipeline_memcpy_async(to, from, 16, inside ? 0 : 16);
-    };
-    for (int c = threadIdx.x; c < kRows * kDepth / 8; c += kWarps * 32) {
-        const size_t i = c / (kDepth / 8), j = c % (kDepth / 8) * 8;
-        const bool inside = row + i < M && k + j < N;
-        copy(&stage.x[i][j], inside ? &x[(row + i) * N + k + j] : x, inside);
-    }
-    for (int c = threadIdx.x; c < kDepth * kRank / 8; c += kWarps * 32) {
-        const size_t i = c / (kRank / 8), j = c % (kRank / 8) * 8;
-        const bool inside = k + i < N && j < r;
-        copy(&stage.A[i][j], inside ? &A[(k + i) * r + j] : A, inside);
-    }
-    __pipeline_commit();
-}
-
-template <int kRows, int kRank>
-__global__ void __launch_bounds__(kWarps * 32)
-    project(const half* x,  // [M, N] row-major
-            const half* A,  // [N, r] row-major, r <= kRank
-            half* u,        // [M, r] row-major
-            float scale, size_t M, size_t N, size_t r) {
-    constexpr int kI = kRows / 16, kJ = kRank / 16;  // fragments
+template <int kTileM, int kStages, int kCluster>
+__global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM))
+    project(const __grid_constant__ CUtensorMap x,  // [M, N] row-major
+            const __grid_constant__ CUtensorMap A,  // [N, r] row-major, r <= kThin
+            half* u,                                // [M, r] row-major
+            float scale, int M, int N, int r) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    auto* stages = reinterpret_cast<ProjectStage<kRows, kRank>*>(shared);
+    auto& memory = *reinterpret_cast<ProjectMemory<kTileM, kStages, kCluster>*>(shared);
+    auto& ring = memory.ring;
+    constexpr int kMultiply = kTileM / 64, kShare = memory.kShare;
+    const int rank = hopper::cluster_ctarank(), row = blockIdx.x / kCluster * kTileM;
+    const int warpgroup = warpgroup_index(), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int steps = (N + kCluster * kBlockK - 1) / (kCluster * kBlockK);  // of each block
     hopper::griddepcontrol_launch_dependents();
-    const int warp = threadIdx.x / 32;
-    const size_t row = size_t(blockIdx.x) * kRows;
-    wmma::fragment<wmma::accumulator, 16, 16, 16, float> sums[kI][kJ];
-    for (auto& line : sums)
-        for (auto& sum : line) wmma::fill_fragment(sum, 0.0f);
-    for (int t = 0; t < kProjectStages - 1; ++t)
-        load_stage(stages[t], x, A, row, size_t(t) * kDepth, M, N, r);
-    for (size_t t = 0; t * kDepth < N; ++t) {
-        __pipeline_wait_prior(kProjectStages - 2);
-        __syncthreads();  // everyone's copies of stage t have arrived, and t - 1 is used up
-        const size_t next = t + kProjectStages - 1;
-        load_stage(stages[next % kProjectStages], x, A, row, next * kDepth, M, N, r);
-        const auto& stage = stages[t % kProjectStages];
-        for (int k = warp * 32; k < warp * 32 + 32; k += 16) {
-            wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a[kI];
-            wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major> b[kJ];
-            for (int i = 0; i < kI; ++i)
-                wmma::load_matrix_sync(a[i], &stage.x[i * 16][k], kDepth + kPad);
-            for (int j = 0; j < kJ; ++j)
-                wmma::load_matrix_sync(b[j], &stage.A[k][j * 16], kRank + kPad);
-            for (int i = 0; i < kI; ++i)
-                for (int j = 0; j < kJ; ++j) wmma::mma_sync(sums[i][j], a[i], b[j], sums[i][j]);
+    if (threadIdx.x == 0) {
+        hopper::mbarrier_init(&memory.complete, 1);
+        ring.init(4 * kMultiply);
+        hopper::mbarrier_arrive_expect_tx(&memory.complete, kTileM * r * sizeof(float));
+    }
+    hopper::barrier_cluster_sync();  // all blocks' barriers are ready
+
+    Position<kStages> at;
+    if (warpgroup == kMultiply) {
+        if (threadIdx.x != kMultiply * kWarpgroup) return;
+        produce(ring, at, steps, [&](auto& stage, auto* full, int t) {
+            const int k = (t * kCluster + rank) * kBlockK;  // beyond the matrices: zeros
+            load_stage(stage, full, x, A, row, 0, k);
+        });
+        return;
+    }
+    float sums[kThin / 2];
+    consume(
+        sums, ring, at, steps, warpgroup, [](int) {},
+        [&](int stage) {
+            if (lane == 0) hopper::mbarrier_arrive(&ring.empty[stage]);
+        });
+    // Each row's sums go to the block that adds them up.
+#pragma unroll
+    for (int j = 0; j < kThin / 8; ++j) {  // a thread has 2 columns of every 8, in 2 rows
+        if (j * 8 >= r) break;
+        for (int half_of = 0; half_of < 2; ++half_of) {
+            const int i = warp * 16 + half_of * 8 + lane / 4, s = 4 * j + 2 * half_of;
+            hopper::st_async(&memory.parts[rank][i % kShare][4 * j + lane % 4],
+                             {sums[s], sums[s + 1]}, &memory.complete, i / kShare);
         }
     }
-    __pipeline_wait_prior(0);
-    __syncthreads();  // the stages' memory may be used for the warps' sums
-    auto* parts = reinterpret_cast<float(*)[kRows][kRank]>(shared);
-    for (int i = 0; i < kI; ++i)
-        for (int j = 0; j < kJ; ++j)
-            wmma::store_matrix_sync(&parts[warp][i * 16][j * 16], sums[i][j], kRank,
-                                    wmma::mem_row_major);
-    __syncthreads();
-    for (int e = threadIdx.x; e < kRows * kRank; e += kWarps * 32) {
-        const int i = e / kRank, j = e % kRank;
-        float sum = 0;
-        for (int w = 0; w < kWarps; ++w) sum += parts[w][i][j];
-        if (row + i < M && size_t(j) < r) u[(row + i) * r + j] = __float2half(scale * sum);
+    hopper::mbarrier_wait(&memory.complete, 0);
+    for (int e = threadIdx.x; e < kShare * r / 2; e += kMultiply * kWarpgroup) {
+        const int i = e / (r / 2), j = e % (r / 2), to = row + rank * kShare + i;
+        float2 sum{};
+        for (auto& part : memory.parts) sum.x += part[i][j].x, sum.y += part[i][j].y;
+        if (to < M)
+            *(half2*)(&u[size_t(to) * r + 2 * j]) = __floats2half2_rn(scale * sum.x, scale * sum.y);
     }
 }
 
@@ -189,21 +173,28 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM), 1)
 
 // --- Launching ----------------------------------------------------------------------------------
 
-/// Returns what launches project(): blocks of so many rows that every multiprocessor has one.
-inline std::function<void()> prepare_project(const demo::Lora& g, half* u, const demo::Gpu& gpu) {
+template <int kTileM, int kStages, int kCluster>
+std::function<void()> prepare_project(const demo::Lora& g, half* u) {
     const size_t M = g.shape.M, N = g.shape.N, r = g.shape.rank;
-    auto launch = [&](auto kernel, auto stage, size_t rows) -> std::function<void()> {
-        const size_t bytes = kProjectStages * sizeof stage, blocks = (M + rows - 1) / rows;
-        demo::allow_shared_bytes(kernel, bytes);
-        return [=, x = g.x.data(), A = g.A.data()] {
-            kernel<<<blocks, kWarps * 32, bytes>>>(x, A, u, demo::Lora::kScale, M, N, r);
-        };
+    const auto kernel = project<kTileM, kStages, kCluster>;
+    const size_t bytes = sizeof(ProjectMemory<kTileM, kStages, kCluster>);
+    demo::allow_shared_bytes(kernel, bytes);
+    const size_t blocks = (M + kTileM - 1) / kTileM * kCluster;
+    const CUtensorMap map_x = hopper::tensor_map(g.x.data(), M, N, kTileM),
+                      map_A = hopper::tensor_map(g.A.data(), N, r, kBlockK);
+    return [=] {
+        kernel<<<blocks, threads(kTileM), bytes>>>(map_x, map_A, u, demo::Lora::kScale, int(M),
+                                                   int(N), int(r));
     };
-    const bool few = M / 32 < size_t(gpu.multiprocessors);
-    if (r > 32) return launch(project<32, 64>, ProjectStage<32, 64>(), 32);
-    if (r > 16) return launch(project<32, 32>, ProjectStage<32, 32>(), 32);
-    if (few) return launch(project<16, 16>, ProjectStage<16, 16>(), 16);
-    return launch(project<32, 16>, ProjectStage<32, 16>(), 32);
+}
+
+/// The tallest tiles of which there are enough: each reads all of A.
+inline std::function<void()> prepare_project(const demo::Lora& g, half* u, const demo::Gpu& gpu) {
+    const size_t enough = 3 * size_t(gpu.multiprocessors) / 4, high = (g.shape.M + 127) / 128;
+    if (2 * high >= enough) return prepare_project<128, 7, 2>(g, u);
+    if (4 * high >= enough) return prepare_project<128, 7, 4>(g, u);
+    if (8 * high >= enough) return prepare_project<64, 10, 4>(g, u);
+    return prepare_project<64, 10, 8>(g, u);
 }
 
 template <bool kEarly, class Activation, int kTileM, int kTileN, int kStages, int kCluster>

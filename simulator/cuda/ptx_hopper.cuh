@@ -142,7 +142,7 @@ void wgmma_wait_group(SIMULATOR_SITE) {
 template <class T, int kSums>
 void wgmma_mma_async(float (&sums)[kSums], uint64_t a, uint64_t b, bool keep, SIMULATOR_SITE) {
     using simulator::Operand;
-    static_assert(kSums == 64 || (kSums == 128 && sizeof(T) == 2));
+    static_assert(kSums == 64 || ((kSums == 32 || kSums == 128) && sizeof(T) == 2));
     const Operand type = std::is_same_v<T, float>  ? Operand::kTf32
                          : std::is_same_v<T, half> ? Operand::kHalf
                                                    : Operand::kBfloat16;
