@@ -3,8 +3,7 @@
 //
 // To the product x W, 2 N^3 operations, LoRA adds 4 N^2 r: less than 1% at N = 4096 and r = 16. As
 // library calls it costs a third more time even so, for x, u = x A and out travel again and again.
-// Here a product of its own leaves u in memory, and then u and B are one more step of the main
-// loop:
+// Here a thin product leaves u in memory, and then u and B are one more step of the main loop:
 //
 //             W, N steps of 64 rows            B, one step: its r rows, and zeros
 //             +-------------------+            +--------+
@@ -14,7 +13,8 @@
 //    |   |    |        x W        | + |   |    |  u B   |   + b  -> act -> out
 //    +---+    +-------------------+   +---+    +--------+
 //
-// What limits it: as the product alone, power and the tensor cores; and x, read twice.
+// What limits it: as the product alone, power and the tensor cores; and before it the thin product,
+// which reads x at the speed of memory. The smaller N is, the longer that takes beside the rest.
 //
 //     ./bonus_lora 4096        ./bonus_lora 4096 --rank 64
 #include "demo.cuh"
@@ -65,7 +65,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM))
     if (warpgroup == kMultiply) {
         if (threadIdx.x != kMultiply * kWarpgroup) return;
         produce(ring, at, steps, [&](auto& stage, auto* full, int t) {
-            const int k = (t * kCluster + rank) * kBlockK;  // beyond the matrices: zeros
+            const int k = (rank * steps + t) * kBlockK;  // beyond the matrices: zeros
             load_stage(stage, full, x, A, row, 0, k);
         });
         return;
@@ -96,7 +96,19 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM))
     }
 }
 
-// --- lora_hopper: the record's main loop, and one step more -------------------------------------
+// --- appended_hopper, appended_early ------------------------------------------------------------
+// appended_hopper
+// Adds: lesson 11's step of u and B, in the main loop of bonus_matmul_hopper's record; its tiles,
+// clusters and stores are as there. Costs: a second launch, which reads x once more; one step in
+// N / 64. Limits: between the launches, while blocks end and begin, nothing is copied or computed.
+// Source: Hu et al., "LoRA: low-rank adaptation of large language models", ICLR 2022; here W stays
+// as it is, so that many adapters can share it.
+//
+// appended_early: the same kernels
+// Adds: the second launch does not wait for the first one's end. Its blocks start as soon as
+// multiprocessors are free, and wait for u only before their last step. Costs: an instruction in
+// each kernel. Limits: project(), which memory limits, while the tensor cores idle.
+// Source: CUDA Programming Guide, "Programmatic Dependent Launch"; PTX ISA, "griddepcontrol".
 
 /// out = act([x | u] [W ; B] + b): multiply_parts() of bonus_matmul_hopper with a last step that is
 /// of u and B, and with the bias and the activation before a tile leaves.
@@ -188,13 +200,13 @@ std::function<void()> prepare_project(const demo::Lora& g, half* u) {
     };
 }
 
-/// The tallest tiles of which there are enough: each reads all of A.
+/// Tall tiles if there are enough, since each reads all of A. (Clusters of 2: of 4 such blocks an
+/// H200 has room for only 30, since their number on a part of the chip is not a multiple of 4.)
 inline std::function<void()> prepare_project(const demo::Lora& g, half* u, const demo::Gpu& gpu) {
-    const size_t enough = 3 * size_t(gpu.multiprocessors) / 4, high = (g.shape.M + 127) / 128;
-    if (2 * high >= enough) return prepare_project<128, 7, 2>(g, u);
-    if (4 * high >= enough) return prepare_project<128, 7, 4>(g, u);
-    if (8 * high >= enough) return prepare_project<64, 10, 4>(g, u);
-    return prepare_project<64, 10, 8>(g, u);
+    const size_t enough = 3 * size_t(gpu.multiprocessors) / 4, low = (g.shape.M + 63) / 64;
+    if (low >= enough) return prepare_project<128, 7, 2>(g, u);
+    if (2 * low >= enough) return prepare_project<64, 10, 2>(g, u);
+    return prepare_project<64, 5, 4>(g, u);
 }
 
 template <bool kEarly, class Activation, int kTileM, int kTileN, int kStages, int kCluster>
