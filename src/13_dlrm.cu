@@ -194,6 +194,6 @@ int main(int argc, char** argv) {
                      .help = "how the rows of the tables are drawn; the tables have " +
                              std::to_string(demo::DlrmShape::kRows) + " rows",
                      .choices = {"uniform", "zipf"}}},
-        .sizes = {128, 2048, 16384, 65536}};
+        .sizes = {128, 2048, 16384}};
     return demo::main_of(program, argc, argv);
 }
