@@ -65,9 +65,9 @@ __host__ __device__ inline Stored stored(double value, double error) {
 struct DlrmSum {
     double value, accumulation, carried;
 
-    /// How far off it may be. Of a sum of independent errors within their bounds, one in 1500
-    /// exceeds 4 times the quadrature if all are as large as they can be; hardly any is.
-    __host__ __device__ double error() const { return accumulation + 4 * carried; }
+    /// How far off it may be: a sum of independent errors within their bounds is larger than 8
+    /// times the quadrature once in 10^13 (Hoeffding's inequality; see largest_product()).
+    __host__ __device__ double error() const { return accumulation + 8 * carried; }
     /// What the next layer reads: max(0, this), rounded.
     __host__ __device__ Stored relu() const {
         const double d = accumulation + carried;

@@ -61,7 +61,8 @@ class Unfused {
     }
 
     /// The fastest that the library can do: the bias, the sum and the activation are epilogues.
-    /// (For some sizes cuBLASLt stores the sum, as fp16, for a kernel that activates it.)
+    /// (For some sizes cuBLASLt stores the sum, as fp16, for a kernel that activates it; and where
+    /// rows begin at odd addresses x W, for one that adds the bias.)
     demo::Contender library_best() const {
         auto setup = [this](demo::Contender& self) {
             half* const u = u_.data();
@@ -89,7 +90,8 @@ class Unfused {
         return {.kernel = "library_best",
                 .role = demo::Role::kLibrary,
                 .setup = setup,
-                .check = l.template check<Activation>({.based = true, .total = !kNone}),
+                .check = l.template check<Activation>(
+                    {.product = N % 8 != 0, .based = true, .total = !kNone}),
                 .launches = kOurs ? 4u : 3u,
                 .repeatable = false,
                 .temporary_bytes = u_.bytes(),
