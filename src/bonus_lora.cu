@@ -34,10 +34,10 @@ constexpr int kThin = 64;  // columns of a tile, at least r
 
 template <int kTileM, int kStages, int kCluster>
 struct ProjectMemory {
-    static constexpr int kShare = kTileM / kCluster;  // rows whose sums a block adds up
     Ring<half, kThin, kStages, kTileM> ring;
-    float2 parts[kCluster][kShare][kThin / 2 + 4];  // from each block; 4 against bank conflicts
-    hopper::Barrier complete;                       // all blocks' parts are there
+    // From each block, those of the rows that this one adds up; 4 against bank conflicts.
+    float2 parts[kCluster][kTileM / kCluster][kThin / 2 + 4];
+    hopper::Barrier complete;  // all blocks' parts are there
 };
 
 template <int kTileM, int kStages, int kCluster>
@@ -49,7 +49,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM))
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& memory = *reinterpret_cast<ProjectMemory<kTileM, kStages, kCluster>*>(shared);
     auto& ring = memory.ring;
-    constexpr int kMultiply = kTileM / 64, kShare = memory.kShare;
+    constexpr int kMultiply = kTileM / 64, kShare = kTileM / kCluster;
     const int rank = hopper::cluster_ctarank(), row = blockIdx.x / kCluster * kTileM;
     const int warpgroup = warpgroup_index(), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int steps = (N + kCluster * kBlockK - 1) / (kCluster * kBlockK);  // of each block
@@ -80,8 +80,8 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM))
 #pragma unroll
     for (int j = 0; j < kThin / 8; ++j) {  // a thread has 2 columns of every 8, in 2 rows
         if (j * 8 >= r) break;
-        for (int half_of = 0; half_of < 2; ++half_of) {
-            const int i = warp * 16 + half_of * 8 + lane / 4, s = 4 * j + 2 * half_of;
+        for (int lower = 0; lower < 2; ++lower) {
+            const int i = warp * 16 + lower * 8 + lane / 4, s = 4 * j + 2 * lower;
             hopper::st_async(&memory.parts[rank][i % kShare][4 * j + lane % 4],
                              {sums[s], sums[s + 1]}, &memory.complete, i / kShare);
         }
