@@ -394,6 +394,7 @@ void expect_products() {
     }
 }
 
+TYPED_TEST(Wgmma, 64Columns) { expect_products<TypeParam, 64, 1>(); }
 TYPED_TEST(Wgmma, 128Columns) { expect_products<TypeParam, 128, 1>(); }
 TYPED_TEST(Wgmma, 256Columns) { expect_products<TypeParam, 256, 1>(); }
 TYPED_TEST(Wgmma, TwoGroupsAtATime) { expect_products<TypeParam, 256, 2>(); }
