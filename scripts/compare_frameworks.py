@@ -19,7 +19,7 @@ theirs in the first round has that round's figure alone (but ours and the copy).
   compile      torch.compile of eager, for these very shapes
   compile lib  the same of library, where that is one call
   packed       torch.compile, with all weights in one matrix
-  graph        library as a CUDA graph: one launch for all of its calls
+  graph        library as a CUDA graph, one launch for all of its calls; graph comp: compile
   script       torch.jit.script of eager, once it has fused it
   autotuned    torch.compile of eager in its max-autotune mode (--max-autotune)
   triton       a kernel written in Triton, autotuned

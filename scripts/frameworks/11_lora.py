@@ -5,7 +5,7 @@ x is [M, N], W[N, N], A[N, r], B[r, N]; M = N and r = 16 where a size says nothi
 
 import torch
 
-from frameworks.peers import Peer, compiled
+from frameworks.peers import Peer, compiled, graphed
 from frameworks.verification import ROUNDOFF, SUBNORMAL, product
 
 # 1001 is odd: rows of fp16 do not begin at multiples of 16 bytes.
@@ -23,33 +23,9 @@ def in_place(x, W, A, B, b):
     return torch.addmm(b, x, W).addmm_(x @ A, B, alpha=0.5).relu_()
 
 
-class Graphed:
-    """in_place, recorded once: the host launches it as one. The graph belongs to its inputs."""
-
-    def __init__(self):
-        self.graph, self.out = None, None
-
-    def record(self, *inputs):
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):  # libraries allocate what they need: not while recording
-            for _ in range(3):
-                in_place(*inputs)
-        torch.cuda.current_stream().wait_stream(aside)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.out = in_place(*inputs)
-        return inputs
-
-    def replay(self, *_):
-        self.graph.replay()
-        return self.out
-
-
 def peers(problem):
-    graphed = Graphed()
     return {"eager": Peer(formula), "library": Peer(in_place), "compile": compiled(formula),
-            "graph": Peer(graphed.replay, graphed.record)}
+            "graph": graphed(in_place)}
 
 
 def expected(dtype, inputs, rows):

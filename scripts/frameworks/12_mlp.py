@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from frameworks.peers import Peer, compiled
+from frameworks.peers import Peer, compiled, graphed
 from frameworks.verification import ROUNDOFF, SUBNORMAL
 
 SIZES = (131072, 1048576)
@@ -27,32 +27,11 @@ def parameters_of(x, W, b):
     return x, *(tensor for layer in layers for tensor in layer)
 
 
-def graph_of(run):
-    """A peer that records run() as a CUDA graph, beforehand, and replays that."""
-    def record(*inputs):
-        inputs = parameters_of(*inputs)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # compiles, and chooses kernels
-            for _ in range(3):
-                run(*inputs)
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            output = run(*inputs)
-        return graph, output, inputs  # which the graph reads: they must stay
-
-    def replay(graph, output, inputs):
-        graph.replay()
-        return output
-
-    return Peer(replay, record)
-
-
 def peers(problem):
     one = compiled(linear, parameters_of)
     return {"eager": Peer(formula), "library": Peer(linear, parameters_of), "compile": one,
-            "graph": graph_of(linear), "graph comp": graph_of(one.run)}
+            "graph": graphed(linear, parameters_of),
+            "graph comp": graphed(one.run, parameters_of)}
 
 
 def gelu_and_slope(v):

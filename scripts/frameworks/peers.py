@@ -19,9 +19,10 @@ def compiled(formula, prepare=Peer._field_defaults["prepare"], mode=None):
     return Peer(torch.compile(formula, dynamic=False, mode=mode), prepare)
 
 
-def graphed(formula):
+def graphed(formula, prepare=Peer._field_defaults["prepare"]):
     """The formula in a CUDA graph, which the host launches as one: `formula` may be compiled."""
     def record(*inputs):
+        inputs = prepare(*inputs)
         stream = torch.cuda.Stream()  # what runs first, and allocates, must not be recorded
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -31,9 +32,9 @@ def graphed(formula):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             output = formula(*inputs)
-        return graph, output
+        return graph, output, inputs  # which the graph reads: they must stay
 
-    def replay(graph, output):
+    def replay(graph, output, inputs):
         graph.replay()
         return output
 

@@ -3,9 +3,9 @@
 
     run_programs.py [--all] FOLDER N S
 
-The programs are those built in FOLDER. Each runs at size N (0: at its own default), and at S of the
-talk's shape where it has that. Exit status: that of run.sh, or 78 where CUDA finds no GPU: that is told by the first
-program's line alone, and nothing more is run.
+The programs are those built in FOLDER. Each runs at size N (0: at its own default), and at S of
+the talk's shape where it has that. Exit status: that of run.sh, or 78 where CUDA finds no GPU: that
+is told by the first program's line alone, and nothing more is run.
 """
 
 import sys
