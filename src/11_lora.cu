@@ -1,4 +1,4 @@
-// 11: A layer with LoRA, out = act(x W + s (x A) B + b), as one more step of its product.
+// 11: A layer with LoRA, out = act(x W + s (x A) B + b), as one more tile of its product.
 //
 // LoRA (Hu et al., arXiv 2106.09685; see 10_add_mul_activation) adapts a large frozen W[N, N] by
 // two thin matrices, A[N, r] and B[r, N] with r = 8 to 64. They add 2 r / N to the operations, next
@@ -12,15 +12,15 @@
 //            +-------+---+   |         |        activation is applied to the sums in registers.
 //     act(   |   x   | u | * +---------+ + b  )
 //            +-------+---+   |    B    |        Nothing is copied to put them side by side: only
-//                            +---------+        where a tile is loaded from changes after x W.
+//                            +---------+        where tiles are loaded from changes after x W.
 //
 // chain         the formula, line by line: three gemms and four elementwise kernels
 // library_best  u = x A, out = x W + b, out = act(out + s u B): all else is in the gemms' epilogues
 // appended      the thin product u by the library, all the rest in one kernel of ours
 //
-// What limits it: the main loop, lesson 3's. It does a third of the multiplications per second that
-// the library's does, which is more than all that the saved traffic is worth: at N = 1024 to 8192
-// even the chain is faster. The idea needs a better main loop, as bonus_matmul_hopper's.
+// What limits it: the main loop, lesson 3's, with a third of the speed of the library's. That costs
+// more time than the saved traffic gives back: on an H200 even the chain is mostly faster. The idea
+// is worth what its main loop is worth: bonus_lora has it in the suite's fastest.
 //
 //     ./11_lora 4096        ./11_lora 4096 --rows 512 --rank 64 --activation gelu
 #include "demo.cuh"
@@ -60,7 +60,7 @@ struct Tiles {
     half bias[kBlock];
 };
 
-/// Stores a fragment, or what is inside of the matrix: `rows` and `columns` remain from `out` on.
+/// Stores a fragment; at the edge only its first `rows` rows and `columns` columns.
 template <bool kAligned>
 __device__ void store_inside(const Accumulator& fragment, float* patch, half* out, size_t pitch,
                              size_t rows, size_t columns) {
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads) appended(Operands o) {
         const bool more = t >= of_W;
         const half *left = more ? o.u : o.x, *right = more ? o.B : o.W;
         const size_t K = more ? o.r : o.N, k = (more ? t - of_W : t) * kBlockK;
-        const size_t left_of_k = k < K ? K - k : 0;
+        const size_t left_of_k = k < K ? K - k : 0;  // past the end: zeros, which nobody uses
         Stage& stage = tiles.stages[t % kStages];
         load_tile<kAligned, kBlock, kBlockK>(stage.A, &left[block_row * K + k], K, o.M - block_row,
                                              left_of_k);
@@ -183,7 +183,7 @@ int main(int argc, char** argv) {
         .summary = "act(x W + s (x A) B + b), a layer with LoRA: the update as more steps of k",
         .types = {{"fp16", lora::run}},
         .any_n = true,
-        .n_means = "W is N x N, and x too without --rows",
+        .n_means = "W is N x N; x is N x N unless --rows is given",
         .default_n = demo::kSimulator ? 128 : 4096,
         .options = {{.name = "--rows",
                      .help = "rows of x",

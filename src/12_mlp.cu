@@ -1,7 +1,7 @@
 // 12: A multilayer perceptron, L layers of h = gelu(h W + b), in one kernel.
 //
-// The activations h[N, D] never leave the multiprocessor, not even the registers. A warp loads 32
-// rows of x, and computes all layers of these. What the tensor cores leave in a thread's registers
+// The activations h[N, D] stay in registers from x to out. A warp loads 32 rows of x, and computes
+// all layers of these. What the tensor cores leave in a thread's registers
 // is, after gelu and rounding, just what they want there for the next layer's product:
 //
 //     global                registers of a warp                              global
@@ -18,8 +18,8 @@
 //     ./12_mlp 1048576        ./12_mlp 131072 --dim 128        ./12_mlp 256 --layers 64
 //
 // When it pays: for small D, where the library waits for memory: a layer is 2 D operations per
-// number. The price: weights must fit into shared memory, and serve only a block's 256 rows. Where
-// two layers fit, but not all, each block copies all of them again for every 256 rows.
+// number. The price: weights must fit into shared memory. Where only two layers do, each block
+// copies all of them again for every 256 rows.
 // What limits it: tensor cores, tanh and gelu's other instructions, all about equally.
 #include <cuda_pipeline.h>
 
@@ -93,8 +93,8 @@ struct Activations {
                 for (int r = 0; r < 4; ++r) f(pairs[i][k][r], i * 16 + row(r), k * 16 + column(r));
     }
 
-    /// The next layer's: gelu(h W + b). In a product of 16 x 8 a thread holds those two pairs of
-    /// sums of which two, side by side, are the four of a fragment: nothing changes its place.
+    /// The next layer's: gelu(h W + b). mma leaves 16 x 8 sums. Two of these, side by side, give a
+    /// thread just the four pairs of a 16 x 16 fragment that it needs for the next product.
     __device__ Activations next(const Layer<D>& layer) const {
         const int lane = threadIdx.x % 32;
         Activations result;
@@ -106,7 +106,9 @@ struct Activations {
                     sums[0][n][e] = sums[1][n][e] = layer.b[j + n * 8 + lane % 4 * 2 + e % 2];
 #pragma unroll
             for (int k = 0; k < D; k += 16) {
-                uint32_t w[4];  // W[k .. k + 15][j .. j + 15]
+                // W[k .. k + 15][j .. j + 15], as four blocks of 8 x 8. Each lane has the address
+                // of 8 neighbors; "trans" turns the blocks, as mma wants them.
+                uint32_t w[4];
                 ptx::ldmatrix_x4_trans(w, &layer.W[k + lane % 16][j + lane / 16 * 8]);
                 for (int i = 0; i < 2; ++i)
                     for (int n = 0; n < 2; ++n)
@@ -162,7 +164,7 @@ template <int D>
 demo::Contender contender_of(const demo::Mlp& m, const demo::Gpu& gpu) {
     const size_t N = m.shape.N, L = m.shape.L;
     auto bytes = [](size_t slots) { return slots * sizeof(Layer<D>); };
-    const size_t slots = demo::try_shared_bytes(one_kernel<D>, bytes(L)).empty() ? L : 2;
+    const size_t slots = bytes(L) <= gpu.shared_per_block ? L : 2;
     auto setup = [=, &m, &gpu](demo::Contender& self) {
         const int blocks = gpu.multiprocessors *
                            demo::blocks_per_multiprocessor(one_kernel<D>, kThreads, bytes(slots));

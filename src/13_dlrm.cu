@@ -2,24 +2,24 @@
 //
 //     13 numbers --> bottom MLP --> E numbers --+             z = 27 vectors of E numbers
 //     id 1  --> row of table 1  --> E numbers --+--> z --> interaction --> top MLP --> 0 ... 1
-//     ...                                       |          every z_i z_j: (27 E)^2 features;
+//     ...                                       |          z_i z_j of all 27 E numbers;
 //     id 26 --> row of table 26 --> E numbers --+          with --dot 351 dot products of vectors
 //
 // chain launches a kernel for each line of the model, as a framework does: 43, most of them tiny.
-// grouped, the talk's first step: bias and ReLU in the gemms, and one kernel in place of hash, 26
-// lookups and cat; with --dot it multiplies, too. With E = 16 a sample has 186,624 features, and
+// grouped, a talk's first step: ReLU in the gemms, and one kernel in place of hash, 26 lookups and
+// cat; with --dot it computes the products, too. With E = 16 a sample has 186,624 features, and
 // 2048 samples 0.7 GiB, written once and read once, all made of 432 numbers a sample.
 //
-// fused_interaction, the second: the gemm makes its own operand. A tile of features is a tile of z,
-// each row times one number of z. It is made in shared memory, and nothing of it is ever stored.
+// fused_interaction, the second: the gemm makes its own operand. A tile of features is 48 columns
+// of z, each sample's times that sample's z_i: made in shared memory, and never stored.
 //
 //                  W[27E i + j]      for each 48 columns j of z (a thread has a row in registers):
 //                   +--------+           for each i:
 //        z_j z_i    +--------+               tile = columns j times z_i, of 128 samples
 //         +--+      +--------+               sums += tile times 48 rows of W, from 27E i + j on
 //         |  |      |  sums  |
-//         +--+      +--------+       What it saves is memory. What limits it: the loop is lesson
-// 3's. The library's gemm is so much faster that it earns back two passes over the features.
+//         +--+      +--------+       It saves memory, and is slower: its loop is lesson 3's,
+// and the library's gemm gains more than writing and reading the features costs.
 //
 //     ./13_dlrm 2048        ./13_dlrm 16384 --dot --ids zipf
 #include "demo.cuh"
@@ -81,8 +81,8 @@ __device__ void multiply(tile::Accumulator (&sums)[kSide][kSide], const half* fe
     }
 }
 
-/// parts[blockIdx.z] = this part's share of features W: 128 samples x 128 columns a block. A step
-/// is a panel of z and one i. Few samples make few blocks, so several share a sum.
+/// parts[blockIdx.z] = this part of features W: 128 samples x 128 columns a block. A step is 48
+/// columns j and one i. Few samples make few blocks, so several divide the steps of a sum.
 __global__ void __launch_bounds__(tile::kThreads)
     fused_interaction(const half* z,  // [N, width]
                       const half* W,  // [width * width, 512]
@@ -176,7 +176,7 @@ static void run(demo::Session& session) {
 int main(int argc, char** argv) {
     const demo::Program program{
         .name = "13_dlrm",
-        .summary = "a recommendation model: lookups in one kernel, features that are never stored",
+        .summary = "DLRM, a recommendation model: as a framework runs it, grouped, and fused",
         .types = {{"fp16", dlrm::run}},
         .any_n = true,
         .n_means = "samples",

@@ -298,7 +298,7 @@ int main(int argc, char** argv) {
         .summary = "the fastest layer with LoRA on Hopper: one more step of the product's loop",
         .types = {{"fp16", lora_hopper::run}},
         .any_n = true,
-        .n_means = "W is N x N, and x too without --rows",
+        .n_means = "W is N x N; x is N x N unless --rows is given",
         .default_n = demo::kSimulator ? 128 : 4096,
         .options = {{.name = "--rows",
                      .help = "rows of x",

@@ -61,8 +61,8 @@ class Unfused {
     }
 
     /// The fastest that the library can do: the bias, the sum and the activation are epilogues.
-    /// (For some sizes cuBLASLt stores the sum, as fp16, for a kernel that activates it; and where
-    /// rows begin at odd addresses x W, for one that adds the bias.)
+    /// (For some sizes cuBLASLt itself splits this: it stores the sum as fp16, and a second kernel
+    /// activates it. Where rows do not begin at multiples of 16 bytes, likewise for the bias.)
     demo::Contender library_best() const {
         auto setup = [this](demo::Contender& self) {
             half* const u = u_.data();

@@ -1,4 +1,4 @@
-// Belongs to lesson 3, 3_matmul_tensorcore: the parts of its kernels. 6_gating_fused uses them too.
+// Belongs to lesson 3, 3_matmul_tensorcore: the parts of its kernels. 6, 11 and 13 use them too.
 #pragma once
 
 #include <cuda_fp16.h>
