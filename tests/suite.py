@@ -224,6 +224,11 @@ def any_shape(program):
     return describe(program)["shapes"] is not None
 
 
+def any_n(program):
+    """Whether it takes every N from 1."""
+    return takes_n(program) and describe(program)["sizes"]["multiple"] == 1
+
+
 def one_size(program):
     """Whether a run has one size; else it goes over all of them up to N."""
     return describe(program)["sweep"] != "always"

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from suite import (NO_GPU, PROGRAMS, USAGE, VERIFIED, any_shape, assert_one_line, kernels, programs,
-                   runs_of, takes_n, takes_talk, words)
+from suite import (NO_GPU, PROGRAMS, USAGE, VERIFIED, any_n, any_shape, assert_one_line, kernels,
+                   programs, runs_of, takes_n, takes_talk, words)
 
 each_program = pytest.mark.parametrize("program", PROGRAMS)
 
@@ -44,7 +44,7 @@ def test_bad_arguments_end_with_one_line_before_cuda_is_touched(backend, program
 
 @pytest.mark.parametrize("program", programs(takes_n))
 def test_a_bad_size_is_answered_with_what_is_accepted(backend, program):
-    accepted = "a whole number from 1 up" if any_shape(program) else "a multiple of 32 from 32 up"
+    accepted = "a whole number from 1 up" if any_n(program) else "a multiple of 32 from 32 up"
     assert accepted in backend.run(program, "0", env=NO_GPU).stderr
 
 

@@ -256,20 +256,22 @@ def test_options_take_what_they_say(backend, program):
     if program not in PARSED:
         common = {option["name"] for option in described(backend, PARSED[0])["options"]}
         options = [option for option in options if option["name"] not in common]
+    both = {option["name"] for option in options} >= set(BESIDE)
     for option in options:
         name, kind = option["name"], option["kind"]
         if name == "--help":
             continue
+        beside = BESIDE.get(name, []) if both else []
 
-        def takes_value(value):
-            return accepts(backend, program, name, value, *BESIDE.get(name, []))
+        def takes_value(value, beside=beside):
+            return accepts(backend, program, name, value, *beside)
 
         if kind == "flag":
             assert accepts(backend, program, name)
             assert not accepts(backend, program, name, name)
             assert not takes_value("no_size")
             continue
-        last = backend.run(program, *BESIDE.get(name, []), name, env=NO_GPU)  # without a value
+        last = backend.run(program, *beside, name, env=NO_GPU)  # without a value
         assert last.returncode == USAGE and "needs a value" in last.stderr
         if kind == "choice":
             assert all(takes_value(value) for value in option["values"])
