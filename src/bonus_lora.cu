@@ -283,11 +283,7 @@ void run_with(demo::Session& session) {
 }
 
 static void run(demo::Session& session) {
-    const std::string& activation = session.options.choice("--activation");
-    if (activation == "gelu") return run_with<demo::Gelu>(session);
-    if (activation == "sigmoid") return run_with<demo::Sigmoid>(session);
-    if (activation == "none") return run_with<demo::None>(session);
-    return run_with<demo::Relu>(session);
+    demo::with_activation(session, [&](auto act) { run_with<decltype(act)>(session); });
 }
 
 }  // namespace lora_hopper
@@ -300,17 +296,7 @@ int main(int argc, char** argv) {
         .any_n = true,
         .n_means = "W is N x N; x is N x N unless --rows is given",
         .default_n = demo::kSimulator ? 128 : 4096,
-        .options = {{.name = "--rows",
-                     .help = "rows of x",
-                     .numbers = demo::Numbers{.first = 1},
-                     .value = "M"},
-                    {.name = "--rank",
-                     .help = "r, the columns of A",
-                     .numbers = demo::Numbers{.first = 8, .last = 64, .multiple = 8, .usual = 16},
-                     .value = "R"},
-                    {.name = "--activation",
-                     .help = "the function act",
-                     .choices = {"relu", "gelu", "sigmoid", "none"}}},
+        .options = demo::lora_options(),
         .sizes = {1024, 2048, 4096, 8192}};
     return demo::main_of(program, argc, argv);
 }

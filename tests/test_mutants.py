@@ -53,7 +53,7 @@ def test_a_mutant_is_rejected(live, program, mutant):
         assert {row["program"] for row in rows} == {program}
         if rows[0]["sm"] and int(rows[0]["sm"]) < mutant.oldest_sm:
             pytest.skip(f"has no effect before sm_{mutant.oldest_sm}")
-        expected = {c["kernel"] for c in describe(program)["contenders"]
+        expected = {c["kernel"] for c in describe(program, *size)["contenders"]
                     if c["kernel"] in kernels and c["only"] in (None, rows[0]["shape"])}
         assert expected, f"{size}: none of the broken kernels runs"
         lacking = expected & set(needs(program)) - {row["kernel"] for row in rows}

@@ -1,11 +1,32 @@
 // The LoRA demos' problem: out = act(x W + s (x A) B + b), its data, its bound and its reference.
 #pragma once
 
+#include "activations.cuh"
 #include "cublaslt.cuh"
 #include "matmul.cuh"
 #include "rows.cuh"
 
 namespace demo {
+
+/// What the programs take besides N.
+inline std::vector<Option> lora_options() {
+    const Numbers rank{.first = 8, .last = 64, .multiple = 8, .usual = 16};
+    return {{.name = "--rows", .help = "rows of x", .numbers = Numbers{.first = 1}, .value = "M"},
+            {.name = "--rank", .help = "r, the columns of A", .numbers = rank, .value = "R"},
+            {.name = "--activation",
+             .help = "the function act",
+             .choices = {"relu", "gelu", "sigmoid", "none"}}};
+}
+
+/// Calls run(Activation()) with the type that --activation names.
+template <class Run>
+void with_activation(const Session& session, Run run) {
+    const std::string& activation = session.options.choice("--activation");
+    if (activation == "gelu") return run(Gelu());
+    if (activation == "sigmoid") return run(Sigmoid());
+    if (activation == "none") return run(None());
+    run(Relu());
+}
 
 /// x[M, N], W[N, N], A[N, rank], B[rank, N], b[N], out[M, N].
 struct LoraShape {
