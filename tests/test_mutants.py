@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from pages import KINDS, NEEDED, kernel_headers, of_page, why_not
+from pages import KINDS, NEEDED, SRC, kernel_headers, of_page, why_not
 from suite import CPU, FAILED, PROGRAMS, ROOT, SKIPPED, WRONG, describe, needs, read_rows, run
 
 # What a GPU says of a kernel that it had to end.
@@ -71,8 +71,9 @@ def test_a_mutant_is_rejected(live, program, mutant):
 
 
 def with_shared(program):
-    """The program, and those with which it shares kernels."""
-    headers = set(kernel_headers(program))
+    """The program, and those with which it shares kernels: not merely what kernels are made of."""
+    headers = {name for name in kernel_headers(program)
+               if "__global__" in (SRC / name).read_text("utf-8")}
     return {other for other in PROGRAMS if other == program or headers & set(kernel_headers(other))}
 
 
