@@ -5,7 +5,8 @@
 //   clusters    blocks on neighboring multiprocessors that reach into each other's shared memory
 //   bulk copies started by one thread, between global and shared memory
 //   TMA         bulk copies of tiles of a matrix
-//   wgmma       products of tiles in shared memory, by 128 threads (a warpgroup)
+//   wgmma       products of tiles in shared memory (A's may be in registers), by 128 threads, which
+//               are called a warpgroup
 //
 // "Section" names a section of NVIDIA's PTX ISA by its title, since numbers change between
 // editions. wgmma and setmaxnreg need compute capability 9.0 and the target sm_90a; multicast is
@@ -263,12 +264,13 @@ __device__ void wgmma_wait_group() {
     HOPPER_TEXT_60 HOPPER_TEN(6) ", " HOPPER_TEN(7) ", " HOPPER_TEN(8) ", " HOPPER_TEN( \
         9) ", " HOPPER_TEN(10) ", " HOPPER_TEN(11) ", "
 
-/// The instruction. Its operands: the sums' registers, descriptors of A and B, whether to keep the
-/// old sums, the signs of A and B (+1), and for 16-bit types whether A and B are transposed (no;
-/// yes: B's rows run along N).
+/// The instruction. Its operands: the sums' registers, A (a descriptor or registers), the
+/// descriptor of B, whether to keep the old sums, the signs of A and B (+1), and for 16-bit types
+/// whether matrices in shared memory are transposed (A is not; B is: its rows run along N).
 #define HOPPER_WGMMA(shape, type, registers, a, b, keep, transposed)                     \
     "{\n.reg .pred p;\nsetp.ne.b32 p, " keep ", 0;\nwgmma.mma_async.sync.aligned." shape \
     ".f32." type "." type " {" registers "}, " a ", " b ", p, 1, 1" transposed ";\n}"
+#define HOPPER_FRAGMENT "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
 
 /// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 64, 128 or 256, T half or bfloat16, with A
 /// and B row-major. For N = 128 T may be float: the numbers count as TF32, which ignores their last
@@ -316,6 +318,52 @@ __device__ void wgmma_mma_async(float (&sums)[128], uint64_t a, uint64_t b, bool
         HOPPER_M64N256("f16");
     else
         HOPPER_M64N256("bf16");
+}
+
+/// The same with A in registers. They must not change before the product has been waited for. With
+/// r as above and c = 2 (t % 4), thread t holds
+///
+///     a[0]: [r][c, c+1]    a[1]: [r+8][c, c+1]    a[2]: [r][c+8, c+9]    a[3]: [r+8][c+8, c+9]
+///
+/// or in TF32, with c = t % 4, a[0]: [r][c], a[1]: [r+8][c], a[2]: [r][c+4], a[3]: [r+8][c+4].
+template <class T>
+__device__ void wgmma_mma_async(float (&sums)[32], const uint32_t (&a)[4], uint64_t b, bool keep) {
+#define HOPPER_M64N64_R(type)                                                                     \
+    HOPPER_ASM(HOPPER_WGMMA("m64n64k16", type, HOPPER_TEXT_30 "%30, %31", "{%32, %33, %34, %35}", \
+                            "%36", "%37", ", 1")                                                  \
+               : HOPPER_32(0)                                                                     \
+               : HOPPER_FRAGMENT, "l"(b), "r"(int(keep)))
+    if constexpr (std::is_same_v<T, __half>)
+        HOPPER_M64N64_R("f16");
+    else
+        HOPPER_M64N64_R("bf16");
+}
+template <class T>
+__device__ void wgmma_mma_async(float (&sums)[64], const uint32_t (&a)[4], uint64_t b, bool keep) {
+#define HOPPER_M64N128_R(depth, type, transposed)                                       \
+    HOPPER_ASM(HOPPER_WGMMA("m64n128" depth, type, HOPPER_TEXT_60 "%60, %61, %62, %63", \
+                            "{%64, %65, %66, %67}", "%68", "%69", transposed)           \
+               : HOPPER_32(0), HOPPER_32(32)                                            \
+               : HOPPER_FRAGMENT, "l"(b), "r"(int(keep)))
+    if constexpr (std::is_same_v<T, float>)
+        HOPPER_M64N128_R("k8", "tf32", "");
+    else if constexpr (std::is_same_v<T, __half>)
+        HOPPER_M64N128_R("k16", "f16", ", 1");
+    else
+        HOPPER_M64N128_R("k16", "bf16", ", 1");
+}
+template <class T>
+__device__ void wgmma_mma_async(float (&sums)[128], const uint32_t (&a)[4], uint64_t b, bool keep) {
+#define HOPPER_M64N256_R(type)                                                                \
+    HOPPER_ASM(HOPPER_WGMMA("m64n256k16", type,                                               \
+                            HOPPER_TEXT_120 "%120, %121, %122, %123, %124, %125, %126, %127", \
+                            "{%128, %129, %130, %131}", "%132", "%133", ", 1")                \
+               : HOPPER_32(0), HOPPER_32(32), HOPPER_32(64), HOPPER_32(96)                    \
+               : HOPPER_FRAGMENT, "l"(b), "r"(int(keep)))
+    if constexpr (std::is_same_v<T, __half>)
+        HOPPER_M64N256_R("f16");
+    else
+        HOPPER_M64N256_R("bf16");
 }
 
 /// A warp stores four 8 x 8 matrices of 16-bit elements. Lane l names the address of row l % 8 of

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <list>
 #include <vector>
 
 #include "count.hpp"
@@ -67,14 +68,14 @@ struct Product {
     unsigned int warp;  // of the warpgroup's four
     unsigned int rank;
     Site site;
-    float* sums[32];  // of each lane
-    unsigned int group;
+    float* sums[32]{};            // of each lane
+    const uint32_t* own_a[32]{};  // of each lane: A's registers; null where shared memory has it
+    unsigned int group = 0;
 };
 
-/// A chunk's numbers, from where they lie in shared memory: `stride` apart in `to`.
-void load(const Product& product, uint32_t address, float* to, int stride = 1) {
-    const char* const from = read_async(address & (kSharedWindow - 1), product.rank, product.site);
-    if (product.type == Operand::kTf32) {
+/// 16 bytes' numbers: `stride` apart in `to`.
+void convert(Operand type, const void* from, float* to, int stride = 1) {
+    if (type == Operand::kTf32) {
         uint32_t bits[4];
         std::memcpy(bits, from, sizeof bits);
         for (int i = 0; i < 4; ++i) to[i * stride] = std::bit_cast<float>(bits[i] & ~0x1FFFu);
@@ -83,8 +84,28 @@ void load(const Product& product, uint32_t address, float* to, int stride = 1) {
     uint16_t bits[8];
     std::memcpy(bits, from, sizeof bits);
     for (int i = 0; i < 8; ++i)
-        to[i * stride] = product.type == Operand::kHalf ? __half::to_float(bits[i])
-                                                        : __nv_bfloat16::to_float(bits[i]);
+        to[i * stride] =
+            type == Operand::kHalf ? __half::to_float(bits[i]) : __nv_bfloat16::to_float(bits[i]);
+}
+
+/// A chunk's numbers, from where they lie in shared memory: `stride` apart in `to`.
+void load(const Product& product, uint32_t address, float* to, int stride = 1) {
+    const char* const from = read_async(address & (kSharedWindow - 1), product.rank, product.site);
+    convert(product.type, from, to, stride);
+}
+
+/// A's rows, from the lanes' registers: lane l holds, of rows l / 4 and l / 4 + 8, 4 bytes in each
+/// half of the row.
+void load_own(const Product& product, float (*A)[kMostDepth]) {
+    const int count = product.type == Operand::kTf32 ? 1 : 2;  // numbers in a register
+    for (int lane = 0; lane < 32; ++lane) {
+        float numbers[8];
+        convert(product.type, product.own_a[lane], numbers);
+        for (int r = 0; r < 4; ++r)
+            for (int i = 0; i < count; ++i)
+                A[lane / 4 + r % 2 * 8][(r / 2 * 4 + lane % 4) * count + i] =
+                    numbers[r * count + i];
+    }
 }
 
 /// What the tensor cores do. `sums` are each lane's.
@@ -93,9 +114,13 @@ void multiply(const Product& product, float* const* sums) {
     const int columns = product.columns, bytes = product.type == Operand::kTf32 ? 4 : 2;
     const int depth = 32 / bytes, chunk = kChunk / bytes;
     float A[kRows][kMostDepth], B[kMostDepth][256], C[kRows][256];
-    for (int row = 0; row < kRows; ++row)
-        for (int k = 0; k < depth; k += chunk)
-            load(product, a.along_k(product.warp * kRows + row, k * bytes), &A[row][k]);
+    if (product.own_a[0]) {
+        load_own(product, A);
+    } else {
+        for (int row = 0; row < kRows; ++row)
+            for (int k = 0; k < depth; k += chunk)
+                load(product, a.along_k(product.warp * kRows + row, k * bytes), &A[row][k]);
+    }
     if (product.type == Operand::kTf32) {
         for (int column = 0; column < columns; ++column)
             for (int k = 0; k < depth; k += chunk)
@@ -122,8 +147,8 @@ void multiply(const Product& product, float* const* sums) {
     for_each_sum([](float& sum, float c) { sum = c; });
 }
 
-/// A warp's products that it has not waited for. Meanwhile the registers of their sums hold NaN,
-/// and the sums are kept here.
+/// A warp's products that it has not waited for. Meanwhile the registers of their sums, and of A,
+/// hold NaN, and the numbers are kept here.
 class Products final : public ThreadState {
   public:
     struct Registers {
@@ -132,15 +157,22 @@ class Products final : public ThreadState {
         std::vector<float> sums;
         int users;  // products
     };
+    struct Fragment {  // of A
+        uint32_t* of_lane[32];
+        uint32_t numbers[32][4];
+        int users;  // products
+    };
     std::vector<Product> pending;
     std::vector<Registers> taken;
-    unsigned int groups = 0;  // committed so far
-    bool fenced = false;      // since the registers were last the threads' own
+    std::list<Fragment> fragments;  // in registers: products point to their numbers
+    unsigned int groups = 0;        // committed so far
+    bool fenced = false;            // since the registers were last the threads' own
     Site uncommitted{}, unwaited{};
 
     void begin_block() override {
         pending.clear();
         taken.clear();
+        fragments.clear();
         groups = 0;
         fenced = false;
         uncommitted = unwaited = {};
@@ -163,6 +195,7 @@ class Products final : public ThreadState {
         }
         take(product);
         pending.push_back(product);
+        if (product.own_a[0]) take_fragment(pending.back());
     }
 
     /// Does what is pending of groups before this one.
@@ -199,10 +232,46 @@ class Products final : public ThreadState {
         float* sums[32];
         for (size_t lane = 0; lane < 32; ++lane) sums[lane] = &own.sums[lane * own.count];
         multiply(product, sums);
+        if (product.own_a[0]) give_back_fragment(product);
         if (--own.users > 0) return;
         for (size_t lane = 0; lane < 32; ++lane)
             std::copy_n(sums[lane], own.count, own.of_lane[lane]);
         taken.erase(taken.begin() + (&own - taken.data()));
+    }
+
+    static constexpr uint32_t kTaken = 0x7FFF7FFF;  // NaN in each type
+
+    /// Takes A's registers away, and lets the product point to what they held.
+    void take_fragment(Product& product) {
+        Fragment* fragment = nullptr;
+        for (Fragment& each : fragments)
+            if (each.of_lane[0] == product.own_a[0]) fragment = &each;
+        if (!fragment) {
+            fragment = &fragments.emplace_back();
+            for (int lane = 0; lane < 32; ++lane) {
+                uint32_t* const own = fragment->of_lane[lane] =
+                    const_cast<uint32_t*>(product.own_a[lane]);
+                std::copy_n(own, 4, fragment->numbers[lane]);
+                std::fill_n(own, 4, kTaken);
+            }
+        }
+        ++fragment->users;
+        for (int lane = 0; lane < 32; ++lane) product.own_a[lane] = fragment->numbers[lane];
+    }
+
+    void give_back_fragment(const Product& product) {
+        const auto fragment =
+            std::find_if(fragments.begin(), fragments.end(),
+                         [&](const Fragment& each) { return each.numbers[0] == product.own_a[0]; });
+        if (--fragment->users > 0) return;
+        for (int lane = 0; lane < 32; ++lane) {
+            uint32_t* const own = fragment->of_lane[lane];
+            if (std::count(own, own + 4, kTaken) != 4)
+                fail(3, "%s: A's registers changed before it was waited for",
+                     text(product.site).c_str());
+            std::copy_n(fragment->numbers[lane], 4, own);
+        }
+        fragments.erase(fragment);
     }
 };
 Products& products() { return own<Products>(warp_state(StateOf::kProducts)); }
@@ -210,6 +279,7 @@ Products& products() { return own<Products>(warp_state(StateOf::kProducts)); }
 struct Record {  // what a lane brings
     Product product;
     float* sums;
+    const uint32_t* own_a;
 };
 
 void require_warp(unsigned int mask, const Site& site) {
@@ -218,19 +288,18 @@ void require_warp(unsigned int mask, const Site& site) {
 
 }  // namespace
 
-void wgmma(Operand type, float* sums, int sums_of_a_thread, uint64_t a, uint64_t b, bool keep,
-           Site site) {
-    Record own{{type,
-                a,
-                b,
-                keep,
-                2 * sums_of_a_thread,
-                thread_number() / 32 % 4,
-                cluster_rank(),
-                site,
-                {},
-                0},
-               sums};
+void wgmma(Operand type, float* sums, int sums_of_a_thread, uint64_t a, const uint32_t* own_a,
+           uint64_t b, bool keep, Site site) {
+    Record own{{.type = type,
+                .a = a,
+                .b = b,
+                .keep = keep,
+                .columns = 2 * sums_of_a_thread,
+                .warp = thread_number() / 32 % 4,
+                .rank = cluster_rank(),
+                .site = site},
+               sums,
+               own_a};
     warp_meet(
         ~0u, &own,
         [](void* const* records, unsigned int mask) {
@@ -239,6 +308,7 @@ void wgmma(Operand type, float* sums, int sums_of_a_thread, uint64_t a, uint64_t
             for (int lane = 0; lane < 32; ++lane) {
                 const Record& each = *static_cast<Record*>(records[lane]);
                 product.sums[lane] = each.sums;
+                product.own_a[lane] = each.own_a;
                 if (each.product.a != product.a || each.product.b != product.b ||
                     each.product.keep != product.keep)
                     fail(3, "%s: lane %d names other operands than lane 0",

@@ -422,6 +422,8 @@ HOPPERS_FAULTS_BY_SCHEDULE = {
                                     "phase 0 (parity 0)",
     ("consumer_parity", "reverse"): "[announces a stage]: the mbarrier at byte # of shared memory "
                                     "has all 1 arrivals of its phase 0 already",
+    ("fragment_changes", "reverse"): "wgmma_mma_async() in [of registers]: A's registers changed "
+                                     "before it was waited for",
     ("no_fence", "forward"): "tma_store() in [the first store]: byte ",
     ("leaves_early", "forward"): "waits at mbarrier_wait() in [for the next block] for ever: ",
     ("leaves_early", "reverse"): "st_async() in [sends the pair]: block (1,0,0) has left the "

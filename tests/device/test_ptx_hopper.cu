@@ -331,6 +331,15 @@ struct alignas(1024) Tiles {
                                matrix_descriptor(B[p][k], sizeof B[0]), keep || k > 0);
         wgmma_commit_group();
     }
+    /// The same, from A's fragments in registers.
+    template <int kSums>
+    __device__ void multiply(float (&sums)[kSums], const uint32_t (&own)[4][4], bool keep) {
+#pragma unroll
+        for (int k = 0; k < 64; k += 16)
+            wgmma_mma_async<T>(sums, own[k / 16], matrix_descriptor(B[0][k], sizeof B[0]),
+                               keep || k > 0);
+        wgmma_commit_group();
+    }
 };
 
 /// Calls visit(sum, element of C) for a warpgroup's sums, which are columns of C[64, kN].
@@ -368,14 +377,34 @@ __global__ void __launch_bounds__(128) multiply(const T* A, const T* B, float* C
     }
 }
 
+/// The same, with A in registers.
+template <class T, int kN>
+__global__ void __launch_bounds__(128) multiply_own(const T* A, const T* B, float* C, bool keep) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& tiles = *reinterpret_cast<Tiles<T, kN>*>(shared);
+    tiles.fill(A, B);
+    const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
+    uint32_t own[4][4];
+#pragma unroll
+    for (int i = 0; i < 16; ++i)
+        own[i / 4][i % 4] = *reinterpret_cast<const uint32_t*>(
+            &A[(row + i % 2 * 8) * 64 + i / 4 * 16 + i % 4 / 2 * 8 + column]);
+    float sums[kN / 2];
+    for_each_sum<kN>(sums, C, 0, [](float& sum, float& c) { sum = c; });
+    wgmma_fence();
+    tiles.multiply(sums, own, keep);
+    wgmma_wait_group<0>();
+    for_each_sum<kN>(sums, C, 0, [](float& sum, float& c) { c = sum; });
+}
+
 template <class T>
 class Wgmma : public testing::Test {};
 using Types = testing::Types<half, __nv_bfloat16>;
 TYPED_TEST_SUITE(Wgmma, Types);
 
 /// Small integers, so that all sums are exact.
-template <class T, int kN, int kParts>
-void expect_products() {
+template <class T, int kN>
+void expect_products(void (*kernel)(const T*, const T*, float*, bool)) {
     std::vector<float> a(64 * 64), b(64 * kN);
     for (size_t i = 0; i < a.size(); ++i) a[i] = float(i * 7 % 11) - 5;
     for (size_t i = 0; i < b.size(); ++i) b[i] = float(i * 5 % 13 + i / kN % 3) - 7;
@@ -384,8 +413,7 @@ void expect_products() {
     for (bool keep : {false, true}) {
         // Without `keep` what was there before must not matter, not even NaN.
         const Memory<float> C(std::vector<float>(64 * kN, keep ? 5 : NAN));
-        multiply<T, kN, kParts>
-            <<<1, 128, sizeof(Tiles<T, kN>)>>>(A.data(), B.data(), C.data(), keep);
+        kernel<<<1, 128, sizeof(Tiles<T, kN>)>>>(A.data(), B.data(), C.data(), keep);
         EXPECT_EQ(C.read(), numbers<float>(64 * kN, [&](int i) {
                       float sum = keep ? 5 : 0;
                       for (int k = 0; k < 64; ++k) sum += a[i / kN * 64 + k] * b[k * kN + i % kN];
@@ -394,12 +422,24 @@ void expect_products() {
     }
 }
 
-TYPED_TEST(Wgmma, 64Columns) { expect_products<TypeParam, 64, 1>(); }
-TYPED_TEST(Wgmma, 128Columns) { expect_products<TypeParam, 128, 1>(); }
-TYPED_TEST(Wgmma, 256Columns) { expect_products<TypeParam, 256, 1>(); }
-TYPED_TEST(Wgmma, TwoGroupsAtATime) { expect_products<TypeParam, 256, 2>(); }
+TYPED_TEST(Wgmma, 64Columns) { expect_products<TypeParam, 64>(multiply<TypeParam, 64, 1>); }
+TYPED_TEST(Wgmma, 128Columns) { expect_products<TypeParam, 128>(multiply<TypeParam, 128, 1>); }
+TYPED_TEST(Wgmma, 256Columns) { expect_products<TypeParam, 256>(multiply<TypeParam, 256, 1>); }
+TYPED_TEST(Wgmma, TwoGroupsAtATime) {
+    expect_products<TypeParam, 256>(multiply<TypeParam, 256, 2>);
+}
+TYPED_TEST(Wgmma, 64ColumnsOfRegisters) {
+    expect_products<TypeParam, 64>(multiply_own<TypeParam, 64>);
+}
+TYPED_TEST(Wgmma, 128ColumnsOfRegisters) {
+    expect_products<TypeParam, 128>(multiply_own<TypeParam, 128>);
+}
+TYPED_TEST(Wgmma, 256ColumnsOfRegisters) {
+    expect_products<TypeParam, 256>(multiply_own<TypeParam, 256>);
+}
 
-/// C = A B in TF32, with A[64, 32] row-major and B[32, 128] column-major.
+/// C = A B in TF32, with A[64, 32] row-major and B[32, 128] column-major. `kOwn`: A in registers.
+template <bool kOwn>
 __global__ void __launch_bounds__(128) multiply_tf32(const float* A, const float* B, float* C) {
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& rows = *reinterpret_cast<float(*)[64 + 128][32]>(shared);  // of A, then columns of B
@@ -410,10 +450,21 @@ __global__ void __launch_bounds__(128) multiply_tf32(const float* A, const float
     fence_proxy_async();
     __syncthreads();
     float sums[64];
+    const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, column = threadIdx.x % 4;
+    uint32_t own[4][4];
+#pragma unroll
+    for (int i = 0; i < 16; ++i)
+        own[i / 4][i % 4] =
+            __float_as_uint(A[(row + i % 2 * 8) * 32 + i / 4 * 8 + i % 4 / 2 * 4 + column]);
     wgmma_fence();
-    for (int k = 0; k < 32; k += 8)
-        wgmma_mma_async<float>(sums, matrix_descriptor(&rows[0][k]),
-                               matrix_descriptor(&rows[64][k]), k > 0);
+#pragma unroll
+    for (int k = 0; k < 32; k += 8) {
+        const uint64_t b = matrix_descriptor(&rows[64][k]);
+        if constexpr (kOwn)
+            wgmma_mma_async<float>(sums, own[k / 8], b, k > 0);
+        else
+            wgmma_mma_async<float>(sums, matrix_descriptor(&rows[0][k]), b, k > 0);
+    }
     wgmma_commit_group();
     wgmma_wait_group<0>();
     for_each_sum<128>(sums, C, 0, [](float& sum, float& c) { c = sum; });
@@ -426,13 +477,16 @@ TEST(Wgmma, Tf32IgnoresTheLastBits) {
     for (size_t i = 0; i < b.size(); ++i) b[i] = float(i * 5 % 13) - 6;
     std::vector<float> with_more = b;
     for (float& x : with_more) x *= 1 + tiny;
-    const Memory<float> A(a), B(with_more), C(64 * 128);
-    multiply_tf32<<<1, 128, (64 + 128) * 32 * sizeof(float)>>>(A.data(), B.data(), C.data());
-    EXPECT_EQ(C.read(), numbers<float>(64 * 128, [&](int i) {
-                  float sum = 0;
-                  for (int k = 0; k < 32; ++k) sum += a[i / 128 * 32 + k] * b[i % 128 * 32 + k];
-                  return sum;
-              }));
+    const std::vector<float> expected = numbers<float>(64 * 128, [&](int i) {
+        float sum = 0;
+        for (int k = 0; k < 32; ++k) sum += a[i / 128 * 32 + k] * b[i % 128 * 32 + k];
+        return sum;
+    });
+    for (auto* kernel : {multiply_tf32<false>, multiply_tf32<true>}) {
+        const Memory<float> A(a), B(with_more), C(64 * 128);
+        kernel<<<1, 128, (64 + 128) * 32 * sizeof(float)>>>(A.data(), B.data(), C.data());
+        EXPECT_EQ(C.read(), expected);
+    }
 }
 
 __global__ void store_matrices(uint16_t* out) {

@@ -39,6 +39,7 @@ enum Fault {
     kNoCopy,
     kOddColumn,
     kBarrierOfOne,
+    kFragmentChanges,
 };
 
 constexpr int kN = 128, kSteps = 4, kStages = 2, kK = 64 * kSteps, kWarpgroup = 128;
@@ -77,6 +78,7 @@ __device__ void produce(Memory& memory, const CUtensorMap& A, const CUtensorMap&
 template <Fault kFault>
 __device__ void consume(Memory& memory, const CUtensorMap& C) {
     float sums[kN / 2];
+    uint32_t zeros[4]{};  // a fragment of A
     for (int t = 0; t < kSteps; ++t) {
         const int s = t % kStages, round = t / kStages;
         auto& stage = memory.stages[s];
@@ -91,6 +93,11 @@ __device__ void consume(Memory& memory, const CUtensorMap& C) {
                 descriptor(&stage.A[0][k], 0, eight_rows, kFault == kSwizzle ? 2 : 1);
             const uint64_t b = descriptor(stage.B[0][k], panel, 1024, 1);
             wgmma_mma_async<half>(sums, a, b, t > 0 || k > 0);  // the product
+        }
+        if (kFault == kFragmentChanges) {
+            const uint64_t b = descriptor(stage.B[0][0], sizeof stage.B[0], 1024, 1);
+            wgmma_mma_async<half>(sums, zeros, b, true);  // of registers
+            zeros[t % 4] = t;
         }
         if (kFault != kNoProductCommit) wgmma_commit_group();
         if (kFault != kNoProductWait) wgmma_wait_group<0>();
@@ -250,6 +257,7 @@ int main(int argc, char** argv) {
         {"no_copy", run_product<kNoCopy>},
         {"odd_column", run_product<kOddColumn>},
         {"barrier_of_one", run_product<kBarrierOfOne>},
+        {"fragment_changes", run_product<kFragmentChanges>},
         {"cluster_none", run_exchange<kRight>},
         {"leaves_early", run_exchange<kLeavesEarly>},
         {"leaves_before_arrival", run_exchange<kLeavesBeforeArrival>},
