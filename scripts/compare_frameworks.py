@@ -20,6 +20,7 @@ theirs in the first round has that round's figure alone (but ours and the copy).
   compile lib  the same of library, where that is one call
   packed       torch.compile, with all weights in one matrix
   graph        library as a CUDA graph, one launch for all of its calls; graph comp: compile
+  folded       graph comp with each pair of equal features of DLRM once
   script       torch.jit.script of eager, once it has fused it
   autotuned    torch.compile of eager in its max-autotune mode (--max-autotune)
   triton       a kernel written in Triton, autotuned
