@@ -114,14 +114,14 @@ WAITS_LATE = (
     "        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);")
 
 
-def kernel_headers(program):
+def kernel_headers(program, without=()):
     """The headers of src/kernels that a program includes, straight or through another: their
-    names, each after those that it needs."""
+    names, each after those that it needs. Some may be left out, by how their names end."""
     found = []
 
     def visit(path):
         for name in re.findall(r'^#include "(kernels/\w+\.cuh)"', path.read_text("utf-8"), re.M):
-            if name not in found:
+            if name not in found and not name.endswith(without):
                 visit(SRC / name)
                 found.append(name)
 
@@ -129,11 +129,17 @@ def kernel_headers(program):
     return found
 
 
+RECORD = "_record.cuh"  # a row for the record, which is explained elsewhere
+
+
 def owner(header, programs):
     """The program that a header of src/kernels counts with: of those that include it the one with
-    the fewest headers, since it is about this one."""
-    return min((name for name in programs if header in kernel_headers(name)),
-               key=lambda name: (len(kernel_headers(name)), name))
+    the fewest headers besides those of a record, since it is about this one."""
+    own = {name: kernel_headers(name, without=RECORD) for name in programs}
+    candidates = ([name for name in programs if header in own[name]]
+                  or [name for name in programs if header in kernel_headers(name)])
+    return min(candidates, key=lambda name: (len(own[name]),
+                                             int(re.match(r"\d*", name)[0] or 99), name))
 
 
 def source_of(program):
