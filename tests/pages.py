@@ -205,17 +205,23 @@ def why_not(program, kernel, kind):
 
 
 INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)
+ANY_ACTIVATION = ("demo::with_activation(session, [&](auto act) { run_with<decltype(act)>(session); "
+                  "});")
 
 
 def with_its_types(mutant, text):
-    """The text without the data types that the mutant is not tried with: each would be compiled."""
-    tried = re.findall(r"--dtype (\w+)", " ".join((*mutant.runs, *mutant.cpu_runs)))
+    """The text without the data types and activations that the mutant is not tried with: each
+    would be compiled."""
+    runs = " ".join((*mutant.runs, *mutant.cpu_runs))
+    tried = re.findall(r"--dtype (\w+)", runs)
 
     def types(match):
         first, *others = re.findall(r'\{"\w+", [^{}]+\}', match[1])
         kept = [first] + [entry for entry in others if entry.split('"')[1] in tried]
         return f".types = {{{', '.join(kept)}}}"
 
+    if "--activation" not in runs:
+        text = text.replace(ANY_ACTIVATION, "run_with<demo::Relu>(session);")
     return re.sub(r"\.types = \{((?:\{[^{}]*\},?\s*)+)\}", types, text)
 
 
