@@ -20,6 +20,7 @@
 #include "demo.cuh"
 #include "demo/lora.cuh"
 #include "kernels/lora.cuh"
+#include "kernels/lora_recomputed.cuh"
 #include "kernels/matmul_hopper.cuh"
 
 namespace lora_hopper {
@@ -273,13 +274,20 @@ void run_with(demo::Session& session) {
             .moved_bytes = work.least_bytes + g.x.bytes() + 2 * unfused.u_bytes(),
             .why_not = why_not};
     };
+    const std::string too_wide =
+        g.shape.rank > size_t(kRank) ? "takes ranks up to " + std::to_string(kRank) : "";
+    const demo::Contender in_one_launch{
+        .kernel = "recomputed",
+        .setup = [&](auto& self) { self.launch = prepare_recomputed<Activation>(g, session.gpu); },
+        .moved_bytes = work.least_bytes,
+        .why_not = why_not.empty() ? too_wide : why_not};
     session.run(work, g.check<Activation>({}),
                 {unfused.library_best(),
                  rung("appended_hopper",
                       [&] { return prepare<false, Activation>(g, unfused.u(), session.gpu); }),
                  rung("appended_early",
                       [&] { return prepare<true, Activation>(g, unfused.u(), session.gpu); }),
-                 g.gemm_alone()});
+                 in_one_launch, g.gemm_alone()});
 }
 
 static void run(demo::Session& session) {
