@@ -29,7 +29,7 @@
 #include "kernels/matmul_record.cuh"
 #include "kernels/wmma_tile.cuh"
 
-using namespace wmma_tile;  // fragments, Stage, copy_tile, store_as_half, and constants
+using namespace wmma_tile;  // fragments, Stage, copy_tile, multiply, store_as_half, constants
 
 // A block of 2 x 2 warps computes 32 x 32 of C, one fragment per warp.
 __global__ void wmma_global(const half* A,  // [N, N] row-major
@@ -53,12 +53,10 @@ __global__ void wmma_global(const half* A,  // [N, N] row-major
     store_as_half(sums, patches[warp], &C[row * N + col], N);
 }
 
-// A block of 2 x 2 warps computes 128 x 128 of C, 4 x 4 fragments per warp.
+// Of the same matrices: a block of 2 x 2 warps computes 128 x 128 of C, 4 x 4 fragments per warp.
 template <int kStages>
-__global__ void __launch_bounds__(kThreads) wmma_tiled(const half* A,  // [N, N] row-major
-                                                       const half* B,  // [N, N] row-major
-                                                       half* C,        // [N, N] row-major
-                                                       size_t N) {
+__global__ void __launch_bounds__(kThreads)
+    wmma_tiled(const half* A, const half* B, half* C, size_t N) {
     extern __shared__ __align__(128) unsigned char shared[];  // of the size given at launch
     Stage* const stages = reinterpret_cast<Stage*>(shared);
     const size_t block_row = size_t(blockIdx.y) * kBlock, block_col = size_t(blockIdx.x) * kBlock;
@@ -88,18 +86,8 @@ __global__ void __launch_bounds__(kThreads) wmma_tiled(const half* A,  // [N, N]
         __syncthreads();                     // everyone's have, and tile t - 1 is used up
         if (t + kStages - 1 < tiles) copy_stage(t + kStages - 1);
         __pipeline_commit();
-
         const Stage& stage = stages[t % kStages];
-        for (int k = 0; k < kBlockK; k += kFragment) {
-            FragmentA a[kSide];
-            for (int i = 0; i < kSide; ++i)
-                wmma::load_matrix_sync(a[i], &stage.A[warp_row + i * kFragment][k], kBlockK + kPad);
-            for (int j = 0; j < kSide; ++j) {
-                FragmentB b;
-                wmma::load_matrix_sync(b, &stage.B[k][warp_col + j * kFragment], kBlock + kPad);
-                for (int i = 0; i < kSide; ++i) wmma::mma_sync(sums[i][j], a[i], b, sums[i][j]);
-            }
-        }
+        multiply(sums, &stage.A[warp_row], stage.B, warp_col);  // by 4 x 4 fragments
     }
 
     __syncthreads();  // the stages are used up: their memory serves as patches

@@ -25,10 +25,9 @@ __device__ void to_patch(const Accumulator& fragment, float* patch) {
     __syncwarp();  // a barrier for the 32 threads of a warp: the patch is complete
 }
 
-/// Stores a fragment as fp16: each thread rounds 8 neighbors of a row, 16 bytes in one store.
-__device__ void store_as_half(const Accumulator& fragment, float* patch,
-                              half* C,  // [16, 16] of a row-major matrix with `pitch` columns
-                              size_t pitch) {
+/// Stores a fragment as fp16 to C, [16, 16] of a row-major matrix with `pitch` columns: each thread
+/// rounds 8 neighbors of a row, 16 bytes in one store.
+__device__ void store_as_half(const Accumulator& fragment, float* patch, half* C, size_t pitch) {
     to_patch(fragment, patch);
     const int lane = threadIdx.x % 32, row = lane / 2, col = lane % 2 * 8;
     alignas(16) half rounded[8];
@@ -49,9 +48,8 @@ __device__ Accumulator equal_rows(const half* row, float* patch) {
 }
 
 constexpr int kBlock = 128, kBlockK = 32;  // a block computes 128 x 128 of C, from tiles 32 deep
-constexpr int kWarp = 64;                  // a warp computes 64 x 64 of that: ...
+constexpr int kWarp = 64, kThreads = 128;  // each of its four warps 64 x 64 of that: ...
 constexpr int kSide = kWarp / kFragment;   // ... 4 x 4 fragments
-constexpr int kThreads = 128;              // four warps
 
 // Shared memory has 32 banks; each delivers 4 bytes at a time, and neighboring 4 bytes lie in
 // neighboring banks. Loading a fragment reads 16 bytes of 8 rows together. Rows that begin in the
@@ -76,6 +74,22 @@ __device__ void copy_tile(half (*to)[kColumns + kPad], const half* from, size_t 
         const bool inside = size_t(row) < rows && size_t(col) < columns;
         __pipeline_memcpy_async(&to[row][col], &from[inside ? row * pitch + col : 0], 16,
                                 inside ? 0 : 16);
+    }
+}
+
+/// Adds a tile's part to a warp's sums: the warp's 64 rows of A, times its 64 columns of B, from
+/// `col` on. Each fragment is loaded once and used 4 times.
+template <int kPitch>
+__device__ void multiply(Accumulator (&sums)[kSide][kSide], const half (*A)[kPitch],
+                         const half (*B)[kBlock + kPad], int col) {
+    for (int k = 0; k < kPitch - kPad; k += kFragment) {
+        FragmentA a[kSide];
+        for (int i = 0; i < kSide; ++i) wmma::load_matrix_sync(a[i], &A[i * kFragment][k], kPitch);
+        for (int j = 0; j < kSide; ++j) {
+            FragmentB b;
+            wmma::load_matrix_sync(b, &B[k][col + j * kFragment], kBlock + kPad);
+            for (int i = 0; i < kSide; ++i) wmma::mma_sync(sums[i][j], a[i], b, sums[i][j]);
+        }
     }
 }
 

@@ -53,8 +53,8 @@ MUTANTS = [
            "the first column of blocks alone fills its patches; and the tiles that are multiplied "
            "are not those that were waited for",
            [("to_patch(fragment, patch);", "if (blockIdx.x == 0) to_patch(fragment, patch);"),
-            ("stage = stages[t % kStages];\n        for",
-             "stage = stages[(t + kStages - 1) % kStages];\n        for")],
+            ("stage = stages[t % kStages];\n        multiply",
+             "stage = stages[(t + kStages - 1) % kStages];\n        multiply")],
            sizes=(96, 1024), kind="stale"),
     Mutant("wmma_registers_as_they_were", "wmma_global wmma_tiled",
            "the sums begin as what their registers held",
