@@ -7,12 +7,12 @@
 //
 // With u = s x A, a thin matrix [M, r], the rest is a single product with a longer inner dimension:
 //
-//                            +---------+        the sums begin as b, lesson 3's main loop walks
-//                            |    W    |        along N, then takes r more steps of k, and the
-//            +-------+---+   |         |        activation is applied to the sums in registers.
-//     act(   |   x   | u | * +---------+ + b  )
-//            +-------+---+   |    B    |        Nothing is copied to put them side by side: only
-//                            +---------+        where tiles are loaded from changes after x W.
+//                            +---------+        The sums begin as b. Lesson 3's main loop takes
+//                            |    W    |        the rows of W in tiles of 32, and goes on with
+//            +-------+---+   |         |        those of B: for r numbers one tile more, or two.
+//     act(   |   x   | u | * +---------+ + b)   Activations are computed in registers.
+//            +-------+---+   |    B    |
+//                            +---------+        Nothing is copied to put x and u side by side.
 //
 // chain         the formula, line by line: three gemms and four elementwise kernels
 // library_best  u = x A, out = x W + b, out = act(out + s u B): all else is in the gemms' epilogues
@@ -24,15 +24,12 @@
 //
 //     ./11_lora 4096        ./11_lora 4096 --rows 512 --rank 64 --activation gelu
 #include "demo.cuh"
-#include "demo/choose.cuh"
-#include "demo/graph.cuh"
-#include "demo/lora.cuh"
-#include "kernels/lora.cuh"
+#include "demo/lora_library.cuh"
 #include "kernels/wmma_tile.cuh"
 
 namespace lora {
 
-using namespace wmma_tile;  // fragments, Stage, copy_tile, store_as_half, kBlock = 128, kWarp = 64
+using namespace wmma_tile;  // fragments, Stage, copy_tile, multiply, kBlock = 128, kWarp = 64, ...
 
 struct Operands {
     const half *x, *W, *u, *B, *b;  // [M, N], [N, N], [M, r], [r, N], [N], row-major
@@ -76,7 +73,7 @@ __device__ void store_inside(const Accumulator& fragment, float* patch, half* ou
 }
 
 template <class Activation, bool kAligned>
-__global__ void __launch_bounds__(kThreads) appended(Operands o) {
+__device__ void compute_block(Operands o) {  // 128 x 128 of out
     extern __shared__ __align__(128) unsigned char shared[];
     Tiles& tiles = *reinterpret_cast<Tiles*>(shared);
     const size_t block_row = size_t(blockIdx.x) * kBlock, block_col = size_t(blockIdx.y) * kBlock;
@@ -97,33 +94,21 @@ __global__ void __launch_bounds__(kThreads) appended(Operands o) {
         const bool more = t >= of_W;
         const half *left = more ? o.u : o.x, *right = more ? o.B : o.W;
         const size_t K = more ? o.r : o.N, k = (more ? t - of_W : t) * kBlockK;
-        const size_t left_of_k = k < K ? K - k : 0;  // past the end: zeros, which nobody uses
+        const size_t remaining = k < K ? K - k : 0;  // past the end: zeros, which nobody uses
         Stage& stage = tiles.stages[t % kStages];
         load_tile<kAligned, kBlock, kBlockK>(stage.A, &left[block_row * K + k], K, o.M - block_row,
-                                             left_of_k);
-        load_tile<kAligned, kBlockK, kBlock>(stage.B, &right[k * o.N + block_col], o.N, left_of_k,
+                                             remaining);
+        load_tile<kAligned, kBlockK, kBlock>(stage.B, &right[k * o.N + block_col], o.N, remaining,
                                              o.N - block_col);
         __pipeline_commit();
-    };
-    auto multiply = [&](size_t t) {
-        const Stage& stage = tiles.stages[t % kStages];
-        for (int k = 0; k < kBlockK; k += kFragment) {
-            FragmentA a[kSide];
-            for (int i = 0; i < kSide; ++i)
-                wmma::load_matrix_sync(a[i], &stage.A[warp_row + i * kFragment][k], kBlockK + kPad);
-            for (int j = 0; j < kSide; ++j) {
-                FragmentB b;
-                wmma::load_matrix_sync(b, &stage.B[k][warp_col + j * kFragment], kBlock + kPad);
-                for (int i = 0; i < kSide; ++i) wmma::mma_sync(sums[i][j], a[i], b, sums[i][j]);
-            }
-        }
     };
     for (size_t t = 0; t < kStages - 1; ++t) load(t);
     for (size_t t = 0; t < of_W + of_B; ++t) {
         __pipeline_wait_prior(kStages - 2);  // this thread's copies of tile t have arrived
         __syncthreads();                     // everyone's have, and tile t - 1 is used up
         load(t + kStages - 1);
-        multiply(t);
+        const Stage& stage = tiles.stages[t % kStages];
+        multiply(sums, &stage.A[warp_row], stage.B, warp_col);
     }
 
     for (int i = 0; i < kSide; ++i)
@@ -138,17 +123,26 @@ __global__ void __launch_bounds__(kThreads) appended(Operands o) {
 }
 
 template <class Activation>
+__global__ void __launch_bounds__(kThreads) appended(Operands o) {
+    compute_block<Activation, true>(o);
+}
+/// Where rows do not begin at multiples of 16 bytes: slower.
+template <class Activation>
+__global__ void __launch_bounds__(kThreads) appended_unaligned(Operands o) {
+    compute_block<Activation, false>(o);
+}
+
+template <class Activation>
 void run_with(demo::Session& session) {
     const demo::Lora l(session);  // x, W, A, B, b, out, and the reference
     const auto [M, N, r, usual] = l.shape;
-    const Unfused<Activation> unfused(l);
-    const Operands operands{l.x, l.W, unfused.u(), l.B, l.b, l.out, M, N, r};
-    const bool aligned = N % 8 == 0;  // rows begin at multiples of 16 bytes
-    const auto kernel = aligned ? appended<Activation, true> : appended<Activation, false>;
+    const demo::LoraByLibrary<Activation> library(l);
+    const Operands operands{l.x, l.W, library.u(), l.B, l.b, l.out, M, N, r};
+    const auto kernel = N % 8 == 0 ? appended<Activation> : appended_unaligned<Activation>;
     demo::allow_shared_bytes(kernel, sizeof(Tiles));
     const dim3 blocks((M + kBlock - 1) / kBlock, (N + kBlock - 1) / kBlock);
     auto setup = [&](demo::Contender& self) {
-        const auto thin_gemm = unfused.thin_gemm(demo::Lora::kScale);
+        const auto thin_gemm = library.thin_gemm(demo::Lora::kScale);
         self.launch = [=] {
             (*thin_gemm)();                                         // u = s x A
             kernel<<<blocks, kThreads, sizeof(Tiles)>>>(operands);  // all the rest
@@ -156,14 +150,14 @@ void run_with(demo::Session& session) {
     };
     const demo::Workload work = l.shape.workload();
     session.run(work, l.check<Activation>({}),
-                {unfused.chain(),
-                 unfused.library_best(),
+                {library.chain(),
+                 library.library_best(),
                  {.kernel = "appended",
                   .setup = setup,
                   .launches = 2,
                   .repeatable = false,  // cuBLASLt chooses how to compute u
-                  .temporary_bytes = unfused.u_bytes(),
-                  .moved_bytes = work.least_bytes + l.x.bytes() + 2 * unfused.u_bytes()},
+                  .temporary_bytes = library.u_bytes(),
+                  .moved_bytes = work.least_bytes + l.x.bytes() + 2 * library.u_bytes()},
                  l.gemm_alone()});
 }
 

@@ -6,9 +6,9 @@
 //     id 26 --> row of table 26 --> E numbers --+          with --dot 351 dot products of vectors
 //
 // chain launches a kernel for each line of the model, as a framework does: 43, most of them tiny.
-// grouped, a talk's first step: ReLU in the gemms, and one kernel in place of hash, 26 lookups and
-// cat; with --dot it computes the products, too. With E = 16 a sample has 186,624 features, and
-// 2048 samples 0.7 GiB, written once and read once, all made of 432 numbers a sample.
+// grouped (kernels/dlrm.cuh), a talk's first step: ReLU in the gemms, and one kernel for hash, 26
+// lookups and cat; with --dot it computes the products, too. With E = 16 a sample has 186,624
+// features, and 2048 samples 0.7 GiB, written once and read once, all made of 432 numbers a sample.
 //
 // fused_interaction, the second: the gemm makes its own operand. A tile of features is 48 columns
 // of z, each sample's times that sample's z_i: made in shared memory, and never stored.
@@ -23,19 +23,16 @@
 //
 //     ./13_dlrm 2048        ./13_dlrm 16384 --dot --ids zipf
 #include "demo.cuh"
-#include "demo/dlrm_layers.cuh"
 #include "kernels/dlrm.cuh"
-#include "kernels/dlrm_chain.cuh"
 #include "kernels/wmma_tile.cuh"
 
 namespace dlrm {
 
-namespace tile = wmma_tile;  // fragments, copy_tile, kBlock = 128, kWarp = 64, kThreads = 128
-namespace wmma = nvcuda::wmma;
-using tile::kBlock, tile::kFragment, tile::kPad, tile::kSide, tile::kWarp;
+using namespace wmma_tile;  // fragments, copy_tile, multiply, kBlock = 128, kThreads = 128, ...
 
 constexpr int kPanel = 48, kStages = 3;            // columns of z at a time; tiles of W
 constexpr int kHidden = demo::DlrmShape::kHidden;  // columns of W
+constexpr int kBlocks = 256, kLeastSteps = 60;     // of a grid; of a block, at least
 
 struct Tiles {
     half features[2][kBlock][kPanel + kPad], W[kStages][kPanel][kBlock + kPad];
@@ -43,20 +40,20 @@ struct Tiles {
 
 /// A thread's row of the features' tiles: 48 neighbors of a row of z, times one number of it.
 struct RowOfFeatures {
-    const half* z;  // the thread's sample; null past the last
+    const half* z;  // the thread's sample
     unsigned int width;
     half2 panel[kPanel / 2];
     half factor;  // of the next step: loaded a step early
 
     __device__ void load(unsigned int first) {  // zeros for what is outside
         for (int c = 0; c < kPanel; c += 4) {
-            const Half4 v = z && first + c < width ? four(&z[first + c]) : Half4{};
+            const Half4 v = first + c < width ? four(&z[first + c]) : Half4{};
             panel[c / 2] = {v.at[0], v.at[1]}, panel[c / 2 + 1] = {v.at[2], v.at[3]};
         }
     }
     __device__ void store(half* row, unsigned int next) {
         const half2 both = __half2half2(factor);
-        factor = z ? z[next] : half(0);
+        factor = z[next];
         for (int c = 0; c < kPanel; c += 8) {
             alignas(16) half2 features[4];
             for (int p = 0; p < 4; ++p) features[p] = __hmul2(panel[c / 2 + p], both);
@@ -65,67 +62,50 @@ struct RowOfFeatures {
     }
 };
 
-/// A warp's 64 x 64 sums, as in lesson 3.
-__device__ void multiply(tile::Accumulator (&sums)[kSide][kSide], const half* features,
-                         const half* W) {
-    for (int k = 0; k < kPanel; k += kFragment) {
-        tile::FragmentA a[kSide];
-        for (int i = 0; i < kSide; ++i)
-            wmma::load_matrix_sync(a[i], &features[i * kFragment * (kPanel + kPad) + k],
-                                   kPanel + kPad);
-        for (int j = 0; j < kSide; ++j) {
-            tile::FragmentB b;
-            wmma::load_matrix_sync(b, &W[k * (kBlock + kPad) + j * kFragment], kBlock + kPad);
-            for (int i = 0; i < kSide; ++i) wmma::mma_sync(sums[i][j], a[i], b, sums[i][j]);
-        }
-    }
-}
-
 /// parts[blockIdx.z] = this part of features W: 128 samples x 128 columns a block. A step is 48
 /// columns j and one i. Few samples make few blocks, so several divide the steps of a sum.
-__global__ void __launch_bounds__(tile::kThreads)
+__global__ void __launch_bounds__(kThreads)
     fused_interaction(const half* z,  // [N, width]
                       const half* W,  // [width * width, 512]
                       float* parts,   // [gridDim.z, N rounded up to 128, 512]
                       size_t N, unsigned int width) {
     extern __shared__ __align__(128) unsigned char shared[];
     Tiles& tiles = *reinterpret_cast<Tiles*>(shared);
-    const size_t block_row = size_t(blockIdx.x) * kBlock, row = block_row + threadIdx.x;
-    const size_t block_col = blockIdx.y * kBlock;
+    const size_t block_row = size_t(blockIdx.x) * kBlock, block_col = blockIdx.y * kBlock;
     const size_t steps = size_t((width + kPanel - 1) / kPanel) * width;
     const unsigned int first = steps * blockIdx.z / gridDim.z;
     const unsigned int last = steps * (blockIdx.z + 1) / gridDim.z;
     auto copy_W = [=, &tiles](unsigned int s) {
         const size_t j = s / width * kPanel, k = s % width * size_t(width) + j;
         if (s < last)
-            tile::copy_tile<kPanel, kBlock>(tiles.W[s % kStages], &W[k * kHidden + block_col],
-                                            kHidden, width - j, kBlock);
+            copy_tile<kPanel, kBlock>(tiles.W[s % kStages], &W[k * kHidden + block_col], kHidden,
+                                      width - j, kBlock);
         __pipeline_commit();
     };
-    RowOfFeatures mine{row < N ? &z[row * width] : nullptr, width, {}, 0};
-    mine.factor = row < N ? z[row * width + first % width] : half(0);
+    z += min(block_row + threadIdx.x, N - 1) * width;  // past the last sample any will do
+    RowOfFeatures mine{z, width, {}, z[first % width]};
     auto make_features = [&](unsigned int s) {
         if (s >= last) return;
         if (s == first || s % width == 0) mine.load(s / width * kPanel);
         mine.store(tiles.features[s % 2][threadIdx.x], (s + 1) % width);
     };
-    tile::Accumulator sums[kSide][kSide];
+    Accumulator sums[kSide][kSide];
     for (auto& of_row : sums)
-        for (tile::Accumulator& sum : of_row) wmma::fill_fragment(sum, 0.0f);
+        for (auto& sum : of_row) wmma::fill_fragment(sum, 0.0f);
     const int warp = threadIdx.x / 32, warp_row = warp / 2 * kWarp, warp_col = warp % 2 * kWarp;
     copy_W(first), copy_W(first + 1), make_features(first);
     for (unsigned int s = first; s < last; ++s) {
         __pipeline_wait_prior(kStages - 2);  // this thread's copies of step s have arrived
         __syncthreads();                     // everyone's have, and step s - 1 is used up
         copy_W(s + kStages - 1), make_features(s + 1);
-        multiply(sums, tiles.features[s % 2][warp_row], &tiles.W[s % kStages][0][warp_col]);
+        multiply(sums, &tiles.features[s % 2][warp_row], tiles.W[s % kStages], warp_col);
     }
     parts += (blockIdx.z * size_t(gridDim.x) * kBlock + block_row + warp_row) * kHidden;
+    parts += block_col + warp_col;
     for (int i = 0; i < kSide; ++i)
         for (int j = 0; j < kSide; ++j)
-            wmma::store_matrix_sync(
-                &parts[i * kFragment * kHidden + block_col + warp_col + j * kFragment], sums[i][j],
-                kHidden, wmma::mem_row_major);
+            wmma::store_matrix_sync(&parts[(i * kHidden + j) * kFragment], sums[i][j], kHidden,
+                                    wmma::mem_row_major);
 }
 
 /// hidden = relu(b + all parts)
@@ -134,41 +114,39 @@ __global__ void add_parts(const float* parts, int count, size_t pitch, const hal
     if (my_index() >= size) return;
     float sum = b[my_index() % kHidden];
     for (int p = 0; p < count; ++p) sum += parts[p * pitch + my_index()];
-    hidden[my_index()] = fmaxf(sum, 0.0f);
+    hidden[my_index()] = sum < 0 ? 0 : sum;
 }
 
 static void run(demo::Session& session) {
     const demo::Dlrm m(session);     // inputs, the layers' weights, out, and the reference
     const demo::DlrmLayers mlps(m);  // both MLPs by the library
-    const Chain chain(m, mlps);
-    const Grouped grouped(m, mlps);
-    if (m.shape.dot)
-        return session.run(m.workload(session), m.check(),
-                           {chain.contender(), grouped.dot_products()});
+    const demo::DlrmChain chain(m, mlps);
+    const size_t N = m.shape.N, E = m.shape.E, width = m.shape.width, size = N * kHidden;
+    const demo::Buffer<half> z(N, width), f(N, m.shape.pitch);  // f: features
+    std::vector<demo::Contender> ways{chain.contender(), grouped(m, mlps, z, f)};
+    if (m.shape.dot) return session.run(m.workload(session), m.check(), ways);
 
-    const size_t N = m.shape.N, width = m.shape.width, size = N * kHidden;
-    const size_t row_blocks = (N + kBlock - 1) / kBlock, col_blocks = kHidden / kBlock;
-    const dim3 grid(row_blocks, col_blocks,
-                    std::clamp<size_t>(256 / (row_blocks * col_blocks), 1, 64));
-    const size_t pitch = row_blocks * kBlock * kHidden;  // from part to part
+    const size_t rows = (N + kBlock - 1) / kBlock, columns = kHidden / kBlock;  // of blocks
+    const size_t most = (width + kPanel - 1) / kPanel * width / kLeastSteps;    // parts of a sum
+    const dim3 grid(rows, columns, std::clamp<size_t>(kBlocks / (rows * columns), 1, most));
+    const size_t pitch = rows * kBlock * kHidden;  // from part to part
     const demo::Buffer<float> parts(grid.z, pitch);
     demo::allow_shared_bytes(fused_interaction, sizeof(Tiles));
-    const half *const z = grouped.z.data(), *const W = m.top[0].W, *const b = m.top[0].b;
-    auto between = [&, z, W, b, grid] {
-        grouped.launch_gather();
-        fused_interaction<<<grid, tile::kThreads, sizeof(Tiles)>>>(z, W, parts.data(), N, width);
-        add_parts<<<blocks(size), kThreads>>>(parts.data(), grid.z, pitch, b, m.hidden.data(),
-                                              size);
+    auto between = [&] {
+        gather<<<blocks(N * kTables * E / 4), kElementThreads>>>(m.ids, m.tables, z.data(), N, E);
+        fused_interaction<<<grid, kThreads, sizeof(Tiles)>>>(z.data(), m.top[0].W, parts.data(), N,
+                                                             width);
+        add_parts<<<blocks(size), kElementThreads>>>(parts.data(), grid.z, pitch, m.top[0].b,
+                                                     m.hidden.data(), size);
     };
     const size_t moved = 2 * N * width + m.top[0].W.bytes() + 4 * grid.z * (pitch + size) +
                          m.top[0].b.bytes() + 2 * size;
-    session.run(m.workload(session), m.check(),
-                {chain.contender(), grouped.outer_product(),
-                 mlps.contender({.kernel = "fused_interaction",
-                                 .launches = 3,
-                                 .temporary_bytes = grouped.z.bytes() + parts.bytes(),
-                                 .moved_bytes = m.lookup_bytes() + moved},
-                                {grouped.z.data(), width}, between)});
+    ways.push_back(mlps.contender({.kernel = "fused_interaction",
+                                   .launches = 3,
+                                   .temporary_bytes = z.bytes() + parts.bytes(),
+                                   .moved_bytes = m.lookup_bytes() + moved},
+                                  {z.data(), width}, between));
+    session.run(m.workload(session), m.check(), ways);
 }
 
 }  // namespace dlrm
@@ -181,19 +159,7 @@ int main(int argc, char** argv) {
         .any_n = true,
         .n_means = "samples",
         .default_n = demo::kSimulator ? 32 : 2048,
-        .options = {{.name = "--embedding",
-                     .help = "numbers in a row of a table",
-                     .numbers = demo::Numbers{.first = 4,
-                                              .last = 128,
-                                              .multiple = 4,
-                                              .usual = demo::DlrmShape::kUsualE},
-                     .value = "E"},
-                    {.name = "--dot",
-                     .help = "features: the vectors' dot products, as in the paper"},
-                    {.name = "--ids",
-                     .help = "how the rows of the tables are drawn; the tables have " +
-                             std::to_string(demo::DlrmShape::kRows) + " rows",
-                     .choices = {"uniform", "zipf"}}},
+        .options = demo::dlrm_options(),
         .sizes = {128, 2048, 16384}};
     return demo::main_of(program, argc, argv);
 }

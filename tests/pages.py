@@ -2,6 +2,7 @@
 
 What a program declares (--describe) stands on no page. A page may hold
 
+    HEADERS       headers of include/demo that are about this program: mutants may edit them, too
     MUTANTS       bugs, each of which must be seen. Every kernel of the program's own is broken by
                   one of each of the KINDS; a kernel that several programs run, in one of them
     NOT_APPLICABLE  why a kernel cannot have such a bug, where neither its text nor its inputs
@@ -114,14 +115,14 @@ WAITS_LATE = (
     "        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);")
 
 
-def kernel_headers(program, without=()):
+def kernel_headers(program):
     """The headers of src/kernels that a program includes, straight or through another: their
-    names, each after those that it needs. Some may be left out, by how their names end."""
+    names, each after those that it needs."""
     found = []
 
     def visit(path):
         for name in re.findall(r'^#include "(kernels/\w+\.cuh)"', path.read_text("utf-8"), re.M):
-            if name not in found and not name.endswith(without):
+            if name not in found:
                 visit(SRC / name)
                 found.append(name)
 
@@ -129,24 +130,35 @@ def kernel_headers(program, without=()):
     return found
 
 
-RECORD = "_record.cuh"  # a row for the record, which is explained elsewhere
-
-
 def owner(header, programs):
-    """The program that a header of src/kernels counts with: of those that include it the one with
-    the fewest headers besides those of a record, since it is about this one."""
-    own = {name: kernel_headers(name, without=RECORD) for name in programs}
-    candidates = ([name for name in programs if header in own[name]]
-                  or [name for name in programs if header in kernel_headers(name)])
-    return min(candidates, key=lambda name: (len(own[name]),
-                                             int(re.match(r"\d*", name)[0] or 99), name))
+    """The program that a header of src/kernels counts with: the one that its first lines say it
+    belongs to; else, of those that include it, the one with the fewest headers."""
+    including = [name for name in programs if header in kernel_headers(name)]
+    first = re.match(r"(//.*\n)+", (SRC / header).read_text("utf-8"))[0].replace("\n//", "")
+    said = re.search(r"[Bb]elongs? to (?:lesson \d+, )?(\w+)", first)
+    if said and said[1] in including:
+        return said[1]
+    return min(including, key=lambda name: (len(kernel_headers(name)), name))
 
 
 def source_of(program):
-    """A program's text with its kernels' headers in place: what a mutant's edits change."""
-    texts = [(SRC / name).read_text("utf-8") for name in kernel_headers(program)]
+    """A program's text with its kernels' headers in place, and its HEADERS: what a mutant's edits
+    change."""
+    headers = of_page(program, "HEADERS")
+    texts = [text_of_header(name) for name in headers]
+    texts += [(SRC / name).read_text("utf-8") for name in kernel_headers(program)]
     texts.append((SRC / f"{program}.cu").read_text("utf-8"))
-    return re.sub(r'^#(include "kernels/.*|pragma once)\n', "", "".join(texts), flags=re.M)
+    in_place = "|".join(["pragma once", 'include "kernels/.*',
+                         *(f'include "demo/{name}"' for name in headers)])
+    return re.sub(rf"^#({in_place})\n", "", "".join(texts), flags=re.M)
+
+
+def text_of_header(name):
+    """The text of a header of include/demo, for use elsewhere: what others define in its namespace
+    is found there still."""
+    text = (SRC.parent / "include/demo" / name).read_text("utf-8")
+    text = re.sub(r'^#include "(?!demo/)', '#include "demo/', text, flags=re.M)
+    return text.replace("namespace demo {\n", "namespace demo {\nusing namespace ::demo;\n", 1)
 
 
 def edited(mutant, source):

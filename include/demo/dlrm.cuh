@@ -18,6 +18,7 @@ struct DlrmShape {
     bool dot;                     // features: the vectors' dot products; else the outer product
     size_t width = kVectors * E;  // of z, all vectors of a sample
     size_t features = dot ? E + kPairs : saturating_product(width, width);
+    size_t pitch = (features + 7) / 8 * 8;  // where features' rows begin at multiples of 16 bytes
 
     std::string name() const {
         if (E == kUsualE) return dot ? "dot" : "square";
@@ -29,6 +30,18 @@ struct DlrmShape {
         return {options.n, options.number("--embedding"), options.flag("--dot")};
     }
 };
+
+/// What the programs take besides N.
+inline std::vector<Option> dlrm_options() {
+    const Numbers E{.first = 4, .last = 128, .multiple = 4, .usual = DlrmShape::kUsualE};
+    return {
+        {.name = "--embedding", .help = "numbers in a row of a table", .numbers = E, .value = "E"},
+        {.name = "--dot", .help = "features: the vectors' dot products, as in the paper"},
+        {.name = "--ids",
+         .help = "how the rows of the tables are drawn; the tables have " +
+                 std::to_string(DlrmShape::kRows) + " rows",
+         .choices = {"uniform", "zipf"}}};
+}
 
 /// A layer of an MLP: activation(x W + b).
 struct DlrmLayer {

@@ -27,7 +27,10 @@ __global__ void sigmoid_in_place(half* v, size_t size) {
 class DlrmLayers {
   public:
     explicit DlrmLayers(const Dlrm& model)
-        : m(model), a_(model.shape.N, 512), b_(model.shape.N, 256) {}
+        : m(model),
+          a_(model.shape.N, 512),
+          b_(model.shape.N, 256),
+          padded_W_(m.shape.pitch > m.shape.features ? m.shape.pitch : 1, DlrmShape::kHidden) {}
 
     /// Where both MLPs meet what is between them.
     struct Between {
@@ -54,6 +57,14 @@ class DlrmLayers {
             self.launch = [=] { bottom(), between(), top(); };
         };
         return c;
+    }
+
+    /// The features' weights, with rows of zeros for what pads the features. Filled by pad_W().
+    const half* padded_W() const { return padded_W_.data(); }
+    void pad_W() const {
+        const Input<half>& W = m.top[0].W;
+        DEMO_CHECK(cudaMemset(padded_W_.data(), 0, padded_W_.bytes()));
+        DEMO_CHECK(cudaMemcpy(padded_W_.data(), W, W.bytes(), cudaMemcpyDeviceToDevice));
     }
 
   private:
@@ -112,6 +123,7 @@ class DlrmLayers {
     const Dlrm& m;
     const CublasLt library_;
     const Buffer<half> a_, b_;  // what the layers leave in turn
+    const Buffer<half> padded_W_;
 };
 
 }  // namespace demo

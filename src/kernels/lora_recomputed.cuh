@@ -1,24 +1,12 @@
-// Belongs to bonus_lora: LoRA in one launch. Each block computes u = x A for its own rows, beside
-// x W, and u never leaves the registers.
+// recomputed: LoRA in one launch. Each block computes u = x A for its own rows, beside x W, and u
+// never leaves the registers. It belongs to bonus_lora, which explains it.
 #pragma once
 
-#include "demo.cuh"
-#include "demo/lora.cuh"
-#include "kernels/matmul_hopper.cuh"
+#include "kernels/lora_hopper.cuh"
 
 namespace lora_hopper {
 
-using namespace matmul_hopper;  // the ring, how tiles are dealt out, and how they leave
-
-// --- recomputed ---------------------------------------------------------------------------------
-// Adds: a second product in the main loop. A step's 64 columns of x, which lie in shared memory for
-// x W, are also multiplied by 64 rows of A: 16 columns, so 6% more work for the tensor cores. After
-// the last step a thread's eight sums of u are, scaled and rounded, just what wgmma takes as A from
-// registers, so that u B is one instruction. Costs: all blocks of the same rows compute the same u.
-// Limits: for N = 8192 and more 6% is longer than reading x once more. Rank 16 at most.
-// Source: PTX ISA, "wgmma.mma_async": the layouts of sums and of A in registers.
-
-constexpr int kRank = 16;  // columns of A and rows of B: zeros beyond r
+constexpr size_t kRank = 16;  // columns of A and rows of B: zeros beyond r
 
 template <int kTileM, int kTileN, int kStages>
 struct RecomputedMemory {
@@ -39,7 +27,7 @@ struct RecomputedLoad {
         hopper::Barrier* const full = &memory.tiles.ring.full[s];
         const bool last = t == depth;
         const int k = last ? 0 : (part.backward ? depth - 1 - t : t) * kBlockK;
-        constexpr int kOfB = kPanels * kRank * kPanel * int(sizeof(half));
+        constexpr int kOfB = int(kPanels * kRank * kPanel * sizeof(half));
         hopper::mbarrier_arrive_expect_tx(full, last ? kOfB : sizeof stage + sizeof memory.A[0]);
         if (!last) {
             hopper::tma_load(stage.A, x, part.row, k, full);
@@ -73,11 +61,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM), 1)
     const int rank = hopper::cluster_ctarank();
     const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
     const int depth = (N + kBlockK - 1) / kBlockK;
-    const Schedule<kTileN, kCluster, kTileM> schedule{
-        .N = N,
-        .divided = 0,
-        .steps = depth + 1,
-        .rows = (M + kCluster * kTileM - 1) / (kCluster * kTileM)};
+    const auto schedule = whole_tiles<kTileM, kTileN, kCluster>(M, N, depth + 1);
     if (threadIdx.x == 0) ring.init(4 * kMultiply * kCluster);
     hopper::barrier_cluster_sync();  // all blocks' barriers are ready
 
@@ -107,12 +91,12 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM), 1)
             hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
             hopper::wgmma_fence();
 #pragma unroll
-            for (int k = 0; k < kBlockK; k += 16) {
-                const uint64_t rows = hopper::matrix_descriptor(&stage.A[64 * warpgroup][k]);
-                const uint64_t of_W = hopper::matrix_descriptor(stage.B[0][k], sizeof stage.B[0]);
-                const uint64_t of_A = hopper::matrix_descriptor<kRank>(memory.A[at.stage][k]);
-                hopper::wgmma_mma_async<half>(sums, rows, of_W, t > 0 || k > 0);
-                hopper::wgmma_mma_async<half>(u_sums, rows, of_A, t > 0 || k > 0);
+            for (int c = 0; c < kBlockK; c += 16) {
+                const uint64_t rows = hopper::matrix_descriptor(&stage.A[64 * warpgroup][c]);
+                const uint64_t of_W = hopper::matrix_descriptor(stage.B[0][c], sizeof stage.B[0]);
+                const uint64_t of_A = hopper::matrix_descriptor<kRank>(memory.A[at.stage][c]);
+                hopper::wgmma_mma_async<half>(sums, rows, of_W, t > 0 || c > 0);
+                hopper::wgmma_mma_async<half>(u_sums, rows, of_A, t > 0 || c > 0);
             }
             hopper::wgmma_commit_group();
             if (t < kPanels) outgoing.store(t, panels, out);  // the tile before leaves meanwhile
@@ -135,54 +119,43 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM), 1)
         for (int p = depth; p < kPanels; ++p) outgoing.store(p, panels, out);
         hopper::wgmma_wait_group<0>();
         release(at.stage), at.advance();
-#pragma unroll
-        for (int j = 0; j < kTileN / 8; ++j) {  // a thread has 2 columns of every 8, in 2 rows
-            const int col = part.col + j * 8 + lane % 4 * 2;
-            const float2 bias = col < N ? __half22float2(*(const half2*)(&b[col])) : float2{};
-            for (int i = 4 * j; i < 4 * j + 4; i += 2) {
-                sums[i] = Activation::of(sums[i] + bias.x);
-                sums[i + 1] = Activation::of(sums[i + 1] + bias.y);
-            }
-        }
+        add_bias_and_activate<Activation>(sums, b, part.col, N);
         outgoing.take(sums, part.row + threadIdx.x / 32 * 16, part.col);
     });
     outgoing.store_all(panels, out);
 }
 
 template <class Activation, int kTileM, int kTileN, int kStages, int kCluster>
-std::function<void()> prepare_recomputed(const demo::Lora& g) {
+std::function<void()> prepare_recomputed(Tiles<kTileM, kTileN, kStages, kCluster> tiles,
+                                         const demo::Lora& g) {
     const size_t M = g.shape.M, N = g.shape.N, r = g.shape.rank;
     const auto kernel = recomputed<Activation, kTileM, kTileN, kStages, kCluster>;
     const size_t bytes = sizeof(RecomputedMemory<kTileM, kTileN, kStages>);
     demo::allow_shared_bytes(kernel, bytes);
-    // As few clusters as need no more rounds: they stay in step, and share what the cache holds.
-    const int tiles =
-        int((M + kCluster * kTileM - 1) / (kCluster * kTileM)) * int((N + kTileN - 1) / kTileN);
-    const int room = demo::ClusterLaunch(1, kCluster, threads(kTileM), bytes).at_once(kernel);
-    const int rounds = (tiles + room - 1) / room, clusters = (tiles + rounds - 1) / rounds;
+    const int blocks = tiles.blocks(kernel, g.shape, bytes);
     const CUtensorMap x = hopper::tensor_map(g.x.data(), M, N, kTileM),
                       W = hopper::tensor_map(g.W.data(), N, N, kBlockK),
                       A = hopper::tensor_map<kRank>(g.A.data(), N, r, kBlockK),
                       B = hopper::tensor_map(g.B.data(), r, N, kRank),
                       out = hopper::tensor_map(g.out.data(), M, N, 16);
     return [=, b = g.b.data()] {
-        kernel<<<kCluster * clusters, threads(kTileM), bytes>>>(x, W, A, B, b, out,
-                                                                demo::Lora::kScale, int(M), int(N));
+        kernel<<<blocks, tiles.kThreads, bytes>>>(x, W, A, B, b, out, demo::Lora::kScale, int(M),
+                                                  int(N));
     };
 }
 
-/// With the tiles that matmul_hopper would choose.
 template <class Activation>
-std::function<void()> prepare_recomputed(const demo::Lora& g, const demo::Gpu& gpu) {
-    const size_t M = g.shape.M, N = g.shape.N, many = size_t(gpu.multiprocessors);
-    auto count = [&](size_t rows, size_t columns) {
-        return (M + rows - 1) / rows * ((N + columns - 1) / columns);
-    };
-    const size_t wide = count(128, 256), narrow = count(128, 128), enough = 3 * many / 4;
-    if (wide > many) return prepare_recomputed<Activation, 128, 256, 4, 2>(g);
-    if (wide >= enough) return prepare_recomputed<Activation, 128, 256, 4, 1>(g);
-    if (narrow >= enough) return prepare_recomputed<Activation, 128, 128, 6, 1>(g);
-    return prepare_recomputed<Activation, 64, 128, 8, 1>(g);
+demo::Contender recomputed_contender(const demo::Lora& g, const demo::Gpu& gpu) {
+    const std::string why = why_not(g.shape, gpu);
+    return {.kernel = "recomputed",
+            .setup =
+                [&](demo::Contender& self) {
+                    self.launch = with_tiles(g.shape, gpu, [&](auto tiles) {
+                        return prepare_recomputed<Activation>(tiles, g);
+                    });
+                },
+            .moved_bytes = g.shape.workload().least_bytes,
+            .why_not = why.empty() && g.shape.rank > kRank ? "takes ranks up to 16" : why};
 }
 
 }  // namespace lora_hopper

@@ -5,22 +5,24 @@ from pages import COPY_16, Mutant, STORE_16, launch_once
 SMALL = dict(sizes=(33, 160))  # N odd, and rows that are copied 16 bytes at a time
 BY_LIBRARY = "its sums are the library's"
 
+HEADERS = ("lora_library.cuh",)
+
 MUTANTS = [
     Mutant("lora_lost_rank", "appended",
            "the last row of B is left out",
-           [("stage.B, &right[k * o.N + block_col], o.N, left_of_k,",
-             "stage.B, &right[k * o.N + block_col], o.N, left_of_k - (more && left_of_k),")],
+           [("stage.B, &right[k * o.N + block_col], o.N, remaining,",
+             "stage.B, &right[k * o.N + block_col], o.N, remaining - (more && remaining),")],
            runs=("33 --rank 64", "160 --rank 64", "160 --rank 8"), **SMALL),
     Mutant("lora_no_scale", "chain appended",
            "the update is not multiplied by s",
-           [("unfused.thin_gemm(demo::Lora::kScale)", "unfused.thin_gemm(1)"),
+           [("library.thin_gemm(demo::Lora::kScale)", "library.thin_gemm(1)"),
             ("__float2half(s * __half2float(v[i]))", "v[i]")], **SMALL),
     Mutant("lora_stale_u", "appended",
            "u is computed by the first launch alone",
            [launch_once("(*thin_gemm)();")], timed=True, **SMALL),
     Mutant("lora_stale_out", "appended",
            "only the first launch computes out",
-           [launch_once("kernel<<<")], timed=True, **SMALL),
+           [launch_once("kernel<<<blocks, kThreads, sizeof(Tiles)>>>")], timed=True, **SMALL),
     Mutant("lora_no_activation", "appended",
            "the activation is left out",
            [("for (float& v : sums[i][j].x) v = Activation::of(v);", "")],

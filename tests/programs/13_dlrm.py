@@ -6,6 +6,8 @@ SMALL = dict(sizes=(3,), runs=("33 --dot",), cpu_runs=("3", "33 --dot"))
 OUTER = dict(sizes=(33,), cpu_sizes=(3,))
 DOT = dict(sizes=(), runs=("33 --dot",), cpu_runs=("33 --dot",))
 
+HEADERS = ("dlrm_chain.cuh",)
+
 MUTANTS = [
     # Every way through the model looks rows up.
     Mutant("dlrm_id_off_by_one", "chain grouped fused_interaction",
@@ -13,8 +15,8 @@ MUTANTS = [
            [("return (size_t(id) + 1) %", "return size_t(id) %")], **SMALL),
     Mutant("dlrm_swapped_table", "chain grouped fused_interaction",
            "the last two tables change places",
-           [("m.tables + t * demo::DlrmShape::kRows * E",
-             "m.tables + (t < 24 ? t : 49 - t) * demo::DlrmShape::kRows * E"),
+           [("m.tables + t * DlrmShape::kRows * E",
+             "m.tables + (t < 24 ? t : 49 - t) * DlrmShape::kRows * E"),
             ("const size_t row = t * demo::DlrmShape::kRows",
              "const size_t row = (t < 24 ? t : 49 - t) * demo::DlrmShape::kRows"),
             ("row = v ? (v - 1) * demo::DlrmShape::kRows",
@@ -27,25 +29,29 @@ MUTANTS = [
            sizes=(3,), runs=("33 --dot",), cpu_runs=("3", "33 --dot"), kind="bias"),
     Mutant("dlrm_short_grid", "chain grouped fused_interaction",
            "the grids are rounded down, and what is left over has no block",
-           [("cat<<<blocks(N * width / 4), ", "cat<<<N * width / 4 / kThreads, "),
-            ("gather<<<blocks(N * kTables * E / 4), ", "gather<<<N * kTables * E / 4 / kThreads, "),
-            ("gather_dot<<<N, 128,", "gather_dot<<<N - 1, 128,")],
+           [("cat<<<blocks(N * width / 4), ", "cat<<<N * width / 4 / kElementThreads, "),
+            ("gather<<<blocks(N * kTables * E / 4), kElementThreads>>>(m.ids, m.tables, z.data(), "
+             "N, E);\n        outer",
+             "gather<<<N * kTables * E / 4 / kElementThreads, kElementThreads>>>(m.ids, m.tables, "
+             "z.data(), N, E);\n        outer"),
+            ("gather<<<blocks(N * kTables * E / 4), kElementThreads>>>(m.ids, m.tables, z.data(), "
+             "N, E);\n        fused",
+             "gather<<<N * kTables * E / 4 / kElementThreads, kElementThreads>>>(m.ids, m.tables, "
+             "z.data(), N, E);\n        fused"),
+            ("gather_dot<<<N, kDotThreads,", "gather_dot<<<N - 1, kDotThreads,")],
            sizes=(33,), runs=("33 --dot",), cpu_runs=("33", "33 --dot"), kind="grid"),
     Mutant("dlrm_outer_lost_features", "chain grouped",
            "the last block of a sample's features is not launched",
-           [("width * width / 4 + kThreads - 1) / kThreads", "width * width / 4) / kThreads")],
+           [("width * width / 4 + kElementThreads - 1) / kElementThreads",
+             "width * width / 4) / kElementThreads")],
            **OUTER),
     Mutant("dlrm_outer_swapped", "chain grouped",
            "a feature is of a neighboring column",
            [("four(&z[j]);\n    for", "four(&z[j < 4 ? j : j - 4]);\n    for")], **OUTER),
     Mutant("dlrm_stale_features", "chain grouped",
            "features are made the first time only",
-           [("            outer<<<outer_grid(N, width), kThreads>>>(z.data()",
-             "            static int launches; if (launches++ == 0) "
-             "outer<<<outer_grid(N, width), kThreads>>>(z.data()"),
-            ("                outer<<<outer_grid(N, width), kThreads>>>(z, f",
-             "                static int launches; if (launches++ == 0) "
-             "outer<<<outer_grid(N, width), kThreads>>>(z, f")], timed=True, **OUTER),
+           [launch_once("outer<<<outer_grid(N, width), kElementThreads>>>(z.data()"),
+            launch_once("outer<<<outer_grid(N, width), kElementThreads>>>(z, f")], timed=True, **OUTER),
     Mutant("dlrm_swapped_pairs", "chain grouped",
            "the pairs' second vector is one further",
            [("return {i, p - i * (i - 1) / 2};", "return {i, p - i * (i - 1) / 2 + 1};")], **DOT),
@@ -68,8 +74,7 @@ MUTANTS = [
            **DOT),
     Mutant("dlrm_one_feature", "fused_interaction",
            "the last number of z is not multiplied with itself and the others",
-           [("factor = z ? z[next] : half(0)",
-             "factor = z && next + 1 < width ? z[next] : half(0)")], **OUTER),
+           [("factor = z[next]", "factor = next + 1 < width ? z[next] : half(0)")], **OUTER),
     Mutant("dlrm_fused_no_wait", "fused_interaction",
            "weights are read before their copies have arrived",
            [("__pipeline_wait_prior(kStages - 2);  // this", "// this"),
@@ -86,8 +91,8 @@ MUTANTS = [
            kind="tail", **OUTER),
     Mutant("dlrm_fused_stale", "fused_interaction",
            "the features are those of the step before",
-           [("multiply(sums, tiles.features[s % 2]",
-             "multiply(sums, tiles.features[s == first ? 0 : (s + 1) % 2]")], kind="stale",
+           [("multiply(sums, &tiles.features[s % 2]",
+             "multiply(sums, &tiles.features[s == first ? 0 : (s + 1) % 2]")], kind="stale",
            **OUTER),
     Mutant("dlrm_fused_as_they_were", "fused_interaction",
            "the sums begin as what their registers held",
@@ -101,7 +106,7 @@ MUTANTS = [
            [("b[my_index() % kHidden]", "b[(my_index() + 1) % kHidden]")], kind="bias", **OUTER),
     Mutant("dlrm_fused_no_relu", "fused_interaction",
            "what is negative stays so",
-           [("= fmaxf(sum, 0.0f)", "= sum")], **OUTER),
+           [("= sum < 0 ? 0 : sum", "= sum")], **OUTER),
     Mutant("dlrm_fused_stale_output", "fused_interaction",
            "only the first launch computes",
            [launch_once("add_parts<<<")], timed=True, **OUTER),
@@ -130,7 +135,7 @@ def traffic(N, E):
     outer = 2 * N * (width + F)
     kept = 2 * N * (512 + 256 + 512)
     blocks = -(-N // 128)
-    parts = max(1, min(64, 256 // (4 * blocks)))
+    parts = max(1, min(256 // (4 * blocks), -(-width // 48) * width // 60))
     pitch = 128 * blocks * 512
     fused = (2 * N * width + 2 * F * 512 + 4 * parts * pitch  # z and W read, parts written
              + 4 * parts * N * 512 + 2 * 512 + 2 * N * 512)  # parts and bias read, hidden written

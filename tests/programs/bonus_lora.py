@@ -3,6 +3,7 @@
 from pages import LAST_WGMMA_TWICE, Mutant, SUMS_AS_THEY_WERE, WAITS_LATE, launch_once
 
 BOTH = "appended_hopper appended_early"  # which share their kernels
+ALL = BOTH + " recomputed"
 SMALL = dict(sizes=(160, 1024), cpu_sizes=(40, 160))
 
 MUTANTS = [
@@ -35,13 +36,13 @@ MUTANTS = [
     Mutant("lora_hopper_stale_out", BOTH,
            "only the first launch computes out",
            [launch_once("DEMO_CHECK(cudaLaunchKernelEx(&config")], timed=True, **SMALL),
-    Mutant("lora_hopper_no_activation", BOTH,
+    Mutant("lora_hopper_no_activation", ALL,
            "one column of two is left without its activation",
-           [("sums[i] = Activation::of(sums[i] + bias.x);", "sums[i] = sums[i] + bias.x;")],
+           [("sums[s] = Activation::of(sums[s] + bias.x);", "sums[s] = sums[s] + bias.x;")],
            runs=("40", "160 --activation gelu", "40 --activation sigmoid")),
     Mutant("lora_hopper_last_tile_left_out", BOTH,
            "the last tile of each block is not stored",
-           [("outgoing.store_all(panels, out);", "")], **SMALL),
+           [("        outgoing.store_all(panels, out);", "")], **SMALL),
     # Of each of the kinds, one in both.
     Mutant("lora_hopper_tail_twice", BOTH,
            "the last 16 of a stage's 64 k, one wgmma, are counted twice",
@@ -57,7 +58,7 @@ MUTANTS = [
     Mutant("lora_hopper_no_full_wait", BOTH,
            "stages are multiplied before their copies have arrived",
            [WAITS_LATE], sizes=(96, 1024), race=True, kind="fence"),
-    Mutant("lora_hopper_rows_rounded_down", BOTH,
+    Mutant("lora_hopper_rows_rounded_down", ALL,
            "clusters walk whole tiles of rows alone",
            [(".rows = (M + kCluster * kTileM - 1) / (kCluster * kTileM)",
              ".rows = M / (kCluster * kTileM)")], sizes=(96, 1056), kind="grid"),
@@ -65,17 +66,58 @@ MUTANTS = [
            "the last rows of u are not computed",
            [("blocks = (M + kTileM - 1) / kTileM * kCluster;",
              "blocks = M / kTileM * kCluster;")], sizes=(96, 1056), kind="grid"),
-    Mutant("lora_hopper_first_biases", BOTH,
+    Mutant("lora_hopper_first_biases", ALL,
            "every tile gets the first one's biases",
-           [("(&b[col])", "(&b[col - part.col])")], sizes=(160, 1024), kind="bias"),
+           [("(&b[own])", "(&b[own - col])")], sizes=(160, 1024), kind="bias"),
+    Mutant("lora_recomputed_no_update", "recomputed",
+           "u is not scaled, and so too large",
+           [("scale * u_sums[2 * i], scale * u_sums[2 * i + 1]",
+             "u_sums[2 * i], u_sums[2 * i + 1]")], **SMALL),
+    Mutant("lora_recomputed_other_rows", "recomputed",
+           "the second warpgroup's rows get the first one's u",
+           [("hopper::wgmma_mma_async<half>(u_sums, rows, of_A",
+             "hopper::wgmma_mma_async<half>(u_sums, hopper::matrix_descriptor(&stage.A[0][c]), "
+             "of_A")], sizes=(288, 1024)),
+    Mutant("lora_recomputed_swapped_ranks", "recomputed",
+           "ranks 0 to 7 and 8 to 15 change places in u",
+           [("(scale * u_sums[2 * i], scale * u_sums[2 * i + 1])",
+             "(scale * u_sums[2 * (i ^ 2)], scale * u_sums[2 * (i ^ 2) + 1])")], **SMALL),
+    Mutant("lora_recomputed_tail_twice", "recomputed",
+           "the last 16 of a stage's 64 k are counted twice in u",
+           [("hopper::wgmma_mma_async<half>(u_sums, rows, of_A, t > 0 || c > 0);",
+             "hopper::wgmma_mma_async<half>(u_sums, rows, of_A, t > 0 || c > 0);\n"
+             "if (c == 48) hopper::wgmma_mma_async<half>(u_sums, rows, of_A, true);")],
+           sizes=(96, 1024), kind="tail"),
+    Mutant("lora_recomputed_step_before", "recomputed",
+           "each step multiplies A's rows of the stage before",
+           [("<kRank>(memory.A[at.stage][c])",
+             "<kRank>(memory.A[t > 0 ? previous : at.stage][c])")],
+           sizes=(96, 1024), kind="stale"),
+    Mutant("lora_recomputed_as_they_were", "recomputed",
+           "the sums of u begin as what their registers held",
+           [("float sums[kTileN / 2], u_sums[kRank / 2];",
+             "float sums[kTileN / 2], u_sums[kRank / 2];\n"
+             "        for (float& sum : u_sums) sum = 1;"),
+            ("(u_sums, rows, of_A, t > 0 || c > 0)", "(u_sums, rows, of_A, true)")],
+           sizes=(96, 1024), kind="accumulator"),
+    Mutant("lora_recomputed_no_wait", "recomputed",
+           "B is multiplied before its copy has arrived",
+           [("        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);\n"
+             "        hopper::wgmma_fence();\n        hopper::wgmma_mma_async<half>(sums, u,",
+             "        hopper::wgmma_fence();\n        hopper::wgmma_mma_async<half>(sums, u,")],
+           sizes=(96, 1024), race=True, kind="fence", stops="wgmma"),
+    Mutant("lora_recomputed_stale_out", "recomputed",
+           "only the first launch computes out",
+           [launch_once("kernel<<<blocks, tiles.kThreads, bytes>>>")], timed=True, **SMALL),
 ]
 NOT_APPLICABLE = {"zeroing": {
     kernel: "nothing is added up in global memory: no tile is divided"
-    for kernel in BOTH.split()}}
+    for kernel in ALL.split()}}
 
 ANY_ORDER = ("160 --rows 130 --rank 40", "288 --rank 64")
 FAST = {"project": (r"HGMMA\S*", r"UTMALDG\S*"),
-        "appended_hopper": (r"HGMMA\S*", r"UTMALDG\S*", r"UTMASTG\S*")}
+        "appended_hopper": (r"HGMMA\S*", r"UTMALDG\S*", r"UTMASTG\S*"),
+        "recomputed": (r"HGMMA\S*", r"UTMALDG\S*", r"UTMASTG\S*")}
 
 
 def operations(M, N, r):
@@ -92,7 +134,7 @@ def traffic(M, N, r):
     gemms = (2 * M * N + N * N) + (M * N + N * r + M * r) + (M * r + r * N + M * N)
     ours = (2, 2 * (least + M * N + 2 * M * r), 2 * M * r)
     return {"library_best": (3, 2 * (gemms + M * N + N), 2 * M * r),
-            "appended_hopper": ours, "appended_early": ours}
+            "appended_hopper": ours, "appended_early": ours, "recomputed": (1, 2 * least, 0)}
 
 
 TRAFFIC = {"64": traffic(64, 64, 16), "40 --rows 20 --rank 8": traffic(20, 40, 8)}

@@ -1,18 +1,16 @@
-// Lesson 11's way with the library: its gemms, and one kernel per operation that they leave.
+// LoRA by the library's gemms, and one kernel per operation that they leave.
 #pragma once
 
 #include <cuda_fp16.h>
 
-#include "demo/activations.cuh"
-#include "demo/choose.cuh"
-#include "demo/cublaslt.cuh"
-#include "demo/graph.cuh"
-#include "demo/lora.cuh"
+#include "choose.cuh"
+#include "graph.cuh"
+#include "lora.cuh"
 
-namespace lora {
+namespace demo {
 
 // One thread per element of a matrix, as in lesson 10.
-__global__ void multiply(float s, const half* v, half* out, size_t size) {
+__global__ void scale(float s, const half* v, half* out, size_t size) {
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < size) out[i] = __float2half(s * __half2float(v[i]));
 }
@@ -29,28 +27,29 @@ __global__ void activate(const half* t, half* out, size_t size) {
     if (i < size) out[i] = __float2half(Activation::of(__half2float(t[i])));
 }
 
-/// Both ways, with their temporary memory. Must not outlive `lora`.
+/// Line by line, and in as few calls as the library can; with their temporary memory. Must not
+/// outlive `lora`.
 template <class Activation>
-class Unfused {
+class LoraByLibrary {
   public:
-    explicit Unfused(const demo::Lora& lora) : l(lora), t_(M * N), v_(M * N), u_(M * r) {}
+    explicit LoraByLibrary(const Lora& lora) : l(lora), t_(M * N), v_(M * N), u_(M * r) {}
 
     /// What a framework launches for the formula, line by line.
-    demo::Contender chain() const {
-        auto setup = [this](demo::Contender& self) {
+    Contender chain() const {
+        auto setup = [this](Contender& self) {
             half *const t = t_.data(), *const v = v_.data(), *const u = u_.data();
             const auto xW = gemm({l.x, l.W, t, M, N, N}), xA = thin_gemm(1);
             const auto uB = gemm({u, l.B, v, M, r, N});
             self.launch = [=, this] {
-                (*xW)(), (*xA)(), (*uB)();                         // t = x W, u = x A, v = u B
-                multiply<<<blocks, 256>>>(l.kScale, v, v, M * N);  // v = s v
-                add<<<blocks, 256>>>(t, v, t, M * N, M * N);       // t = t + v
+                (*xW)(), (*xA)(), (*uB)();                      // t = x W, u = x A, v = u B
+                scale<<<blocks, 256>>>(l.kScale, v, v, M * N);  // v = s v
+                add<<<blocks, 256>>>(t, v, t, M * N, M * N);    // t = t + v
                 add<<<blocks, 256>>>(t, l.b, kNone ? l.out : t, M * N, N);  // t = t + b
                 if (!kNone) activate<Activation><<<blocks, 256>>>(t, l.out, M * N);
             };
         };
         return {.kernel = "chain",
-                .role = demo::Role::kChain,
+                .role = Role::kChain,
                 .setup = setup,
                 .check = l.template check<Activation>(
                     {.product = true, .update = true, .sum = true, .total = !kNone}),
@@ -63,8 +62,8 @@ class Unfused {
     /// The fastest that the library can do: the bias, the sum and the activation are epilogues.
     /// (For some sizes cuBLASLt itself splits this: it stores the sum as fp16, and a second kernel
     /// activates it. Where rows do not begin at multiples of 16 bytes, likewise for the bias.)
-    demo::Contender library_best() const {
-        auto setup = [this](demo::Contender& self) {
+    Contender library_best() const {
+        auto setup = [this](Contender& self) {
             half* const u = u_.data();
             const auto xA = thin_gemm(1), xW = gemm({l.x, l.W, l.out, M, N, N, l.b});
             const auto rest = gemm({.x = u,
@@ -81,14 +80,14 @@ class Unfused {
                 if (kOurs) activate<Activation><<<blocks, 256, 0, stream>>>(l.out, l.out, M * N);
             };
             const std::function<void()> launches = [=] { enqueue(nullptr); };
-            const auto graph = std::make_shared<const demo::Graph>(enqueue);
+            const auto graph = std::make_shared<const Graph>(enqueue);
             const std::function<void()> as_graph = [graph] { (*graph)(); };
-            const bool faster = demo::quick_time(as_graph) < demo::quick_time(launches);
+            const bool faster = quick_time(as_graph) < quick_time(launches);
             self.launch = faster ? as_graph : launches;
             self.note = faster ? "a CUDA graph" : "one launch after the other";
         };
         return {.kernel = "library_best",
-                .role = demo::Role::kLibrary,
+                .role = Role::kLibrary,
                 .setup = setup,
                 .check = l.template check<Activation>(
                     {.product = N % 8 != 0, .based = true, .total = !kNone}),
@@ -106,19 +105,19 @@ class Unfused {
     size_t u_bytes() const { return u_.bytes(); }
 
   private:
-    static constexpr bool kNone = std::is_same_v<Activation, demo::None>;
-    static constexpr bool kOurs = std::is_same_v<Activation, demo::Sigmoid>;  // no epilogue for it
+    static constexpr bool kNone = std::is_same_v<Activation, None>;
+    static constexpr bool kOurs = std::is_same_v<Activation, Sigmoid>;  // no epilogue for it
 
-    std::shared_ptr<demo::LtGemm<half>> gemm(const demo::LtProduct<half>& product) const {
-        return std::make_shared<demo::LtGemm<half>>(library_, product);
+    std::shared_ptr<LtGemm<half>> gemm(const LtProduct<half>& product) const {
+        return std::make_shared<LtGemm<half>>(library_, product);
     }
     /// What three gemms move: x W, x A and u B.
     size_t gemms() const { return sizeof(half) * (4 * M * N + N * N + 2 * r * N + 2 * M * r); }
 
-    const demo::Lora& l;
+    const Lora& l;
     const size_t M = l.shape.M, N = l.shape.N, r = l.shape.rank, blocks = (M * N + 255) / 256;
-    const demo::CublasLt library_;
-    const demo::Buffer<half> t_, v_, u_;
+    const CublasLt library_;
+    const Buffer<half> t_, v_, u_;
 };
 
-}  // namespace lora
+}  // namespace demo
