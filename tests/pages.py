@@ -22,7 +22,8 @@ What a program declares (--describe) stands on no page. A page may hold
     SANITIZED     runs for compute-sanitizer, beside those that every program gets
     HARMLESS      mutants made by rule (generated_mutants.py) that may survive: {"rule: line": why}
 
-where a run is a command line's arguments. tests/data/new_program/ shows how a program is added.
+where a run is a command line's arguments. Where the simulator's problem is smaller, TRAFFIC and
+OPERATIONS hold {"cpu": ..., "gpu": ...} for a run. tests/data/new_program/ shows how a program is added.
 """
 
 import functools

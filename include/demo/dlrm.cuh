@@ -11,7 +11,7 @@ struct DlrmShape {
     static constexpr size_t kDense = 13, kTables = 26, kVectors = kTables + 1;  // numbers, ids
     static constexpr size_t kPairs = kVectors * (kVectors - 1) / 2;             // i > j
     static constexpr size_t kRows = kSimulator ? 1000 : 100000;                 // of a table
-    static constexpr size_t kHidden = 512;  // wide is the top MLP's first layer
+    static constexpr size_t kHidden = kSimulator ? 256 : 512;  // wide is the top MLP's first layer
     static constexpr size_t kUsualE = kSimulator ? 4 : 16;
 
     size_t N, E;

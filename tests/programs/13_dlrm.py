@@ -124,57 +124,62 @@ def gemm(N, K, M):  # x, W, b and out, in fp16
     return 2 * (N * K + K * M + M + N * M)
 
 
-def traffic(N, E):
-    """By hand: launches, bytes moved, bytes kept."""
+def traffic(N, E, wide):
+    """By hand: launches, bytes moved, bytes kept; `wide` is the top MLP's first layer."""
     width, rows = 27 * E, 26 * N  # of z; looked up
     F = width * width
-    mlps = sum(gemm(N, K, M) for K, M in ((13, 512), (512, 256), (256, 64), (64, E), (512, 256),
+    mlps = sum(gemm(N, K, M) for K, M in ((13, 512), (512, 256), (256, 64), (64, E), (wide, 256),
                                           (256, 1))) + 2 * 2 * N
-    relus = 2 * 2 * N * (512 + 256 + 64 + E + 512 + 256)
+    relus = 2 * 2 * N * (512 + 256 + 64 + E + wide + 256)
     lookup = rows * (4 + 4 * E)
     outer = 2 * N * (width + F)
-    kept = 2 * N * (512 + 256 + 512)
+    kept = 2 * N * (512 + 256 + wide)
     blocks = -(-N // 128)
-    parts = max(1, min(256 // (4 * blocks), -(-width // 48) * width // 60))
-    pitch = 128 * blocks * 512
-    fused = (2 * N * width + 2 * F * 512 + 4 * parts * pitch  # z and W read, parts written
-             + 4 * parts * N * 512 + 2 * 512 + 2 * N * 512)  # parts and bias read, hidden written
+    parts = max(1, min(256 // (wide // 128 * blocks), -(-width // 48) * width // 60))
+    pitch = 128 * blocks * wide
+    fused = (2 * N * width + 2 * F * wide + 4 * parts * pitch  # z and W read, parts written
+             + 4 * parts * N * wide + 2 * wide + 2 * N * wide)  # parts and bias read, hidden written
     return {"chain": (4 * 2 + 1 + 26 + 1 + 1 + 2 * 2 + 2,
-                      mlps + relus + gemm(N, F, 512) + rows * 8 + lookup + 4 * N * width + outer,
+                      mlps + relus + gemm(N, F, wide) + rows * 8 + lookup + 4 * N * width + outer,
                       kept + 4 * rows + 2 * (2 * N * width + N * F)),
-            "grouped": (4 + 2 + 3 + 1, mlps + gemm(N, F, 512) + lookup + outer,
+            "grouped": (4 + 2 + 3 + 1, mlps + gemm(N, F, wide) + lookup + outer,
                         kept + 2 * N * (width + F)),
             "fused_interaction": (4 + 3 + 2 + 1, mlps + lookup + fused,
                                   kept + 2 * N * width + 4 * parts * pitch)}
 
 
-def traffic_of_dot(N, E):
+def traffic_of_dot(N, E, wide):
     width, rows, F = 27 * E, 26 * N, E + 351
     pitch = -(-F // 8) * 8
-    mlps = sum(gemm(N, K, M) for K, M in ((13, 512), (512, 256), (256, 64), (64, E), (512, 256),
+    mlps = sum(gemm(N, K, M) for K, M in ((13, 512), (512, 256), (256, 64), (64, E), (wide, 256),
                                           (256, 1))) + 2 * 2 * N
-    relus = 2 * 2 * N * (512 + 256 + 64 + E + 512 + 256)
-    kept = 2 * N * (512 + 256 + 512)
+    relus = 2 * 2 * N * (512 + 256 + 64 + E + wide + 256)
+    kept = 2 * N * (512 + 256 + wide)
     products = 2 * N * (width + 729)
     return {"chain": (4 * 2 + 1 + 26 + 1 + 2 + 2 * 2 + 2,
-                      mlps + relus + gemm(N, F, 512) + rows * (8 + 4 + 4 * E) + 4 * N * width
+                      mlps + relus + gemm(N, F, wide) + rows * (8 + 4 + 4 * E) + 4 * N * width
                       + products + 2 * 2 * N * F,
                       kept + 4 * rows + 2 * N * (2 * width + 729 + F)),
             # The sample's own vector is read where it is, and the products join it.
-            "grouped": (4 + 1 + 3 + 1, mlps + gemm(N, pitch, 512) + rows * (4 + 2 * E)
+            "grouped": (4 + 1 + 3 + 1, mlps + gemm(N, pitch, wide) + rows * (4 + 2 * E)
                         + 2 * N * (E + pitch - E), kept + 2 * N * pitch)}
 
 
-TRAFFIC = {"33 --embedding 4": traffic(33, 4), "33 --embedding 4 --dot": traffic_of_dot(33, 4)}
+TRAFFIC = {"33 --embedding 4": {"cpu": traffic(33, 4, 256), "gpu": traffic(33, 4, 512)},
+           "33 --embedding 4 --dot": {"cpu": traffic_of_dot(33, 4, 256),
+                                      "gpu": traffic_of_dot(33, 4, 512)}}
 
 
-def operations(N, E, F, interaction):
-    weights = 13 * 512 + 512 * 256 + 256 * 64 + 64 * E + F * 512 + 512 * 256 + 256
+def operations(N, E, F, wide, interaction):
+    weights = 13 * 512 + 512 * 256 + 256 * 64 + 64 * E + F * wide + wide * 256 + 256
     return N * (2 * weights + interaction)
 
 
-OPERATIONS = {"3 --embedding 8": operations(3, 8, 216 * 216, 216 * 216),
-              "3 --embedding 8 --dot": operations(3, 8, 8 + 351, 2 * 351 * 8)}
+OPERATIONS = {
+    "3 --embedding 8": {"cpu": operations(3, 8, 216 * 216, 256, 216 * 216),
+                        "gpu": operations(3, 8, 216 * 216, 512, 216 * 216)},
+    "3 --embedding 8 --dot": {"cpu": operations(3, 8, 8 + 351, 256, 2 * 351 * 8),
+                              "gpu": operations(3, 8, 8 + 351, 512, 2 * 351 * 8)}}
 RUNS = ("1 --embedding 12 --once", "5 --embedding 8 --ids zipf --once", "129 --once",
         "100 --dot --embedding 20", "33 --dot --ids zipf --embedding 128 --once", "257 --dot --once")
 REFUSED = ("--embedding 6", "--embedding 0", "--embedding 132", "--ids all", "--ids")
