@@ -26,33 +26,9 @@
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "demo/mlp_unfused.cuh"
-#include "ptx.cuh"
+#include "kernels/mlp.cuh"
 
 namespace mlp {
-
-// --- gelu, and as a kernel -----------------------------------------------------------------------
-
-/// v (1 + tanh(0.79788456 (v + 0.044715 v^3))) / 2: tanh is one instruction.
-__device__ float gelu_of(float v) {
-    const float t = ptx::tanh_approx(v * (0.79788456f + 0.035677408f * v * v));
-    return 0.5f * v + 0.5f * v * t;
-}
-
-using demo::Vector;  // 16 bytes, 8 numbers
-
-__global__ void gelu(const Vector<half>* v, Vector<half>* h, size_t vectors) {
-    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (i >= vectors) return;
-    Vector<half> numbers = v[i];
-    for (half& number : numbers.at) number = __float2half(gelu_of(__half2float(number)));
-    h[i] = numbers;
-}
-
-static void launch_gelu(const half* v, half* h, size_t size, cudaStream_t stream) {
-    const size_t vectors = size / Vector<half>::kSize;  // rows are multiples of 16 numbers
-    gelu<<<(vectors + 255) / 256, 256, 0, stream>>>(reinterpret_cast<const Vector<half>*>(v),
-                                                    reinterpret_cast<Vector<half>*>(h), vectors);
-}
 
 // --- All layers in one kernel --------------------------------------------------------------------
 
@@ -125,10 +101,11 @@ struct Activations {
 };
 
 /// `slots`: how many layers lie in shared memory at a time, all L or 2. Blocks loop over tiles.
+/// `exposed`: where --once wants the activations of a layer, too.
 template <int D>
 __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
     one_kernel(const half* x, const half* W, const half* b, half* out, size_t N, size_t L,
-               size_t slots) {
+               size_t slots, half* exposed, size_t exposed_layer) {
     extern __shared__ __align__(128) unsigned char shared[];
     const auto layers = reinterpret_cast<Layer<D>*>(shared);  // [slots]
     auto copy = [=](size_t step) {  // the layer of a step: a block takes L steps per tile
@@ -145,6 +122,12 @@ __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
             const bool inside = first + row < N;  // else 0: any number will do
             pair = inside ? *reinterpret_cast<const uint32_t*>(&x[(first + row) * D + column]) : 0;
         });
+        auto store = [&](half* to) {
+            h.for_each([&](uint32_t pair, int row, int column) {
+                if (first + row < N)
+                    *reinterpret_cast<uint32_t*>(&to[(first + row) * D + column]) = pair;
+            });
+        };
         for (size_t l = 0; l < L; ++l, ++step) {
             if (step == 0 || !all) {
                 __pipeline_wait_prior(0);  // this thread's copies have arrived
@@ -152,11 +135,9 @@ __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
                 if (!all) copy(step + 1);
             }
             h = h.next(layers[step % slots]);
+            if (l == exposed_layer) store(exposed);
         }
-        h.for_each([&](uint32_t pair, int row, int column) {
-            if (first + row < N)
-                *reinterpret_cast<uint32_t*>(&out[(first + row) * D + column]) = pair;
-        });
+        store(out);
     }
 }
 
@@ -170,7 +151,8 @@ demo::Contender contender_of(const demo::Mlp& m, const demo::Gpu& gpu) {
                            demo::blocks_per_multiprocessor(one_kernel<D>, kThreads, bytes(slots));
         const unsigned int grid = std::min((N + kRows - 1) / kRows, size_t(blocks));
         self.launch = [=, &m] {
-            one_kernel<D><<<grid, kThreads, bytes(slots)>>>(m.x, m.W, m.b, m.out, N, L, slots);
+            one_kernel<D><<<grid, kThreads, bytes(slots)>>>(m.x, m.W, m.b, m.out, N, L, slots,
+                                                            m.exposed.data(), m.exposed_layer);
         };
     };
     return {.kernel = "one_kernel",
@@ -202,19 +184,13 @@ static void run(demo::Session& session) {
 }  // namespace mlp
 
 int main(int argc, char** argv) {
-    const demo::Numbers dims{.first = 16, .last = 4096, .multiple = 16, .usual = 64};
-    const demo::Program program{
-        .name = "12_mlp",
-        .summary = "L layers of h = gelu(h W + b), in one kernel",
-        .types = {{"fp16", mlp::run}},
-        .any_n = true,
-        .n_means = "rows of x",
-        .default_n = demo::kSimulator ? 128 : 1048576,
-        .options = {{.name = "--dim", .help = "columns of x", .numbers = dims, .value = "D"},
-                    {.name = "--layers",
-                     .help = "layers",
-                     .numbers = demo::Numbers{.first = 1, .last = 64, .usual = 4},
-                     .value = "L"}},
-        .sizes = {131072, 1048576}};
+    const demo::Program program{.name = "12_mlp",
+                                .summary = "L layers of h = gelu(h W + b), in one kernel",
+                                .types = {{"fp16", mlp::run}},
+                                .any_n = true,
+                                .n_means = "rows of x",
+                                .default_n = demo::kSimulator ? 128 : 1048576,
+                                .options = demo::mlp_options(),
+                                .sizes = {131072, 1048576}};
     return demo::main_of(program, argc, argv);
 }

@@ -67,12 +67,13 @@ class UnfusedMlp {
 
     Calls chain_calls() const {
         std::vector<std::shared_ptr<Gemm>> gemms;
-        for (size_t l = 0; l < L; ++l)
-            gemms.push_back(gemm_of(l, l == 0 ? m.x.data() : m.out.data(), t_.data(), false));
+        const half* h = m.x;
+        for (size_t l = 0; l < L; ++l, h = h_of(l - 1, m.out))
+            gemms.push_back(gemm_of(l, h, t_.data(), false));
         return [=, this](cudaStream_t stream) {
-            for (const auto& gemm : gemms) {
-                (*gemm)(stream);                                // t = h W + b
-                gelu_(t_.data(), m.out.data(), N * D, stream);  // h = gelu(t)
+            for (size_t l = 0; l < L; ++l) {
+                (*gemms[l])(stream);                              // t = h W + b
+                gelu_(t_.data(), h_of(l, m.out), N * D, stream);  // h = gelu(t)
             }
         };
     }
@@ -80,13 +81,18 @@ class UnfusedMlp {
         std::vector<std::shared_ptr<Gemm>> gemms;
         const half* h = m.x;
         for (size_t l = 0; l < L; ++l) {
-            half* const next = (L - l) % 2 ? m.out.data() : t_.data();  // the last one: out
+            half* const next = h_of(l, (L - l) % 2 ? m.out.data() : t_.data());  // the last: out
             gemms.push_back(gemm_of(l, h, next, true));
             h = next;
         }
         return [=](cudaStream_t stream) {
             for (const auto& gemm : gemms) (*gemm)(stream);
         };
+    }
+
+    /// Where layer l's activations go: `usually`, but those that are verified must stay.
+    half* h_of(size_t l, half* usually) const {
+        return l == m.exposed_layer ? m.exposed.data() : usually;
     }
 
     using Gemm = LtGemm<half>;
