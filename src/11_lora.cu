@@ -112,7 +112,9 @@ __device__ void compute_block(Operands o) {  // 128 x 128 of out
         multiply(sums, &stage.A[warp_row], stage.B, warp_col);
     }
 
+#pragma unroll  // else the sums go to memory, where an index can be computed
     for (int i = 0; i < kSide; ++i)
+#pragma unroll
         for (int j = 0; j < kSide; ++j) {
             const size_t row = block_row + warp_row + i * kFragment;
             const size_t col = block_col + warp_col + j * kFragment;
