@@ -51,9 +51,9 @@ struct MlpElement {
 };
 
 /// gelu(v) by tanh, its slope, and v tanh(...) / 2, the part that an error of tanh scales with.
-struct Gelu {
+struct GeluTerms {
     double value, slope, half_tanh;
-    static DEMO_HOST_DEVICE Gelu at(double v) {
+    static DEMO_HOST_DEVICE GeluTerms at(double v) {
         const double t = tanh(0.79788456 * (v + 0.044715 * v * v * v));
         const double inner = 0.79788456 * (1 + 3 * 0.044715 * v * v);
         return {0.5 * v * (1 + t), 0.5 * (1 + t) + 0.5 * v * (1 - t * t) * inner, 0.5 * v * t};
@@ -70,7 +70,7 @@ struct Gelu {
 DEMO_HOST_DEVICE inline MlpElement expect_mlp(Product product, double bias,
                                               const double (&squares)[2], size_t D) {
     const double v = product.value + bias;
-    const Gelu gelu = Gelu::at(v);
+    const GeluTerms gelu = GeluTerms::at(v);
     auto rounding = [](double number) { return kFp16.roundoff * fabs(number) + kFp16.subnormal; };
     MlpElement element{gelu.value, {}, {}};
     for (int twice = 0; twice < 2; ++twice) {

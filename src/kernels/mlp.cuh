@@ -1,4 +1,4 @@
-// Belongs to lesson 12, 12_mlp: gelu, and as a kernel. bonus_mlp runs the chain, too.
+// Belongs to lesson 12, 12_mlp: gelu, and as a kernel.
 #pragma once
 
 #include "demo.cuh"
