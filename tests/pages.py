@@ -23,7 +23,8 @@ What a program declares (--describe) stands on no page. A page may hold
     HARMLESS      mutants made by rule (generated_mutants.py) that may survive: {"rule: line": why}
 
 where a run is a command line's arguments. Where the simulator's problem is smaller, TRAFFIC and
-OPERATIONS hold {"cpu": ..., "gpu": ...} for a run. tests/data/new_program/ shows how a program is added.
+OPERATIONS hold {"cpu": ..., "gpu": ...} for a run. tests/data/new_program/ shows how a program is
+added.
 """
 
 import functools
@@ -218,8 +219,8 @@ def why_not(program, kernel, kind):
 
 
 INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)
-ANY_ACTIVATION = ("demo::with_activation(session, [&](auto act) { run_with<decltype(act)>(session); "
-                  "});")
+ANY_ACTIVATION = ("demo::with_activation(session, "
+                  "[&](auto act) { run_with<decltype(act)>(session); });")
 
 
 def with_its_types(mutant, text):

@@ -261,7 +261,8 @@ def test_the_first_line_appears_within_two_seconds(live, program):
 
 # --- What cannot run --------------------------------------------------------------------------
 
-TOO_LARGE = [["1073741824"], ["4294967296"], ["9223372036854775776"]]  # the last two wrap in 64 bits
+TOO_LARGE = [["1073741824"], ["4294967296"],
+             ["9223372036854775776"]]  # the last two wrap in 64 bits
 TOO_LARGE_TALK = [["--talk", "1048576"], ["--talk", "9223372036854775792"]]
 
 
