@@ -17,8 +17,9 @@ inline void check(cublasStatus_t status, const std::string& call) {
          call + ": " + cublasGetStatusName(status) + ": " + cublasGetStatusString(status));
 }
 
-/// Scratch memory for cuBLAS, in bytes: what it would take by itself on a large GPU.
-inline constexpr size_t kCublasWorkspace = size_t(32) << 20;
+/// Scratch memory for cuBLAS, in bytes: what it would take by itself on a large GPU. (The simulator
+/// needs none.)
+inline constexpr size_t kCublasWorkspace = kSimulator ? 1 : size_t(32) << 20;
 
 /// A cuBLAS handle with its workspace, made once and outside of all timing.
 class Cublas {

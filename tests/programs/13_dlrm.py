@@ -180,6 +180,6 @@ OPERATIONS = {
                         "gpu": operations(3, 8, 216 * 216, 512, 216 * 216)},
     "3 --embedding 8 --dot": {"cpu": operations(3, 8, 8 + 351, 256, 2 * 351 * 8),
                               "gpu": operations(3, 8, 8 + 351, 512, 2 * 351 * 8)}}
-RUNS = ("1 --embedding 12 --once", "5 --embedding 8 --ids zipf --once", "129 --once",
+RUNS = ("1 --embedding 8 --once", "5 --ids zipf --once", "129 --once",
         "100 --dot --embedding 20", "33 --dot --ids zipf --embedding 128 --once", "257 --dot --once")
 REFUSED = ("--embedding 6", "--embedding 0", "--embedding 132", "--ids all", "--ids")
