@@ -1,0 +1,598 @@
+// Bonus: the fastest MLP on Hopper (compute capability 9.0), L layers of h = gelu(h W + b), in
+// fp16; see lesson 12. Many rows and few rows are two problems:
+//
+//   by_warpgroup   64 rows pass all layers in one warpgroup's registers, as in lesson 12:
+//
+//       x --TMA--> tile --wgmma--> sums --gelu--> h --wgmma--> sums --> ... --TMA--> out
+//                                          W, a panel of shared memory
+//
+//   by_cluster     16 rows in a cluster of D / 64 blocks. Each has 64 columns of every W, and sends
+//                  what it makes of h to all of them:
+//
+//       block 0:  h W[.., 0..63]   \   / h  \   / h W[.., 0..63]   \   /
+//       block 1:  h W[.., 64..127]  >-<  h   >-<  h W[.., 64..127]  >-<  ...
+//
+//   early          with --steps: the better one of both, whose launches overlap
+//
+//     ./bonus_mlp 1048576        ./bonus_mlp 131072 --dim 256        ./bonus_mlp 256 --dim 256
+//     ./bonus_mlp 256 --steps 5 --print-loss
+//
+// --steps K computes K times, as K batches would be. The last lines say when the host had launched
+// all, and when the GPU had finished: the host runs ahead. With --print-loss it copies a number
+// after each step, and has to wait each time.
+//
+// What limits it: D = 64 tanh, 128 and 256 the tensor cores; few rows: one layer's latency.
+#include <map>
+
+#include "demo.cuh"
+#include "demo/copy.cuh"
+#include "demo/mlp_unfused.cuh"
+#include "hopper.cuh"
+#include "kernels/mlp.cuh"
+
+namespace mlp_hopper {
+
+constexpr int kPanel = 64;  // columns: rows of 128 bytes, as TMA and wgmma want them
+
+/// gelu(2 s), lesson 12's formula. Of a sum and half a bias, s is a single instruction.
+__device__ float gelu_of_twice(float s) {
+    const float t = ptx::tanh_approx(s * (2 * 0.79788456f + 8 * 0.035677408f * s * s));
+    return s + s * t;
+}
+
+/// What both kernels must know. D, a multiple of 64, is `width` rounded up: TMA copies zeros in
+/// place of columns that W does not have, and leaves them out of what it stores.
+struct Layers {
+    int count, width;
+    int exposed;  // the one that is verified, too; `count`: none
+};
+
+// --- by_warpgroup -------------------------------------------------------------------------------
+// Adds: wgmma, with h in registers: rounded, a thread's sums are what it must hold of h for the
+// next layer, as with mma. While one warpgroup waits for its product, others compute gelu. All of
+// W stays in shared memory, or, where it does not fit, comes by in a ring of steps of 64 rows.
+// Costs: Hopper alone, and all registers: D / 2 sums and D / 4 of h. So D ends at 256. Where W
+// comes by, all of it passes once for 64 rows of each warpgroup: the less reuse, the larger D.
+// Limits: tanh, 16 a cycle in a multiprocessor, at D = 64; tensor cores at 128 and 256.
+// Source: Shah et al., "FlashAttention-3", 2024, where a product's sums become the next one's
+// operand; Müller et al., "Real-time Neural Radiance Caching for Path Tracing", 2021.
+
+constexpr int kRows = 64, kWarpgroup = 128;  // of a tile; threads that multiply it
+constexpr size_t kMostSlots = 16;            // for steps of W
+
+/// 64 rows of a layer's W.
+template <int D>
+struct Step {
+    half W[D / kPanel][kPanel][kPanel];  // panels of 64 columns; rows swizzled
+};
+
+template <int D, int kWarpgroups, int kTiles>
+struct alignas(1024) Memory {
+    half x[kWarpgroups][kTiles][D / kPanel][kRows][kPanel];  // all rows here are swizzled
+    half out[4 * kWarpgroups][16][kPanel];                   // of each warp
+    hopper::Barrier arrived[kWarpgroups][kTiles];            // a tile of x has
+    hopper::Barrier full[kMostSlots], empty[kMostSlots];     // of the steps
+    hopper::Barrier turn[2];                                 // of a warpgroup, to multiply
+};
+
+/// W on its way through shared memory, step by step: a thread's place in the ring. If all steps
+/// fit, each has a slot of its own, and nothing is copied twice.
+template <int D>
+struct Ring {
+    Step<D>* steps;  // [slots]
+    hopper::Barrier *full, *empty;
+    int slots;
+    bool streams;  // not all steps fit
+    int left = 0;  // to be copied, all in all, by this thread
+    int slot = 0;
+    uint32_t parity = 0;  // of the phase of the slot's barriers
+
+    __device__ void copy(int to, const CUtensorMap& W, Layers layers) {
+        constexpr int kSteps = D / kPanel;  // of a layer
+        const int all = layers.count * kSteps, step = (all - left % all) % all;
+        const int row = step / kSteps * layers.width + step % kSteps * kPanel;
+        hopper::mbarrier_arrive_expect_tx(&full[to], sizeof steps[to]);
+        for (int p = 0; p < D / kPanel; ++p)
+            hopper::tma_load(steps[to].W[p], W, row, p * kPanel, &full[to]);
+        --left;
+    }
+
+    /// sums = h W of the next layer. operand(k) is what wgmma takes as columns k to k + 15 of h.
+    /// release(slot, parity) is called when the warpgroup no longer needs a slot.
+    template <class Operand, class Release>
+    __device__ void multiply(float (&sums)[D / 2], Operand operand, Release release) {
+        int used = 0;
+        uint32_t used_parity = 0;
+#pragma unroll
+        for (int step = 0; step < D; step += kPanel) {
+            hopper::mbarrier_wait(&full[slot], parity);
+            hopper::wgmma_fence();
+#pragma unroll
+            for (int k = 0; k < kPanel; k += 16)
+                hopper::wgmma_mma_async<half>(
+                    sums, operand(step + k),
+                    hopper::matrix_descriptor(&steps[slot].W[0][k][0], sizeof steps[slot].W[0]),
+                    step + k > 0);
+            hopper::wgmma_commit_group();
+            if (step > 0) {
+                hopper::wgmma_wait_group<1>();  // the step before is done
+                release(used, used_parity);
+            }
+            used = slot, used_parity = parity;
+            if (++slot == slots) slot = 0, parity ^= streams;
+        }
+        hopper::wgmma_wait_group<0>();
+        release(used, used_parity);
+    }
+};
+
+/// A warp stores its 16 rows of a tile, by way of shared memory: a panel at a time.
+template <int D>
+__device__ void store_rows(const uint32_t (&h)[D / 16][4], half (&panel)[16][kPanel],
+                           const CUtensorMap& to, int row) {
+    const int lane = threadIdx.x % 32, own_row = row + threadIdx.x % kWarpgroup / 32 * 16;
+#pragma unroll
+    for (int p = 0; p < D / kPanel; ++p) {
+        if (lane == 0) hopper::cp_async_bulk_wait_group_read<0>();
+        __syncwarp();  // the panel may be overwritten
+#pragma unroll
+        for (int c = 0; c < kPanel / 16; ++c) {
+            const uint32_t(&v)[4] = h[p * kPanel / 16 + c];  // 16 x 16 elements
+            hopper::stmatrix_x4(&panel[lane % 16][((2 * c + lane / 16) ^ lane % 8) * 8], v[0], v[1],
+                                v[2], v[3]);
+        }
+        hopper::fence_proxy_async();  // makes what this thread wrote visible to TMA
+        __syncwarp();
+        if (lane == 0) {
+            hopper::tma_store(to, own_row, p * kPanel, panel);
+            hopper::cp_async_bulk_commit_group();
+        }
+    }
+}
+
+/// A block has kWarpgroups tiles at a time, and blocks loop over these. kTiles of x are in shared
+/// memory for each warpgroup, or on their way. Two warpgroups multiply in turn, or both would
+/// multiply at the same time, and then both compute gelu.
+template <int D, int kWarpgroups, int kTiles>
+__global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
+    by_warpgroup(const __grid_constant__ CUtensorMap x,        // [N, width] row-major
+                 const __grid_constant__ CUtensorMap W,        // [layers * width, width]
+                 const half* b,                                // [layers, width]
+                 const __grid_constant__ CUtensorMap out,      // [N, width], in rows of 16
+                 const __grid_constant__ CUtensorMap exposed,  // likewise
+                 int tiles, Layers layers, int slots) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& memory = *reinterpret_cast<Memory<D, kWarpgroups, kTiles>*>(shared);
+    auto* const steps = reinterpret_cast<Step<D>*>(&memory + 1);
+    auto* const half_biases = reinterpret_cast<float*>(&steps[slots]);  // [layers][D], times 1/2
+    constexpr bool kInTurn = kWarpgroups == 2;
+    const int warpgroup = __shfl_sync(~0u, threadIdx.x / kWarpgroup, 0);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const bool leader = threadIdx.x % kWarpgroup == 0;
+    const int all_steps = layers.count * (D / kPanel);
+    Ring<D> ring{steps, memory.full, memory.empty, slots, slots < all_steps};
+    // Neighboring tiles are different blocks', so that none has all of the last ones.
+    const int first = warpgroup * gridDim.x + blockIdx.x, per_round = gridDim.x * kWarpgroups;
+
+    auto load_tile = [&](int tile, int slot) {  // of x
+        hopper::Barrier* const arrived = &memory.arrived[warpgroup][slot];
+        hopper::mbarrier_arrive_expect_tx(arrived, sizeof memory.x[0][0]);
+        for (int p = 0; p < D / kPanel; ++p)
+            hopper::tma_load(memory.x[warpgroup][slot][p], x, tile * kRows, p * kPanel, arrived);
+    };
+    hopper::griddepcontrol_launch_dependents();
+    if (threadIdx.x == (kWarpgroups - 1) * kWarpgroup) {  // copies W for all
+        for (int w = 0; w < kWarpgroups; ++w)
+            for (hopper::Barrier& arrived : memory.arrived[w]) hopper::mbarrier_init(&arrived, 1);
+        for (int s = 0; s < slots; ++s) {
+            hopper::mbarrier_init(&memory.full[s], 1);
+            hopper::mbarrier_init(&memory.empty[s], 4 * kWarpgroups);
+        }
+        for (hopper::Barrier& turn : memory.turn) hopper::mbarrier_init(&turn, 4);
+        hopper::fence_mbarrier_init();
+        ring.left = ring.streams ? tiles / per_round * all_steps : all_steps;
+        for (int s = 0; s < slots; ++s) ring.copy(s, W, layers);
+    }
+    for (int i = threadIdx.x; i < layers.count * D; i += kWarpgroups * kWarpgroup) {
+        const int l = i / D, column = i % D;
+        half_biases[i] = column < layers.width ? 0.5f * float(b[l * layers.width + column]) : 0;
+    }
+    __syncthreads();  // barriers and biases are ready
+    if (leader) {
+        hopper::griddepcontrol_wait();  // until nobody writes x or out any more
+        for (int t = 0; t < kTiles; ++t)
+            if (first + t * per_round < tiles) load_tile(first + t * per_round, t);
+    }
+
+    auto release = [&](int slot, uint32_t parity) {
+        if (!ring.streams) return;
+        if (lane == 0) hopper::mbarrier_arrive(&memory.empty[slot]);
+        if (ring.left == 0) return;
+        hopper::mbarrier_wait(&memory.empty[slot], parity);  // for the other warps
+        ring.copy(slot, W, layers);
+    };
+    uint32_t turn = 0;  // the parity of this layer's
+    int x_slot = 0;
+    uint32_t x_parity = 0;
+    for (int tile = first; tile < tiles; tile += per_round) {
+        const auto& x_tile = memory.x[warpgroup][x_slot];
+        uint32_t h[D / 16][4];  // 64 x 16 numbers each
+        hopper::mbarrier_wait(&memory.arrived[warpgroup][x_slot], x_parity);
+        for (int l = 0; l < layers.count; ++l, turn ^= 1) {
+            float sums[D / 2];
+            if (kInTurn) hopper::mbarrier_wait(&memory.turn[warpgroup], turn ^ (warpgroup == 0));
+            if (l == 0) {
+                ring.multiply(
+                    sums,
+                    [&](int k) {
+                        return hopper::matrix_descriptor(&x_tile[k / kPanel][0][k % kPanel]);
+                    },
+                    release);
+                hopper::barrier_sync_warpgroup(warpgroup);  // nobody needs the tile any more
+                const int later = tile + kTiles * per_round;
+                if (leader && later < tiles) load_tile(later, x_slot);
+                if (++x_slot == kTiles) x_slot = 0, x_parity ^= 1;
+            } else {
+                ring.multiply(
+                    sums, [&](int k) -> const uint32_t(&)[4] { return h[k / 16]; }, release);
+            }
+            if (kInTurn && lane == 0) hopper::mbarrier_arrive(&memory.turn[1 - warpgroup]);
+#pragma unroll
+            for (int j = 0; j < D / 8; ++j) {  // a thread has 2 columns of every 8, in 2 rows
+                const float2 bias =
+                    *reinterpret_cast<const float2*>(&half_biases[l * D + j * 8 + lane % 4 * 2]);
+                for (int i = 0; i < 2; ++i) {
+                    const float* v = &sums[4 * j + 2 * i];
+                    h[j / 2][j % 2 * 2 + i] = ptx::cvt_rn_x2<half>(
+                        gelu_of_twice(0.5f * v[0] + bias.x), gelu_of_twice(0.5f * v[1] + bias.y));
+                }
+            }
+            if (l == layers.exposed) store_rows<D>(h, memory.out[warp], exposed, tile * kRows);
+        }
+        store_rows<D>(h, memory.out[warp], out, tile * kRows);
+    }
+    if (lane == 0) hopper::cp_async_bulk_wait_group_read<0>();
+}
+
+// --- by_cluster ---------------------------------------------------------------------------------
+// Adds: with 256 rows by_warpgroup has work for four tiles, and most of the GPU idles. Here 16
+// rows occupy D / 64 multiprocessors. All of W, or as many layers as fit, is fetched at the start;
+// then a layer is 16 mma long, and h goes to the cluster's blocks by st.async.
+// Costs: W is read once for 16 rows: for many rows by_warpgroup is faster. Blocks wait for each
+// other at each layer. Up to D = 512: a portable cluster ends at eight blocks.
+// Limits: latency: of the launch, of the first bytes of W; then of a layer, a third of which is h
+// on its way from block to block.
+// Source: CUDA Programming Guide, "Distributed Shared Memory"; PTX ISA, "st.async".
+
+constexpr int kClusterRows = 16, kClusterThreads = 256;  // a warp has 8 of the block's columns
+
+template <int D>
+struct ClusterMemory {
+    half h[2][kClusterRows][D + 8];  // of every second layer; 8 against bank conflicts
+    hopper::Barrier complete[2];     // all blocks' parts of h are there
+    hopper::Barrier full[64];        // a layer's part of W is there
+};
+
+template <int D>
+__global__ void HOPPER_CLUSTER(D / kPanel) __launch_bounds__(kClusterThreads)
+    by_cluster(const half* x,                          // [N, width] row-major
+               const __grid_constant__ CUtensorMap W,  // [layers * width, width]
+               const half* b,                          // [layers, width]
+               half* out, half* exposed,               // [N, width]
+               size_t N, Layers layers, int slots) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    const auto slabs = reinterpret_cast<half(*)[D][kPanel]>(shared);  // [slots]; rows swizzled
+    auto& memory = *reinterpret_cast<ClusterMemory<D>*>(&slabs[slots]);
+    constexpr int kBlocks = D / kPanel, kBytes = kClusterRows * D * sizeof(half);
+    const int rank = hopper::cluster_ctarank(), L = layers.count, width = layers.width;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const size_t first = size_t(blockIdx.x / kBlocks) * kClusterRows;  // row of the cluster
+
+    auto copy_layer = [&](int l, int slot) {
+        hopper::mbarrier_arrive_expect_tx(&memory.full[slot], sizeof slabs[0]);
+        for (int k = 0; k < D; k += kPanel)
+            hopper::tma_load(slabs[slot][k], W, l * width + k, rank * kPanel, &memory.full[slot]);
+    };
+    hopper::griddepcontrol_launch_dependents();
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < slots; ++s) hopper::mbarrier_init(&memory.full[s], 1);
+        for (hopper::Barrier& complete : memory.complete) hopper::mbarrier_init(&complete, 1);
+        hopper::fence_mbarrier_init();
+        for (int l = 0; l < slots; ++l) copy_layer(l, l);
+        for (int l = 1; l <= 2; ++l)
+            hopper::mbarrier_arrive_expect_tx(&memory.complete[l % 2], kBytes);
+    }
+    hopper::barrier_cluster_sync();  // all blocks' barriers are ready
+    hopper::griddepcontrol_wait();   // until nobody writes x or out any more
+    for (int i = threadIdx.x * 8; i < kClusterRows * D; i += kClusterThreads * 8) {
+        const int row = i / D, column = i % D;
+        const bool inside = first + row < N && column < width;
+        ptx::cp_async_16(&memory.h[0][row][column], &x[inside ? (first + row) * width + column : 0],
+                         inside);
+    }
+    ptx::cp_async_commit_group();
+    ptx::cp_async_wait_group<0>();
+    __syncthreads();  // x is complete
+
+    const int column = rank * kPanel + warp * 8 + lane % 4 * 2;  // of this thread's four sums
+    const bool inside = column < width;
+    int slot = 0, before = 0;  // this layer's and the last one's
+    uint32_t parity = 0;       // of the slot's phase
+    for (int l = 0; l < L; ++l) {
+        const float2 bias =  // early, since it comes from afar
+            inside ? __half22float2(*(const half2*)(&b[l * width + column])) : float2{};
+        if (l > 0) {
+            // Each warp of the cluster sends its part when it has multiplied. So when all parts
+            // have come, nobody needs the h before, nor, in this block, the W before.
+            hopper::mbarrier_wait(&memory.complete[l % 2], (l - 1) / 2 % 2);
+            if (threadIdx.x == 0) {
+                hopper::mbarrier_arrive_expect_tx(&memory.complete[l % 2], kBytes);
+                if (l - 1 + slots < L) copy_layer(l - 1 + slots, before);
+            }
+        }
+        hopper::mbarrier_wait(&memory.full[slot], parity);
+        float sums[4][4] = {};  // four, since each mma waits for the one before of the same sums
+#pragma unroll
+        for (int k = 0; k < D; k += 32) {
+            uint32_t w[4], h[4];
+            ptx::ldmatrix_x4_trans(w, &slabs[slot][k + lane][(warp ^ lane % 8) * 8]);
+            for (int i = 0; i < 2; ++i) {
+                ptx::ldmatrix_x4(h, &memory.h[l % 2][lane % 16][k + 16 * i + lane / 16 * 8]);
+                ptx::mma_m16n8k16(sums[k / 32 % 2 * 2 + i], h, w[2 * i], w[2 * i + 1]);
+            }
+        }
+        float v[4];
+        for (int e = 0; e < 4; ++e) {
+            const float sum = (sums[0][e] + sums[1][e]) + (sums[2][e] + sums[3][e]);
+            v[e] = gelu_of_twice(0.5f * (sum + (e % 2 ? bias.y : bias.x)));
+        }
+        // A thread has two neighbors in two rows. With the lane beside it, it makes that four in
+        // one: 8 bytes.
+        const uint32_t upper = ptx::cvt_rn_x2<half>(v[0], v[1]);
+        const uint32_t lower = ptx::cvt_rn_x2<half>(v[2], v[3]);
+        const bool odd = lane % 2;
+        const uint32_t other = __shfl_xor_sync(~0u, odd ? upper : lower, 1);
+        const uint2 four = odd ? uint2{other, lower} : uint2{upper, other};
+        const int row = lane / 4 + odd * 8, at = column - odd * 2;
+        if (l + 1 < L)
+            for (int to = 0; to < kBlocks; ++to)
+                hopper::st_async(reinterpret_cast<float2*>(&memory.h[(l + 1) % 2][row][at]),
+                                 {__uint_as_float(four.x), __uint_as_float(four.y)},
+                                 &memory.complete[(l + 1) % 2], to);
+        half* const result = l + 1 == L ? out : l == layers.exposed ? exposed : nullptr;
+        if (result && first + row < N && inside)
+            *reinterpret_cast<uint2*>(&result[(first + row) * width + at]) = four;
+        before = slot;
+        if (++slot == slots) slot = 0, parity ^= 1;
+    }
+}
+
+// --- early --------------------------------------------------------------------------------------
+// Adds: a launch does not wait for the end of the one before. Its blocks start where
+// multiprocessors are free, and fetch W; only x has to wait. Costs: an instruction or two. Limits:
+// by_warpgroup's blocks have no room beside each other, so they start when the last tiles end.
+// Source: CUDA Programming Guide, "Programmatic Dependent Launch"; PTX ISA, "griddepcontrol".
+
+template <class... Parameters, class... Arguments>
+void launch(size_t blocks, int threads, size_t bytes, bool early, void (*kernel)(Parameters...),
+            Arguments... arguments) {
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks), config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = bytes;
+    config.attrs = &attribute, config.numAttrs = early;
+    DEMO_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
+}
+
+// --- Launching ----------------------------------------------------------------------------------
+
+using Launch = std::function<void(bool early)>;  // of one step
+
+static size_t rounded_up(size_t D) { return D <= 64 ? 64 : D <= 128 ? 128 : D <= 256 ? 256 : 512; }
+
+static Layers layers_of(const demo::Mlp& m) {
+    return {int(m.shape.L), int(m.shape.D), int(m.exposed_layer)};
+}
+
+static CUtensorMap map_of_weights(const demo::Mlp& m) {
+    return hopper::tensor_map(m.W.data(), m.shape.L * m.shape.D, m.shape.D, kPanel);
+}
+
+/// by_warpgroup for one D: how it is launched.
+template <int D, int kWarpgroups, int kTiles>
+struct ByWarpgroup {
+    static constexpr auto kernel = by_warpgroup<D, kWarpgroups, kTiles>;
+    static constexpr size_t kSteps = D / kPanel;  // of a layer
+    const demo::Mlp& m;
+    const demo::Gpu& gpu;
+    const size_t N = m.shape.N, L = m.shape.L, width = m.shape.D;
+    const size_t fixed = sizeof(Memory<D, kWarpgroups, kTiles>) + L * D * sizeof(float);
+    const size_t room = gpu.shared_per_block < fixed ? 0 : gpu.shared_per_block - fixed;
+    // At least a layer, or warpgroups that multiply in turn would wait for each other.
+    const size_t slots =
+        std::clamp(room / sizeof(Step<D>), kSteps, std::min(L* kSteps, kMostSlots));
+    const size_t bytes = fixed + slots * sizeof(Step<D>);
+
+    std::string why_not() const { return demo::try_shared_bytes(kernel, bytes); }
+    Launch prepare() const {
+        const CUtensorMap x = hopper::tensor_map(m.x.data(), N, width, kRows),
+                          out = hopper::tensor_map(m.out.data(), N, width, 16),
+                          exposed = hopper::tensor_map(m.exposed.data(), m.exposed.size() / width,
+                                                       width, 16);
+        size_t tiles = (N + kRows - 1) / kRows;
+        const size_t blocks = std::min(tiles, size_t(gpu.multiprocessors));
+        // Warpgroups that share what comes by, or take turns, compute as many tiles each. Those
+        // behind the last row are of zeros, and are not stored.
+        const size_t per_round = blocks * kWarpgroups;
+        if (slots < L * kSteps || kWarpgroups == 2)
+            tiles = (tiles + per_round - 1) / per_round * per_round;
+        return [=, bytes = bytes, slots = slots, W = map_of_weights(m), b = m.b.data(),
+                layers = layers_of(m)](bool early) {
+            launch(blocks, kWarpgroups * kWarpgroup, bytes, early, kernel, x, W, b, out, exposed,
+                   int(tiles), layers, int(slots));
+        };
+    }
+};
+
+/// Calls use() with the one for this width.
+template <class Use>
+auto with_by_warpgroup(const demo::Mlp& m, const demo::Gpu& gpu, Use use) {
+    const size_t D = rounded_up(m.shape.D);
+    if (D == 64) return use(ByWarpgroup<64, 4, 2>{m, gpu});
+    if (D == 128) return use(ByWarpgroup<128, 4, 1>{m, gpu});
+    return use(ByWarpgroup<256, 2, 1>{m, gpu});
+}
+
+template <int D>
+Launch prepare_by_cluster(const demo::Mlp& m, const demo::Gpu& gpu) {
+    const auto kernel = by_cluster<D>;
+    const size_t N = m.shape.N, slab = D * kPanel * sizeof(half);
+    const size_t room = (gpu.shared_per_block - sizeof(ClusterMemory<D>)) / slab;
+    const size_t slots = std::min(m.shape.L, room);
+    const size_t bytes = slots * slab + sizeof(ClusterMemory<D>);
+    demo::allow_shared_bytes(kernel, bytes);
+    const size_t blocks = (N + kClusterRows - 1) / kClusterRows * (D / kPanel);
+    return [=, x = m.x.data(), W = map_of_weights(m), b = m.b.data(), out = m.out.data(),
+            exposed = m.exposed.data(), layers = layers_of(m)](bool early) {
+        launch(blocks, kClusterThreads, bytes, early, kernel, x, W, b, out, exposed, N, layers,
+               int(slots));
+    };
+}
+
+static Launch prepare_by_cluster(const demo::Mlp& m, const demo::Gpu& gpu) {
+    const size_t D = rounded_up(m.shape.D);
+    if (D == 64) return prepare_by_cluster<64>(m, gpu);
+    if (D == 128) return prepare_by_cluster<128>(m, gpu);
+    if (D == 256) return prepare_by_cluster<256>(m, gpu);
+    return prepare_by_cluster<512>(m, gpu);
+}
+
+/// Whether by_cluster is the faster one: all its blocks run at once, or nothing else takes D.
+static bool few_rows(const demo::MlpShape& shape, const demo::Gpu& gpu) {
+    const size_t D = rounded_up(shape.D);
+    const size_t blocks = (shape.N + kClusterRows - 1) / kClusterRows * (D / kPanel);
+    return D > 256 || blocks <= size_t(gpu.multiprocessors);
+}
+
+// --- Steps, and the host that runs ahead ---------------------------------------------------------
+
+/// *mean += the mean of the squares of v[size].
+__global__ void mean_of_squares(const half* v, size_t size, float* mean) {
+    const size_t stride = size_t(gridDim.x) * blockDim.x;
+    float sum = 0;
+    for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += stride)
+        sum += float(v[i]) * float(v[i]);
+    atomicAdd(mean, sum / float(size));
+}
+
+/// Launches a contender that many times.
+using Steps = std::function<void(size_t count)>;
+
+/// As a program that trains or serves: notes when the host and when the GPU was done. If it looks
+/// at a number after each step, the host waits for the GPU each time.
+static void run_ahead(const demo::Session& session, const demo::Mlp& m, const std::string& kernel,
+                      const Steps& launch, size_t count) {
+    const bool looks = session.options.flag("--print-loss");
+    const demo::Buffer<float> mean(1);
+    float loss = 0;
+    launch(1), DEMO_CHECK(cudaDeviceSynchronize());
+    const demo::Stopwatch time;
+    if (!looks) launch(count);
+    for (size_t s = 0; looks && s < count; ++s) {
+        launch(1);
+        DEMO_CHECK(cudaMemsetAsync(mean.data(), 0, sizeof loss));
+        mean_of_squares<<<256, 256>>>(m.out, m.shape.N * m.shape.D, mean.data());
+        DEMO_CHECK(cudaMemcpy(&loss, mean.data(), sizeof loss, cudaMemcpyDeviceToHost));
+    }
+    const double host = time.ms();
+    DEMO_CHECK(cudaDeviceSynchronize());
+    session.note(kernel + ": host done after " + demo::time_text(host) + ", GPU after " +
+                 demo::time_text(time.ms()) +
+                 (looks ? ", loss " + demo::significant(loss, 3) : ""));
+}
+
+static void run(demo::Session& session) {
+    const demo::Mlp m(session);  // x, W, b, out, and the reference
+    const demo::UnfusedMlp unfused(m, mlp::launch_gelu);
+    const demo::Gpu& gpu = session.gpu;
+    const size_t count = session.options.number("--steps"), D = m.shape.D;
+    demo::Workload work = m.shape.workload();
+    if (count > 1) {
+        work.shape =
+            "d" + std::to_string(D) + "l" + std::to_string(m.shape.L) + "s" + std::to_string(count);
+        work.text += ", " + std::to_string(count) + " steps";
+        work.flops *= double(count);
+        work.least_bytes = demo::saturating_product(work.least_bytes, count);
+        work.memory_bound = false;
+    }
+
+    std::map<std::string, Steps> all;  // of the contenders that run
+    auto take = [&](demo::Contender& self, const Steps& launch) {
+        all[self.kernel] = launch;
+        self.launch = [=] { launch(count); };
+        self.launches *= count, self.moved_bytes *= count;
+    };
+    auto repeated = [&](demo::Contender contender) {
+        contender.setup = [&, setup = contender.setup](demo::Contender& self) {
+            setup(self);
+            take(self, [once = self.launch](size_t steps) {
+                for (size_t s = 0; s < steps; ++s) once();
+            });
+        };
+        return contender;
+    };
+    auto ours = [&](const std::string& name, size_t most, bool early, auto by_cluster) {
+        const auto setup = [&, early, by_cluster](demo::Contender& self) {
+            const bool few = by_cluster();
+            const Launch step = few ? prepare_by_cluster(m, gpu)
+                                    : with_by_warpgroup(m, gpu, [](auto w) { return w.prepare(); });
+            take(self, [=](size_t steps) {
+                for (size_t s = 0; s < steps; ++s) step(early && s > 0);
+            });
+            if (early) self.note = few ? "by_cluster" : "by_warpgroup";
+        };
+        std::string why_not = hopper::why_not(gpu);
+        if (D > most) why_not = "takes D up to " + std::to_string(most);
+        if (why_not.empty() && !by_cluster())
+            why_not = with_by_warpgroup(m, gpu, [](auto w) { return w.why_not(); });
+        return demo::Contender{.kernel = name,
+                               .setup = setup,
+                               .moved_bytes = m.shape.workload().least_bytes,
+                               .why_not = why_not};
+    };
+    std::vector<demo::Contender> contenders{repeated(unfused.chain()),
+                                            repeated(unfused.library_best()),
+                                            repeated(unfused.graph(session.options)),
+                                            ours("by_warpgroup", 256, false, [] { return false; }),
+                                            ours("by_cluster", 512, false, [] { return true; })};
+    if (count > 1)
+        contenders.push_back(ours("early", 512, true, [&] { return few_rows(m.shape, gpu); }));
+    if (work.memory_bound) contenders.push_back(demo::copy_contender(session, work));
+    session.run(work, m.check(false), contenders);
+    if (count > 1 && !session.options.csv)
+        for (const demo::Contender& c : contenders)
+            if (all.count(c.kernel)) run_ahead(session, m, c.kernel, all[c.kernel], count);
+}
+
+}  // namespace mlp_hopper
+
+int main(int argc, char** argv) {
+    demo::Program program{
+        .name = "bonus_mlp",
+        .summary = "the fastest MLP on Hopper: rows by the million, and few of them",
+        .types = {{"fp16", mlp_hopper::run}},
+        .any_n = true,
+        .n_means = "rows of x",
+        .default_n = demo::kSimulator ? 128 : 1048576,
+        .options = demo::mlp_options(),
+        .sizes = {256, 131072, 1048576}};
+    program.options.push_back({.name = "--steps",
+                               .help = "compute so many times, and say when the host was done",
+                               .numbers = demo::Numbers{.first = 1, .last = 1000, .usual = 1},
+                               .value = "K"});
+    program.options.push_back(
+        {.name = "--print-loss", .help = "with --steps: look at a number after each step"});
+    return demo::main_of(program, argc, argv);
+}
