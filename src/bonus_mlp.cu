@@ -76,8 +76,9 @@ struct alignas(1024) Memory {
 };
 
 /// W on its way through shared memory, step by step: a thread's place in the ring. If all steps
-/// fit, each has a slot of its own, and nothing is copied twice.
-template <int D>
+/// fit, each has a slot of its own, and nothing is copied twice. The blocks of a cluster copy every
+/// kCluster-th panel each, for all.
+template <int D, int kCluster>
 struct Ring {
     Step<D>* steps;  // [slots]
     hopper::Barrier *full, *empty;
@@ -92,8 +93,13 @@ struct Ring {
         const int all = layers.count * kSteps, step = (all - left % all) % all;
         const int row = step / kSteps * layers.width + step % kSteps * kPanel;
         hopper::mbarrier_arrive_expect_tx(&full[to], sizeof steps[to]);
-        for (int p = 0; p < D / kPanel; ++p)
-            hopper::tma_load(steps[to].W[p], W, row, p * kPanel, &full[to]);
+        if constexpr (kCluster == 1)
+            for (int p = 0; p < D / kPanel; ++p)
+                hopper::tma_load(steps[to].W[p], W, row, p * kPanel, &full[to]);
+        else
+            for (int p = hopper::cluster_ctarank(); p < D / kPanel; p += kCluster)
+                hopper::tma_load_multicast(steps[to].W[p], W, row, p * kPanel, &full[to],
+                                           (1 << kCluster) - 1);
         --left;
     }
 
@@ -106,13 +112,13 @@ struct Ring {
 #pragma unroll
         for (int step = 0; step < D; step += kPanel) {
             hopper::mbarrier_wait(&full[slot], parity);
+            const uint64_t W = hopper::matrix_descriptor(steps[slot].W, sizeof steps[slot].W[0]);
+            const int one_row = sizeof(half[kPanel]) / 16;  // descriptors count 16 bytes
             hopper::wgmma_fence();
 #pragma unroll
             for (int k = 0; k < kPanel; k += 16)
-                hopper::wgmma_mma_async<half>(
-                    sums, operand(step + k),
-                    hopper::matrix_descriptor(&steps[slot].W[0][k][0], sizeof steps[slot].W[0]),
-                    step + k > 0);
+                hopper::wgmma_mma_async<half>(sums, operand(step + k), W + k * one_row,
+                                              step + k > 0);
             hopper::wgmma_commit_group();
             if (step > 0) {
                 hopper::wgmma_wait_group<1>();  // the step before is done
@@ -153,8 +159,8 @@ __device__ void store_rows(const uint32_t (&h)[D / 16][4], half (&panel)[16][kPa
 /// A block has kWarpgroups tiles at a time, and blocks loop over these. kTiles of x are in shared
 /// memory for each warpgroup, or on their way. Two warpgroups multiply in turn, or both would
 /// multiply at the same time, and then both compute gelu.
-template <int D, int kWarpgroups, int kTiles>
-__global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
+template <int D, int kWarpgroups, int kTiles, int kCluster>
+__global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kWarpgroups* kWarpgroup, 1)
     by_warpgroup(const __grid_constant__ CUtensorMap x,        // [N, width] row-major
                  const __grid_constant__ CUtensorMap W,        // [layers * width, width]
                  const half* b,                                // [layers, width]
@@ -170,7 +176,7 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const bool leader = threadIdx.x % kWarpgroup == 0;
     const int all_steps = layers.count * (D / kPanel);
-    Ring<D> ring{steps, memory.full, memory.empty, slots, slots < all_steps};
+    Ring<D, kCluster> ring{steps, memory.full, memory.empty, slots, slots < all_steps};
     // Neighboring tiles are different blocks', so that none has all of the last ones.
     const int first = warpgroup * gridDim.x + blockIdx.x, per_round = gridDim.x * kWarpgroups;
 
@@ -181,32 +187,41 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
             hopper::tma_load(memory.x[warpgroup][slot][p], x, tile * kRows, p * kPanel, arrived);
     };
     hopper::griddepcontrol_launch_dependents();
-    if (threadIdx.x == (kWarpgroups - 1) * kWarpgroup) {  // copies W for all
+    const bool copies = leader && warpgroup == kWarpgroups - 1;  // W, for all
+    if (copies) {
         for (int w = 0; w < kWarpgroups; ++w)
             for (hopper::Barrier& arrived : memory.arrived[w]) hopper::mbarrier_init(&arrived, 1);
         for (int s = 0; s < slots; ++s) {
             hopper::mbarrier_init(&memory.full[s], 1);
-            hopper::mbarrier_init(&memory.empty[s], 4 * kWarpgroups);
+            hopper::mbarrier_init(&memory.empty[s], 4 * kWarpgroups * kCluster);
         }
         for (hopper::Barrier& turn : memory.turn) hopper::mbarrier_init(&turn, 4);
         hopper::fence_mbarrier_init();
+    }
+    if constexpr (kCluster == 1)
+        __syncthreads();
+    else
+        hopper::barrier_cluster_sync();  // all blocks' barriers are ready
+    if (copies) {
         ring.left = ring.streams ? tiles / per_round * all_steps : all_steps;
         for (int s = 0; s < slots; ++s) ring.copy(s, W, layers);
     }
-    for (int i = threadIdx.x; i < layers.count * D; i += kWarpgroups * kWarpgroup) {
-        const int l = i / D, column = i % D;
-        half_biases[i] = column < layers.width ? 0.5f * float(b[l * layers.width + column]) : 0;
-    }
-    __syncthreads();  // barriers and biases are ready
     if (leader) {
         hopper::griddepcontrol_wait();  // until nobody writes x or out any more
         for (int t = 0; t < kTiles; ++t)
             if (first + t * per_round < tiles) load_tile(first + t * per_round, t);
     }
+    for (int i = threadIdx.x; i < layers.count * D; i += kWarpgroups * kWarpgroup) {
+        const int l = i / D, column = i % D;
+        half_biases[i] = column < layers.width ? 0.5f * float(b[l * layers.width + column]) : 0;
+    }
+    __syncthreads();  // the biases are ready
 
     auto release = [&](int slot, uint32_t parity) {
         if (!ring.streams) return;
-        if (lane == 0) hopper::mbarrier_arrive(&memory.empty[slot]);
+        if (kCluster > 1 && lane < kCluster)
+            hopper::mbarrier_arrive_cluster(&memory.empty[slot], lane);
+        if (kCluster == 1 && lane == 0) hopper::mbarrier_arrive(&memory.empty[slot]);
         if (ring.left == 0) return;
         hopper::mbarrier_wait(&memory.empty[slot], parity);  // for the other warps
         ring.copy(slot, W, layers);
@@ -252,6 +267,7 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
         store_rows<D>(h, memory.out[warp], out, tile * kRows);
     }
     if (lane == 0) hopper::cp_async_bulk_wait_group_read<0>();
+    if (kCluster > 1) hopper::barrier_cluster_sync();  // no block sends to one that has left
 }
 
 // --- by_cluster ---------------------------------------------------------------------------------
@@ -401,10 +417,10 @@ static CUtensorMap map_of_weights(const demo::Mlp& m) {
 }
 
 /// by_warpgroup for one D: how it is launched.
-template <int D, int kWarpgroups, int kTiles>
+template <int D, int kWarpgroups, int kTiles, int kCluster>
 struct ByWarpgroup {
-    static constexpr auto kernel = by_warpgroup<D, kWarpgroups, kTiles>;
-    static constexpr size_t kSteps = D / kPanel;  // of a layer
+    static constexpr auto kernel = by_warpgroup<D, kWarpgroups, kTiles, kCluster>;
+    static constexpr size_t kSteps = D / kPanel, kThreads = kWarpgroups * kWarpgroup;
     const demo::Mlp& m;
     const demo::Gpu& gpu;
     const size_t N = m.shape.N, L = m.shape.L, width = m.shape.D;
@@ -422,7 +438,10 @@ struct ByWarpgroup {
                           exposed = hopper::tensor_map(m.exposed.data(), m.exposed.size() / width,
                                                        width, 16);
         size_t tiles = (N + kRows - 1) / kRows;
-        const size_t blocks = std::min(tiles, size_t(gpu.multiprocessors));
+        const size_t room = kCluster == 1
+                                ? gpu.multiprocessors
+                                : demo::ClusterLaunch(1, kCluster, kThreads, bytes).at_once(kernel);
+        const size_t blocks = std::min((tiles + kCluster - 1) / kCluster, room) * kCluster;
         // Warpgroups that share what comes by, or take turns, compute as many tiles each. Those
         // behind the last row are of zeros, and are not stored.
         const size_t per_round = blocks * kWarpgroups;
@@ -430,8 +449,8 @@ struct ByWarpgroup {
             tiles = (tiles + per_round - 1) / per_round * per_round;
         return [=, bytes = bytes, slots = slots, W = map_of_weights(m), b = m.b.data(),
                 layers = layers_of(m)](bool early) {
-            launch(blocks, kWarpgroups * kWarpgroup, bytes, early, kernel, x, W, b, out, exposed,
-                   int(tiles), layers, int(slots));
+            launch(blocks, kThreads, bytes, early, kernel, x, W, b, out, exposed, int(tiles),
+                   layers, int(slots));
         };
     }
 };
@@ -440,9 +459,9 @@ struct ByWarpgroup {
 template <class Use>
 auto with_by_warpgroup(const demo::Mlp& m, const demo::Gpu& gpu, Use use) {
     const size_t D = rounded_up(m.shape.D);
-    if (D == 64) return use(ByWarpgroup<64, 4, 2>{m, gpu});
-    if (D == 128) return use(ByWarpgroup<128, 4, 1>{m, gpu});
-    return use(ByWarpgroup<256, 2, 1>{m, gpu});
+    if (D == 64) return use(ByWarpgroup<64, 4, 2, 1>{m, gpu});
+    if (D == 128) return use(ByWarpgroup<128, 4, 1, 1>{m, gpu});
+    return use(ByWarpgroup<256, 2, 1, 2>{m, gpu});
 }
 
 template <int D>
