@@ -22,6 +22,9 @@ inches wide.
       times-<program>-<data type>
                          of compare_frameworks.py, where it has five shapes or more: time over size,
                          a curve for each contender
+      times-<program>-<data type>-<shape>-<N>
+                         time over the number that five shapes or more end with, such as d64l1 to
+                         d64l64 of bonus_mlp: over its layers
 
   --size N       N of the bars and the rooflines (default: 4096, or what most programs have); the
                  talk's shape is shown at S = N / 4, at most 1024
@@ -326,10 +329,34 @@ def sides(row):
     return [int(side) for side in row["shape"].split("x")]
 
 
-def draw_times(results, at, curves_of, theme, title=None):
-    """How long each contender takes over the sizes. The copy, which computes nothing, is dashed."""
-    program, dtype = at
-    figure = Figure(theme, title or f"{short(program)}: {dtype}, time over size",
+def rows_by_columns(row):
+    rows, columns = sides(row)
+    return f"{rows}\nx {columns}"
+
+
+def last_number(row):
+    return re.search(r"\d+$", row["shape"])[0]
+
+
+def numbered(results):
+    """{(program, data type, N, what the shapes begin with): {contender: {number: its row}}}, of
+    shapes that end with different numbers: d64l1, d64l2, ..."""
+    found = {}
+    for row in table.shown(results.rows):
+        shape = re.fullmatch(r"(.*[a-z])\d+", row["shape"])
+        if shape:
+            at = row["program"], row["dtype"], row["n"], shape[1]
+            curves_of = found.setdefault(at, {})
+            contender = row.get("contender") or row["kernel"]
+            curves_of.setdefault(contender, {})[int(last_number(row))] = row
+    return {at: curves_of for at, curves_of in found.items()
+            if max(map(len, curves_of.values())) >= SWEEP}
+
+
+def draw_times(results, heading, over, tick, curves_of, theme, title=None):
+    """How long each contender takes over what tick(row) says. The copy, which computes nothing, is
+    dashed."""
+    figure = Figure(theme, title or heading,
                     f"{short(results.gpu)}; lower is faster; dashed: a copy of as many bytes")
     names = {contender: IN_WORDS.get(contender, contender) for contender in curves_of}
     ax = figure.axes(1.4, 0.25 + max(inches("  " + name) for name in names.values()), bottom=1.3)
@@ -347,10 +374,9 @@ def draw_times(results, at, curves_of, theme, title=None):
             color, style = theme.color(i), dict(marker=MARKERS[i % len(MARKERS)], markersize=11)
         ax.plot(x, y, linewidth=3.5, color=color, zorder=3, **style)
         labels.append((y[-1], names[contender], color))
-    shapes = {elements: sides(row) for row_of in curves_of.values()
-              for elements, row in sorted(row_of.items())}
-    ax.set_xticks(list(shapes), [f"{rows}\nx {columns}" for rows, columns in shapes.values()])
-    ax.set_xlabel("rows x columns", fontsize=SIZES["text"], color=theme.muted)
+    ticks = {x: tick(row) for row_of in curves_of.values() for x, row in sorted(row_of.items())}
+    ax.set_xticks(list(ticks), list(ticks.values()))
+    ax.set_xlabel(over, fontsize=SIZES["text"], color=theme.muted)
     ax.set_ylabel("microseconds", fontsize=SIZES["text"], color=theme.muted)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_minor_locator(_no_ticks())
@@ -754,7 +780,15 @@ def _times(tables):
     for results in tables:
         for (program, dtype), curves_of in sweeps(results).items():
             yield Plot(f"times-{program}-{dtype}", f"{program} over the size, {dtype}",
-                       functools.partial(draw_times, results, (program, dtype), curves_of))
+                       functools.partial(draw_times, results,
+                                         f"{short(program)}: {dtype}, time over size",
+                                         "rows x columns", rows_by_columns, curves_of))
+        for (program, dtype, n, shape), curves_of in numbered(results).items():
+            yield Plot(f"times-{program}-{dtype}-{shape}-{n}",
+                       f"{program} over the number behind {shape}, {dtype}",
+                       functools.partial(draw_times, results,
+                                         f"{short(program)}: {dtype}, N = {n}",
+                                         f"{shape}...", last_number, curves_of))
 
 
 def save(figure, target, form):

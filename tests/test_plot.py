@@ -192,6 +192,22 @@ def test_the_text_of_times_is_large_and_on_the_page(python, tmp_path):
     assert draw(python, code, write_sweep(tmp_path / "a.csv")).splitlines() == ["1"]
 
 
+def test_times_over_the_number_that_shapes_end_with_have_a_plot(python, tmp_path):
+    """Such as an MLP's layers."""
+    lines = [measured("bonus_mlp", kernel, "fp16", 1024, layers * ms, 1e9, shape=f"d64l{layers}",
+                      role=role)
+             for layers in (1, 2, 3, 16, 64)
+             for kernel, ms, role in (("chain", 2, "chain"), ("by_cluster", 1, "ours"))]
+    file = write_measured(tmp_path / "a.csv", extra=lines)
+    code = ("[name] = [name for name in plots if name.startswith('times')]\n"
+            "[ax] = plots[name].draw(plot.LIGHT).figure.axes\n"
+            "print(name, [list(map(int, line.get_xdata())) for line in ax.lines],\n"
+            "      [text.get_text() for text in ax.get_xticklabels()], ax.get_xlabel())")
+    assert draw(python, code, file).strip() == (
+        "times-bonus_mlp-fp16-d64l-1024 [[1, 2, 3, 16, 64], [1, 2, 3, 16, 64]] "
+        "['1', '2', '3', '16', '64'] d64l...")
+
+
 # What follows draws nothing, so it needs no matplotlib.
 
 def test_roofline_places_programs_by_their_own_count_of_bytes(tmp_path):
