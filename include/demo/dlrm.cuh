@@ -106,9 +106,15 @@ struct DlrmStored {
 };
 /// ... or the outer product of z with itself. An error of z goes into it, and there the product
 /// may round to a neighbor.
+///
+/// `folded`: a kernel multiplies z_i z_j by W_ij + W_ji, rounded to fp16: off by 2^-11 of the sum.
+/// Such errors are independent, and so are the signs of W_ij and W_ji. So in quadrature it is as if
+/// each of the two features were off by 2^-11. (Sums too small for 11 bits are exact: both terms
+/// are multiples of 2^-24.)
 struct DlrmOuter {
     const Stored* z;  // [checked rows, width]
     unsigned int width;
+    bool folded = false;
     __device__ Stored operator()(size_t i, unsigned int k) const {
         const Stored a = z[i * width + k / width], b = z[i * width + k % width];
         const float product = float(__float2half(a.value * b.value));  // exact in fp32
@@ -116,6 +122,7 @@ struct DlrmOuter {
         if (a.error > 0 || b.error > 0)
             error = fabsf(a.value) * b.error + (fabsf(b.value) + b.error) * a.error +
                     0x1p-10f * fabsf(product) + 0x1p-24f;
+        if (folded) error += 0x1p-11f * fabsf(product);
         return {product, error};
     }
 };
@@ -206,8 +213,9 @@ struct ExpectDlrm {
 /// Random inputs, the output, and the fp64 reference.
 class Dlrm {
   public:
-    explicit Dlrm(Session& session) : Dlrm(session, DlrmShape::of(session.options)) {}
-    Dlrm(Session& session, const DlrmShape& shape)
+    explicit Dlrm(Session& session) : Dlrm(session, DlrmShape::of(session.options), false) {}
+    /// `folds`: some kernels add up W_ij and W_ji. The reference then knows two bounds.
+    Dlrm(Session& session, const DlrmShape& shape, bool folds)
         : shape(shape),
           x(session, "dense", {shape.N, DlrmShape::kDense}),
           ids(session, "ids", {shape.N, DlrmShape::kTables},
@@ -226,18 +234,21 @@ class Dlrm {
           b_(rows_.size(), 256),
           z_(rows_.size(), shape.width),
           features_(shape.dot ? rows_.size() : 1, shape.dot ? shape.features : 1),
-          hidden_sums_(rows_.size(), DlrmShape::kHidden),
-          out_sums_(rows_.size()) {
+          exact_(rows_.size()),
+          folded_(folds ? rows_.size() : 1),
+          folds_(folds) {
         compute(0, rows_.compared);
     }
 
     /// How to verify `hidden` and `out`. Errors average out on their way from one to the other: of
-    /// a wrong `hidden` the sigmoid may show nothing. Must not outlive the object.
-    Check check() const {
+    /// a wrong `hidden` the sigmoid may show nothing. `folded`: of a kernel that adds up W_ij and
+    /// W_ji. Must not outlive the object.
+    Check check(bool folded = false) const {
+        const Sums& sums = folded ? folded_ : exact_;
         const Check first = check_of(hidden.data(), shape.N, DlrmShape::kHidden, rows_,
-                                     ExpectDlrmHidden{hidden_sums_.data()}, largest());
+                                     ExpectDlrmHidden{sums.hidden.data()}, largest());
         return in_turn(first, "the top MLP's first layer",
-                       out.check(rows_, ExpectDlrm{out_sums_.data()}, 1,
+                       out.check(rows_, ExpectDlrm{sums.out.data()}, 1,
                                  [this] { compute(rows_.compared, rows_.kSpots); }));
     }
 
@@ -278,6 +289,11 @@ class Dlrm {
         hidden;  // [N, kHidden]: the top MLP's first layer, which every kernel stores
 
   private:
+    struct Sums {  // of the layers that are verified, for the checked rows
+        Buffer<DlrmSum> hidden, out;
+        explicit Sums(size_t rows) : hidden(rows, DlrmShape::kHidden), out(rows) {}
+    };
+
     /// No element of `hidden` is larger: |z| <= 1 but for the bottom MLP's E numbers, which may be
     /// a few times that.
     double largest() const { return 100 * largest_product(1, 1) * std::sqrt(double(shape.E)); }
@@ -294,6 +310,11 @@ class Dlrm {
             reference_layer<<<grid, block>>>(in, layer.W.data(), layer.b.data(), sums, next, pitch,
                                              first, count, layer.K, layer.N);
         };
+        auto top_layers = [=, this](auto features, const Sums& sums) {
+            layer(top[0], features, a, 512, sums.hidden.data());
+            layer(top[1], DlrmStored{a, 512}, b, 256, nullptr);
+            layer(top[2], DlrmStored{b, 256}, nullptr, 0, sums.out.data());
+        };
         layer(bottom[0], DlrmDense{x, rows_.data()}, a, 512, nullptr);
         layer(bottom[1], DlrmStored{a, 512}, b, 256, nullptr);
         layer(bottom[2], DlrmStored{b, 256}, a, 64, nullptr);
@@ -303,21 +324,19 @@ class Dlrm {
         if (shape.dot) {
             reference_dot<<<(count * shape.features + 255) / 256, 256>>>(z, features_.data(), first,
                                                                          count, shape.E);
-            layer(top[0], DlrmStored{features_.data(), shape.features}, a, 512,
-                  hidden_sums_.data());
+            top_layers(DlrmStored{features_.data(), shape.features}, exact_);
         } else {
-            layer(top[0], DlrmOuter{z, unsigned(width)}, a, 512, hidden_sums_.data());
+            top_layers(DlrmOuter{z, unsigned(width)}, exact_);
+            if (folds_) top_layers(DlrmOuter{z, unsigned(width), true}, folded_);
         }
-        layer(top[1], DlrmStored{a, 512}, b, 256, nullptr);
-        layer(top[2], DlrmStored{b, 256}, nullptr, 0, out_sums_.data());
         DEMO_CHECK(cudaGetLastError());
     }
 
     CheckedRows rows_;
-    // Of the checked rows: what the layers leave in turn, z, dot products; and the sums of the
-    // layers that are verified.
+    // Of the checked rows: what the layers leave in turn, z, dot products.
     Buffer<Stored> a_, b_, z_, features_;
-    Buffer<DlrmSum> hidden_sums_, out_sums_;
+    Sums exact_, folded_;
+    bool folds_;
 };
 
 }  // namespace demo

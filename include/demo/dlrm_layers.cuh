@@ -5,6 +5,7 @@
 
 #include "cublaslt.cuh"
 #include "dlrm.cuh"
+#include "graph.cuh"
 
 namespace demo {
 
@@ -54,8 +55,23 @@ class DlrmLayers {
             self.renew();
             const auto bottom = this->bottom(at.bottom, at.pitch, at.fused);
             const auto top = this->top(at.features, at.W, at.K, at.fused);
-            self.launch = [=] { bottom(), between(), top(); };
+            self.launch = [=] { bottom(nullptr), between(), top(nullptr); };
         };
+        return c;
+    }
+    /// The same as a CUDA graph. `between` launches into a stream.
+    Contender graph(Contender c, const Between& at,
+                    std::function<void(cudaStream_t)> between) const {
+        c = contender(c, at, {});
+        c.setup = [=, this](Contender& self) {
+            self.renew();
+            const auto bottom = this->bottom(at.bottom, at.pitch, at.fused);
+            const auto top = this->top(at.features, at.W, at.K, at.fused);
+            const auto graph = std::make_shared<Graph>(
+                [=](cudaStream_t stream) { bottom(stream), between(stream), top(stream); });
+            self.launch = [=] { (*graph)(); };
+        };
+        c.note = "one CUDA graph" + (c.note.empty() ? "" : ", " + c.note);
         return c;
     }
 
@@ -79,14 +95,15 @@ class DlrmLayers {
                 .bias = layer.b,
                 .out_pitch = pitch};
     }
-    std::function<void()> bottom(half* to, size_t pitch, bool fused) const {
+    using Launch = std::function<void(cudaStream_t)>;
+    Launch bottom(half* to, size_t pitch, bool fused) const {
         half *const a = a_.data(), *const b = b_.data();
         const DlrmLayer* const l = m.bottom;
         return launch({product(m.x, l[0], a), product(a, l[1], b), product(b, l[2], a),
                        product(a, l[3], to, pitch)},
                       fused);
     }
-    std::function<void()> top(const half* features, const half* W, size_t K, bool fused) const {
+    Launch top(const half* features, const half* W, size_t K, bool fused) const {
         half *const hidden = m.hidden.data(), *const b = b_.data();
         std::vector<LtProduct<half>> products;
         if (features)
@@ -94,24 +111,24 @@ class DlrmLayers {
         products.push_back(product(hidden, m.top[1], b));
         const auto first = launch(products, fused);
         const auto last = launch({product(b, m.top[2], m.out)}, true, false);
-        return [=, this] {
-            first(), last();
-            sigmoid_in_place<<<(m.shape.N + 255) / 256, 256>>>(m.out, m.shape.N);
+        return [=, this](cudaStream_t stream) {
+            first(stream), last(stream);
+            sigmoid_in_place<<<(m.shape.N + 255) / 256, 256, 0, stream>>>(m.out, m.shape.N);
         };
     }
-    std::function<void()> launch(std::vector<LtProduct<half>> products, bool fused,
-                                 bool relu = true) const {
+    Launch launch(std::vector<LtProduct<half>> products, bool fused, bool relu = true) const {
         std::vector<std::shared_ptr<LtGemm<half>>> gemms;
         for (LtProduct<half>& product : products) {
             if (relu && fused) product.activation = CUBLASLT_EPILOGUE_RELU;
             gemms.push_back(std::make_shared<LtGemm<half>>(library_, product));
         }
-        return [=] {
+        return [=](cudaStream_t stream) {
             for (size_t i = 0; i < products.size(); ++i) {
-                (*gemms[i])();
+                (*gemms[i])(stream);
                 const size_t size = products[i].M * products[i].N;
                 if (relu && !fused)
-                    relu_in_place<<<(size / 4 + 255) / 256, 256>>>(products[i].out, size);
+                    relu_in_place<<<(size / 4 + 255) / 256, 256, 0, stream>>>(products[i].out,
+                                                                              size);
             }
         };
     }

@@ -1,0 +1,810 @@
+// Bonus: the fastest DLRM on Hopper (compute capability 9.0), in fp16; see lesson 13.
+//
+// The outer product. Feature z_i z_j is feature z_j z_i, so W[i, j] and W[j, i], two rows of 512
+// weights, may be added up beforehand, once. That leaves half of the work, 93,528 features with
+// E = 16. The gemm makes them where wgmma can read them: in registers.
+//
+//         columns j ... j + 15 of z        a thread holds its numbers of 16 columns of z, as wgmma
+//      i  +---+                            wants A. For each i it multiplies them by z_i of their
+//      |  |   |    used: i <= j + 15       rows, and that is the next A, of 16 features. Nothing of
+//      |  |   |                            it is stored; only W streams through shared memory.
+//      v  +---+---+
+//         |   |   |                        W is packed in the order in which this walks through the
+//         +---+---+---+                    features: for each 16 j, all i up to j + 15; with zeros
+//         |   |   |   |                    where i > j. Those are 3.5% of it.
+//         +---+---+---+
+//
+// What limits it: power and the tensor cores, as any product; with few samples reading W.
+//
+//     ./bonus_dlrm 2048
+#include "demo.cuh"
+#include "demo/dlrm_layers.cuh"
+#include "hopper.cuh"
+#include "kernels/dlrm.cuh"
+#include "kernels/dlrm_chain.cuh"
+#include "kernels/matmul_hopper.cuh"
+
+namespace dlrm_hopper {
+
+using dlrm::kTables;
+using matmul_hopper::kPanel, matmul_hopper::kWarpgroup, matmul_hopper::Position;
+constexpr int kHidden = demo::DlrmShape::kHidden;  // columns of W
+
+// --- Lookups -------------------------------------------------------------------------------------
+
+__device__ uint32_t modulus_hash(uint32_t id) {  // (id + 1) mod rows, in 32 bits
+    const uint32_t row = id % demo::DlrmShape::kRows + 1;
+    return row == demo::DlrmShape::kRows ? 0 : row;
+}
+
+/// z[n, 1 + t] = tables[t, row of ids[n, t]], in pieces of sizeof(Piece) bytes: a thread has one of
+/// each of kLoads vectors, so that as many loads are on their way.
+constexpr int kLoads = 4;
+template <class Piece>
+__global__ void gather_pieces(const uint32_t* ids, const half* tables, half* z, size_t pitch,
+                              size_t vectors, unsigned int E) {
+    const unsigned int e = threadIdx.x * (sizeof(Piece) / sizeof(half));
+    const size_t first = size_t(blockIdx.x) * blockDim.y * kLoads + threadIdx.y;
+    Piece pieces[kLoads];
+    for (int l = 0; l < kLoads; ++l) {
+        const size_t v = first + l * blockDim.y;  // number 26 n + t
+        if (v >= vectors) continue;
+        const size_t row = v % kTables * demo::DlrmShape::kRows + modulus_hash(ids[v]);
+        pieces[l] = *reinterpret_cast<const Piece*>(&tables[row * E + e]);
+    }
+    for (int l = 0; l < kLoads; ++l) {
+        const size_t v = first + l * blockDim.y;
+        if (v >= vectors) continue;
+        half* const to = &z[v / kTables * pitch + (1 + v % kTables) * E + e];
+        *reinterpret_cast<Piece*>(to) = pieces[l];
+    }
+}
+
+// --- The order of the features -------------------------------------------------------------------
+
+/// A step of the gemm: 64 features, those of 4 numbers of z from i with 16 numbers from j.
+struct Step {
+    unsigned int i, j;
+
+    /// Step s. Before the steps of block B of 16 columns, each with i up to 16 B + 15, there are
+    /// 4 + 8 + ... + 4 B.
+    static __host__ __device__ Step at(unsigned int s) {
+        const unsigned int block = (unsigned(sqrtf(float(2 * s + 1))) - 1) / 2;
+        return {4 * (s - 2 * block * (block + 1)), 16 * block};
+    }
+    __device__ void advance(unsigned int width) {
+        i += 4;
+        if (i >= min(j + 16, width)) i = 0, j += 16;
+    }
+    static unsigned int count(unsigned int width) {
+        const unsigned int last = (width - 1) / 16;  // block; its i end at the width
+        return 2 * last * (last + 1) + width / 4;
+    }
+};
+
+using Half8 = demo::Vector<half>;
+
+/// Packs W[width * width, 512] in that order: what the feature z_i z_j, i <= j, is multiplied by. A
+/// block packs a step's 64 rows.
+__global__ void fold(const half* W, half* packed, unsigned int width) {
+    const Step step = Step::at(blockIdx.x);
+    constexpr unsigned int kThreadsOfRow = kHidden / 8;
+    const unsigned int column = threadIdx.x % kThreadsOfRow * 8;
+    for (unsigned int r = threadIdx.x / kThreadsOfRow; r < 64; r += blockDim.x / kThreadsOfRow) {
+        const unsigned int i = step.i + r / 16, j = step.j + r % 16;
+        Half8 sum{};
+        if (i <= j && j < width) {
+            sum = *reinterpret_cast<const Half8*>(&W[(size_t(i) * width + j) * kHidden + column]);
+            if (i < j) {
+                const auto other =
+                    *reinterpret_cast<const Half8*>(&W[(size_t(j) * width + i) * kHidden + column]);
+                for (int c = 0; c < 8; ++c) sum.at[c] = float(sum.at[c]) + float(other.at[c]);
+            }
+        }
+        *reinterpret_cast<Half8*>(&packed[(size_t(blockIdx.x) * 64 + r) * kHidden + column]) = sum;
+    }
+}
+
+// --- library_best --------------------------------------------------------------------------------
+// What the library can do with the same idea: half as many features, in the packed order, written
+// and read once, and its gemm.
+
+/// f[n, 64 s + r]: a thread has 8 features of one i.
+__global__ void half_outer(const half* z, size_t pitch, half* f, size_t features) {
+    const unsigned int e = (blockIdx.y * blockDim.x + threadIdx.x) * 8;
+    if (e >= features) return;
+    z += blockIdx.x * pitch, f += blockIdx.x * features;
+    const Step step = Step::at(e / 64);
+    const half factor = z[step.i + e % 64 / 16];
+    Half8 product = *reinterpret_cast<const Half8*>(&z[step.j + e % 16]);
+    for (half& v : product.at) v = __hmul(factor, v);
+    *reinterpret_cast<Half8*>(&f[e]) = product;
+}
+
+// --- folded --------------------------------------------------------------------------------------
+// Adds    to lesson 13's fused_interaction: W folded, half of the work; wgmma, with features made
+// in
+//         its registers; W by TMA, each tile for both blocks of a cluster. Lookups move 16 bytes a
+//         thread, and the host launches the model as one graph.
+// Costs   packing W, once: a read of W and a write of half of it. Hopper alone.
+// Limits  the tensor cores; from 4096 samples on nothing else takes time. With 128 samples W's
+//         96 MiB, read once.
+// Source  PTX ISA, "wgmma.mma_async" with A in registers; the symmetry is lesson 13's exercise.
+
+constexpr int kTileM = 128, kTileN = 256;  // samples x columns of a block
+constexpr int kConsumers = kTileM / 64, kThreads = (kConsumers + 1) * kWarpgroup;
+constexpr int kStages = 6;
+constexpr int kInFlight = 1;  // wgmma that still run while the next fragment is made
+
+struct Memory {
+    alignas(1024) half W[kStages][kTileN / kPanel][64][kPanel];  // rows swizzled
+    hopper::Barrier full[kStages], empty[kStages];
+};
+
+/// What a thread needs of z for a step, in its two rows: what it holds of a 16 x 16 fragment of
+/// columns j ... j + 15, and the factors i ... i + 3.
+struct Numbers {
+    half2 panel[4];
+    dlrm::Half4 factors[2];
+
+    __device__ void load_panel(const half* const (&rows)[2], Step step) {
+        const unsigned int column = step.j + threadIdx.x % 4 * 2;
+        for (int q = 0; q < 4; ++q)
+            panel[q] = *reinterpret_cast<const half2*>(&rows[q % 2][column + q / 2 * 8]);
+    }
+    __device__ void load_factors(const half* const (&rows)[2], Step step) {
+        for (int r = 0; r < 2; ++r) factors[r] = dlrm::four(&rows[r][step.i]);
+    }
+    /// The features of number i + k with all 16: A of one wgmma.
+    __device__ void multiply(int k, uint32_t (&a)[4]) const {
+#pragma unroll
+        for (int q = 0; q < 4; ++q) {
+            const half2 product = __hmul2(panel[q], __half2half2(factors[q % 2].at[k]));
+            a[q] = reinterpret_cast<const uint32_t&>(product);
+        }
+    }
+};
+
+/// parts[blockIdx.z] = this part of the steps of features W, for 128 samples and 256 columns.
+template <int kCluster>
+__global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
+    folded_interaction(const half* z,                          // [N, pitch], zeros behind the width
+                       const __grid_constant__ CUtensorMap W,  // packed, [64 steps, 512]
+                       float* parts,                           // [gridDim.z, N, 512]
+                       size_t N, size_t pitch, unsigned int width, unsigned int steps) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    Memory& memory = *reinterpret_cast<Memory*>(shared);
+    const int rank = hopper::cluster_ctarank(), lane = threadIdx.x % 32;
+    const unsigned int first = size_t(steps) * blockIdx.z / gridDim.z;
+    const unsigned int last = size_t(steps) * (blockIdx.z + 1) / gridDim.z;
+    const int block_col = blockIdx.y * kTileN;
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < kStages; ++s) {
+            hopper::mbarrier_init(&memory.full[s], 1);
+            hopper::mbarrier_init(&memory.empty[s], 4 * kConsumers * kCluster);
+        }
+        hopper::fence_mbarrier_init();
+    }
+    hopper::barrier_cluster_sync();  // all blocks' barriers are ready
+
+    Position<kStages> at;
+    if (matmul_hopper::warpgroup_index() == kConsumers) {  // the producer, one thread
+        hopper::setmaxnreg_dec<40>();
+        if (threadIdx.x != kConsumers * kWarpgroup) return;
+        for (unsigned int s = first; s < last; ++s, at.advance()) {
+            hopper::mbarrier_wait(&memory.empty[at.stage], at.parity ^ 1);
+            hopper::Barrier* const full = &memory.full[at.stage];
+            hopper::mbarrier_arrive_expect_tx(full, sizeof memory.W[0]);
+            for (int p = rank; p < kTileN / kPanel; p += kCluster) {  // each block a share, for all
+                half* const to = &memory.W[at.stage][p][0][0];
+                if constexpr (kCluster == 1)
+                    hopper::tma_load(to, W, 64 * s, block_col + p * kPanel, full);
+                else
+                    hopper::tma_load_multicast(to, W, 64 * s, block_col + p * kPanel, full,
+                                               (1 << kCluster) - 1);
+            }
+        }
+        // Others arrive at this block's barriers, so it must not leave before they have.
+        for (int s = 0; s < kStages; ++s, at.advance())
+            hopper::mbarrier_wait(&memory.empty[at.stage], at.parity ^ 1);
+        return;
+    }
+    hopper::setmaxnreg_inc<232>();
+    const size_t row = size_t(blockIdx.x) * kTileM + threadIdx.x / 32 * 16 + lane / 4;
+    const half* const rows[2] = {&z[min(row, N - 1) * pitch], &z[min(row + 8, N - 1) * pitch]};
+    auto release = [&](int stage) {  // each warp tells all blocks that copy into this one
+        if (lane < kCluster) hopper::mbarrier_arrive_cluster(&memory.empty[stage], lane);
+    };
+    float sums[kTileN / 2];
+    uint32_t a[kInFlight + 1][4];  // wgmma read one while the next is made
+    Step step = Step::at(first);
+    Numbers now;
+    now.load_panel(rows, step), now.load_factors(rows, step);
+    Numbers next = now;
+    int previous = 0;
+    for (unsigned int s = first; s < last; ++s, at.advance()) {
+        step.advance(width);
+        if (s + 1 < last) {  // a step early
+            next.load_factors(rows, step);
+            if (step.i == 0) next.load_panel(rows, step);
+        }
+        hopper::mbarrier_wait(&memory.full[at.stage], at.parity);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            uint32_t(&fragment)[4] = a[k % (kInFlight + 1)];
+            now.multiply(k, fragment);
+            hopper::wgmma_fence();
+            hopper::wgmma_mma_async<half>(
+                sums, fragment,
+                hopper::matrix_descriptor(&memory.W[at.stage][0][16 * k][0], sizeof memory.W[0][0]),
+                s > first || k > 0);
+            hopper::wgmma_commit_group();
+            hopper::wgmma_wait_group<kInFlight>();
+            if (k == kInFlight - 1 && s > first) release(previous);
+        }
+        previous = at.stage, now = next;
+    }
+    hopper::wgmma_wait_group<0>();
+    release(previous);
+    parts += blockIdx.z * N * kHidden + block_col + lane % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < kTileN / 8; ++j)  // a thread has 2 columns of every 8, in 2 rows
+        for (int r = 0; r < 2; ++r)
+            if (row + 8 * r < N)
+                *reinterpret_cast<float2*>(&parts[(row + 8 * r) * kHidden + j * 8]) = {
+                    sums[4 * j + 2 * r], sums[4 * j + 2 * r + 1]};
+}
+
+/// hidden = relu(b + all parts). A thread has 4 columns.
+__global__ void add_parts(const float4* parts, int count, const half* b, half* hidden,
+                          size_t quarter) {  // of a part's size
+    const size_t e = dlrm::my_index();
+    if (e >= quarter) return;
+    const dlrm::Half4 bias = dlrm::four(&b[e * 4 % kHidden]);
+    float sums[4];
+    for (int c = 0; c < 4; ++c) sums[c] = bias.at[c];
+    for (int p = 0; p < count; ++p) {
+        const float4 part = parts[p * quarter + e];
+        sums[0] += part.x, sums[1] += part.y, sums[2] += part.z, sums[3] += part.w;
+    }
+    dlrm::Half4 result;
+    for (int c = 0; c < 4; ++c) result.at[c] = fmaxf(sums[c], 0.0f);
+    dlrm::four(&hidden[e * 4]) = result;
+}
+
+// --- MLPs within a block -------------------------------------------------------------------------
+// A block takes kRows samples through all layers of an MLP. What a layer leaves stays in shared
+// memory; weights come from the L2 cache straight into registers, packed as mma wants them.
+
+constexpr int kWarps = 16, kMlpThreads = 32 * kWarps;
+constexpr int kWide = 512 + 8, kNarrow = 256 + 8;  // elements from row to row: 8 against conflicts
+constexpr int kAhead = 8;                          // loads of weights on their way, of each warp
+
+/// A layer's packed weights: of each 16 columns, for each 16 k, one uint4 per lane.
+struct Layer {
+    const uint4* W;  // [columns / 16][depth][32]
+    const half* b;
+    int depth, columns;  // k / 16, rounded up
+};
+struct Model {
+    const half* x;               // [N, 13]
+    const uint32_t *ids, *rows;  // [N, 26]; where the ids' rows are known already: else null
+    const half* tables;          // [26, rows, E]
+    Layer bottom[4], top[2];
+    const half *last, *last_b;  // the last layer's weights, [256]; and its bias
+    half *hidden, *out;         // [N, 512], [N]
+    size_t N;
+    unsigned int E;
+
+    /// The features of --dot, rounded up; and elements from row to row.
+    __host__ __device__ unsigned int features() const { return (E + dlrm::kPairs + 15) / 16 * 16; }
+    __host__ __device__ unsigned int pitch() const {
+        return (features() > 256 ? features() : 256) + 8;
+    }
+};
+
+/// Packs W[K, columns] for a layer, with zeros outside. One thread per uint4.
+__global__ void pack_layer(const half* W, uint4* packed, int K, int columns, int depth) {
+    const int e = dlrm::my_index(), lane = e % 32, k = e / 32 % depth * 16 + lane % 4 * 2;
+    const int column = e / 32 / depth * 16 + lane / 4;
+    if (column - lane / 4 >= columns) return;
+    auto pair = [=](int k, int column) {  // two neighbors of a column
+        auto at = [=](int k) {
+            return k < K && column < columns ? W[size_t(k) * columns + column] : half(0);
+        };
+        const half2 both = {at(k), at(k + 1)};
+        return reinterpret_cast<const uint32_t&>(both);
+    };
+    packed[e] = {pair(k, column), pair(k + 8, column), pair(k, column + 8),
+                 pair(k + 8, column + 8)};
+}
+
+/// out = relu(in W + b), both in shared memory, by a whole block. A warp has 16 columns at a time.
+template <int kRows>
+__device__ void apply(const Layer& layer, const half* in, int in_pitch, half* out, int out_pitch) {
+    const int lane = threadIdx.x % 32;
+    for (int col = threadIdx.x / 32 * 16; col < layer.columns; col += kWarps * 16) {
+        const uint4* const W = &layer.W[size_t(col / 16) * layer.depth * 32 + lane];
+        float sums[kRows / 16][2][4] = {};
+        uint4 ahead[kAhead];
+#pragma unroll
+        for (int q = 0; q < kAhead; ++q)
+            if (q < layer.depth) ahead[q] = W[q * 32];
+        for (int first = 0; first < layer.depth; first += kAhead)
+#pragma unroll
+            for (int q = 0; q < kAhead; ++q) {
+                const int k = first + q;
+                if (k >= layer.depth) break;
+                const uint4 b = ahead[q];
+                if (k + kAhead < layer.depth) ahead[q] = W[(k + kAhead) * 32];
+#pragma unroll
+                for (int r = 0; r < kRows / 16; ++r) {
+                    uint32_t a[4];
+                    ptx::ldmatrix_x4(a,
+                                     &in[(16 * r + lane % 16) * in_pitch + 16 * k + lane / 16 * 8]);
+                    ptx::mma_m16n8k16(sums[r][0], a, b.x, b.y);
+                    ptx::mma_m16n8k16(sums[r][1], a, b.z, b.w);
+                }
+            }
+        for (int side = 0; side < 2; ++side) {
+            const int c = col + side * 8 + lane % 4 * 2;
+            if (c >= layer.columns) break;
+            const float2 bias = __half22float2(*reinterpret_cast<const half2*>(&layer.b[c]));
+#pragma unroll
+            for (int r = 0; r < kRows / 8; ++r) {
+                const float* const sum = &sums[r / 2][side][r % 2 * 2];
+                *reinterpret_cast<half2*>(&out[(8 * r + lane / 4) * out_pitch + c]) =
+                    __floats2half2_rn(fmaxf(sum[0] + bias.x, 0.0f), fmaxf(sum[1] + bias.y, 0.0f));
+            }
+        }
+    }
+    __syncthreads();  // the layer is complete
+}
+
+/// The bottom MLP of kRows samples, the last of which may be copies.
+template <int kRows>
+__device__ void bottom_mlp(const Model& m, size_t first, half* wide, half* narrow, half* out,
+                           int out_pitch) {
+    for (int e = threadIdx.x; e < kRows * 16; e += kMlpThreads) {
+        const size_t n = min(first + e / 16, m.N - 1), k = e % 16;
+        narrow[e / 16 * 24 + k] = k < 13 ? m.x[n * 13 + k] : half(0);
+    }
+    __syncthreads();  // the inputs are complete
+    apply<kRows>(m.bottom[0], narrow, 24, wide, kWide);
+    apply<kRows>(m.bottom[1], wide, kWide, narrow, kNarrow);
+    apply<kRows>(m.bottom[2], narrow, kNarrow, wide, 72);
+    apply<kRows>(m.bottom[3], wide, 72, out, out_pitch);
+}
+
+/// The top MLP's other layers: wide has the first one's.
+template <int kRows>
+__device__ void top_mlp(const Model& m, size_t first, const half* wide, half* narrow) {
+    apply<kRows>(m.top[1], wide, kWide, narrow, kNarrow);
+    const int lane = threadIdx.x % 32;
+    for (int r = threadIdx.x / 32; r < kRows && first + r < m.N; r += kWarps) {  // 256 to 1
+        const auto in = *reinterpret_cast<const Half8*>(&narrow[r * kNarrow + lane * 8]);
+        const auto W = *reinterpret_cast<const Half8*>(&m.last[lane * 8]);
+        float sum = 0;
+        for (int c = 0; c < 8; ++c) sum += float(in.at[c]) * float(W.at[c]);
+        for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(~0u, sum, other);
+        if (lane == 0)
+            m.out[first + r] = __fdividef(1.0f, 1.0f + __expf(-(sum + float(*m.last_b))));
+    }
+}
+
+/// Copies kRows rows of `columns` numbers between shared and global memory, 8 bytes a thread.
+template <int kRows>
+__device__ void copy_rows(const half* from, size_t from_pitch, half* to, size_t to_pitch,
+                          int columns, size_t rows) {
+    const int pieces = columns / 4;
+    for (int e = threadIdx.x; e < kRows * pieces; e += kMlpThreads) {
+        const unsigned int r = e / pieces, c = e % pieces * 4;
+        if (r < rows) dlrm::four(&to[r * to_pitch + c]) = dlrm::four(&from[r * from_pitch + c]);
+    }
+}
+
+/// The bottom MLP alone, into z; and what follows `hidden`: for the outer product.
+template <int kRows>
+__global__ void __launch_bounds__(kMlpThreads, 1)
+    bottom_layers(const __grid_constant__ Model m, half* z, size_t pitch) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    half *const wide = reinterpret_cast<half*>(shared), *const narrow = wide + kRows * kWide;
+    const size_t first = size_t(blockIdx.x) * kRows;
+    bottom_mlp<kRows>(m, first, wide, narrow, narrow, kNarrow);
+    copy_rows<kRows>(narrow, kNarrow, &z[first * pitch], pitch, int(m.E), m.N - first);
+}
+template <int kRows>
+__global__ void __launch_bounds__(kMlpThreads, 1) top_layers(const __grid_constant__ Model m) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    half *const wide = reinterpret_cast<half*>(shared), *const narrow = wide + kRows * kWide;
+    const size_t first = size_t(blockIdx.x) * kRows;
+    copy_rows<kRows>(&m.hidden[first * kHidden], kHidden, wide, kWide, kHidden, m.N - first);
+    __syncthreads();  // the first layer's results are there
+    top_mlp<kRows>(m, first, wide, narrow);
+}
+
+// --- fused_model: --dot in one kernel ------------------------------------------------------------
+// Adds    to lesson 13's grouped: all the rest. A block takes 16 to 64 samples through the whole
+//         model. Nothing is stored but the result (and the top MLP's first layer, to be verified).
+//         The 351 products of a sample are six tiles of mma, by one warp. The rows of the tables
+//         come straight into its registers, and each tile of 8 vectors serves as both operands.
+// Costs   each block reads all weights, 0.95 MB, from the L2 cache.
+// Limits  with few samples the latency of layers that follow each other; with many that cache.
+// Source  Müller et al., "Real-time Neural Radiance Caching for Path Tracing", 2021, as lesson 12.
+
+/// f[E + p] = the dot product of vectors i > j, for pair p, by a warp; zeros behind them. The first
+/// vector is f[0 ... E - 1]. A tile of 8 vectors serves as columns as it does as rows.
+__device__ void interact(const Model& m, size_t n, half* f) {
+    const int lane = threadIdx.x % 32, E = int(m.E);
+    const half* vector = f;  // lane v knows where vector v is
+    if (lane > 0 && lane < dlrm::kVectors) {
+        const size_t id = n * kTables + lane - 1;
+        const size_t row = m.rows ? m.rows[id] : modulus_hash(m.ids[id]);
+        vector = &m.tables[((lane - 1) * demo::DlrmShape::kRows + row) * E];
+    }
+    const half* vectors[4];  // of which this thread has some numbers: one of each 8
+#pragma unroll
+    for (int q = 0; q < 4; ++q)
+        vectors[q] = reinterpret_cast<const half*>(
+            __shfl_sync(~0u, reinterpret_cast<unsigned long long>(vector), 8 * q + lane / 4));
+    float sums[6][4] = {};  // 16 vectors with 8: of the upper 16 two tiles, of the lower four
+#pragma unroll 2
+    for (int k = 0; k < E; k += 16) {
+        // mma wants numbers 2t, 2t + 1, 2t + 8, 2t + 9 of 16. A sum's order is free: 4t ... 4t + 3.
+        const int c = k + lane % 4 * 4;
+        uint2 v[4] = {};
+#pragma unroll
+        for (int q = 0; q < 4; ++q)
+            if (c < E) v[q] = *reinterpret_cast<const uint2*>(&vectors[q][c]);
+#pragma unroll
+        for (int tile = 0; tile < 6; ++tile) {
+            const int i = tile < 2 ? 0 : 2, j = tile < 2 ? tile : tile - 2;
+            const uint32_t a[4] = {v[i].x, v[i + 1].x, v[i].y, v[i + 1].y};
+            ptx::mma_m16n8k16(sums[tile], a, v[j].x, v[j].y);
+        }
+    }
+#pragma unroll
+    for (int tile = 0; tile < 6; ++tile)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            const int i = (tile < 2 ? 0 : 16) + lane / 4 + e / 2 * 8;
+            const int j = (tile < 2 ? tile : tile - 2) * 8 + lane % 4 * 2 + e % 2;
+            if (i < dlrm::kVectors && j < i) f[E + i * (i - 1) / 2 + j] = sums[tile][e];
+        }
+    for (int c = E + dlrm::kPairs + lane; c < int(m.features()); c += 32) f[c] = 0;
+}
+
+template <int kRows>
+__global__ void __launch_bounds__(kMlpThreads, 1) fused_model(const __grid_constant__ Model m) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    half *const wide = reinterpret_cast<half*>(shared), *const narrow = wide + kRows * kWide;
+    const size_t first = size_t(blockIdx.x) * kRows;
+    const int pitch = int(m.pitch());
+    bottom_mlp<kRows>(m, first, wide, narrow, narrow, pitch);
+    for (int r = threadIdx.x / 32; r < kRows; r += kWarps)
+        interact(m, min(first + r, m.N - 1), &narrow[r * pitch]);
+    __syncthreads();  // the features are complete
+    apply<kRows>(m.top[0], narrow, pitch, wide, kWide);
+    copy_rows<kRows>(wide, kWide, &m.hidden[first * kHidden], kHidden, kHidden, m.N - first);
+    top_mlp<kRows>(m, first, wide, narrow);
+}
+
+// --- index_hash: what the talk began with --------------------------------------------------------
+// A lookup that compares an id with all that are known; its row stands where it is found. So each
+// id has a row of its own. But it is 100,000 comparisons, for what modulus_hash does by a few
+// multiplications. (Here an id's row stands beside it, so that the model stays the same.)
+
+/// known[t, p]: an id of table t, and its row. One of the samples' ids, so that all are found.
+__global__ void learn_ids(const uint32_t* ids, uint2* known, size_t N) {
+    const size_t e = dlrm::my_index(), t = e / demo::DlrmShape::kRows;
+    if (t >= kTables) return;
+    const uint32_t id = ids[e % demo::DlrmShape::kRows % N * kTables + t];
+    known[e] = {id, modulus_hash(id)};
+}
+
+/// rows[n, t] = the row of ids[n, t]. A block has one table and 256 samples.
+__global__ void index_hash(const uint32_t* ids, const uint2* known, uint32_t* rows, size_t N) {
+    __shared__ uint2 some[dlrm::kThreads];
+    const size_t n = dlrm::my_index(), e = min(n, N - 1) * kTables + blockIdx.y;
+    known += blockIdx.y * demo::DlrmShape::kRows;
+    const uint32_t id = ids[e];
+    uint32_t row = 0;
+    for (size_t first = 0; first < demo::DlrmShape::kRows; first += dlrm::kThreads) {
+        const size_t count = min(demo::DlrmShape::kRows - first, size_t(dlrm::kThreads));
+        if (threadIdx.x < count) some[threadIdx.x] = known[first + threadIdx.x];
+        __syncthreads();  // these ids are there
+        for (size_t k = 0; k < count; ++k)
+            if (some[k].x == id) row = some[k].y;
+        __syncthreads();  // nobody needs them any more
+    }
+    if (n < N) rows[e] = row;
+}
+
+// --- Launching -----------------------------------------------------------------------------------
+
+/// The MLPs' weights, packed for apply(), and all that the kernels need of the model.
+class Packed {
+  public:
+    explicit Packed(const demo::Dlrm& model) : m(model), W_(total()) {}
+
+    void pack() const {
+        for (const auto& [layer, packed] : layers_)
+            pack_layer<<<dlrm::blocks(size_of(*layer)), dlrm::kThreads>>>(
+                layer->W, W_.data() + packed, layer->K, layer->N, depth_of(*layer));
+    }
+    Model model() const {
+        Model model{
+            m.x,        m.ids,      nullptr,         m.tables, {},        {},
+            m.top[2].W, m.top[2].b, m.hidden.data(), m.out,    m.shape.N, unsigned(m.shape.E)};
+        for (const auto& [layer, packed] : layers_) {
+            const bool top = layer == &m.top[0] || layer == &m.top[1];
+            (top ? model.top[layer - m.top] : model.bottom[layer - m.bottom]) = {
+                W_.data() + packed, layer->b, depth_of(*layer), int(layer->N)};
+        }
+        return model;
+    }
+    /// Calls launch(rows, bytes) with the samples of a block, a constant, and its shared memory.
+    /// Each block reads all weights, so few blocks are best, but as many as keep 132
+    /// multiprocessors busy.
+    template <class Launch>
+    void with_rows(Launch launch) const {
+        auto with = [&](auto rows) {
+            launch(rows, rows * (kWide + model().pitch()) * sizeof(half));
+        };
+        if (m.shape.N <= 16 * 132) return with(std::integral_constant<int, 16>());
+        if (m.shape.N <= 32 * 132) return with(std::integral_constant<int, 32>());
+        with(std::integral_constant<int, 64>());
+    }
+    size_t blocks(int rows) const { return (m.shape.N + rows - 1) / rows; }
+
+    /// What the kernels read and write of the MLPs: no activations.
+    size_t bytes() const {
+        size_t bytes = m.x.bytes() + m.top[2].W.bytes() + m.top[2].b.bytes() + m.out.bytes();
+        for (const auto& [layer, packed] : layers_) bytes += layer->W.bytes() + layer->b.bytes();
+        return bytes;
+    }
+
+    const demo::Dlrm& m;
+
+  private:
+    static int depth_of(const demo::DlrmLayer& layer) { return int((layer.K + 15) / 16); }
+    static size_t size_of(const demo::DlrmLayer& layer) {
+        return depth_of(layer) * ((layer.N + 15) / 16) * 32;
+    }
+    /// Fills layers_. The outer product's features have weights of their own.
+    size_t total() {
+        size_t size = 0;
+        auto add = [&](const demo::DlrmLayer& layer) {
+            layers_.push_back({&layer, size}), size += size_of(layer);
+        };
+        for (const demo::DlrmLayer& layer : m.bottom) add(layer);
+        if (m.shape.dot) add(m.top[0]);
+        add(m.top[1]);
+        return size;
+    }
+    std::vector<std::pair<const demo::DlrmLayer*, size_t>> layers_;  // where they begin
+    const demo::Buffer<uint4> W_;
+};
+
+/// The model with the outer product. Must not outlive `model` and `mlps`.
+class Outer {
+  public:
+    Outer(const demo::Dlrm& model, const demo::DlrmLayers& mlps, const Packed& packed,
+          const demo::Session& session)
+        : m(model), mlps(mlps), packed_(packed), session_(session) {}
+
+    /// What is left of W when it is folded: the least that a model must read of it.
+    size_t packed_bytes() const { return W_.bytes(); }
+
+    demo::Contender library_best() const {
+        auto between = [this](cudaStream_t stream) {
+            gather(stream);
+            const dim3 blocks(N, (features + 8 * 256 - 1) / (8 * 256));
+            half_outer<<<blocks, 256, 0, stream>>>(z_.data(), pitch, f_.data(), features);
+        };
+        return mlps.graph({.kernel = "library_best",
+                           .role = demo::Role::kLibrary,
+                           .check = m.check(true),
+                           .launches = 2,
+                           .temporary_bytes = z_.bytes() + f_.bytes(),
+                           .moved_bytes = m.lookup_bytes() + 2 * N * (m.shape.width + features),
+                           .renew = [this] { pack(); }},
+                          {z_.data(), pitch, f_.data(), W_.data(), features}, between);
+    }
+
+    demo::Contender folded() const {
+        const auto setup = [this](demo::Contender& self) {
+            self.renew();
+            const double ms = demo::quick_time([this] { fold_weights(); });
+            if (!session_.options.once)
+                session_.note("folding W took " + demo::time_text(ms) + ": once, and not counted");
+            launch(nullptr);  // a kernel's first launch loads it
+            const auto graph =
+                std::make_shared<demo::Graph>([this](cudaStream_t stream) { launch(stream); });
+            self.launch = [graph] { (*graph)(); };
+        };
+        const size_t moved = 2 * N * (E + width) + W_.bytes() + 2 * parts_.bytes() +
+                             m.top[0].b.bytes() + 2 * m.hidden.bytes();
+        return {.kernel = "folded",
+                .setup = setup,
+                .check = m.check(true),
+                .launches = 5,
+                .temporary_bytes = z_.bytes() + parts_.bytes() + m.hidden.bytes(),
+                .moved_bytes = m.lookup_bytes() + packed_.bytes() + moved,
+                .note = "one CUDA graph",
+                .why_not = hopper::why_not(session_.gpu),
+                .renew = [this] { pack(), packed_.pack(); }};
+    }
+
+  private:
+    void pack() const {
+        DEMO_CHECK(cudaMemset(z_.data(), 0, z_.bytes()));  // behind the width
+        fold_weights();
+    }
+    void fold_weights() const { fold<<<steps, 256>>>(m.top[0].W, W_.data(), width); }
+    void gather(cudaStream_t stream) const {
+        E % 8 == 0 ? gather<Half8>(stream) : gather<dlrm::Half4>(stream);
+    }
+    template <class Piece>
+    void gather(cudaStream_t stream) const {
+        const unsigned int pieces = E * sizeof(half) / sizeof(Piece);
+        const dim3 block(pieces, 256 / pieces);
+        const size_t vectors = N * kTables, of_block = block.y * kLoads;
+        gather_pieces<Piece><<<(vectors + of_block - 1) / of_block, block, 0, stream>>>(
+            m.ids, m.tables, z_.data(), pitch, vectors, E);
+    }
+    void launch(cudaStream_t stream) const {
+        const Model model = packed_.model();
+        gather(stream);
+        packed_.with_rows([&](auto rows, size_t bytes) {
+            const auto kernel = bottom_layers<rows()>;
+            demo::allow_shared_bytes(kernel, bytes);
+            kernel<<<packed_.blocks(rows), kMlpThreads, bytes, stream>>>(model, z_.data(), pitch);
+        });
+        row_tiles > 1 ? multiply<2>(stream) : multiply<1>(stream);
+        const size_t quarter = N * kHidden / 4;
+        add_parts<<<dlrm::blocks(quarter), dlrm::kThreads, 0, stream>>>(
+            reinterpret_cast<const float4*>(parts_.data()), int(parts), m.top[0].b, m.hidden.data(),
+            quarter);
+        packed_.with_rows([&](auto rows, size_t bytes) {
+            const auto kernel = top_layers<rows()>;
+            demo::allow_shared_bytes(kernel, bytes);
+            kernel<<<packed_.blocks(rows), kMlpThreads, bytes, stream>>>(model);
+        });
+    }
+    template <int kCluster>
+    void multiply(cudaStream_t stream) const {
+        const auto kernel = folded_interaction<kCluster>;
+        demo::allow_shared_bytes(kernel, sizeof(Memory));
+        const dim3 grid((row_tiles + kCluster - 1) / kCluster * kCluster, kHidden / kTileN, parts);
+        const CUtensorMap map = hopper::tensor_map(W_.data(), features, kHidden, 64);
+        kernel<<<grid, kThreads, sizeof(Memory), stream>>>(z_.data(), map, parts_.data(), N, pitch,
+                                                           width, steps);
+    }
+
+    const demo::Dlrm& m;
+    const demo::DlrmLayers& mlps;
+    const Packed& packed_;
+    const demo::Session& session_;
+    const size_t N = m.shape.N;
+    const unsigned int E = m.shape.E, width = m.shape.width, steps = Step::count(width);
+    const size_t pitch = (width + 15) / 16 * 16, features = size_t(steps) * 64;
+    // Few samples make few tiles, so several blocks divide the steps of each: some 132 blocks,
+    // since the H100 and the H200 have as many multiprocessors, with 8 steps or more.
+    const size_t row_tiles = (N + kTileM - 1) / kTileM, tiles = row_tiles * (kHidden / kTileN),
+                 parts = std::max<size_t>(std::min(132 / tiles, size_t(steps / 8)), 1);
+    const demo::Buffer<half> z_{N, pitch}, f_{N, features}, W_{features, kHidden};
+    const demo::Buffer<float> parts_{parts * N, kHidden};
+};
+
+/// The model with dot products, in one kernel. Must not outlive `packed`.
+class Dot {
+  public:
+    Dot(const Packed& packed, const demo::Session& session) : packed_(packed), session_(session) {}
+
+    demo::Contender fused_model(const demo::Workload& work) const {
+        const auto setup = [this](demo::Contender& self) {
+            self.renew();
+            self.launch = prepare(nullptr);
+        };
+        return {.kernel = "fused_model",
+                .setup = setup,
+                .moved_bytes = work.least_bytes,
+                .why_not = hopper::why_not(session_.gpu),
+                .renew = [this] { packed_.pack(); }};
+    }
+    demo::Contender index_hash(const demo::Workload& work) const {
+        const demo::Dlrm& m = packed_.m;
+        const size_t N = m.shape.N;
+        auto learn = [=, this, &m] {
+            packed_.pack();
+            learn_ids<<<dlrm::blocks(known_.size()), dlrm::kThreads>>>(m.ids, known_.data(), N);
+        };
+        const auto setup = [=, this, &m](demo::Contender& self) {
+            self.renew();
+            self.launch = [=, this, &m, model = prepare(rows_.data())] {
+                dlrm_hopper::index_hash<<<dim3(dlrm::blocks(N), kTables), dlrm::kThreads>>>(
+                    m.ids, known_.data(), rows_.data(), N);
+                model();
+            };
+        };
+        const std::string many = N > demo::DlrmShape::kRows ? "knows no more ids than rows" : "";
+        return {.kernel = "index_hash",
+                .role = demo::Role::kYardstick,
+                .setup = setup,
+                .launches = 2,
+                .temporary_bytes = rows_.bytes(),
+                .moved_bytes = work.least_bytes + known_.bytes() + 2 * rows_.bytes(),
+                .note = "fused_model, after a search for each id",
+                .why_not = many.empty() ? hopper::why_not(session_.gpu) : many,
+                .renew = learn};
+    }
+
+  private:
+    std::function<void()> prepare(const uint32_t* rows) const {
+        std::function<void()> launch;
+        packed_.with_rows([&](auto of_block, size_t bytes) {
+            const auto kernel = dlrm_hopper::fused_model<of_block()>;
+            demo::allow_shared_bytes(kernel, bytes);
+            Model model = packed_.model();
+            model.rows = rows;
+            launch = [=, blocks = packed_.blocks(of_block)] {
+                kernel<<<blocks, kMlpThreads, bytes>>>(model);
+            };
+        });
+        return launch;
+    }
+
+    const Packed& packed_;
+    const demo::Session& session_;
+    const demo::Buffer<uint2> known_{kTables, demo::DlrmShape::kRows};
+    const demo::Buffer<uint32_t> rows_{packed_.m.shape.N, kTables};
+};
+
+static void run(demo::Session& session) {
+    const demo::DlrmShape shape = demo::DlrmShape::of(session.options);
+    const demo::Dlrm m(session, shape, !shape.dot);
+    const demo::DlrmLayers mlps(m);
+    const dlrm::Chain chain(m, mlps);
+    const dlrm::Grouped grouped(m, mlps);
+    const Packed packed(m);
+    demo::Workload work = m.workload(session);
+    if (m.shape.dot) {
+        work.least_bytes += m.hidden.bytes();  // an output, too
+        const Dot dot(packed, session);
+        return session.run(work, m.check(),
+                           {chain.contender(), grouped.dot_products(), dot.fused_model(work),
+                            dot.index_hash(work)});
+    }
+    const Outer outer(m, mlps, packed, session);
+    work.least_bytes -= m.top[0].W.bytes() - outer.packed_bytes();
+    session.run(work, m.check(),
+                {chain.contender(), grouped.outer_product(), outer.library_best(), outer.folded()});
+}
+
+}  // namespace dlrm_hopper
+
+int main(int argc, char** argv) {
+    const demo::Program program{
+        .name = "bonus_dlrm",
+        .summary = "the fastest DLRM on Hopper: half of the features, made in registers",
+        .types = {{"fp16", dlrm_hopper::run}},
+        .any_n = true,
+        .n_means = "samples",
+        .default_n = demo::kSimulator ? 32 : 2048,
+        .options = {{.name = "--embedding",
+                     .help = "numbers in a row of a table",
+                     .numbers = demo::Numbers{.first = 4,
+                                              .last = 128,
+                                              .multiple = 4,
+                                              .usual = demo::DlrmShape::kUsualE},
+                     .value = "E"},
+                    {.name = "--dot",
+                     .help = "features: the vectors' dot products, as in the paper"},
+                    {.name = "--ids",
+                     .help = "how the rows of the tables are drawn; the tables have " +
+                             std::to_string(demo::DlrmShape::kRows) + " rows",
+                     .choices = {"uniform", "zipf"}}},
+        .sizes = {128, 2048, 16384}};
+    return demo::main_of(program, argc, argv);
+}

@@ -1,0 +1,226 @@
+"""What the tests of bonus_dlrm need besides what it declares (see tests/pages.py)."""
+
+from pages import LOAD_16, STORE_16, Mutant
+
+SMALL = dict(sizes=(33,), cpu_sizes=(3,))
+DOT = dict(sizes=(), runs=("33 --dot",), cpu_runs=("3 --dot",))
+BOTH = dict(sizes=(33,), runs=("33 --dot",), cpu_runs=("3", "3 --dot"))
+OURS = "library_best folded"  # which share lookups and the folded weights
+ONE = "fused_model index_hash"  # both are the kernel fused_model
+ALL = f"folded {ONE}"  # which share the layers
+
+MUTANTS = [
+    Mutant("dlrm_hopper_id_off_by_one", f"{OURS} {ONE}",
+           "the row is id mod rows",
+           [("id % demo::DlrmShape::kRows + 1;", "id % demo::DlrmShape::kRows;")], **BOTH),
+    Mutant("dlrm_hopper_swapped_tables", OURS,
+           "neighboring tables change places",
+           [("v % kTables * demo::", "(v % kTables ^ 1) * demo::")], **SMALL),
+    Mutant("dlrm_hopper_short_gather", OURS,
+           "what is left over of the lookups has no block",
+           [("(vectors + of_block - 1) / of_block, block", "vectors / of_block, block")],
+           sizes=(160,)),
+    Mutant("dlrm_hopper_half_a_fold", OURS,
+           "W[j, i] is not added to W[i, j]",
+           [("if (i < j) {", "if (i > j) {")], **SMALL),
+    Mutant("dlrm_hopper_folded_twice", OURS,
+           "weights of i > j are not zero",
+           [("if (i <= j && j < width) {", "if (j < width) {")], **SMALL),
+    Mutant("dlrm_hopper_no_diagonal", OURS,
+           "the squares of z's numbers are left out",
+           [("if (i <= j && j < width) {", "if (i < j && j < width) {")], **SMALL),
+    Mutant("dlrm_hopper_wrong_order", OURS,
+           "rows of W are packed with i and j in each other's places",
+           [("step.i + r / 16, j = step.j + r % 16;", "step.i + r % 4, j = step.j + r / 4;")],
+           **SMALL),
+    Mutant("dlrm_hopper_not_zeroed", OURS,
+           "what z holds behind its width is not zeroed, and zero times NaN is NaN",
+           [("DEMO_CHECK(cudaMemset(z_.data(), 0, z_.bytes()));", "")],
+           sizes=(), runs=("33 --embedding 4",), cpu_runs=("3",), kind="zeroing"),
+    Mutant("dlrm_hopper_first_ids", OURS,
+           "two lookups use the same id",
+           [("modulus_hash(ids[v])", "modulus_hash(ids[v / 2])")], kind="bias", **SMALL),
+    Mutant("dlrm_hopper_tail_twice", "folded",
+           "the last 16 of a step's features are counted twice",
+           [("for (int k = 0; k < 4; ++k) {", "for (int i = 0, k = 0; i <= 4; k = min(++i, 3)) {"),
+            ("hopper::wgmma_wait_group<kInFlight>();", "hopper::wgmma_wait_group<0>();")],
+           kind="tail", **SMALL),
+    Mutant("dlrm_hopper_lost_step", "folded",
+           "the last step of each part multiplies the numbers of the one before",
+           [("if (s + 1 < last) {  // a step", "if (s + 2 < last) {  // a step")], **SMALL),
+    Mutant("dlrm_hopper_first_panel", "folded",
+           "the columns of z stay those that a part began with",
+           [("if (step.i == 0) next.load_panel(rows, step);", "")], **SMALL),
+    Mutant("dlrm_hopper_stage_before", "folded",
+           "each step multiplies the weights of the one before",
+           [("matrix_descriptor(&memory.W[at.stage]",
+             "matrix_descriptor(&memory.W[s > first ? previous : at.stage]")], kind="stale",
+           **SMALL),
+    Mutant("dlrm_hopper_as_they_were", "folded",
+           "the sums begin as what their registers held",
+           [("uint32_t a[kInFlight + 1][4];",
+             "for (float& sum : sums) sum = 1;\n    uint32_t a[kInFlight + 1][4];"),
+            ("s > first || k > 0);", "true);")], kind="accumulator", **SMALL),
+    Mutant("dlrm_hopper_waits_late", "folded",
+           "weights are multiplied before they have arrived",
+           [("hopper::mbarrier_wait(&memory.full[at.stage], at.parity);", ""),
+            ("previous = at.stage, now = next;",
+             "hopper::mbarrier_wait(&memory.full[at.stage], at.parity);\n"
+             "        previous = at.stage, now = next;")], race=True, kind="fence", **SMALL),
+    Mutant("dlrm_hopper_fragment_in_use", "folded",
+           "a fragment is made in registers that a wgmma still reads",
+           [("hopper::wgmma_wait_group<kInFlight>();",
+             "hopper::wgmma_wait_group<kInFlight + 1>();")],
+           race=True, kind="fence", **SMALL),
+    Mutant("dlrm_hopper_released_early", "folded",
+           "a stage is filled again while its last wgmma reads it",
+           [("if (k == kInFlight - 1 && s > first) release(previous);",
+             "if (k == 3) release(at.stage);"),
+            ("hopper::wgmma_wait_group<0>();\n    release(previous);\n    parts +=",
+             "hopper::wgmma_wait_group<0>();\n    parts +=")], race=True, kind="fence",
+           sizes=(33,), cpu_runs=("1 --embedding 12",)),
+    Mutant("dlrm_hopper_swapped_rows", "folded",
+           "the upper rows' numbers are multiplied by the lower rows' factors",
+           [("factors[q % 2].at[k]", "factors[1 - q % 2].at[k]")], **SMALL),
+    Mutant("dlrm_hopper_wrong_panel", "folded",
+           "a cluster's blocks copy each other's panels to the places of their own",
+           [("W, 64 * s, block_col + p * kPanel, full,\n",
+             "W, 64 * s, block_col + (p ^ 1) * kPanel, full,\n")], sizes=(160,)),
+    Mutant("dlrm_hopper_rows_rounded_down", "folded",
+           "the last samples have no tile",
+           [("row_tiles = (N + kTileM - 1) / kTileM,", "row_tiles = N / kTileM,")], sizes=(160,),
+           kind="grid"),
+    Mutant("dlrm_hopper_lost_part", "folded",
+           "the last part of each sum is not added",
+           [("for (int p = 0; p < count; ++p) {", "for (int p = 0; p < count - 1; ++p) {")],
+           **SMALL),
+    Mutant("dlrm_hopper_wrong_bias", "folded",
+           "every column gets the bias of the fourth after it",
+           [("b[e * 4 % kHidden]", "b[(e * 4 + 4) % kHidden]")], kind="bias", **SMALL),
+    Mutant("dlrm_hopper_no_relu", "folded",
+           "what is negative stays so",
+           [("fmaxf(sums[c], 0.0f)", "sums[c]")], **SMALL),
+    # The layers within a block.
+    Mutant("dlrm_layers_short_grid", ALL,
+           "the last samples have no block",
+           [("return (m.shape.N + rows - 1) / rows; }", "return m.shape.N / rows; }")],
+           sizes=(33,), runs=("33 --dot",), cpu_runs=("33", "33 --dot"), kind="grid"),
+    Mutant("dlrm_layers_tail_twice", ALL,
+           "the last 16 k of a layer are counted twice in every other 8 columns",
+           [("ptx::mma_m16n8k16(sums[r][1], a, b.z, b.w);",
+             "for (int last = k + 1 == layer.depth; last >= 0; --last)\n"
+             "                    ptx::mma_m16n8k16(sums[r][1], a, b.z, b.w);")],
+           kind="tail", **BOTH),
+    Mutant("dlrm_layers_as_they_were", ALL,
+           "a sum begins as what its register held",
+           [("float sums[kRows / 16][2][4] = {};", "float sums[kRows / 16][2][4] = {{{1}}};")],
+           kind="accumulator", **BOTH),
+    Mutant("dlrm_layers_no_barrier", ALL,
+           "a layer reads what the one before has yet to leave",
+           [("__syncthreads();  // the layer is complete", "")], race=True, kind="fence", **BOTH),
+    Mutant("dlrm_layers_stale", ALL,
+           "the bottom MLP's last layer is left out: its place holds what the second one left",
+           [("apply<kRows>(m.bottom[3], wide, 72, out, out_pitch);", "")], kind="stale", **BOTH),
+    Mutant("dlrm_layers_wrong_bias", ALL,
+           "pairs of columns get each other's biases",
+           [("(&layer.b[c]))", "(&layer.b[c ^ 2]))")], kind="bias", **BOTH),
+    Mutant("dlrm_layers_no_relu", ALL,
+           "of every other column what is negative stays so",
+           [("__floats2half2_rn(fmaxf(sum[0] + bias.x, 0.0f)",
+             "__floats2half2_rn((sum[0] + bias.x)")], **BOTH),
+    Mutant("dlrm_layers_wrong_pack", ALL,
+           "weights of 8 columns are packed in the other 8 columns' place",
+           [("pair(k + 8, column), pair(k, column + 8),",
+             "pair(k, column + 8), pair(k + 8, column),")], **BOTH),
+    Mutant("dlrm_layers_lost_input", ALL,
+           "the last of the 13 numbers is left out",
+           [("k < 13 ? m.x", "k < 12 ? m.x")], **BOTH),
+    # --dot in one kernel.
+    Mutant("dlrm_one_swapped_table", ONE,
+           "neighboring tables change places",
+           [("m.tables[((lane - 1) * demo", "m.tables[((lane - 1 ^ 1) * demo")], **DOT),
+    Mutant("dlrm_one_first_ids", ONE,
+           "a sample takes an earlier one's ids",
+           [("const size_t id = n * kTables + lane - 1;",
+             "const size_t id = n / 2 * kTables + lane - 1;")], **DOT),
+    Mutant("dlrm_one_swapped_pairs", ONE,
+           "the pairs' second vectors are in reverse order",
+           [("f[E + i * (i - 1) / 2 + j] = sums", "f[E + i * (i - 1) / 2 + i - 1 - j] = sums")],
+           **DOT),
+    Mutant("dlrm_one_wrong_operand", ONE,
+           "columns are of the next 8 vectors",
+           [("ptx::mma_m16n8k16(sums[tile], a, v[j].x, v[j].y);",
+             "ptx::mma_m16n8k16(sums[tile], a, v[j ^ 1].x, v[j ^ 1].y);")], **DOT),
+    Mutant("dlrm_one_lost_numbers", ONE,
+           "of every 16 numbers of a vector the last 4 are left out",
+           [("if (c < E) v[q]", "if (c < E && lane % 4 < 3) v[q]")],
+           sizes=(), runs=("33 --dot --embedding 16",), cpu_runs=("3 --dot --embedding 16",)),
+    Mutant("dlrm_one_no_barrier", ONE,
+           "the top MLP begins before all products are there",
+           [("__syncthreads();  // the features are complete", "")], race=True, kind="fence",
+           sizes=(), runs=("33 --dot",), cpu_runs=("33 --dot",)),
+    Mutant("dlrm_one_stale", ONE,
+           "only the first sample of each warp has its own products",
+           [("for (int r = threadIdx.x / 32; r < kRows; r += kWarps)\n        interact",
+             "for (int r = threadIdx.x / 32; r == int(threadIdx.x / 32) && r < 15; r += kWarps)\n"
+             "        interact")], kind="stale",
+           sizes=(), runs=("33 --dot",), cpu_runs=("16 --dot",)),
+    Mutant("dlrm_one_wrong_row", "index_hash",
+           "an id's row is that of the next one",
+           [("if (some[k].x == id) row = some[k].y;",
+             "if (some[k].x == id) row = some[(k + 1) % count].y;")], **DOT),
+]
+
+FAST = {"folded_interaction": (r"HGMMA\S*", r"UTMALDG\S*"),
+        "gather_pieces": (LOAD_16, STORE_16), "half_outer": (LOAD_16, STORE_16),
+        "bottom_layers": ("HMMA", LOAD_16), "top_layers": ("HMMA", LOAD_16),
+        "fused_model": ("HMMA", LOAD_16)}
+
+
+def gemm(N, K, M):  # x, W, b and out, in fp16
+    return 2 * (N * K + K * M + M + N * M)
+
+
+def traffic(N, E):
+    """By hand: launches, bytes moved, bytes kept."""
+    width = 27 * E
+    # 16 columns at a time, with all numbers up to the last of them
+    packed = sum(16 * min(j + 16, width) for j in range(0, width, 16))
+    small = (13, 512), (512, 256), (256, 64), (64, E), (512, 256), (256, 1)
+    mlps = sum(gemm(N, K, M) for K, M in small) + 2 * 2 * N
+    in_blocks = 2 * sum(K * M + M for K, M in small) + 2 * 13 * N + 2 * N
+    lookup = 26 * N * (4 + 4 * E)
+    z, hidden = 2 * N * -(-width // 16) * 16, 2 * N * 512
+    parts = 4 * max(1, min(132 // (2 * -(-N // 128)), packed // 64 // 8)) * N * 512
+    return {"library_best": (4 + 2 + 3 + 1, mlps + gemm(N, packed, 512) + lookup
+                             + 2 * N * (width + packed),
+                             2 * N * (512 + 256) + hidden + z + 2 * N * packed),
+            # lookups, bottom MLP, product, sum, top MLP
+            "folded": (5, lookup + in_blocks + 2 * N * E + 2 * N * width + 2 * packed * 512
+                       + 2 * parts + 2 * 512 + 2 * hidden, z + parts + hidden)}
+
+
+def traffic_of_dot(N, E):
+    weights = ((13, 512), (512, 256), (256, 64), (64, E), (E + 351, 512), (512, 256), (256, 1))
+    least = (2 * sum(K * M + M for K, M in weights) + 2 * 13 * N + 26 * N * (4 + 2 * E) + 2 * N
+             + 2 * N * 512)  # the top MLP's first layer, to be verified
+    return {"fused_model": (1, least, 0)}
+
+
+TRAFFIC = {"33 --embedding 4": traffic(33, 4), "130 --embedding 4": traffic(130, 4),
+           "33 --embedding 4 --dot": traffic_of_dot(33, 4)}
+
+
+def operations(N, E, F, interaction):
+    weights = 13 * 512 + 512 * 256 + 256 * 64 + 64 * E + F * 512 + 512 * 256 + 256
+    return N * (2 * weights + interaction)
+
+
+OPERATIONS = {"3 --embedding 8": operations(3, 8, 216 * 216, 216 * 216),
+              "3 --embedding 8 --dot": operations(3, 8, 8 + 351, 2 * 351 * 8)}
+ANY_ORDER = ("1 --embedding 12", "3 --embedding 8", "257", "33 --dot", "3 --dot --embedding 36")
+RUNS = ("1 --embedding 12 --once", "5 --embedding 8 --ids zipf --once", "129 --once",
+        "100 --dot --embedding 20", "33 --dot --ids zipf --embedding 128 --once",
+        "257 --dot --once",
+        "2200 --dot --kernel fused_model --once", "4300 --dot --kernel fused_model --once")
+REFUSED = ("--embedding 6", "--embedding 0", "--embedding 132", "--ids all", "--ids")
