@@ -8,6 +8,7 @@ BOTH = dict(sizes=(33,), runs=("33 --dot",), cpu_runs=("3", "3 --dot"))
 OURS = "library_best folded"  # which share lookups and the folded weights
 ONE = "fused_model index_hash"  # both are the kernel fused_model
 ALL = f"folded {ONE}"  # which share the layers
+PRODUCTS = f"library_best {ONE}"  # which share the products
 
 MUTANTS = [
     Mutant("dlrm_hopper_id_off_by_one", f"{OURS} {ONE}",
@@ -78,7 +79,7 @@ MUTANTS = [
              "if (k == 3) release(at.stage);"),
             ("hopper::wgmma_wait_group<0>();\n    release(previous);\n    parts +=",
              "hopper::wgmma_wait_group<0>();\n    parts +=")], race=True, kind="fence",
-           sizes=(33,), cpu_runs=("1 --embedding 12",)),
+           sizes=(33,), cpu_runs=("1 --embedding 12 --kernel folded",)),
     Mutant("dlrm_hopper_swapped_rows", "folded",
            "the upper rows' numbers are multiplied by the lower rows' factors",
            [("factors[q % 2].at[k]", "factors[1 - q % 2].at[k]")], **SMALL),
@@ -136,22 +137,22 @@ MUTANTS = [
            "the last of the 13 numbers is left out",
            [("k < 13 ? m.x", "k < 12 ? m.x")], **BOTH),
     # --dot in one kernel.
-    Mutant("dlrm_one_swapped_table", ONE,
+    Mutant("dlrm_one_swapped_table", PRODUCTS,
            "neighboring tables change places",
            [("m.tables[((lane - 1) * demo", "m.tables[((lane - 1 ^ 1) * demo")], **DOT),
-    Mutant("dlrm_one_first_ids", ONE,
+    Mutant("dlrm_one_first_ids", PRODUCTS,
            "a sample takes an earlier one's ids",
            [("const size_t id = n * kTables + lane - 1;",
              "const size_t id = n / 2 * kTables + lane - 1;")], **DOT),
-    Mutant("dlrm_one_swapped_pairs", ONE,
+    Mutant("dlrm_one_swapped_pairs", PRODUCTS,
            "the pairs' second vectors are in reverse order",
            [("f[E + i * (i - 1) / 2 + j] = sums", "f[E + i * (i - 1) / 2 + i - 1 - j] = sums")],
            **DOT),
-    Mutant("dlrm_one_wrong_operand", ONE,
+    Mutant("dlrm_one_wrong_operand", PRODUCTS,
            "columns are of the next 8 vectors",
            [("ptx::mma_m16n8k16(sums[tile], a, v[j].x, v[j].y);",
              "ptx::mma_m16n8k16(sums[tile], a, v[j ^ 1].x, v[j ^ 1].y);")], **DOT),
-    Mutant("dlrm_one_lost_numbers", ONE,
+    Mutant("dlrm_one_lost_numbers", PRODUCTS,
            "of every 16 numbers of a vector the last 4 are left out",
            [("if (c < E) v[q]", "if (c < E && lane % 4 < 3) v[q]")],
            sizes=(), runs=("33 --dot --embedding 16",), cpu_runs=("3 --dot --embedding 16",)),
@@ -165,6 +166,9 @@ MUTANTS = [
              "for (int r = threadIdx.x / 32; r == int(threadIdx.x / 32) && r < 15; r += kWarps)\n"
              "        interact")], kind="stale",
            sizes=(), runs=("33 --dot",), cpu_runs=("16 --dot",)),
+    Mutant("dlrm_products_no_sync", "library_best",
+           "products of the first vector are made before it is there",
+           [("__syncwarp();  // the first vector is there", "")], race=True, **DOT),
     Mutant("dlrm_one_wrong_row", "index_hash",
            "an id's row is that of the next one",
            [("if (some[k].x == id) row = some[k].y;",
@@ -174,7 +178,7 @@ MUTANTS = [
 FAST = {"folded_interaction": (r"HGMMA\S*", r"UTMALDG\S*"),
         "gather_pieces": (LOAD_16, STORE_16), "half_outer": (LOAD_16, STORE_16),
         "bottom_layers": ("HMMA", LOAD_16), "top_layers": ("HMMA", LOAD_16),
-        "fused_model": ("HMMA", LOAD_16)}
+        "fused_model": ("HMMA", LOAD_16), "all_products": ("HMMA",)}
 
 
 def gemm(N, K, M):  # x, W, b and out, in fp16
@@ -204,7 +208,11 @@ def traffic_of_dot(N, E):
     weights = ((13, 512), (512, 256), (256, 64), (64, E), (E + 351, 512), (512, 256), (256, 1))
     least = (2 * sum(K * M + M for K, M in weights) + 2 * 13 * N + 26 * N * (4 + 2 * E) + 2 * N
              + 2 * N * 512)  # the top MLP's first layer, to be verified
-    return {"fused_model": (1, least, 0)}
+    pitch = -(-(E + 351) // 16) * 16
+    mlps = sum(gemm(N, K, M) for K, M in weights if K != E + 351) + 2 * 2 * N
+    return {"library_best": (4 + 1 + 3 + 1, mlps + gemm(N, pitch, 512) + 26 * N * (4 + 2 * E)
+                             + 2 * N * pitch, 2 * N * (512 + 256 + 512 + pitch)),
+            "fused_model": (1, least, 0)}
 
 
 TRAFFIC = {"33 --embedding 4": traffic(33, 4), "130 --embedding 4": traffic(130, 4),
@@ -218,7 +226,7 @@ def operations(N, E, F, interaction):
 
 OPERATIONS = {"3 --embedding 8": operations(3, 8, 216 * 216, 216 * 216),
               "3 --embedding 8 --dot": operations(3, 8, 8 + 351, 2 * 351 * 8)}
-ANY_ORDER = ("1 --embedding 12", "3 --embedding 8", "257", "33 --dot", "3 --dot --embedding 36")
+ANY_ORDER = ("1 --embedding 12 --kernel folded", "3 --embedding 8", "257", "33 --dot", "3 --dot --embedding 36")
 RUNS = ("1 --embedding 12 --once", "5 --embedding 8 --ids zipf --once", "129 --once",
         "100 --dot --embedding 20", "33 --dot --ids zipf --embedding 128 --once",
         "257 --dot --once",
