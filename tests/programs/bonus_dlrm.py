@@ -72,7 +72,7 @@ MUTANTS = [
            "a fragment is made in registers that a wgmma still reads",
            [("hopper::wgmma_wait_group<kInFlight>();",
              "hopper::wgmma_wait_group<kInFlight + 1>();")],
-           race=True, kind="fence", **SMALL),
+           race=True, kind="fence", stops="A's registers changed", **SMALL),
     Mutant("dlrm_hopper_released_early", "folded",
            "a stage is filled again while its last wgmma reads it",
            [("if (k == kInFlight - 1 && s > first) release(previous);",
