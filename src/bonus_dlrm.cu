@@ -21,7 +21,6 @@
 #include "demo/dlrm_layers.cuh"
 #include "hopper.cuh"
 #include "kernels/dlrm.cuh"
-#include "kernels/dlrm_chain.cuh"
 #include "kernels/dlrm_mlps.cuh"
 #include "kernels/matmul_hopper.cuh"
 
@@ -121,8 +120,7 @@ __global__ void half_outer(const half* z, size_t pitch, half* f, size_t features
 }
 
 // --- folded --------------------------------------------------------------------------------------
-// Adds    to lesson 13's fused_interaction: W folded, half of the work; wgmma, with features made
-// in
+// Adds    to lesson 13's fused_interaction: W folded, half of the work; wgmma, with features made in
 //         its registers; W by TMA, each tile for both blocks of a cluster. Lookups move 16 bytes a
 //         thread, and the host launches the model as one graph.
 // Costs   packing W, once: a read of W and a write of half of it. Hopper alone.
@@ -390,13 +388,13 @@ __global__ void learn_ids(const uint32_t* ids, uint2* known, size_t N) {
 
 /// rows[n, t] = the row of ids[n, t]. A block has one table and 256 samples.
 __global__ void index_hash(const uint32_t* ids, const uint2* known, uint32_t* rows, size_t N) {
-    __shared__ uint2 some[dlrm::kThreads];
+    __shared__ uint2 some[dlrm::kElementThreads];
     const size_t n = dlrm::my_index(), e = min(n, N - 1) * kTables + blockIdx.y;
     known += blockIdx.y * demo::DlrmShape::kRows;
     const uint32_t id = ids[e];
     uint32_t row = 0;
-    for (size_t first = 0; first < demo::DlrmShape::kRows; first += dlrm::kThreads) {
-        const size_t count = min(demo::DlrmShape::kRows - first, size_t(dlrm::kThreads));
+    for (size_t first = 0; first < demo::DlrmShape::kRows; first += dlrm::kElementThreads) {
+        const size_t count = min(demo::DlrmShape::kRows - first, size_t(dlrm::kElementThreads));
         if (threadIdx.x < count) some[threadIdx.x] = known[first + threadIdx.x];
         __syncthreads();  // these ids are there
         for (size_t k = 0; k < count; ++k)
@@ -485,7 +483,7 @@ class Outer {
         });
         row_tiles > 1 ? multiply<2>(stream) : multiply<1>(stream);
         const size_t quarter = N * kHidden / 4;
-        add_parts<<<dlrm::blocks(quarter), dlrm::kThreads, 0, stream>>>(
+        add_parts<<<dlrm::blocks(quarter), dlrm::kElementThreads, 0, stream>>>(
             reinterpret_cast<const float4*>(parts_.data()), int(parts), m.top[0].b, m.hidden.data(),
             quarter);
         packed_.with_rows([&](auto rows, size_t bytes) {
@@ -560,12 +558,12 @@ class Dot {
         const size_t N = m.shape.N;
         auto learn = [=, this] {
             packed_.pack();
-            learn_ids<<<dlrm::blocks(known_.size()), dlrm::kThreads>>>(m.ids, known_.data(), N);
+            learn_ids<<<dlrm::blocks(known_.size()), dlrm::kElementThreads>>>(m.ids, known_.data(), N);
         };
         const auto setup = [=, this](demo::Contender& self) {
             self.renew();
             self.launch = [=, this, model = prepare(rows_.data())] {
-                dlrm_hopper::index_hash<<<dim3(dlrm::blocks(N), kTables), dlrm::kThreads>>>(
+                dlrm_hopper::index_hash<<<dim3(dlrm::blocks(N), kTables), dlrm::kElementThreads>>>(
                     m.ids, known_.data(), rows_.data(), N);
                 model();
             };
@@ -611,21 +609,21 @@ static void run(demo::Session& session) {
     const demo::DlrmShape shape = demo::DlrmShape::of(session.options);
     const demo::Dlrm m(session, shape, !shape.dot);
     const demo::DlrmLayers mlps(m);
-    const dlrm::Chain chain(m, mlps);
-    const dlrm::Grouped grouped(m, mlps);
+    const demo::DlrmChain chain(m, mlps);
+    const demo::Buffer<half> z(shape.N, shape.width), f(shape.N, shape.pitch);
     const Packed packed(m);
     demo::Workload work = m.workload(session);
     if (m.shape.dot) {
         work.least_bytes += m.hidden.bytes();  // an output, too
         const Dot dot(mlps, packed, session);
         return session.run(work, m.check(),
-                           {chain.contender(), grouped.dot_products(), dot.library_best(),
+                           {chain.contender(), dlrm::grouped(m, mlps, z, f), dot.library_best(),
                             dot.fused_model(work), dot.index_hash(work)});
     }
     const Outer outer(m, mlps, packed, session);
     work.least_bytes -= m.top[0].W.bytes() - outer.packed_bytes();
     session.run(work, m.check(),
-                {chain.contender(), grouped.outer_product(), outer.library_best(), outer.folded()});
+                {chain.contender(), dlrm::grouped(m, mlps, z, f), outer.library_best(), outer.folded()});
 }
 
 }  // namespace dlrm_hopper
@@ -638,19 +636,7 @@ int main(int argc, char** argv) {
         .any_n = true,
         .n_means = "samples",
         .default_n = demo::kSimulator ? 32 : 2048,
-        .options = {{.name = "--embedding",
-                     .help = "numbers in a row of a table",
-                     .numbers = demo::Numbers{.first = 4,
-                                              .last = 128,
-                                              .multiple = 4,
-                                              .usual = demo::DlrmShape::kUsualE},
-                     .value = "E"},
-                    {.name = "--dot",
-                     .help = "features: the vectors' dot products, as in the paper"},
-                    {.name = "--ids",
-                     .help = "how the rows of the tables are drawn; the tables have " +
-                             std::to_string(demo::DlrmShape::kRows) + " rows",
-                     .choices = {"uniform", "zipf"}}},
+        .options = demo::dlrm_options(),
         .sizes = {128, 2048, 16384}};
     return demo::main_of(program, argc, argv);
 }

@@ -147,7 +147,7 @@ class Packed {
 
     void pack() const {
         for (const auto& [layer, packed] : layers_)
-            pack_layer<<<dlrm::blocks(size_of(*layer)), dlrm::kThreads>>>(
+            pack_layer<<<dlrm::blocks(size_of(*layer)), dlrm::kElementThreads>>>(
                 layer->W, W_.data() + packed, layer->K, layer->N, depth_of(*layer));
     }
     Model model() const {

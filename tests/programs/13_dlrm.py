@@ -165,21 +165,24 @@ def traffic_of_dot(N, E, wide):
                         + 2 * N * (E + pitch - E), kept + 2 * N * pitch)}
 
 
-TRAFFIC = {"33 --embedding 4": {"cpu": traffic(33, 4, 256), "gpu": traffic(33, 4, 512)},
-           "33 --embedding 4 --dot": {"cpu": traffic_of_dot(33, 4, 256),
-                                      "gpu": traffic_of_dot(33, 4, 512)}}
+WIDE = {"cpu": 256, "gpu": 512}
 
 
-def operations(N, E, F, wide, interaction):
+def on_each(formula, *arguments):
+    return {backend: formula(*arguments, wide) for backend, wide in WIDE.items()}
+
+
+TRAFFIC = {"33 --embedding 4": on_each(traffic, 33, 4),
+           "33 --embedding 4 --dot": on_each(traffic_of_dot, 33, 4)}
+
+
+def operations(N, E, F, interaction, wide):
     weights = 13 * 512 + 512 * 256 + 256 * 64 + 64 * E + F * wide + wide * 256 + 256
     return N * (2 * weights + interaction)
 
 
-OPERATIONS = {
-    "3 --embedding 8": {"cpu": operations(3, 8, 216 * 216, 256, 216 * 216),
-                        "gpu": operations(3, 8, 216 * 216, 512, 216 * 216)},
-    "3 --embedding 8 --dot": {"cpu": operations(3, 8, 8 + 351, 256, 2 * 351 * 8),
-                              "gpu": operations(3, 8, 8 + 351, 512, 2 * 351 * 8)}}
+OPERATIONS = {"3 --embedding 8": on_each(operations, 3, 8, 216 * 216, 216 * 216),
+              "3 --embedding 8 --dot": on_each(operations, 3, 8, 8 + 351, 2 * 351 * 8)}
 RUNS = ("1 --embedding 8 --once", "5 --ids zipf --once", "129 --once",
         "100 --dot --embedding 20", "33 --dot --ids zipf --embedding 128 --once", "257 --dot --once")
 REFUSED = ("--embedding 6", "--embedding 0", "--embedding 132", "--ids all", "--ids")

@@ -185,49 +185,58 @@ def gemm(N, K, M):  # x, W, b and out, in fp16
     return 2 * (N * K + K * M + M + N * M)
 
 
-def traffic(N, E):
-    """By hand: launches, bytes moved, bytes kept."""
+def traffic(N, E, wide):
+    """By hand: launches, bytes moved, bytes kept; `wide` is the top MLP's first layer."""
     width = 27 * E
     # 16 columns at a time, with all numbers up to the last of them
     packed = sum(16 * min(j + 16, width) for j in range(0, width, 16))
-    small = (13, 512), (512, 256), (256, 64), (64, E), (512, 256), (256, 1)
+    small = (13, 512), (512, 256), (256, 64), (64, E), (wide, 256), (256, 1)
     mlps = sum(gemm(N, K, M) for K, M in small) + 2 * 2 * N
     in_blocks = 2 * sum(K * M + M for K, M in small) + 2 * 13 * N + 2 * N
     lookup = 26 * N * (4 + 4 * E)
-    z, hidden = 2 * N * -(-width // 16) * 16, 2 * N * 512
-    parts = 4 * max(1, min(132 // (2 * -(-N // 128)), packed // 64 // 8)) * N * 512
-    return {"library_best": (4 + 2 + 3 + 1, mlps + gemm(N, packed, 512) + lookup
+    z, hidden = 2 * N * -(-width // 16) * 16, 2 * N * wide
+    parts = 4 * max(1, min(132 // (wide // 256 * -(-N // 128)), packed // 64 // 8)) * N * wide
+    return {"library_best": (4 + 2 + 3 + 1, mlps + gemm(N, packed, wide) + lookup
                              + 2 * N * (width + packed),
                              2 * N * (512 + 256) + hidden + z + 2 * N * packed),
             # lookups, bottom MLP, product, sum, top MLP
-            "folded": (5, lookup + in_blocks + 2 * N * E + 2 * N * width + 2 * packed * 512
-                       + 2 * parts + 2 * 512 + 2 * hidden, z + parts + hidden)}
+            "folded": (5, lookup + in_blocks + 2 * N * E + 2 * N * width + 2 * packed * wide
+                       + 2 * parts + 2 * wide + 2 * hidden, z + parts + hidden)}
 
 
-def traffic_of_dot(N, E):
-    weights = ((13, 512), (512, 256), (256, 64), (64, E), (E + 351, 512), (512, 256), (256, 1))
+def traffic_of_dot(N, E, wide):
+    weights = ((13, 512), (512, 256), (256, 64), (64, E), (E + 351, wide), (wide, 256), (256, 1))
     least = (2 * sum(K * M + M for K, M in weights) + 2 * 13 * N + 26 * N * (4 + 2 * E) + 2 * N
-             + 2 * N * 512)  # the top MLP's first layer, to be verified
+             + 2 * N * wide)  # the top MLP's first layer, to be verified
     pitch = -(-(E + 351) // 16) * 16
     mlps = sum(gemm(N, K, M) for K, M in weights if K != E + 351) + 2 * 2 * N
-    return {"library_best": (4 + 1 + 3 + 1, mlps + gemm(N, pitch, 512) + 26 * N * (4 + 2 * E)
-                             + 2 * N * pitch, 2 * N * (512 + 256 + 512 + pitch)),
+    return {"library_best": (4 + 1 + 3 + 1, mlps + gemm(N, pitch, wide) + 26 * N * (4 + 2 * E)
+                             + 2 * N * pitch, 2 * N * (512 + 256 + wide + pitch)),
             "fused_model": (1, least, 0)}
 
 
-TRAFFIC = {"33 --embedding 4": traffic(33, 4), "130 --embedding 4": traffic(130, 4),
-           "33 --embedding 4 --dot": traffic_of_dot(33, 4)}
+WIDE = {"cpu": 256, "gpu": 512}
 
 
-def operations(N, E, F, interaction):
-    weights = 13 * 512 + 512 * 256 + 256 * 64 + 64 * E + F * 512 + 512 * 256 + 256
+def on_each(formula, *arguments):
+    return {backend: formula(*arguments, wide) for backend, wide in WIDE.items()}
+
+
+TRAFFIC = {"33 --embedding 4": on_each(traffic, 33, 4),
+           "130 --embedding 4": on_each(traffic, 130, 4),
+           "33 --embedding 4 --dot": on_each(traffic_of_dot, 33, 4)}
+
+
+def operations(N, E, F, interaction, wide):
+    weights = 13 * 512 + 512 * 256 + 256 * 64 + 64 * E + F * wide + wide * 256 + 256
     return N * (2 * weights + interaction)
 
 
-OPERATIONS = {"3 --embedding 8": operations(3, 8, 216 * 216, 216 * 216),
-              "3 --embedding 8 --dot": operations(3, 8, 8 + 351, 2 * 351 * 8)}
-ANY_ORDER = ("1 --embedding 12 --kernel folded", "3 --embedding 8", "257", "33 --dot", "3 --dot --embedding 36")
-RUNS = ("1 --embedding 12 --once", "5 --embedding 8 --ids zipf --once", "129 --once",
+OPERATIONS = {"3 --embedding 8": on_each(operations, 3, 8, 216 * 216, 216 * 216),
+              "3 --embedding 8 --dot": on_each(operations, 3, 8, 8 + 351, 2 * 351 * 8)}
+ANY_ORDER = ("1 --embedding 8 --kernel folded", "3", "257", "33 --dot",
+             "3 --dot --embedding 36")
+RUNS = ("1 --embedding 8 --once", "5 --ids zipf --once", "129 --once",
         "100 --dot --embedding 20", "33 --dot --ids zipf --embedding 128 --once",
         "257 --dot --once",
         "2200 --dot --kernel fused_model --once", "4300 --dot --kernel fused_model --once")
