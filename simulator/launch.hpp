@@ -77,23 +77,30 @@ auto pointer_to(void (*kernel)(P...), auto) {
     return kernel;
 }
 
+/// Runs `call`; or, while its stream is being captured, notes `later`.
+template <class Call, class Later, class... Parameters>
+void launch_or_note(const Launch& launch, const void* function, const Call& call,
+                    const Later& later, const std::tuple<Parameters...>& parameters) {
+    if (!noted_for_graph(launch.stream, [=] { launch_with(launch, function, later, parameters); }))
+        launch_with(launch, function, call, parameters);
+}
+
 template <class Call, class... P, class... Arguments>
 void launch(const Launch& launch, void (*kernel)(P...), const Call& call,
             Arguments&&... arguments) {
     const void* const function = reinterpret_cast<const void*>(kernel);
-    if constexpr (sizeof...(P) == sizeof...(Arguments)) {  // converted once, as CUDA does it
-        const std::tuple<std::remove_cv_t<P>...> converted(std::forward<Arguments>(arguments)...);
-        if (!noted_for_graph(launch.stream,
-                             [=] { launch_with(launch, function, kernel, converted); }))
-            launch_with(launch, function, call, converted);
-    } else  // default arguments
-        launch_with(launch, function, call,
-                    std::tuple<std::decay_t<Arguments>...>(std::forward<Arguments>(arguments)...));
+    if constexpr (sizeof...(P) == sizeof...(Arguments))  // converted once, as CUDA does it
+        launch_or_note(launch, function, call, kernel,
+                       std::tuple<std::remove_cv_t<P>...>(std::forward<Arguments>(arguments)...));
+    else  // default arguments
+        launch_or_note(
+            launch, function, call, call,
+            std::tuple<std::decay_t<Arguments>...>(std::forward<Arguments>(arguments)...));
 }
 template <class Call, class... Arguments>  // a template whose arguments the call deduces
 void launch(const Launch& launch, std::nullptr_t, const Call& call, Arguments&&... arguments) {
-    launch_with(launch, nullptr, call,
-                std::tuple<std::decay_t<Arguments>...>(std::forward<Arguments>(arguments)...));
+    launch_or_note(launch, nullptr, call, call,
+                   std::tuple<std::decay_t<Arguments>...>(std::forward<Arguments>(arguments)...));
 }
 
 }  // namespace simulator
