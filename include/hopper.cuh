@@ -24,13 +24,15 @@ __device__ uint64_t matrix_descriptor(const void* tile, uint32_t panel_bytes = 0
 }
 
 /// Describes a row-major matrix [rows, columns] of 16-bit elements to TMA, which copies it in boxes
-/// of box_rows x kColumns elements, 64 or 16 (128 or 32 bytes a row, swizzled). A row must have a
-/// multiple of 16 bytes. With `panels`, tma_load_panels() copies that many boxes beside each other
-/// at once; then columns must be a multiple of 64. CUDA driver API, cuTensorMapEncodeTiled.
+/// of box_rows x kColumns elements, 64 or 16 (128 or 32 bytes a row, swizzled); or of floats, half
+/// as many in as many bytes. A row must have a multiple of 16 bytes. With `panels`,
+/// tma_load_panels() copies that many boxes beside each other at once; then columns must be a
+/// multiple of 64. CUDA driver API, cuTensorMapEncodeTiled.
 template <int kColumns = 64, class T>
 CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t box_rows,
                        uint32_t panels = 1) {
-    static_assert(sizeof(T) == 2 && (kColumns == 64 || kColumns == 16));
+    static_assert(sizeof(T) == 2 || std::is_same_v<T, float>);
+    static_assert(kColumns == 64 || kColumns == 16);
     // Looked up at run time instead of linked, so that programs start without a driver, too.
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSuccess;
@@ -49,11 +51,12 @@ CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t bo
     const bool by_panels = panels > 1;
     const cuuint64_t size[] = {by_panels ? 64 : columns, rows, columns / 64},
                      pitch[] = {columns * sizeof(T), 64 * sizeof(T)};
-    const cuuint32_t box[] = {kColumns, box_rows, panels}, stride[] = {1, 1, 1};
+    const cuuint32_t box[] = {2 * kColumns / sizeof(T), box_rows, panels}, stride[] = {1, 1, 1};
     const CUresult result =
         encode(&map,
-               std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                         : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+               std::is_same_v<T, float>    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+               : std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                           : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
                by_panels ? 3 : 2, const_cast<T*>(matrix), size, pitch, box, stride,
                CU_TENSOR_MAP_INTERLEAVE_NONE,
                kColumns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_32B,

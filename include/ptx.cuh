@@ -98,6 +98,25 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[
 #endif
 }
 
+/// d[16, 8] += a[16, 8] b[8, 8]: fp32 numbers that count as TF32, which ignores their last 13 bits.
+/// With d, g and t as above a lane holds
+///
+///     a[0]: a[g][t]      a[1]: a[g+8][t]      b0: b[t][g]
+///     a[2]: a[g][t+4]    a[3]: a[g+8][t+4]    b1: b[t+4][g]
+///
+/// Turing has no TF32. PTX ISA: mma.m16n8k8, Matrix Fragments.
+__device__ __forceinline__ void mma_m16n8k8(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                            uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+    __trap();
+#endif
+}
+
 /// Two numbers rounded to T, half or __nv_bfloat16, in one register: `low` in its lower half, the
 /// place of the first of two neighbors in memory. PTX ISA: cvt.rn.f16x2, cvt.rn.bf16x2.
 template <class T>

@@ -332,8 +332,9 @@ __device__ void wgmma_mma_async(float (&sums)[128], uint64_t a, uint64_t b, bool
         HOPPER_M64N256("bf16");
 }
 
-/// The same with A in registers, for N = 64, 128 or 256. They must not change before the product
-/// has been waited for. With r as above and c = 2 (t % 4), thread t holds
+/// The same with A in registers, for N = 64, 128 or 256, of which the last two may be TF32. They
+/// must not change before the product has been waited for. With r as above and c = 2 (t % 4),
+/// thread t holds
 ///
 ///     a[0]: [r][c, c+1]    a[1]: [r+8][c, c+1]    a[2]: [r][c+8, c+9]    a[3]: [r+8][c+8, c+9]
 ///
@@ -366,16 +367,18 @@ __device__ void wgmma_mma_async(float (&sums)[64], const uint32_t (&a)[4], uint6
 }
 template <class T>
 __device__ void wgmma_mma_async(float (&sums)[128], const uint32_t (&a)[4], uint64_t b, bool keep) {
-#define HOPPER_M64N256_R(type)                                                                \
-    HOPPER_ASM(HOPPER_WGMMA("m64n256k16", type,                                               \
+#define HOPPER_M64N256_R(depth, type, transposed)                                             \
+    HOPPER_ASM(HOPPER_WGMMA("m64n256" depth, type,                                            \
                             HOPPER_TEXT_120 "%120, %121, %122, %123, %124, %125, %126, %127", \
-                            "{%128, %129, %130, %131}", "%132", "%133", ", 1")                \
+                            "{%128, %129, %130, %131}", "%132", "%133", transposed)           \
                : HOPPER_32(0), HOPPER_32(32), HOPPER_32(64), HOPPER_32(96)                    \
                : HOPPER_FRAGMENT, "l"(b), "r"(int(keep)))
-    if constexpr (std::is_same_v<T, __half>)
-        HOPPER_M64N256_R("f16");
+    if constexpr (std::is_same_v<T, float>)
+        HOPPER_M64N256_R("k8", "tf32", "");
+    else if constexpr (std::is_same_v<T, __half>)
+        HOPPER_M64N256_R("k16", "f16", ", 1");
     else
-        HOPPER_M64N256_R("bf16");
+        HOPPER_M64N256_R("k16", "bf16", ", 1");
 }
 
 /// A warp stores four 8 x 8 matrices of 16-bit elements. Lane l names the address of row l % 8 of

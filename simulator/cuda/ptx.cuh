@@ -58,27 +58,45 @@ struct MatrixProduct {
     Site site;
 };
 
-/// The lanes' common work: d[16, 8] += a[16, 16] b[16, 8].
-inline void multiply_matrices(void* const* records, unsigned int mask) {
+/// The numbers of 4 bytes of an operand: two halfs, or a float as TF32.
+struct TwoHalfs {
+    static constexpr int kCount = 2;
+    static float number(uint32_t bits, int i) {
+        return float(__half::from_bits(static_cast<unsigned short>(bits >> 16 * i)));
+    }
+};
+struct Tf32 {
+    static constexpr int kCount = 1;
+    static float number(uint32_t bits, int) {
+        bits &= ~0x1FFFu;
+        float value;
+        std::memcpy(&value, &bits, sizeof value);
+        return value;
+    }
+};
+
+/// The lanes' common work: d[16, 8] += a[16, depth] b[depth, 8], which is 32 bytes deep.
+template <class Word>
+void multiply_matrices(void* const* records, unsigned int mask) {
     require_whole_warp(mask, static_cast<MatrixProduct*>(records[0])->site);
-    auto value = [](uint32_t pair, int i) {
-        return float(__half::from_bits(static_cast<unsigned short>(pair >> 16 * i)));
-    };
-    float a[16][16], b[16][8];
+    constexpr int kCount = Word::kCount, kDepth = 8 * kCount;
+    float a[16][kDepth], b[kDepth][8];
     for (int lane = 0; lane < 32; ++lane) {
         const MatrixProduct& own = *static_cast<MatrixProduct*>(records[lane]);
         const int g = lane / 4, t = lane % 4;
-        for (int i = 0; i < 2; ++i)
+        for (int i = 0; i < kCount; ++i) {
+            const int k = kCount * t + i;
             for (int part = 0; part < 4; ++part)
-                a[g + part % 2 * 8][2 * t + i + part / 2 * 8] = value(own.a[part], i);
-        for (int i = 0; i < 2; ++i)
-            for (int part = 0; part < 2; ++part) b[2 * t + i + part * 8][g] = value(own.b[part], i);
+                a[g + part % 2 * 8][k + part / 2 * kDepth / 2] = Word::number(own.a[part], i);
+            for (int part = 0; part < 2; ++part)
+                b[k + part * kDepth / 2][g] = Word::number(own.b[part], i);
+        }
     }
     for (int lane = 0; lane < 32; ++lane) {
         float* const d = static_cast<MatrixProduct*>(records[lane])->d;
         for (int i = 0; i < 4; ++i) {
             const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-            for (int k = 0; k < 16; ++k) d[i] += a[row][k] * b[k][column];
+            for (int k = 0; k < kDepth; ++k) d[i] += a[row][k] * b[k][column];
         }
     }
 }
@@ -112,7 +130,12 @@ inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row, SIMULATOR_SITE)
 inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
                          SIMULATOR_SITE) {
     simulator::MatrixProduct own{d, a, {b0, b1}, {"mma_m16n8k16()", file, line}};
-    simulator::warp_meet(~0u, &own, simulator::multiply_matrices, own.site);
+    simulator::warp_meet(~0u, &own, simulator::multiply_matrices<simulator::TwoHalfs>, own.site);
+}
+inline void mma_m16n8k8(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                        SIMULATOR_SITE) {
+    simulator::MatrixProduct own{d, a, {b0, b1}, {"mma_m16n8k8()", file, line}};
+    simulator::warp_meet(~0u, &own, simulator::multiply_matrices<simulator::Tf32>, own.site);
 }
 
 template <class T>

@@ -139,23 +139,24 @@ template <int kGroups>
 void wgmma_wait_group(SIMULATOR_SITE) {
     simulator::wgmma_wait(kGroups, {"wgmma_wait_group()", file, line});
 }
-template <class T, int kSums>
+template <class T, int kSums, bool kOwn>
 constexpr simulator::Operand operand_of_wgmma() {
     using simulator::Operand;
-    static_assert(kSums == 64 || (sizeof(T) == 2 && (kSums == 8 || kSums == 32 || kSums == 128)));
+    static_assert(kSums == 64 || (kSums == 128 && (sizeof(T) == 2 || kOwn)) ||
+                  (sizeof(T) == 2 && (kSums == 8 || kSums == 32)));
     return std::is_same_v<T, float>  ? Operand::kTf32
            : std::is_same_v<T, half> ? Operand::kHalf
                                      : Operand::kBfloat16;
 }
 template <class T, int kSums>
 void wgmma_mma_async(float (&sums)[kSums], uint64_t a, uint64_t b, bool keep, SIMULATOR_SITE) {
-    simulator::wgmma(operand_of_wgmma<T, kSums>(), sums, kSums, a, nullptr, b, keep,
+    simulator::wgmma(operand_of_wgmma<T, kSums, false>(), sums, kSums, a, nullptr, b, keep,
                      {"wgmma_mma_async()", file, line});
 }
 template <class T, int kSums>
 void wgmma_mma_async(float (&sums)[kSums], const uint32_t (&a)[4], uint64_t b, bool keep,
                      SIMULATOR_SITE) {
-    simulator::wgmma(operand_of_wgmma<T, kSums>(), sums, kSums, 0, a, b, keep,
+    simulator::wgmma(operand_of_wgmma<T, kSums, true>(), sums, kSums, 0, a, b, keep,
                      {"wgmma_mma_async()", file, line});
 }
 inline void stmatrix_x4(void* row, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3,

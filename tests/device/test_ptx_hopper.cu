@@ -438,18 +438,18 @@ TYPED_TEST(Wgmma, 256ColumnsOfRegisters) {
     expect_products<TypeParam, 256>(multiply_own<TypeParam, 256>);
 }
 
-/// C = A B in TF32, with A[64, 32] row-major and B[32, 128] column-major. `kOwn`: A in registers.
-template <bool kOwn>
+/// C = A B in TF32, with A[64, 32] row-major and B[32, kN] column-major. `kOwn`: A in registers.
+template <int kN, bool kOwn>
 __global__ void __launch_bounds__(128) multiply_tf32(const float* A, const float* B, float* C) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    auto& rows = *reinterpret_cast<float(*)[64 + 128][32]>(shared);  // of A, then columns of B
-    for (int i = threadIdx.x; i < (64 + 128) * 32; i += blockDim.x) {
+    auto& rows = *reinterpret_cast<float(*)[64 + kN][32]>(shared);  // of A, then columns of B
+    for (int i = threadIdx.x; i < (64 + kN) * 32; i += blockDim.x) {
         const int row = i / 32, k = i % 32;
         rows[row][(k / 4 ^ row % 8) * 4 + k % 4] = row < 64 ? A[i] : B[i - 64 * 32];
     }
     fence_proxy_async();
     __syncthreads();
-    float sums[64];
+    float sums[kN / 2];
     const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, column = threadIdx.x % 4;
     uint32_t own[4][4];
 #pragma unroll
@@ -467,26 +467,31 @@ __global__ void __launch_bounds__(128) multiply_tf32(const float* A, const float
     }
     wgmma_commit_group();
     wgmma_wait_group<0>();
-    for_each_sum<128>(sums, C, 0, [](float& sum, float& c) { c = sum; });
+    for_each_sum<kN>(sums, C, 0, [](float& sum, float& c) { c = sum; });
 }
 
-TEST(Wgmma, Tf32IgnoresTheLastBits) {
+template <int kN>
+void expect_tf32(void (*kernel)(const float*, const float*, float*)) {
     const float tiny = 0x1p-11f;  // beside 1, the first bit that TF32 does not have
-    std::vector<float> a(64 * 32), b(128 * 32);
+    std::vector<float> a(64 * 32), b(kN * 32);
     for (size_t i = 0; i < a.size(); ++i) a[i] = float(i * 7 % 11) - 5;
     for (size_t i = 0; i < b.size(); ++i) b[i] = float(i * 5 % 13) - 6;
     std::vector<float> with_more = b;
     for (float& x : with_more) x *= 1 + tiny;
-    const std::vector<float> expected = numbers<float>(64 * 128, [&](int i) {
+    const std::vector<float> expected = numbers<float>(64 * kN, [&](int i) {
         float sum = 0;
-        for (int k = 0; k < 32; ++k) sum += a[i / 128 * 32 + k] * b[i % 128 * 32 + k];
+        for (int k = 0; k < 32; ++k) sum += a[i / kN * 32 + k] * b[i % kN * 32 + k];
         return sum;
     });
-    for (auto* kernel : {multiply_tf32<false>, multiply_tf32<true>}) {
-        const Memory<float> A(a), B(with_more), C(64 * 128);
-        kernel<<<1, 128, (64 + 128) * 32 * sizeof(float)>>>(A.data(), B.data(), C.data());
-        EXPECT_EQ(C.read(), expected);
-    }
+    const Memory<float> A(a), B(with_more), C(64 * kN);
+    kernel<<<1, 128, (64 + kN) * 32 * sizeof(float)>>>(A.data(), B.data(), C.data());
+    EXPECT_EQ(C.read(), expected);
+}
+
+TEST(Wgmma, Tf32IgnoresTheLastBits) {
+    expect_tf32<128>(multiply_tf32<128, false>);
+    expect_tf32<128>(multiply_tf32<128, true>);
+    expect_tf32<256>(multiply_tf32<256, true>);
 }
 
 __global__ void store_matrices(uint16_t* out) {

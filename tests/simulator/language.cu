@@ -339,6 +339,17 @@ __global__ void multiply_ptx(const half* A, const half* B, float* D, bool zeros)
             D[(lane / 4 + e / 2 * 8) * 16 + j * 8 + lane % 4 * 2 + e % 2] = d[j][e];
 }
 
+/// The same in TF32, with A[16, 8] and B[8, 8].
+__global__ void multiply_tf32(const float* A, const float* B, float* D) {
+    const int lane = threadIdx.x, g = lane / 4, t = lane % 4;
+    auto bits = [](float x) { return __float_as_uint(x); };
+    const uint32_t a[4] = {bits(A[g * 8 + t]), bits(A[(g + 8) * 8 + t]), bits(A[g * 8 + t + 4]),
+                           bits(A[(g + 8) * 8 + t + 4])};
+    float d[4] = {};
+    ptx::mma_m16n8k8(d, a, bits(B[t * 8 + g]), bits(B[(t + 4) * 8 + g]));
+    for (int e = 0; e < 4; ++e) D[(g + e / 2 * 8) * 8 + t * 2 + e % 2] = d[e];
+}
+
 __global__ void approximate(const float* x, float* to) {
     to[3 * threadIdx.x] = ptx::ex2_approx(x[threadIdx.x]);
     to[3 * threadIdx.x + 1] = ptx::rcp_approx(x[threadIdx.x]);
@@ -364,6 +375,18 @@ void test_ptx() {
                 same &= got[i * 16 + j] == sum;
             }
         EXPECT(same);
+    }
+    const float tiny = 0x1p-11f;  // beside 1, the first bit that TF32 does not have
+    std::vector<float> wide(192);
+    for (int i = 0; i < 192; ++i) wide[i] = float((i * 7) % 11 - 5) * (1 + tiny);
+    Memory<float> of_both(wide), E(128);
+    multiply_tf32<<<1, 32>>>(of_both.data, of_both.data + 128, E.data);
+    const std::vector<float> products = E.read();
+    for (int i = 0; i < 128; ++i) {
+        float sum = 0;
+        for (int k = 0; k < 8; ++k)
+            sum += float((i / 8 * 8 + k) * 7 % 11 - 5) * float((128 + k * 8 + i % 8) * 7 % 11 - 5);
+        EXPECT(products[i] == sum);
     }
     approximate<<<1, 3>>>(x.data, y.data);
     const std::vector<float> got = y.read(), right{0.125f,      -1 / 3.0f, -0.99505475f,
@@ -495,6 +518,10 @@ void test_half() {
 }
 
 __global__ void add_to(int* number, int amount) { *number += amount; }
+template <class T>
+__global__ void add_any(T* number, T amount) {
+    *number += amount;
+}
 
 void test_graphs() {
     const Memory<int> number(1);
@@ -505,12 +532,13 @@ void test_graphs() {
     EXPECT(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
     const auto kernel = add_to;
     for (int amount : {1, 20}) kernel<<<1, 1, 0, stream>>>(number.data, amount);
+    add_any<<<1, 1, 0, stream>>>(number.data, 300);
     EXPECT(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
     EXPECT(number.read()[0] == 0);
     EXPECT(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
     EXPECT(cudaGraphDestroy(graph) == cudaSuccess);
     for (int i = 0; i < 2; ++i) EXPECT(cudaGraphLaunch(executable, nullptr) == cudaSuccess);
-    EXPECT(number.read()[0] == 42);
+    EXPECT(number.read()[0] == 642);
     EXPECT(cudaGraphExecDestroy(executable) == cudaSuccess);
     // The default stream waits for all others, so it may get no work beside a capture.
     EXPECT(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
@@ -518,7 +546,7 @@ void test_graphs() {
     EXPECT(cudaGetLastError() == cudaErrorStreamCaptureImplicit);
     EXPECT(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
     EXPECT(cudaGetLastError() == cudaErrorStreamCaptureInvalidated);
-    EXPECT(number.read()[0] == 42);
+    EXPECT(number.read()[0] == 642);
     cudaStreamDestroy(stream);
 }
 
