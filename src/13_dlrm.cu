@@ -10,18 +10,18 @@
 // lookups and cat; with --dot it computes the products, too. With E = 16 a sample has 186,624
 // features, and 2048 samples 0.7 GiB, written once and read once, all made of 432 numbers a sample.
 //
-// fused_interaction, the second: the gemm makes its own operand. A tile of features is 48 columns
-// of z, each sample's times that sample's z_i: made in shared memory, and never stored.
+// fused_interaction, the second, in fp16: the gemm makes its own operand. A tile of features is 48
+// columns of z, each sample's times that sample's z_i: made in shared memory, and never stored.
 //
 //                  W[27E i + j]      for each 48 columns j of z (a thread has a row in registers):
 //                   +--------+           for each i:
 //        z_j z_i    +--------+               tile = columns j times z_i, of 128 samples
 //         +--+      +--------+               sums += tile times 48 rows of W, from 27E i + j on
 //         |  |      |  sums  |
-//         +--+      +--------+       It saves memory, and is slower: its loop is lesson 3's,
-// and the library's gemm gains more than writing and reading the features costs.
+//         +--+      +--------+   It saves memory, and is slower: lesson 3's loop loses to the
+// library's gemm more than writing and reading the features costs.
 //
-//     ./13_dlrm 2048        ./13_dlrm 16384 --dot --ids zipf
+//     ./13_dlrm 2048        ./13_dlrm 16384 --dot --ids zipf        ./13_dlrm 2048 --dtype tf32
 #include "demo.cuh"
 #include "kernels/dlrm.cuh"
 #include "kernels/wmma_tile.cuh"
@@ -30,9 +30,8 @@ namespace dlrm {
 
 using namespace wmma_tile;  // fragments, copy_tile, multiply, kBlock = 128, kThreads = 128, ...
 
-constexpr int kPanel = 48, kStages = 3;            // columns of z at a time; tiles of W
-constexpr int kHidden = demo::DlrmShape::kHidden;  // columns of W
-constexpr int kBlocks = 256, kLeastSteps = 60;     // of a grid; of a block, at least
+constexpr int kPanel = 48, kStages = 3;         // columns of z at a time; tiles of W
+constexpr int kBlocks = 256, kLeastSteps = 60;  // of a grid; of a block, at least
 
 struct Tiles {
     half features[2][kBlock][kPanel + kPad], W[kStages][kPanel][kBlock + kPad];
@@ -47,7 +46,7 @@ struct RowOfFeatures {
 
     __device__ void load(unsigned int first) {  // zeros for what is outside
         for (int c = 0; c < kPanel; c += 4) {
-            const Half4 v = first + c < width ? four(&z[first + c]) : Half4{};
+            const auto v = first + c < width ? four(&z[first + c]) : Four<half>{};
             panel[c / 2] = {v.at[0], v.at[1]}, panel[c / 2 + 1] = {v.at[2], v.at[3]};
         }
     }
@@ -117,35 +116,40 @@ __global__ void add_parts(const float* parts, int count, size_t pitch, const hal
     hidden[my_index()] = sum < 0 ? 0 : sum;
 }
 
-static void run(demo::Session& session) {
-    const demo::Dlrm m(session);     // inputs, the layers' weights, out, and the reference
-    const demo::DlrmLayers mlps(m);  // both MLPs by the library
-    const demo::DlrmChain chain(m, mlps);
+/// z, the kernels above, and the library's gemms around them. The models must outlive it.
+static demo::Contender fused(const demo::Dlrm<half>& m, const demo::DlrmLayers<half>& mlps,
+                             half* z) {
     const size_t N = m.shape.N, E = m.shape.E, width = m.shape.width, size = N * kHidden;
-    const demo::Buffer<half> z(N, width), f(N, m.shape.pitch);  // f: features
-    std::vector<demo::Contender> ways{chain.contender(), grouped(m, mlps, z, f)};
-    if (m.shape.dot) return session.run(m.workload(session), m.check(), ways);
-
     const size_t rows = (N + kBlock - 1) / kBlock, columns = kHidden / kBlock;  // of blocks
     const size_t most = (width + kPanel - 1) / kPanel * width / kLeastSteps;    // parts of a sum
     const dim3 grid(rows, columns, std::clamp<size_t>(kBlocks / (rows * columns), 1, most));
     const size_t pitch = rows * kBlock * kHidden;  // from part to part
-    const demo::Buffer<float> parts(grid.z, pitch);
+    const auto parts = std::make_shared<demo::Buffer<float>>(grid.z, pitch);
     demo::allow_shared_bytes(fused_interaction, sizeof(Tiles));
-    auto between = [&] {
-        gather<<<blocks(N * kTables * E / 4), kElementThreads>>>(m.ids, m.tables, z.data(), N, E);
-        fused_interaction<<<grid, kThreads, sizeof(Tiles)>>>(z.data(), m.top[0].W, parts.data(), N,
+    auto between = [=, &m] {
+        gather<half><<<blocks(N * kTables * E / 4), kElementThreads>>>(m.ids, m.tables, z, N, E);
+        fused_interaction<<<grid, kThreads, sizeof(Tiles)>>>(z, m.top[0].W, parts->data(), N,
                                                              width);
-        add_parts<<<blocks(size), kElementThreads>>>(parts.data(), grid.z, pitch, m.top[0].b,
+        add_parts<<<blocks(size), kElementThreads>>>(parts->data(), grid.z, pitch, m.top[0].b,
                                                      m.hidden.data(), size);
     };
-    const size_t moved = 2 * N * width + m.top[0].W.bytes() + 4 * grid.z * (pitch + size) +
-                         m.top[0].b.bytes() + 2 * size;
-    ways.push_back(mlps.contender({.kernel = "fused_interaction",
-                                   .launches = 3,
-                                   .temporary_bytes = z.bytes() + parts.bytes(),
-                                   .moved_bytes = m.lookup_bytes() + moved},
-                                  {z.data(), width}, between));
+    const size_t z_bytes = 2 * N * width, of_parts = 4 * grid.z * (pitch + size);
+    return mlps.contender({.kernel = "fused_interaction",
+                           .launches = 3,
+                           .temporary_bytes = z_bytes + parts->bytes(),
+                           .moved_bytes = m.lookup_bytes() + z_bytes + m.hidden_bytes() + of_parts},
+                          {z, width}, between);
+}
+
+template <class T>
+static void run(demo::Session& session) {
+    const demo::Dlrm<T> m(session);     // inputs, the layers' weights, out, and the reference
+    const demo::DlrmLayers<T> mlps(m);  // both MLPs by the library
+    const demo::DlrmChain<T> chain(m, mlps);
+    const demo::Buffer<T> z(m.shape.N, m.shape.width), f(m.shape.N, m.shape.pitch);  // f: features
+    std::vector<demo::Contender> ways{chain.contender(), grouped(m, mlps, z.data(), f.data())};
+    if constexpr (std::is_same_v<T, half>)
+        if (!m.shape.dot) ways.push_back(fused(m, mlps, z.data()));
     session.run(m.workload(session), m.check(), ways);
 }
 
@@ -155,7 +159,7 @@ int main(int argc, char** argv) {
     const demo::Program program{
         .name = "13_dlrm",
         .summary = "DLRM, a recommendation model: as a framework runs it, grouped, and fused",
-        .types = {{"fp16", dlrm::run}},
+        .types = {{"fp16", dlrm::run<half>}, {"tf32", dlrm::run<float>}},
         .any_n = true,
         .n_means = "samples",
         .default_n = demo::kSimulator ? 32 : 2048,

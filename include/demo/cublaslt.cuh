@@ -32,6 +32,7 @@ struct LtProduct {
     float scale = 1;
     bool add = false;
     size_t out_pitch = 0;  // elements from row to row of out; 0: N
+    bool turned = false;   // W is [N, K]
 };
 
 /// A product by cuBLASLt, in fp16, bfloat16, or float by the tensor cores' TF32. As in lesson 4,
@@ -42,13 +43,19 @@ class LtGemm {
   public:
     LtGemm(const CublasLt& library, const LtProduct<T>& product)
         : library_(library), product_(product) {
-        const auto& [x, W, out, M, K, N, bias, activation, scale, add, out_pitch] = product;
+        const auto& [x, W, out, M, K, N, bias, activation, scale, add, out_pitch, turned] = product;
         const bool tf32 = std::is_same_v<T, float>;
         DEMO_CHECK(cublasLtMatmulDescCreate(
             &operation_, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
         const cudaDataType type = kCudaType<T>;
         const size_t pitch = out_pitch ? out_pitch : N;
-        DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_W_, type, N, K, N));
+        if (turned) {
+            const cublasOperation_t transpose = CUBLAS_OP_T;
+            DEMO_CHECK(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSA,
+                                                      &transpose, sizeof transpose));
+        }
+        DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_W_, type, turned ? K : N, turned ? N : K,
+                                              turned ? K : N));
         DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_x_, type, K, M, K));
         DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_out_, type, N, M, pitch));
         // Flags, but for DEFAULT, which is 1: with that flag the library forgets the bias.

@@ -44,9 +44,10 @@ inline std::vector<Option> dlrm_options() {
 }
 
 /// A layer of an MLP: activation(x W + b).
+template <class T>
 struct DlrmLayer {
     const size_t K, N;
-    const Input<half> W, b;  // [K, N], [N]
+    const Input<T> W, b;  // [K, N], [N]
     DlrmLayer(Session& session, const std::string& name, size_t K, size_t N)
         : K(K),
           N(N),
@@ -56,43 +57,81 @@ struct DlrmLayer {
 
 // --- The reference ------------------------------------------------------------------------------
 
-/// A number that every kernel stores as fp16, as the reference finds it, and how far from that a
-/// right kernel's may lie: mostly 0, or one spacing where the number is nearly between two.
+// The model's type T is half, or float: numbers that are multiplied as TF32.
+
+/// A number that every kernel stores as T, as the reference finds it, and how far from that a right
+/// kernel's may lie. In fp16 mostly 0, or one spacing where the number is nearly between two.
 struct Stored {
     float value, error;
 };
-__host__ __device__ inline double as_fp16(double value) {
-    return double(float(__double2half(value)));
+template <class T>
+__host__ __device__ double rounded_to(double value) {
+    if constexpr (std::is_same_v<T, half>) return double(float(__double2half(value)));
+    return double(float(value));
 }
-/// `value`, which a right kernel knows within `error`, rounded. Rounding keeps order, so the
-/// kernel's lies between the ends of the interval, rounded.
-__host__ __device__ inline Stored stored(double value, double error) {
-    const double rounded = as_fp16(value);
+/// A number within `low` and `high`, for which the reference says `value`. Rounding keeps order, so
+/// a right kernel's lies between the ends of the interval, rounded.
+template <class T>
+__host__ __device__ Stored stored(double value, double low, double high) {
+    const double rounded = rounded_to<T>(value);
     return {float(rounded),
-            float(fmax(as_fp16(value + error) - rounded, rounded - as_fp16(value - error)))};
+            float(fmax(rounded_to<T>(high) - rounded, rounded - rounded_to<T>(low)))};
 }
 
-/// x W + b in fp64, before the activation. A right kernel differs by two errors: what its fp32 sum
-/// may lose, and what its inputs' errors contribute. Those are roundings, as good as independent:
-/// with random weights they add in quadrature.
+/// What TF32 does to a term of a sum. Tensor cores read 10 bits after the point of each of its
+/// factors. Libraries may round them before, by up to 2^-11 of them; else the rest is cut off, up
+/// to 2^-10. So the term is multiplied by 1 - c + e, where c is 0, 2^-11 or 2^-10, as none, one or
+/// both are cut off, and e is within 2^-10. Of a sum of such terms c takes away as much. The e are
+/// independent, and each has the sign of a random weight (or of a number of a table): they add in
+/// quadrature. Beside 2^-10 this counts the product of both errors, and fp32's rounding of a
+/// feature or of a folded weight.
+template <class T>
+inline constexpr double kTf32 = std::is_same_v<T, float> ? 0x1.002p-10 : 0;
+
+/// x W + b in fp64, before the activation. A right kernel differs by what is bounded whatever the
+/// data, such as what its fp32 sum may lose; and by what its inputs' errors and those of reading
+/// TF32 contribute. Those are as good as independent: with random weights they add in quadrature.
 struct DlrmSum {
-    double value, accumulation, carried;
+    double value, certain, quadrature;
 
     /// How far off it may be: a sum of independent errors within their bounds is larger than 8
     /// times the quadrature once in 10^13 (Hoeffding's inequality; see largest_product()).
-    __host__ __device__ double error() const { return accumulation + 8 * carried; }
+    __host__ __device__ double error() const { return certain + 8 * quadrature; }
     /// What the next layer reads: max(0, this), rounded.
+    template <class T>
     __host__ __device__ Stored relu() const {
-        const double d = accumulation + carried;
-        const double low = fmax(value - d, 0.0), high = fmax(value + d, 0.0);
-        const double rounded = as_fp16(fmax(value, 0.0));
-        return {float(rounded), float(fmax(as_fp16(high) - rounded, rounded - as_fp16(low)))};
+        const double d = certain + quadrature;
+        return stored<T>(fmax(value, 0.0), fmax(value - d, 0.0), fmax(value + d, 0.0));
+    }
+};
+
+/// A sum of terms in fp64 as it grows, and how far off a right kernel may be.
+template <class T>
+struct DlrmTerms {
+    const double first;  // what it begins with, exact
+    Product sum{first, fabs(first)};
+    float squares = 0;  // of the terms' errors
+
+    __device__ void add(double term, double error) {
+        sum.value += term;
+        sum.magnitude += fabs(term);
+        squares += float(error * error);
+        if constexpr (std::is_same_v<T, float>) {
+            const float read = float(kTf32<T> * term);
+            squares += read * read;
+        }
+    }
+    /// `count`: of numbers that the kernel adds up in fp32.
+    __device__ DlrmSum end(size_t count) const {
+        return {sum.value, accumulation_error(sum, count) + kTf32<T> * fabs(sum.value - first),
+                sqrt(double(squares))};
     }
 };
 
 /// The inputs of a layer, for row i of those that are checked: numbers of the samples ...
+template <class T>
 struct DlrmDense {
-    const half* x;       // [N, kDense]
+    const T* x;          // [N, kDense]
     const size_t* rows;  // [checked rows]
     __device__ Stored operator()(size_t i, size_t k) const {
         return {float(x[rows[i] * DlrmShape::kDense + k]), 0};
@@ -111,46 +150,45 @@ struct DlrmStored {
 /// Such errors are independent, and so are the signs of W_ij and W_ji. So in quadrature it is as if
 /// each of the two features were off by 2^-11. (Sums too small for 11 bits are exact: both terms
 /// are multiples of 2^-24.)
+template <class T>
 struct DlrmOuter {
     const Stored* z;  // [checked rows, width]
     unsigned int width;
     bool folded = false;
     __device__ Stored operator()(size_t i, unsigned int k) const {
+        constexpr Format format = kFormat<T>;
         const Stored a = z[i * width + k / width], b = z[i * width + k % width];
-        const float product = float(__float2half(a.value * b.value));  // exact in fp32
+        const float product = float(T(a.value * b.value));  // of halfs exact in fp32, then rounded
         float error = 0;
         if (a.error > 0 || b.error > 0)
             error = fabsf(a.value) * b.error + (fabsf(b.value) + b.error) * a.error +
-                    0x1p-10f * fabsf(product) + 0x1p-24f;
-        if (folded) error += 0x1p-11f * fabsf(product);
+                    2 * float(format.roundoff) * fabsf(product) + 2 * float(format.subnormal);
+        if (folded) error += float(format.roundoff) * fabsf(product);
         return {product, error};
     }
 };
 
 /// One thread per element: sums[i, j] = (in W)[i, j] + b[j], and what the next layer reads of it.
-template <class In>
-__global__ void reference_layer(In in, const half* W, const half* b, DlrmSum* sums, Stored* next,
+template <class In, class T>
+__global__ void reference_layer(In in, const T* W, const T* b, DlrmSum* sums, Stored* next,
                                 size_t next_pitch, size_t first, size_t count, size_t K, size_t N) {
     const size_t i = first + size_t(blockIdx.x) * blockDim.y + threadIdx.y;
     const size_t j = size_t(blockIdx.y) * blockDim.x + threadIdx.x;
     if (i >= first + count || j >= N) return;
-    Product sum{double(float(b[j])), fabs(double(float(b[j])))};
-    float squares = 0;  // of the inputs' errors, as they arrive
+    DlrmTerms<T> terms{double(float(b[j]))};
     for (size_t k = 0; k < K; ++k) {
         const Stored x = in(i, k);
         const float w = float(W[k * N + j]);
-        const double term = double(x.value) * double(w);
-        sum.value += term;
-        sum.magnitude += fabs(term);
-        squares += x.error * w * (x.error * w);
+        terms.add(double(x.value) * double(w), x.error * w);
     }
-    const DlrmSum found{sum.value, accumulation_error(sum, K + 1), sqrt(double(squares))};
+    const DlrmSum found = terms.end(K + 1);
     if (sums) sums[i * N + j] = found;
-    if (next) next[i * next_pitch + j] = found.relu();
+    if (next) next[i * next_pitch + j] = found.template relu<T>();
 }
 
 /// One thread per number of z: the tables' rows behind what the bottom MLP left in z.
-__global__ void reference_gather(const uint32_t* ids, const half* tables, const size_t* rows,
+template <class T>
+__global__ void reference_gather(const uint32_t* ids, const T* tables, const size_t* rows,
                                  Stored* z, size_t first, size_t count, size_t E) {
     const size_t width = DlrmShape::kVectors * E;
     const size_t e = first * width + size_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -162,6 +200,7 @@ __global__ void reference_gather(const uint32_t* ids, const half* tables, const 
 }
 
 /// One thread per feature: [the first vector of z | the dot products of vectors i > j].
+template <class T>
 __global__ void reference_dot(const Stored* z, Stored* features, size_t first, size_t count,
                               size_t E) {
     const size_t size = E + DlrmShape::kPairs;
@@ -174,59 +213,61 @@ __global__ void reference_dot(const Stored* z, Stored* features, size_t first, s
     }
     size_t b = f % size - E, a = 1;  // the pair's vectors: (1, 0), (2, 0), (2, 1), (3, 0), ...
     for (; b >= a; ++a) b -= a;
-    Product sum{0, 0};
-    double squares = 0;
+    DlrmTerms<T> terms{0};
     for (size_t e = 0; e < E; ++e) {
         const Stored x = own[a * E + e], y = own[b * E + e];
-        const double term = double(x.value) * double(y.value);
-        const double error = fabs(double(x.value)) * double(y.error) +
-                             (fabs(double(y.value)) + double(y.error)) * double(x.error);
-        sum.value += term;
-        sum.magnitude += fabs(term);
-        squares += error * error;
+        terms.add(double(x.value) * double(y.value),
+                  fabs(double(x.value)) * double(y.error) +
+                      (fabs(double(y.value)) + double(y.error)) * double(x.error));
     }
-    features[f] = stored(sum.value, accumulation_error(sum, E) + sqrt(squares));
+    const DlrmSum found = terms.end(E);
+    const double d = found.certain + found.quadrature;
+    features[f] = stored<T>(found.value, found.value - d, found.value + d);
 }
 
-/// The top MLP's first layer: relu(features W + b) as fp16.
+/// The top MLP's first layer: relu(features W + b), stored as T.
+template <class T>
 struct ExpectDlrmHidden {
     const DlrmSum* sums;  // [checked rows, kHidden]
     DEMO_HOST_DEVICE Expected operator()(size_t i, size_t, size_t column) const {
         const DlrmSum sum = sums[i * DlrmShape::kHidden + column];
+        constexpr Format format = kFormat<T>;
         return {fmax(sum.value, 0.0),
-                sum.error() + kFp16.roundoff * fabs(sum.value) + kFp16.subnormal};
+                sum.error() + format.roundoff * fabs(sum.value) + format.subnormal};
     }
 };
-/// The model's output: sigmoid(sum), where the sum is stored as fp16 before. The sigmoid's slope is
-/// at most 1/4, and itself it is computed to 2^-20.
+/// The model's output: sigmoid(sum), where the sum is stored as T before. The sigmoid's slope is at
+/// most 1/4, and itself it is computed to 2^-20.
+template <class T>
 struct ExpectDlrm {
     const DlrmSum* sums;  // [checked rows]
     DEMO_HOST_DEVICE Expected operator()(size_t i, size_t, size_t) const {
         const double v = sums[i].value, value = 1 / (1 + exp(-v));
-        const double error = sums[i].error() + kFp16.roundoff * fabs(v) + kFp16.subnormal;
-        return {value, error / 4 + (0x1p-20 + kFp16.roundoff) * value + kFp16.subnormal};
+        constexpr Format format = kFormat<T>;
+        const double error = sums[i].error() + format.roundoff * fabs(v) + format.subnormal;
+        return {value, error / 4 + (0x1p-20 + format.roundoff) * value + format.subnormal};
     }
 };
 
 // --- The problem --------------------------------------------------------------------------------
 
 /// Random inputs, the output, and the fp64 reference.
+template <class T>
 class Dlrm {
   public:
     explicit Dlrm(Session& session) : Dlrm(session, DlrmShape::of(session.options), false) {}
-    /// `folds`: some kernels add up W_ij and W_ji. The reference then knows two bounds.
+    /// `folds`: some kernels add up W_ij and W_ji. In fp16 the reference then knows two bounds.
     Dlrm(Session& session, const DlrmShape& shape, bool folds)
         : shape(shape),
           x(session, "dense", {shape.N, DlrmShape::kDense}),
           ids(session, "ids", {shape.N, DlrmShape::kTables},
               {.then = session.options.choice("--ids") == "zipf" ? Then::kZipf : Then::kNothing}),
           tables(session, "tables", {DlrmShape::kTables, DlrmShape::kRows, shape.E}),
-          bottom{DlrmLayer(session, "bottom1", DlrmShape::kDense, 512),
-                 DlrmLayer(session, "bottom2", 512, 256), DlrmLayer(session, "bottom3", 256, 64),
-                 DlrmLayer(session, "bottom4", 64, shape.E)},
-          top{DlrmLayer(session, "top1", shape.features, DlrmShape::kHidden),
-              DlrmLayer(session, "top2", DlrmShape::kHidden, 256),
-              DlrmLayer(session, "top3", 256, 1)},
+          bottom{Layer(session, "bottom1", DlrmShape::kDense, 512),
+                 Layer(session, "bottom2", 512, 256), Layer(session, "bottom3", 256, 64),
+                 Layer(session, "bottom4", 64, shape.E)},
+          top{Layer(session, "top1", shape.features, DlrmShape::kHidden),
+              Layer(session, "top2", DlrmShape::kHidden, 256), Layer(session, "top3", 256, 1)},
           out(session, "out", {shape.N, 1}),
           hidden(shape.N, DlrmShape::kHidden),
           rows_(CheckedRows::sampled(shape.N, session.options.seed)),
@@ -235,8 +276,8 @@ class Dlrm {
           z_(rows_.size(), shape.width),
           features_(shape.dot ? rows_.size() : 1, shape.dot ? shape.features : 1),
           exact_(rows_.size()),
-          folded_(folds ? rows_.size() : 1),
-          folds_(folds) {
+          folded_(folds && kSumsRound ? rows_.size() : 1),
+          folds_(folds && kSumsRound) {
         compute(0, rows_.compared);
     }
 
@@ -244,11 +285,11 @@ class Dlrm {
     /// a wrong `hidden` the sigmoid may show nothing. `folded`: of a kernel that adds up W_ij and
     /// W_ji. Must not outlive the object.
     Check check(bool folded = false) const {
-        const Sums& sums = folded ? folded_ : exact_;
+        const Sums& sums = folded && kSumsRound ? folded_ : exact_;
         const Check first = check_of(hidden.data(), shape.N, DlrmShape::kHidden, rows_,
-                                     ExpectDlrmHidden{sums.hidden.data()}, largest());
+                                     ExpectDlrmHidden<T>{sums.hidden.data()}, largest());
         return in_turn(first, "the top MLP's first layer",
-                       out.check(rows_, ExpectDlrm{sums.out.data()}, 1,
+                       out.check(rows_, ExpectDlrm<T>{sums.out.data()}, 1,
                                  [this] { compute(rows_.compared, rows_.kSpots); }));
     }
 
@@ -256,12 +297,11 @@ class Dlrm {
     /// needs 26 rows; other inputs are read whole.
     Workload workload(const Session& session) const {
         double weights = 0;
-        for (const DlrmLayer& layer : bottom) weights += double(layer.K) * double(layer.N);
-        for (const DlrmLayer& layer : top) weights += double(layer.K) * double(layer.N);
+        for (const Layer& layer : bottom) weights += double(layer.K) * double(layer.N);
+        for (const Layer& layer : top) weights += double(layer.K) * double(layer.N);
         const double interaction =
             shape.dot ? 2.0 * double(DlrmShape::kPairs * shape.E) : double(shape.features);
-        const size_t gathered =
-            saturating_product(shape.N, DlrmShape::kTables, shape.E, sizeof(half));
+        const size_t gathered = saturating_product(shape.N, DlrmShape::kTables, shape.E, sizeof(T));
         const size_t bytes = session.least_bytes();
         const std::string N = std::to_string(shape.N), E = std::to_string(shape.E);
         return {.shape = shape.name(),
@@ -277,18 +317,25 @@ class Dlrm {
     }
 
     /// What lookups read and write: ids of 4 bytes; a row of each table, and its copy.
-    size_t lookup_bytes() const { return shape.N * DlrmShape::kTables * (4 + 2 * 2 * shape.E); }
+    size_t lookup_bytes() const {
+        return shape.N * DlrmShape::kTables * (sizeof(uint32_t) + 2 * sizeof(T) * shape.E);
+    }
 
+    /// What the top MLP's first layer reads and writes beside its features.
+    size_t hidden_bytes() const { return top[0].W.bytes() + top[0].b.bytes() + hidden.bytes(); }
+
+    using Layer = DlrmLayer<T>;
     const DlrmShape shape;
-    const Input<half> x;        // [N, kDense]
+    const Input<T> x;           // [N, kDense]
     const Input<uint32_t> ids;  // [N, kTables]
-    const Input<half> tables;   // [kTables, kRows, E]
-    const DlrmLayer bottom[4], top[3];
-    const Output<half> out;  // [N, 1]
-    const Buffer<half>
-        hidden;  // [N, kHidden]: the top MLP's first layer, which every kernel stores
+    const Input<T> tables;      // [kTables, kRows, E]
+    const Layer bottom[4], top[3];
+    const Output<T> out;     // [N, 1]
+    const Buffer<T> hidden;  // [N, kHidden]: the top MLP's first layer, which every kernel stores
 
   private:
+    /// Whether W_ij + W_ji is rounded to more than TF32's error has room for.
+    static constexpr bool kSumsRound = std::is_same_v<T, half>;
     struct Sums {  // of the layers that are verified, for the checked rows
         Buffer<DlrmSum> hidden, out;
         explicit Sums(size_t rows) : hidden(rows, DlrmShape::kHidden), out(rows) {}
@@ -303,8 +350,7 @@ class Dlrm {
         if (dry_run) return;
         const size_t width = shape.width;
         Stored *const a = a_.data(), *const b = b_.data(), *const z = z_.data();
-        auto layer = [=](const DlrmLayer& layer, auto in, Stored* next, size_t pitch,
-                         DlrmSum* sums) {
+        auto layer = [=](const Layer& layer, auto in, Stored* next, size_t pitch, DlrmSum* sums) {
             const dim3 block(layer.N < 32 ? 4 : 32, 8);
             const dim3 grid((count + 7) / 8, (layer.N + block.x - 1) / block.x);
             reference_layer<<<grid, block>>>(in, layer.W.data(), layer.b.data(), sums, next, pitch,
@@ -315,19 +361,19 @@ class Dlrm {
             layer(top[1], DlrmStored{a, 512}, b, 256, nullptr);
             layer(top[2], DlrmStored{b, 256}, nullptr, 0, sums.out.data());
         };
-        layer(bottom[0], DlrmDense{x, rows_.data()}, a, 512, nullptr);
+        layer(bottom[0], DlrmDense<T>{x.data(), rows_.data()}, a, 512, nullptr);
         layer(bottom[1], DlrmStored{a, 512}, b, 256, nullptr);
         layer(bottom[2], DlrmStored{b, 256}, a, 64, nullptr);
         layer(bottom[3], DlrmStored{a, 64}, z, width, nullptr);
-        reference_gather<<<(count * width + 255) / 256, 256>>>(ids, tables, rows_.data(), z, first,
-                                                               count, shape.E);
+        reference_gather<<<(count * width + 255) / 256, 256>>>(
+            ids.data(), tables.data(), rows_.data(), z, first, count, shape.E);
         if (shape.dot) {
-            reference_dot<<<(count * shape.features + 255) / 256, 256>>>(z, features_.data(), first,
-                                                                         count, shape.E);
+            reference_dot<T><<<(count * shape.features + 255) / 256, 256>>>(z, features_.data(),
+                                                                            first, count, shape.E);
             top_layers(DlrmStored{features_.data(), shape.features}, exact_);
         } else {
-            top_layers(DlrmOuter{z, unsigned(width)}, exact_);
-            if (folds_) top_layers(DlrmOuter{z, unsigned(width), true}, folded_);
+            top_layers(DlrmOuter<T>{z, unsigned(width)}, exact_);
+            if (folds_) top_layers(DlrmOuter<T>{z, unsigned(width), true}, folded_);
         }
         DEMO_CHECK(cudaGetLastError());
     }

@@ -1,5 +1,5 @@
 // DLRM line by line, a kernel for each, as a framework runs it. E is a multiple of 4: a thread
-// moves 4 numbers, 8 bytes.
+// moves 4 numbers, 8 or 16 bytes.
 #pragma once
 
 #include "dlrm_layers.cuh"
@@ -11,13 +11,9 @@ namespace dlrm {  // kernels, and what others need of them
 constexpr int kElementThreads = 256;  // of a block; each has one element, or four
 constexpr int kTables = DlrmShape::kTables, kVectors = DlrmShape::kVectors;
 constexpr int kPairs = DlrmShape::kPairs;
+constexpr int kHidden = DlrmShape::kHidden;  // columns of the top MLP's first layer
 
-struct alignas(8) Half4 {
-    half at[4];
-};
 __device__ size_t my_index() { return size_t(blockIdx.x) * blockDim.x + threadIdx.x; }
-__device__ const Half4& four(const half* from) { return *reinterpret_cast<const Half4*>(from); }
-__device__ Half4& four(half* to) { return *reinterpret_cast<Half4*>(to); }
 inline size_t blocks(size_t threads) { return (threads + kElementThreads - 1) / kElementThreads; }
 
 // --- The lookups ---------------------------------------------------------------------------------
@@ -28,25 +24,28 @@ __global__ void hash(const uint32_t* ids, uint32_t* rows, size_t size) {
     if (my_index() < size) rows[my_index()] = row_of(ids[my_index()]);
 }
 /// out[n] = table[rows[26 n]]: one table's vectors, for all samples.
-__global__ void gather_one(const half* table, const uint32_t* rows, half* out, size_t N, size_t E) {
+template <class T>
+__global__ void gather_one(const T* table, const uint32_t* rows, T* out, size_t N, size_t E) {
     const size_t e = my_index() * 4, n = e / E;
     if (n < N) four(&out[e]) = four(&table[rows[n * kTables] * E + e % E]);
 }
 /// z[n, v] = vectors[v, n]: 27 matrices [N, E] become one, [N, 27 E].
-__global__ void cat(const half* vectors, half* z, size_t N, size_t E) {
+template <class T>
+__global__ void cat(const T* vectors, T* z, size_t N, size_t E) {
     const size_t e = my_index() * 4, n = e / E / kVectors, v = e / E % kVectors;
     if (n < N) four(&z[e]) = four(&vectors[(v * N + n) * E + e % E]);
 }
 
 // --- The interaction: outer product ... ----------------------------------------------------------
 /// f[n, i, j] = z[n, i] z[n, j]. A block has 1024 features of one sample.
-__global__ void outer(const half* z, half* f, unsigned int width) {
+template <class T>
+__global__ void outer(const T* z, T* f, unsigned int width) {
     const unsigned int e = (blockIdx.y * kElementThreads + threadIdx.x) * 4, i = e / width,
                        j = e % width;
     z += size_t(blockIdx.x) * width, f += size_t(blockIdx.x) * width * width;
     if (i >= width) return;
-    Half4 product = four(&z[j]);
-    for (half& v : product.at) v = __hmul(z[i], v);
+    Four<T> product = four(&z[j]);
+    for (T& v : product.at) v = z[i] * v;
     four(&f[e]) = product;
 }
 inline dim3 outer_grid(size_t N, size_t width) {
@@ -54,7 +53,8 @@ inline dim3 outer_grid(size_t N, size_t width) {
 }
 
 // --- ... or dot products -------------------------------------------------------------------------
-__device__ half dot(const half* a, const half* b, size_t E) {
+template <class T>
+__device__ T dot(const T* a, const T* b, size_t E) {
     float sum = 0;
     for (size_t e = 0; e < E; e += 4)
         for (int c = 0; c < 4; ++c) sum += float(four(&a[e]).at[c]) * float(four(&b[e]).at[c]);
@@ -66,12 +66,14 @@ __device__ int2 pair(int p) {
     return {i, p - i * (i - 1) / 2};
 }
 /// products[n, i, j]: of all vectors with all.
-__global__ void products(const half* z, half* products, size_t N, size_t E) {
+template <class T>
+__global__ void products(const T* z, T* products, size_t N, size_t E) {
     const size_t p = my_index(), v = p / kVectors, n = v / kVectors;  // v: n and i
     if (n < N) products[p] = dot(&z[v * E], &z[(n * kVectors + p % kVectors) * E], E);
 }
 /// f[n] = [bottom | the products below the diagonal].
-__global__ void triangle(const half* bottom, const half* products, half* f, size_t N, size_t E) {
+template <class T>
+__global__ void triangle(const T* bottom, const T* products, T* f, size_t N, size_t E) {
     const size_t size = E + kPairs, n = my_index() / size, k = my_index() % size;
     if (n >= N) return;
     const int2 p = k < E ? int2{0, 0} : pair(int(k - E));
@@ -81,19 +83,20 @@ __global__ void triangle(const half* bottom, const half* products, half* f, size
 }  // namespace dlrm
 
 /// The contender, with its temporary memory. Must not outlive `model` and `mlps`.
+template <class T>
 class DlrmChain {
   public:
-    DlrmChain(const Dlrm& model, const DlrmLayers& mlps) : m(model), mlps(mlps) {}
+    DlrmChain(const Dlrm<T>& model, const DlrmLayers<T>& mlps) : m(model), mlps(mlps) {}
 
     Contender contender() const {
         using namespace dlrm;
-        half *const v = v_.data(), *const z = z_.data(), *const p = p_.data(), *const f = f_.data();
+        T *const v = v_.data(), *const z = z_.data(), *const p = p_.data(), *const f = f_.data();
         auto between = [=, this] {
-            hash<<<blocks(N * kTables), kElementThreads>>>(m.ids, rows_.data(), N * kTables);
+            hash<<<blocks(N * kTables), kElementThreads>>>(m.ids.data(), rows_.data(), N * kTables);
             for (size_t t = 0; t < kTables; ++t)
                 gather_one<<<blocks(N * E / 4), kElementThreads>>>(
-                    m.tables + t * DlrmShape::kRows * E, rows_.data() + t, v + (1 + t) * N * E, N,
-                    E);
+                    m.tables.data() + t * DlrmShape::kRows * E, rows_.data() + t,
+                    v + (1 + t) * N * E, N, E);
             cat<<<blocks(N * width / 4), kElementThreads>>>(v, z, N, E);
             if (m.shape.dot) {
                 products<<<blocks(N * kSquare), kElementThreads>>>(z, p, N, E);
@@ -103,8 +106,8 @@ class DlrmChain {
             }
         };
         // hash: ids to rows; lookups; cat; then products and triangle, or the outer product
-        const size_t lookups = N * kTables * 8 + m.lookup_bytes() + 4 * N * width;
-        const size_t rest = m.shape.dot ? 2 * N * (width + kSquare + 2 * F) : 2 * N * (width + F);
+        const size_t lookups = N * kTables * 8 + m.lookup_bytes() + 2 * sizeof(T) * N * width;
+        const size_t rest = sizeof(T) * N * (width + (m.shape.dot ? kSquare + 2 * F : F));
         return mlps.contender({.kernel = "chain",
                                .role = Role::kChain,
                                .launches = size_t(m.shape.dot ? 30 : 29),
@@ -116,11 +119,11 @@ class DlrmChain {
 
   private:
     static constexpr size_t kSquare = DlrmShape::kVectors * DlrmShape::kVectors;
-    const Dlrm& m;
-    const DlrmLayers& mlps;
+    const Dlrm<T>& m;
+    const DlrmLayers<T>& mlps;
     const size_t N = m.shape.N, E = m.shape.E, width = m.shape.width, F = m.shape.features;
     const Buffer<uint32_t> rows_{N, DlrmShape::kTables};
-    const Buffer<half> v_{N, width}, z_{N, width}, p_{m.shape.dot ? N : 1, kSquare}, f_{N, F};
+    const Buffer<T> v_{N, width}, z_{N, width}, p_{m.shape.dot ? N : 1, kSquare}, f_{N, F};
 };
 
 }  // namespace demo

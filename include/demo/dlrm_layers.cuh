@@ -9,37 +9,54 @@
 
 namespace demo {
 
+namespace dlrm {
+
+template <class T>
+struct alignas(4 * sizeof(T)) Four {
+    T at[4];
+};
+template <class T>
+__device__ const Four<T>& four(const T* from) {
+    return *reinterpret_cast<const Four<T>*>(from);
+}
+template <class T>
+__device__ Four<T>& four(T* to) {
+    return *reinterpret_cast<Four<T>*>(to);
+}
+
+}  // namespace dlrm
+
 /// v[i] = max(0, v[i]), in place; a NaN stays one. `size` is a multiple of 4, a thread has 4.
-__global__ void relu_in_place(half* v, size_t size) {
+template <class T>
+__global__ void relu_in_place(T* v, size_t size) {
     const size_t i = (size_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
     if (i >= size) return;
-    struct alignas(8) Half4 {
-        half at[4];
-    };
-    for (half& e : reinterpret_cast<Half4*>(&v[i])->at) e = float(e) < 0 ? half(0.0f) : e;
+    for (T& e : dlrm::four(&v[i]).at) e = float(e) < 0 ? T(0.0f) : e;
 }
-__global__ void sigmoid_in_place(half* v, size_t size) {
+template <class T>
+__global__ void sigmoid_in_place(T* v, size_t size) {
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (i < size) v[i] = half(__fdividef(1.0f, 1.0f + __expf(-float(v[i]))));
+    if (i < size) v[i] = T(__fdividef(1.0f, 1.0f + __expf(-float(v[i]))));
 }
 
 /// Both MLPs: gemms that add the bias, then apply ReLU (`fused`); or a kernel for ReLU after each.
 /// Must not outlive `model`.
+template <class T>
 class DlrmLayers {
   public:
-    explicit DlrmLayers(const Dlrm& model)
+    explicit DlrmLayers(const Dlrm<T>& model)
         : m(model),
           a_(model.shape.N, 512),
           b_(model.shape.N, 256),
-          padded_W_(m.shape.pitch > m.shape.features ? m.shape.pitch : 1, DlrmShape::kHidden) {}
+          padded_W_(pads() ? m.shape.pitch : 1, DlrmShape::kHidden) {}
 
     /// Where both MLPs meet what is between them.
     struct Between {
-        half* bottom;  // [N, E]: what the bottom MLP leaves, rows `pitch` elements apart
+        T* bottom;  // [N, E]: what the bottom MLP leaves, rows `pitch` elements apart
         size_t pitch;
-        const half *features = nullptr, *W = nullptr;  // [N, K], [K, kHidden]; null: m.hidden ...
-        size_t K = 0;                                  // ... is there already
-        bool fused = true;
+        const T *features = nullptr, *W = nullptr;  // [N, K], [K, kHidden]; null: m.hidden ...
+        size_t K = 0;                               // ... is there already
+        bool fused = true, turned = false;          // turned: W is [kHidden, K]
     };
     /// A contender of the whole model: `c` says what `between` launches, keeps and moves, to which
     /// this adds the MLPs.
@@ -47,14 +64,14 @@ class DlrmLayers {
         c.repeatable = false;  // cuBLASLt chooses
         c.launches += (at.fused ? 7 : 12) + (at.features == nullptr ? 0 : at.fused ? 1 : 2);
         c.temporary_bytes += a_.bytes() + b_.bytes() + m.hidden.bytes();
-        c.moved_bytes += 2 * sizeof(half) * m.shape.N;  // sigmoid
-        for (const DlrmLayer& layer : m.bottom) c.moved_bytes += bytes_of(layer, layer.K, at.fused);
+        c.moved_bytes += 2 * sizeof(T) * m.shape.N;  // sigmoid
+        for (const Layer& layer : m.bottom) c.moved_bytes += bytes_of(layer, layer.K, at.fused);
         c.moved_bytes += bytes_of(m.top[1], m.top[1].K, at.fused) + bytes_of(m.top[2], 256, true);
         if (at.features) c.moved_bytes += bytes_of(m.top[0], at.K, at.fused);
         c.setup = [=, this](Contender& self) {
             self.renew();
             const auto bottom = this->bottom(at.bottom, at.pitch, at.fused);
-            const auto top = this->top(at.features, at.W, at.K, at.fused);
+            const auto top = this->top(at);
             self.launch = [=] { bottom(nullptr), between(), top(nullptr); };
         };
         return c;
@@ -66,7 +83,7 @@ class DlrmLayers {
         c.setup = [=, this](Contender& self) {
             self.renew();
             const auto bottom = this->bottom(at.bottom, at.pitch, at.fused);
-            const auto top = this->top(at.features, at.W, at.K, at.fused);
+            const auto top = this->top(at);
             const auto graph = std::make_shared<Graph>(
                 [=](cudaStream_t stream) { bottom(stream), between(stream), top(stream); });
             self.launch = [=] { (*graph)(); };
@@ -75,17 +92,20 @@ class DlrmLayers {
         return c;
     }
 
-    /// The features' weights, with rows of zeros for what pads the features. Filled by pad_W().
-    const half* padded_W() const { return padded_W_.data(); }
+    /// The features' weights, where needed with rows of zeros for what pads the features: then
+    /// pad_W() must fill them.
+    const T* padded_W() const { return pads() ? padded_W_.data() : m.top[0].W.data(); }
     void pad_W() const {
-        const Input<half>& W = m.top[0].W;
+        const Input<T>& W = m.top[0].W;
+        if (!pads()) return;
         DEMO_CHECK(cudaMemset(padded_W_.data(), 0, padded_W_.bytes()));
         DEMO_CHECK(cudaMemcpy(padded_W_.data(), W, W.bytes(), cudaMemcpyDeviceToDevice));
     }
 
   private:
-    LtProduct<half> product(const half* x, const DlrmLayer& layer, half* out,
-                            size_t pitch = 0) const {
+    using Layer = DlrmLayer<T>;
+    bool pads() const { return m.shape.pitch > m.shape.features; }
+    LtProduct<T> product(const T* x, const Layer& layer, T* out, size_t pitch = 0) const {
         return {.x = x,
                 .W = layer.W,
                 .out = out,
@@ -96,31 +116,38 @@ class DlrmLayers {
                 .out_pitch = pitch};
     }
     using Launch = std::function<void(cudaStream_t)>;
-    Launch bottom(half* to, size_t pitch, bool fused) const {
-        half *const a = a_.data(), *const b = b_.data();
-        const DlrmLayer* const l = m.bottom;
+    Launch bottom(T* to, size_t pitch, bool fused) const {
+        T *const a = a_.data(), *const b = b_.data();
+        const Layer* const l = m.bottom;
         return launch({product(m.x, l[0], a), product(a, l[1], b), product(b, l[2], a),
                        product(a, l[3], to, pitch)},
                       fused);
     }
-    Launch top(const half* features, const half* W, size_t K, bool fused) const {
-        half *const hidden = m.hidden.data(), *const b = b_.data();
-        std::vector<LtProduct<half>> products;
-        if (features)
-            products.push_back({features, W, hidden, m.shape.N, K, DlrmShape::kHidden, m.top[0].b});
+    Launch top(const Between& at) const {
+        T *const hidden = m.hidden.data(), *const b = b_.data();
+        std::vector<LtProduct<T>> products;
+        if (at.features)
+            products.push_back({.x = at.features,
+                                .W = at.W,
+                                .out = hidden,
+                                .M = m.shape.N,
+                                .K = at.K,
+                                .N = DlrmShape::kHidden,
+                                .bias = m.top[0].b,
+                                .turned = at.turned});
         products.push_back(product(hidden, m.top[1], b));
-        const auto first = launch(products, fused);
+        const auto first = launch(products, at.fused);
         const auto last = launch({product(b, m.top[2], m.out)}, true, false);
         return [=, this](cudaStream_t stream) {
             first(stream), last(stream);
-            sigmoid_in_place<<<(m.shape.N + 255) / 256, 256, 0, stream>>>(m.out, m.shape.N);
+            sigmoid_in_place<<<(m.shape.N + 255) / 256, 256, 0, stream>>>(m.out.data(), m.shape.N);
         };
     }
-    Launch launch(std::vector<LtProduct<half>> products, bool fused, bool relu = true) const {
-        std::vector<std::shared_ptr<LtGemm<half>>> gemms;
-        for (LtProduct<half>& product : products) {
+    Launch launch(std::vector<LtProduct<T>> products, bool fused, bool relu = true) const {
+        std::vector<std::shared_ptr<LtGemm<T>>> gemms;
+        for (LtProduct<T>& product : products) {
             if (relu && fused) product.activation = CUBLASLT_EPILOGUE_RELU;
-            gemms.push_back(std::make_shared<LtGemm<half>>(library_, product));
+            gemms.push_back(std::make_shared<LtGemm<T>>(library_, product));
         }
         return [=](cudaStream_t stream) {
             for (size_t i = 0; i < products.size(); ++i) {
@@ -132,15 +159,15 @@ class DlrmLayers {
             }
         };
     }
-    size_t bytes_of(const DlrmLayer& layer, size_t K, bool fused) const {
+    size_t bytes_of(const Layer& layer, size_t K, bool fused) const {
         const size_t in = m.shape.N * K, out = m.shape.N * layer.N;
-        return sizeof(half) * (in + K * layer.N + layer.N + (fused ? 1 : 3) * out);
+        return sizeof(T) * (in + K * layer.N + layer.N + (fused ? 1 : 3) * out);
     }
 
-    const Dlrm& m;
+    const Dlrm<T>& m;
     const CublasLt library_;
-    const Buffer<half> a_, b_;  // what the layers leave in turn
-    const Buffer<half> padded_W_;
+    const Buffer<T> a_, b_;  // what the layers leave in turn
+    const Buffer<T> padded_W_;
 };
 
 }  // namespace demo

@@ -8,10 +8,9 @@ namespace dlrm {
 
 using namespace demo::dlrm;  // kTables = 26, kVectors = 27, kPairs, four(), row_of(), dot(), pair()
 
-constexpr int kDotThreads = 128;  // of a block of gather_dot
-
 /// Hash, lookups and cat: z[n, 1 + t] = tables[t, row of ids[n, t]]. z[n, 0] is there already.
-__global__ void gather(const uint32_t* ids, const half* tables, half* z, size_t N, size_t E) {
+template <class T>
+__global__ void gather(const uint32_t* ids, const T* tables, T* z, size_t N, size_t E) {
     const size_t e = my_index() * 4, n = e / E / kTables, t = e / E % kTables;
     if (n >= N) return;
     const size_t row = t * demo::DlrmShape::kRows + row_of(ids[e / E]);
@@ -20,10 +19,10 @@ __global__ void gather(const uint32_t* ids, const half* tables, half* z, size_t 
 
 /// Lookups and dot products. A block has one sample, whose vectors lie in shared memory.
 /// f[n, 0 .. E - 1] is there already; zeros fill a row of f up to `pitch`.
-__global__ void gather_dot(const uint32_t* ids, const half* tables, half* f, size_t pitch,
-                           size_t E) {
+template <class T>
+__global__ void gather_dot(const uint32_t* ids, const T* tables, T* f, size_t pitch, size_t E) {
     extern __shared__ __align__(128) unsigned char shared[];
-    half* const z = reinterpret_cast<half*>(shared);
+    T* const z = reinterpret_cast<T*>(shared);
     const size_t padded = E + 4;  // neighboring vectors begin in different banks
     ids += size_t(blockIdx.x) * kTables, f += size_t(blockIdx.x) * pitch;
     for (size_t e = threadIdx.x * 4; e < kVectors * E; e += blockDim.x * 4) {
@@ -32,34 +31,31 @@ __global__ void gather_dot(const uint32_t* ids, const half* tables, half* f, siz
     }
     __syncthreads();  // the vectors are complete
     for (int p = threadIdx.x; p < int(pitch - E); p += blockDim.x)
-        f[E + p] = p < kPairs ? dot(&z[pair(p).x * padded], &z[pair(p).y * padded], E) : half(0);
+        f[E + p] = p < kPairs ? dot(&z[pair(p).x * padded], &z[pair(p).y * padded], E) : T(0.0f);
 }
 
 /// grouped: the library's gemms with bias and ReLU, and between them the kernels above. What it
-/// stores: `z`, [N, width], and the features `f`, [N, pitch]. All arguments must outlive it.
-inline demo::Contender grouped(const demo::Dlrm& m, const demo::DlrmLayers& mlps,
-                               const demo::Buffer<half>& z, const demo::Buffer<half>& f) {
+/// stores: `z`, [N, width], and the features `f`, [N, pitch]. `m` and `mlps` must outlive it.
+template <class T>
+demo::Contender grouped(const demo::Dlrm<T>& m, const demo::DlrmLayers<T>& mlps, T* z, T* f) {
     const size_t N = m.shape.N, E = m.shape.E, width = m.shape.width, pitch = m.shape.pitch;
-    auto lookups_and_outer = [=, &m, &z, &f] {
-        gather<<<blocks(N * kTables * E / 4), kElementThreads>>>(m.ids, m.tables, z.data(), N, E);
-        outer<<<outer_grid(N, width), kElementThreads>>>(z.data(), f.data(), width);
+    const bool dot = m.shape.dot;
+    auto between = [=, &m] {
+        if (dot) {
+            gather_dot<T><<<N, 128, kVectors*(E + 4) * sizeof(T)>>>(m.ids, m.tables, f, pitch, E);
+        } else {
+            gather<T><<<blocks(N * kTables * E / 4), kElementThreads>>>(m.ids, m.tables, z, N, E);
+            outer<T><<<outer_grid(N, width), kElementThreads>>>(z, f, width);
+        }
     };
-    auto lookups_and_dot = [=, &m, &f] {
-        const size_t shared_bytes = kVectors * (E + 4) * sizeof(half);
-        gather_dot<<<N, kDotThreads, shared_bytes>>>(m.ids, m.tables, f.data(), pitch, E);
-    };
-    if (m.shape.dot)
-        return mlps.contender({.kernel = "grouped",
-                               .launches = 1,
-                               .temporary_bytes = f.bytes(),
-                               .moved_bytes = N * kTables * (4 + 2 * E) + 2 * N * pitch,
-                               .renew = [&mlps] { mlps.pad_W(); }},
-                              {f.data(), pitch, f.data(), mlps.padded_W(), pitch}, lookups_and_dot);
+    const size_t lookup_bytes = dot ? N * kTables * (4 + sizeof(T) * E) : m.lookup_bytes();
+    const size_t z_bytes = dot ? 0 : sizeof(T) * N * width, f_bytes = sizeof(T) * N * pitch;
     return mlps.contender({.kernel = "grouped",
-                           .launches = 2,
-                           .temporary_bytes = z.bytes() + f.bytes(),
-                           .moved_bytes = m.lookup_bytes() + 2 * N * (width + pitch)},
-                          {z.data(), width, f.data(), m.top[0].W, pitch}, lookups_and_outer);
+                           .launches = dot ? 1u : 2u,
+                           .temporary_bytes = z_bytes + f_bytes,
+                           .moved_bytes = lookup_bytes + z_bytes + f_bytes,
+                           .renew = [&mlps] { mlps.pad_W(); }},
+                          {dot ? f : z, dot ? pitch : width, f, mlps.padded_W(), pitch}, between);
 }
 
 }  // namespace dlrm

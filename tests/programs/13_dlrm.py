@@ -2,6 +2,8 @@
 
 from pages import COPY_16, Mutant, launch_once
 
+IN_TF32 = dict(sizes=(), runs=("33 --dtype tf32",), cpu_runs=("3 --dtype tf32",))
+DOT_IN_TF32 = dict(sizes=(), runs=("33 --dot --dtype tf32",), cpu_runs=("3 --dot --dtype tf32",))
 SMALL = dict(sizes=(3,), runs=("33 --dot",), cpu_runs=("3", "33 --dot"))
 OUTER = dict(sizes=(33,), cpu_sizes=(3,))
 DOT = dict(sizes=(), runs=("33 --dot",), cpu_runs=("33 --dot",))
@@ -15,8 +17,8 @@ MUTANTS = [
            [("return (size_t(id) + 1) %", "return size_t(id) %")], **SMALL),
     Mutant("dlrm_swapped_table", "chain grouped fused_interaction",
            "the last two tables change places",
-           [("m.tables + t * DlrmShape::kRows * E",
-             "m.tables + (t < 24 ? t : 49 - t) * DlrmShape::kRows * E"),
+           [("m.tables.data() + t * DlrmShape::kRows * E",
+             "m.tables.data() + (t < 24 ? t : 49 - t) * DlrmShape::kRows * E"),
             ("const size_t row = t * demo::DlrmShape::kRows",
              "const size_t row = (t < 24 ? t : 49 - t) * demo::DlrmShape::kRows"),
             ("row = v ? (v - 1) * demo::DlrmShape::kRows",
@@ -30,15 +32,11 @@ MUTANTS = [
     Mutant("dlrm_short_grid", "chain grouped fused_interaction",
            "the grids are rounded down, and what is left over has no block",
            [("cat<<<blocks(N * width / 4), ", "cat<<<N * width / 4 / kElementThreads, "),
-            ("gather<<<blocks(N * kTables * E / 4), kElementThreads>>>(m.ids, m.tables, z.data(), "
-             "N, E);\n        outer",
-             "gather<<<N * kTables * E / 4 / kElementThreads, kElementThreads>>>(m.ids, m.tables, "
-             "z.data(), N, E);\n        outer"),
-            ("gather<<<blocks(N * kTables * E / 4), kElementThreads>>>(m.ids, m.tables, z.data(), "
-             "N, E);\n        fused",
-             "gather<<<N * kTables * E / 4 / kElementThreads, kElementThreads>>>(m.ids, m.tables, "
-             "z.data(), N, E);\n        fused"),
-            ("gather_dot<<<N, kDotThreads,", "gather_dot<<<N - 1, kDotThreads,")],
+            ("gather<T><<<blocks(N * kTables * E / 4), ",
+             "gather<T><<<N * kTables * E / 4 / kElementThreads, "),
+            ("gather<half><<<blocks(N * kTables * E / 4), ",
+             "gather<half><<<N * kTables * E / 4 / kElementThreads, "),
+            ("gather_dot<T><<<N, 128,", "gather_dot<T><<<N - 1, 128,")],
            sizes=(33,), runs=("33 --dot",), cpu_runs=("33", "33 --dot"), kind="grid"),
     Mutant("dlrm_outer_lost_features", "chain grouped",
            "the last block of a sample's features is not launched",
@@ -48,9 +46,18 @@ MUTANTS = [
     Mutant("dlrm_outer_swapped", "chain grouped",
            "a feature is of a neighboring column",
            [("four(&z[j]);\n    for", "four(&z[j < 4 ? j : j - 4]);\n    for")], **OUTER),
+    Mutant("dlrm_outer_swapped_tf32", "chain grouped",
+           "of every four features the first is that of the second column",
+           [("for (T& v : product.at) v = z[i] * v;",
+             "product.at[0] = product.at[1];\n    for (T& v : product.at) v = z[i] * v;")],
+           **IN_TF32),
+    Mutant("dlrm_dot_lost_number_tf32", "chain grouped",
+           "the last number of a vector is left out",
+           [("for (int c = 0; c < 4; ++c) sum +=", "for (int c = 0; c < 4 - (e + 4 == E); ++c) sum +=")],
+           **DOT_IN_TF32),
     Mutant("dlrm_stale_features", "chain grouped",
            "features are made the first time only",
-           [launch_once("outer<<<outer_grid(N, width), kElementThreads>>>(z.data()"),
+           [launch_once("outer<T><<<outer_grid(N, width), kElementThreads>>>(z, f"),
             launch_once("outer<<<outer_grid(N, width), kElementThreads>>>(z, f")], timed=True, **OUTER),
     Mutant("dlrm_swapped_pairs", "chain grouped",
            "the pairs' second vector is one further",
@@ -120,49 +127,55 @@ NOT_APPLICABLE = {
 FAST = {"fused_interaction": ("HMMA", COPY_16)}
 
 
-def gemm(N, K, M):  # x, W, b and out, in fp16
-    return 2 * (N * K + K * M + M + N * M)
+def gemm(N, K, M, size):  # x, W, b and out, in numbers of `size` bytes
+    return size * (N * K + K * M + M + N * M)
 
 
-def traffic(N, E, wide):
+def mlps_of(N, E, wide, size):
+    """Without the layer that reads the features; with the sigmoid. And what ReLUs in place move."""
+    mlps = sum(gemm(N, K, M, size) for K, M in ((13, 512), (512, 256), (256, 64), (64, E),
+                                                (wide, 256), (256, 1)))
+    return mlps + 2 * size * N, 2 * size * N * (512 + 256 + 64 + E + wide + 256)
+
+
+def traffic(N, E, size, wide):
     """By hand: launches, bytes moved, bytes kept; `wide` is the top MLP's first layer."""
     width, rows = 27 * E, 26 * N  # of z; looked up
     F = width * width
-    mlps = sum(gemm(N, K, M) for K, M in ((13, 512), (512, 256), (256, 64), (64, E), (wide, 256),
-                                          (256, 1))) + 2 * 2 * N
-    relus = 2 * 2 * N * (512 + 256 + 64 + E + wide + 256)
-    lookup = rows * (4 + 4 * E)
-    outer = 2 * N * (width + F)
-    kept = 2 * N * (512 + 256 + wide)
+    mlps, relus = mlps_of(N, E, wide, size)
+    lookup = rows * (4 + 2 * size * E)
+    outer = size * N * (width + F)
+    kept = size * N * (512 + 256 + wide)
     blocks = -(-N // 128)
     parts = max(1, min(256 // (wide // 128 * blocks), -(-width // 48) * width // 60))
     pitch = 128 * blocks * wide
     fused = (2 * N * width + 2 * F * wide + 4 * parts * pitch  # z and W read, parts written
              + 4 * parts * N * wide + 2 * wide + 2 * N * wide)  # parts and bias read, hidden written
-    return {"chain": (4 * 2 + 1 + 26 + 1 + 1 + 2 * 2 + 2,
-                      mlps + relus + gemm(N, F, wide) + rows * 8 + lookup + 4 * N * width + outer,
-                      kept + 4 * rows + 2 * (2 * N * width + N * F)),
-            "grouped": (4 + 2 + 3 + 1, mlps + gemm(N, F, wide) + lookup + outer,
-                        kept + 2 * N * (width + F)),
-            "fused_interaction": (4 + 3 + 2 + 1, mlps + lookup + fused,
-                                  kept + 2 * N * width + 4 * parts * pitch)}
+    found = {"chain": (4 * 2 + 1 + 26 + 1 + 1 + 2 * 2 + 2,
+                       mlps + relus + gemm(N, F, wide, size) + rows * 8 + lookup
+                       + 2 * size * N * width + outer,
+                       kept + 4 * rows + size * (2 * N * width + N * F)),
+             "grouped": (4 + 2 + 3 + 1, mlps + gemm(N, F, wide, size) + lookup + outer,
+                         kept + size * N * (width + F))}
+    if size == 2:
+        found["fused_interaction"] = (4 + 3 + 2 + 1, mlps + lookup + fused,
+                                      kept + 2 * N * width + 4 * parts * pitch)
+    return found
 
 
-def traffic_of_dot(N, E, wide):
+def traffic_of_dot(N, E, size, wide):
     width, rows, F = 27 * E, 26 * N, E + 351
     pitch = -(-F // 8) * 8
-    mlps = sum(gemm(N, K, M) for K, M in ((13, 512), (512, 256), (256, 64), (64, E), (wide, 256),
-                                          (256, 1))) + 2 * 2 * N
-    relus = 2 * 2 * N * (512 + 256 + 64 + E + wide + 256)
-    kept = 2 * N * (512 + 256 + wide)
-    products = 2 * N * (width + 729)
+    mlps, relus = mlps_of(N, E, wide, size)
+    kept = size * N * (512 + 256 + wide)
+    products = size * N * (width + 729)
     return {"chain": (4 * 2 + 1 + 26 + 1 + 2 + 2 * 2 + 2,
-                      mlps + relus + gemm(N, F, wide) + rows * (8 + 4 + 4 * E) + 4 * N * width
-                      + products + 2 * 2 * N * F,
-                      kept + 4 * rows + 2 * N * (2 * width + 729 + F)),
+                      mlps + relus + gemm(N, F, wide, size) + rows * (8 + 4 + 2 * size * E)
+                      + 2 * size * N * width + products + 2 * size * N * F,
+                      kept + 4 * rows + size * N * (2 * width + 729 + F)),
             # The sample's own vector is read where it is, and the products join it.
-            "grouped": (4 + 1 + 3 + 1, mlps + gemm(N, pitch, wide) + rows * (4 + 2 * E)
-                        + 2 * N * (E + pitch - E), kept + 2 * N * pitch)}
+            "grouped": (4 + 1 + 3 + 1, mlps + gemm(N, pitch, wide, size) + rows * (4 + size * E)
+                        + size * N * (E + pitch - E), kept + size * N * pitch)}
 
 
 WIDE = {"cpu": 256, "gpu": 512}
@@ -172,8 +185,10 @@ def on_each(formula, *arguments):
     return {backend: formula(*arguments, wide) for backend, wide in WIDE.items()}
 
 
-TRAFFIC = {"33 --embedding 4": on_each(traffic, 33, 4),
-           "33 --embedding 4 --dot": on_each(traffic_of_dot, 33, 4)}
+TRAFFIC = {"33 --embedding 4": on_each(traffic, 33, 4, 2),
+           "33 --embedding 4 --dot": on_each(traffic_of_dot, 33, 4, 2),
+           "3 --embedding 4 --dtype tf32": on_each(traffic, 3, 4, 4),
+           "3 --embedding 4 --dot --dtype tf32": on_each(traffic_of_dot, 3, 4, 4)}
 
 
 def operations(N, E, F, interaction, wide):
@@ -184,5 +199,6 @@ def operations(N, E, F, interaction, wide):
 OPERATIONS = {"3 --embedding 8": on_each(operations, 3, 8, 216 * 216, 216 * 216),
               "3 --embedding 8 --dot": on_each(operations, 3, 8, 8 + 351, 2 * 351 * 8)}
 RUNS = ("1 --embedding 8 --once", "5 --ids zipf --once", "129 --once",
-        "100 --dot --embedding 20", "33 --dot --ids zipf --embedding 128 --once", "257 --dot --once")
+        "100 --dot --embedding 20", "33 --dot --ids zipf --embedding 128 --once", "257 --dot --once",
+        "5 --embedding 8 --dtype tf32 --once", "33 --dot --embedding 20 --dtype tf32 --once")
 REFUSED = ("--embedding 6", "--embedding 0", "--embedding 132", "--ids all", "--ids")
