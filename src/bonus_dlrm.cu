@@ -1,4 +1,4 @@
-// Bonus: the fastest DLRM on Hopper (compute capability 9.0), in fp16; see lesson 13.
+// Bonus: the fastest DLRM on Hopper (compute capability 9.0), in fp16 and in TF32; see lesson 13.
 //
 // The outer product. Feature z_i z_j is feature z_j z_i, so W[i, j] and W[j, i], two rows of 512
 // weights, may be added up beforehand, once. That leaves half of the work, 93,528 features with
@@ -12,11 +12,11 @@
 //         |   |   |                        W is packed in the order in which this walks through the
 //         +---+---+---+                    features: for each 16 j, all i up to j + 15; with zeros
 //         |   |   |   |                    where i > j. Those are 3.5% of it.
-//         +---+---+---+
+//         +---+---+---+                    (In TF32 all of these 16 are 8, and 3.5% are 1.6%.)
 //
 // What limits it: power and the tensor cores, as any product; with few samples reading W.
 //
-//     ./bonus_dlrm 2048
+//     ./bonus_dlrm 2048        ./bonus_dlrm 2048 --dtype tf32        ./bonus_dlrm 65536 --dot
 #include "demo.cuh"
 #include "demo/dlrm_layers.cuh"
 #include "hopper.cuh"
@@ -26,9 +26,8 @@
 
 namespace dlrm_hopper {
 
-using dlrm::kTables;
+using dlrm::kTables, dlrm::kHidden;
 using matmul_hopper::kPanel, matmul_hopper::kWarpgroup, matmul_hopper::Position;
-constexpr int kHidden = demo::DlrmShape::kHidden;  // columns of W
 
 // --- Lookups -------------------------------------------------------------------------------------
 
@@ -40,10 +39,10 @@ __device__ uint32_t modulus_hash(uint32_t id) {  // (id + 1) mod rows, in 32 bit
 /// z[n, 1 + t] = tables[t, row of ids[n, t]], in pieces of sizeof(Piece) bytes: a thread has one of
 /// each of kLoads vectors, so that as many loads are on their way.
 constexpr int kLoads = 4;
-template <class Piece>
-__global__ void gather_pieces(const uint32_t* ids, const half* tables, half* z, size_t pitch,
+template <class Piece, class T>
+__global__ void gather_pieces(const uint32_t* ids, const T* tables, T* z, size_t pitch,
                               size_t vectors, unsigned int E) {
-    const unsigned int e = threadIdx.x * (sizeof(Piece) / sizeof(half));
+    const unsigned int e = threadIdx.x * (sizeof(Piece) / sizeof(T));
     const size_t first = size_t(blockIdx.x) * blockDim.y * kLoads + threadIdx.y;
     Piece pieces[kLoads];
     for (int l = 0; l < kLoads; ++l) {
@@ -55,51 +54,66 @@ __global__ void gather_pieces(const uint32_t* ids, const half* tables, half* z, 
     for (int l = 0; l < kLoads; ++l) {
         const size_t v = first + l * blockDim.y;
         if (v >= vectors) continue;
-        half* const to = &z[v / kTables * pitch + (1 + v % kTables) * E + e];
+        T* const to = &z[v / kTables * pitch + (1 + v % kTables) * E + e];
         *reinterpret_cast<Piece*>(to) = pieces[l];
     }
 }
 
 // --- The order of the features -------------------------------------------------------------------
 
-/// A step of the gemm: 64 features, those of 4 numbers of z from i with 16 numbers from j.
+/// Features of a step of the gemm, 128 bytes: those of 4 numbers of z from i with kDepth numbers
+/// from j.
+template <class T>
+constexpr int kFeatures = 4 * kDepth<T>;
+template <class T>
 struct Step {
     unsigned int i, j;
 
-    /// Step s. Before the steps of block B of 16 columns, each with i up to 16 B + 15, there are
-    /// 4 + 8 + ... + 4 B.
+    /// Step s. Before the steps of block B of kDepth columns, each with i up to its last column,
+    /// there are kDepth / 4 (1 + 2 + ... + B).
     static __host__ __device__ Step at(unsigned int s) {
-        const unsigned int block = (unsigned(sqrtf(float(2 * s + 1))) - 1) / 2;
-        return {4 * (s - 2 * block * (block + 1)), 16 * block};
+        const unsigned int block = (unsigned(sqrtf(float(32 / kDepth<T> * s + 1))) - 1) / 2;
+        return {4 * (s - before(block)), kDepth<T> * block};
     }
     __device__ void advance(unsigned int width) {
         i += 4;
-        if (i >= min(j + 16, width)) i = 0, j += 16;
+        if (i >= min(j + kDepth<T>, width)) i = 0, j += kDepth<T>;
     }
     static unsigned int count(unsigned int width) {
-        const unsigned int last = (width - 1) / 16;  // block; its i end at the width
-        return 2 * last * (last + 1) + width / 4;
+        return before((width - 1) / kDepth<T>) + width / 4;  // the last block's i end at the width
+    }
+    static __host__ __device__ unsigned int before(unsigned int block) {
+        return kDepth<T> / 8 * block * (block + 1);
     }
 };
 
-/// Packs W[width * width, 512] in that order: what the feature z_i z_j, i <= j, is multiplied by. A
-/// block packs a step's 64 rows.
-__global__ void fold(const half* W, half* packed, unsigned int width) {
-    const Step step = Step::at(blockIdx.x);
-    constexpr unsigned int kThreadsOfRow = kHidden / 8;
-    const unsigned int column = threadIdx.x % kThreadsOfRow * 8;
-    for (unsigned int r = threadIdx.x / kThreadsOfRow; r < 64; r += blockDim.x / kThreadsOfRow) {
-        const unsigned int i = step.i + r / 16, j = step.j + r % 16;
-        Half8 sum{};
+/// Packs W[width * width, 512] in that order: what the feature z_i z_j, i <= j, is multiplied by.
+/// In fp16 as [features, 512]; in TF32, of which wgmma wants the features side by side, as [512,
+/// features]. A block packs what belongs to a step.
+template <class T>
+__global__ void fold(const T* W, T* packed, unsigned int width, size_t features) {
+    using Some = demo::Vector<T>;
+    const auto step = Step<T>::at(blockIdx.x);
+    constexpr unsigned int kThreadsOfRow = kHidden / Some::kSize;
+    const unsigned int column = threadIdx.x % kThreadsOfRow * Some::kSize;
+    for (unsigned int r = threadIdx.x / kThreadsOfRow; r < kFeatures<T>;
+         r += blockDim.x / kThreadsOfRow) {
+        const unsigned int i = step.i + r / kDepth<T>, j = step.j + r % kDepth<T>;
+        Some sum{};
         if (i <= j && j < width) {
-            sum = *reinterpret_cast<const Half8*>(&W[(size_t(i) * width + j) * kHidden + column]);
+            sum = *reinterpret_cast<const Some*>(&W[(size_t(i) * width + j) * kHidden + column]);
             if (i < j) {
                 const auto other =
-                    *reinterpret_cast<const Half8*>(&W[(size_t(j) * width + i) * kHidden + column]);
-                for (int c = 0; c < 8; ++c) sum.at[c] = float(sum.at[c]) + float(other.at[c]);
+                    *reinterpret_cast<const Some*>(&W[(size_t(j) * width + i) * kHidden + column]);
+                for (int c = 0; c < Some::kSize; ++c)
+                    sum.at[c] = T(float(sum.at[c]) + float(other.at[c]));
             }
         }
-        *reinterpret_cast<Half8*>(&packed[(size_t(blockIdx.x) * 64 + r) * kHidden + column]) = sum;
+        const size_t f = size_t(blockIdx.x) * kFeatures<T> + r;
+        if constexpr (std::is_same_v<T, half>)
+            *reinterpret_cast<Some*>(&packed[f * kHidden + column]) = sum;
+        else
+            for (int c = 0; c < Some::kSize; ++c) packed[(column + c) * features + f] = sum.at[c];
     }
 }
 
@@ -107,22 +121,25 @@ __global__ void fold(const half* W, half* packed, unsigned int width) {
 // What the library can do with the same idea: half as many features, in the packed order, written
 // and read once, and its gemm.
 
-/// f[n, 64 s + r]: a thread has 8 features of one i.
-__global__ void half_outer(const half* z, size_t pitch, half* f, size_t features) {
-    const unsigned int e = (blockIdx.y * blockDim.x + threadIdx.x) * 8;
+/// f[n, kFeatures s + r]: a thread has 16 bytes, features of one i.
+template <class T>
+__global__ void half_outer(const T* z, size_t pitch, T* f, size_t features) {
+    using Some = demo::Vector<T>;
+    const unsigned int e = (blockIdx.y * blockDim.x + threadIdx.x) * Some::kSize;
     if (e >= features) return;
     z += blockIdx.x * pitch, f += blockIdx.x * features;
-    const Step step = Step::at(e / 64);
-    const half factor = z[step.i + e % 64 / 16];
-    Half8 product = *reinterpret_cast<const Half8*>(&z[step.j + e % 16]);
-    for (half& v : product.at) v = __hmul(factor, v);
-    *reinterpret_cast<Half8*>(&f[e]) = product;
+    const auto step = Step<T>::at(e / kFeatures<T>);
+    const T factor = z[step.i + e % kFeatures<T> / kDepth<T>];
+    Some product = *reinterpret_cast<const Some*>(&z[step.j + e % kDepth<T>]);
+    for (T& v : product.at) v = factor * v;
+    *reinterpret_cast<Some*>(&f[e]) = product;
 }
 
 // --- folded --------------------------------------------------------------------------------------
-// Adds    to lesson 13's fused_interaction: W folded, half of the work; wgmma, with features made in
-//         its registers; W by TMA, each tile for both blocks of a cluster. Lookups move 16 bytes a
-//         thread, and the host launches the model as one graph.
+// Adds    to lesson 13's fused_interaction: W folded, half of the work; features made in the
+//         registers of wgmma; W by TMA, each tile for both blocks of a cluster. Lookups move 16
+//         bytes a thread, and the host launches the model as one graph. In TF32 features are fp32
+//         products, of which wgmma ignores the last 13 bits, as it does of W.
 // Costs   packing W, once: a read of W and a write of half of it. Hopper alone.
 // Limits  the tensor cores; from 4096 samples on nothing else takes time. With 128 samples W's
 //         96 MiB, read once.
@@ -133,44 +150,67 @@ constexpr int kConsumers = kTileM / 64, kThreads = (kConsumers + 1) * kWarpgroup
 constexpr int kStages = 6;
 constexpr int kInFlight = 1;  // wgmma that still run while the next fragment is made
 
+/// W's part of a step in panels of 64 columns: rows of features, or in TF32 of columns, since there
+/// wgmma wants the features of a column side by side. Either way 64 rows of 128 bytes, swizzled.
+template <class T>
+struct Weights {
+    T panels[kTileN / kPanel][64][128 / sizeof(T)];
+
+    /// What the features of number i + k are multiplied by, as wgmma takes it.
+    __device__ uint64_t descriptor(int k) const {
+        if constexpr (std::is_same_v<T, half>)
+            return hopper::matrix_descriptor(&panels[0][kDepth<T> * k], sizeof panels[0]);
+        return hopper::matrix_descriptor(&panels[0][0][kDepth<T> * k]);
+    }
+    /// Where the panel from this feature and column on is in packed W: row and column.
+    static __device__ int2 place(int feature, int column) {
+        return std::is_same_v<T, half> ? int2{feature, column} : int2{column, feature};
+    }
+};
+template <class T>
 struct Memory {
-    alignas(1024) half W[kStages][kTileN / kPanel][64][kPanel];  // rows swizzled
+    alignas(1024) Weights<T> W[kStages];
     hopper::Barrier full[kStages], empty[kStages];
 };
 
-/// What a thread needs of z for a step, in its two rows: what it holds of a 16 x 16 fragment of
-/// columns j ... j + 15, and the factors i ... i + 3.
-struct Numbers {
-    half2 panel[4];
-    dlrm::Half4 factors[2];
+__device__ half2 scaled(half2 pair, half factor) { return __hmul2(pair, __half2half2(factor)); }
+__device__ float scaled(float number, float factor) { return number * factor; }
 
-    __device__ void load_panel(const half* const (&rows)[2], Step step) {
-        const unsigned int column = step.j + threadIdx.x % 4 * 2;
+/// What a thread needs of z for a step, in its two rows: what it holds of a 16 x kDepth fragment of
+/// columns from j on, and the factors i ... i + 3.
+template <class T>
+struct Numbers {
+    using Word = std::conditional_t<std::is_same_v<T, half>, half2, float>;
+    Word panel[4];
+    dlrm::Four<T> factors[2];
+
+    __device__ void load_panel(const T* const (&rows)[2], Step<T> step) {
+        const unsigned int column = step.j + threadIdx.x % 4 * (sizeof(Word) / sizeof(T));
         for (int q = 0; q < 4; ++q)
-            panel[q] = *reinterpret_cast<const half2*>(&rows[q % 2][column + q / 2 * 8]);
+            panel[q] = *reinterpret_cast<const Word*>(&rows[q % 2][column + q / 2 * kDepth<T> / 2]);
     }
-    __device__ void load_factors(const half* const (&rows)[2], Step step) {
+    __device__ void load_factors(const T* const (&rows)[2], Step<T> step) {
         for (int r = 0; r < 2; ++r) factors[r] = dlrm::four(&rows[r][step.i]);
     }
-    /// The features of number i + k with all 16: A of one wgmma.
+    /// The features of number i + k with all kDepth: A of one wgmma.
     __device__ void multiply(int k, uint32_t (&a)[4]) const {
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
-            const half2 product = __hmul2(panel[q], __half2half2(factors[q % 2].at[k]));
+            const Word product = scaled(panel[q], factors[q % 2].at[k]);
             a[q] = reinterpret_cast<const uint32_t&>(product);
         }
     }
 };
 
 /// parts[blockIdx.z] = this part of the steps of features W, for 128 samples and 256 columns.
-template <int kCluster>
+template <class T, int kCluster>
 __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
-    folded_interaction(const half* z,                          // [N, pitch], zeros behind the width
-                       const __grid_constant__ CUtensorMap W,  // packed, [64 steps, 512]
+    folded_interaction(const T* z,                             // [N, pitch], zeros behind the width
+                       const __grid_constant__ CUtensorMap W,  // as fold() packs it
                        float* parts,                           // [gridDim.z, N, 512]
                        size_t N, size_t pitch, unsigned int width, unsigned int steps) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    Memory& memory = *reinterpret_cast<Memory*>(shared);
+    Memory<T>& memory = *reinterpret_cast<Memory<T>*>(shared);
     const int rank = hopper::cluster_ctarank(), lane = threadIdx.x % 32;
     const unsigned int first = size_t(steps) * blockIdx.z / gridDim.z;
     const unsigned int last = size_t(steps) * (blockIdx.z + 1) / gridDim.z;
@@ -193,12 +233,12 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
             hopper::Barrier* const full = &memory.full[at.stage];
             hopper::mbarrier_arrive_expect_tx(full, sizeof memory.W[0]);
             for (int p = rank; p < kTileN / kPanel; p += kCluster) {  // each block a share, for all
-                half* const to = &memory.W[at.stage][p][0][0];
+                T* const to = &memory.W[at.stage].panels[p][0][0];
+                const int2 from = Weights<T>::place(kFeatures<T> * s, block_col + p * kPanel);
                 if constexpr (kCluster == 1)
-                    hopper::tma_load(to, W, 64 * s, block_col + p * kPanel, full);
+                    hopper::tma_load(to, W, from.x, from.y, full);
                 else
-                    hopper::tma_load_multicast(to, W, 64 * s, block_col + p * kPanel, full,
-                                               (1 << kCluster) - 1);
+                    hopper::tma_load_multicast(to, W, from.x, from.y, full, (1 << kCluster) - 1);
             }
         }
         // Others arrive at this block's barriers, so it must not leave before they have.
@@ -208,16 +248,16 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     }
     hopper::setmaxnreg_inc<232>();
     const size_t row = size_t(blockIdx.x) * kTileM + threadIdx.x / 32 * 16 + lane / 4;
-    const half* const rows[2] = {&z[min(row, N - 1) * pitch], &z[min(row + 8, N - 1) * pitch]};
+    const T* const rows[2] = {&z[min(row, N - 1) * pitch], &z[min(row + 8, N - 1) * pitch]};
     auto release = [&](int stage) {  // each warp tells all blocks that copy into this one
         if (lane < kCluster) hopper::mbarrier_arrive_cluster(&memory.empty[stage], lane);
     };
     float sums[kTileN / 2];
     uint32_t a[kInFlight + 1][4];  // wgmma read one while the next is made
-    Step step = Step::at(first);
-    Numbers now;
+    auto step = Step<T>::at(first);
+    Numbers<T> now;
     now.load_panel(rows, step), now.load_factors(rows, step);
-    Numbers next = now;
+    Numbers<T> next = now;
     int previous = 0;
     for (unsigned int s = first; s < last; ++s, at.advance()) {
         step.advance(width);
@@ -231,10 +271,8 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
             uint32_t(&fragment)[4] = a[k % (kInFlight + 1)];
             now.multiply(k, fragment);
             hopper::wgmma_fence();
-            hopper::wgmma_mma_async<half>(
-                sums, fragment,
-                hopper::matrix_descriptor(&memory.W[at.stage][0][16 * k][0], sizeof memory.W[0][0]),
-                s > first || k > 0);
+            hopper::wgmma_mma_async<T>(sums, fragment, memory.W[at.stage].descriptor(k),
+                                       s > first || k > 0);
             hopper::wgmma_commit_group();
             hopper::wgmma_wait_group<kInFlight>();
             if (k == kInFlight - 1 && s > first) release(previous);
@@ -253,38 +291,39 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 }
 
 /// hidden = relu(b + all parts). A thread has 4 columns.
-__global__ void add_parts(const float4* parts, int count, const half* b, half* hidden,
+template <class T>
+__global__ void add_parts(const float4* parts, int count, const T* b, T* hidden,
                           size_t quarter) {  // of a part's size
     const size_t e = dlrm::my_index();
     if (e >= quarter) return;
-    const dlrm::Half4 bias = dlrm::four(&b[e * 4 % kHidden]);
+    const dlrm::Four<T> bias = dlrm::four(&b[e * 4 % kHidden]);
     float sums[4];
     for (int c = 0; c < 4; ++c) sums[c] = bias.at[c];
     for (int p = 0; p < count; ++p) {
         const float4 part = parts[p * quarter + e];
         sums[0] += part.x, sums[1] += part.y, sums[2] += part.z, sums[3] += part.w;
     }
-    dlrm::Half4 result;
-    for (int c = 0; c < 4; ++c) result.at[c] = fmaxf(sums[c], 0.0f);
+    dlrm::Four<T> result;
+    for (int c = 0; c < 4; ++c) result.at[c] = T(fmaxf(sums[c], 0.0f));
     dlrm::four(&hidden[e * 4]) = result;
 }
 
 /// The bottom MLP alone, into z; and what follows `hidden`: for the outer product.
-template <int kRows>
+template <int kRows, class T>
 __global__ void __launch_bounds__(kMlpThreads, 1)
-    bottom_layers(const __grid_constant__ Model m, half* z, size_t pitch) {
+    bottom_layers(const __grid_constant__ Model<T> m, T* z, size_t pitch) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    half *const wide = reinterpret_cast<half*>(shared), *const narrow = wide + kRows * kWide;
+    T *const wide = reinterpret_cast<T*>(shared), *const narrow = wide + kRows * kWide<T>;
     const size_t first = size_t(blockIdx.x) * kRows;
-    bottom_mlp<kRows>(m, first, wide, narrow, narrow, kNarrow);
-    copy_rows<kRows>(narrow, kNarrow, &z[first * pitch], pitch, int(m.E), m.N - first);
+    bottom_mlp<kRows>(m, first, wide, narrow, narrow, kNarrow<T>);
+    copy_rows<kRows>(narrow, kNarrow<T>, &z[first * pitch], pitch, int(m.E), m.N - first);
 }
-template <int kRows>
-__global__ void __launch_bounds__(kMlpThreads, 1) top_layers(const __grid_constant__ Model m) {
+template <int kRows, class T>
+__global__ void __launch_bounds__(kMlpThreads, 1) top_layers(const __grid_constant__ Model<T> m) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    half *const wide = reinterpret_cast<half*>(shared), *const narrow = wide + kRows * kWide;
+    T *const wide = reinterpret_cast<T*>(shared), *const narrow = wide + kRows * kWide<T>;
     const size_t first = size_t(blockIdx.x) * kRows;
-    copy_rows<kRows>(&m.hidden[first * kHidden], kHidden, wide, kWide, kHidden, m.N - first);
+    copy_rows<kRows>(&m.hidden[first * kHidden], kHidden, wide, kWide<T>, kHidden, m.N - first);
     __syncthreads();  // the first layer's results are there
     top_mlp<kRows>(m, first, wide, narrow);
 }
@@ -294,30 +333,32 @@ __global__ void __launch_bounds__(kMlpThreads, 1) top_layers(const __grid_consta
 //         model. Nothing is stored but the result (and the top MLP's first layer, to be verified).
 //         The 351 products of a sample are six tiles of mma, by one warp. The rows of the tables
 //         come straight into its registers, and each tile of 8 vectors serves as both operands.
-// Costs   each block reads all weights, 0.95 MB, from the L2 cache.
+// Costs   each block reads all weights, 0.95 MB (in TF32 1.9), from the L2 cache.
 // Limits  with few samples the latency of layers that follow each other; with many that cache.
 // Source  Müller et al., "Real-time Neural Radiance Caching for Path Tracing", 2021, as lesson 12.
 
 /// f[E + p] = the dot product of vectors i > j, for pair p, by a warp; zeros behind them. The first
 /// vector is f[0 ... E - 1]. A tile of 8 vectors serves as columns as it does as rows.
-__device__ void interact(const Model& m, size_t n, half* f) {
+template <class T>
+__device__ void interact(const Model<T>& m, size_t n, T* f) {
     const int lane = threadIdx.x % 32, E = int(m.E);
-    const half* vector = f;  // lane v knows where vector v is
+    const T* vector = f;  // lane v knows where vector v is
     if (lane > 0 && lane < dlrm::kVectors) {
         const size_t id = n * kTables + lane - 1;
         const size_t row = m.rows ? m.rows[id] : modulus_hash(m.ids[id]);
         vector = &m.tables[((lane - 1) * demo::DlrmShape::kRows + row) * E];
     }
-    const half* vectors[4];  // of which this thread has some numbers: one of each 8
+    const T* vectors[4];  // of which this thread has some numbers: one of each 8
 #pragma unroll
     for (int q = 0; q < 4; ++q)
-        vectors[q] = reinterpret_cast<const half*>(
+        vectors[q] = reinterpret_cast<const T*>(
             __shfl_sync(~0u, reinterpret_cast<unsigned long long>(vector), 8 * q + lane / 4));
     float sums[6][4] = {};  // 16 vectors with 8: of the upper 16 two tiles, of the lower four
 #pragma unroll 2
-    for (int k = 0; k < E; k += 16) {
+    for (int k = 0; k < E; k += kDepth<T>) {
         // mma wants numbers 2t, 2t + 1, 2t + 8, 2t + 9 of 16. A sum's order is free: 4t ... 4t + 3.
-        const int c = k + lane % 4 * 4;
+        // Likewise in TF32 2t and 2t + 1 of 8, in place of t and t + 4.
+        const int c = k + lane % 4 * (kDepth<T> / 4);
         uint2 v[4] = {};
 #pragma unroll
         for (int q = 0; q < 4; ++q)
@@ -326,7 +367,7 @@ __device__ void interact(const Model& m, size_t n, half* f) {
         for (int tile = 0; tile < 6; ++tile) {
             const int i = tile < 2 ? 0 : 2, j = tile < 2 ? tile : tile - 2;
             const uint32_t a[4] = {v[i].x, v[i + 1].x, v[i].y, v[i + 1].y};
-            ptx::mma_m16n8k16(sums[tile], a, v[j].x, v[j].y);
+            mma<T>(sums[tile], a, v[j].x, v[j].y);
         }
     }
 #pragma unroll
@@ -335,19 +376,20 @@ __device__ void interact(const Model& m, size_t n, half* f) {
         for (int e = 0; e < 4; ++e) {
             const int i = (tile < 2 ? 0 : 16) + lane / 4 + e / 2 * 8;
             const int j = (tile < 2 ? tile : tile - 2) * 8 + lane % 4 * 2 + e % 2;
-            if (i < dlrm::kVectors && j < i) f[E + i * (i - 1) / 2 + j] = sums[tile][e];
+            if (i < dlrm::kVectors && j < i) f[E + i * (i - 1) / 2 + j] = T(sums[tile][e]);
         }
-    for (int c = E + dlrm::kPairs + lane; c < int(m.features()); c += 32) f[c] = 0;
+    for (int c = E + dlrm::kPairs + lane; c < int(m.features()); c += 32) f[c] = T(0.0f);
 }
 
 // Between the library's gemms the same products are a kernel: f[n] = [the first vector, which is
 // there already | the products]. A warp has a sample.
 constexpr int kSamples = 8;  // of a block
+template <class T>
 __global__ void __launch_bounds__(32 * kSamples)
-    all_products(const __grid_constant__ Model m, half* f, size_t pitch) {
+    all_products(const __grid_constant__ Model<T> m, T* f, size_t pitch) {
     extern __shared__ __align__(1024) unsigned char shared[];
     const int lane = threadIdx.x % 32, E = int(m.E);
-    half* const row = reinterpret_cast<half*>(shared) + threadIdx.x / 32 * pitch;
+    T* const row = reinterpret_cast<T*>(shared) + threadIdx.x / 32 * pitch;
     const size_t n = size_t(blockIdx.x) * kSamples + threadIdx.x / 32;
     if (n >= m.N) return;
     f += n * pitch;
@@ -358,18 +400,18 @@ __global__ void __launch_bounds__(32 * kSamples)
     for (int c = E + lane * 4; c < int(pitch); c += 128) dlrm::four(&f[c]) = dlrm::four(&row[c]);
 }
 
-template <int kRows>
-__global__ void __launch_bounds__(kMlpThreads, 1) fused_model(const __grid_constant__ Model m) {
+template <int kRows, class T>
+__global__ void __launch_bounds__(kMlpThreads, 1) fused_model(const __grid_constant__ Model<T> m) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    half *const wide = reinterpret_cast<half*>(shared), *const narrow = wide + kRows * kWide;
+    T *const wide = reinterpret_cast<T*>(shared), *const narrow = wide + kRows * kWide<T>;
     const size_t first = size_t(blockIdx.x) * kRows;
     const int pitch = int(m.pitch());
     bottom_mlp<kRows>(m, first, wide, narrow, narrow, pitch);
     for (int r = threadIdx.x / 32; r < kRows; r += kWarps)
         interact(m, min(first + r, m.N - 1), &narrow[r * pitch]);
     __syncthreads();  // the features are complete
-    apply<kRows>(m.top[0], narrow, pitch, wide, kWide);
-    copy_rows<kRows>(wide, kWide, &m.hidden[first * kHidden], kHidden, kHidden, m.N - first);
+    apply<kRows>(m.top[0], narrow, pitch, wide, kWide<T>);
+    copy_rows<kRows>(wide, kWide<T>, &m.hidden[first * kHidden], kHidden, kHidden, m.N - first);
     top_mlp<kRows>(m, first, wide, narrow);
 }
 
@@ -407,9 +449,10 @@ __global__ void index_hash(const uint32_t* ids, const uint2* known, uint32_t* ro
 // --- Launching -----------------------------------------------------------------------------------
 
 /// The model with the outer product. Must not outlive `model` and `mlps`.
+template <class T>
 class Outer {
   public:
-    Outer(const demo::Dlrm& model, const demo::DlrmLayers& mlps, const Packed& packed,
+    Outer(const demo::Dlrm<T>& model, const demo::DlrmLayers<T>& mlps, const Packed<T>& packed,
           const demo::Session& session)
         : m(model), mlps(mlps), packed_(packed), session_(session) {}
 
@@ -419,7 +462,8 @@ class Outer {
     demo::Contender library_best() const {
         auto between = [this](cudaStream_t stream) {
             gather(stream);
-            const dim3 blocks(N, (features + 8 * 256 - 1) / (8 * 256));
+            constexpr size_t kOfBlock = 256 * demo::Vector<T>::kSize;
+            const dim3 blocks(N, (features + kOfBlock - 1) / kOfBlock);
             half_outer<<<blocks, 256, 0, stream>>>(z_.data(), pitch, f_.data(), features);
         };
         return mlps.graph({.kernel = "library_best",
@@ -427,9 +471,10 @@ class Outer {
                            .check = m.check(true),
                            .launches = 2,
                            .temporary_bytes = z_.bytes() + f_.bytes(),
-                           .moved_bytes = m.lookup_bytes() + 2 * N * (m.shape.width + features),
+                           .moved_bytes = m.lookup_bytes() + sizeof(T) * N * (width + features),
                            .renew = [this] { pack(); }},
-                          {z_.data(), pitch, f_.data(), W_.data(), features}, between);
+                          {z_.data(), pitch, f_.data(), W_.data(), features, true, kTurned},
+                          between);
     }
 
     demo::Contender folded() const {
@@ -443,7 +488,7 @@ class Outer {
                 std::make_shared<demo::Graph>([this](cudaStream_t stream) { launch(stream); });
             self.launch = [graph] { (*graph)(); };
         };
-        const size_t moved = 2 * N * (E + width) + W_.bytes() + 2 * parts_.bytes() +
+        const size_t moved = sizeof(T) * N * (E + width) + W_.bytes() + 2 * parts_.bytes() +
                              m.top[0].b.bytes() + 2 * m.hidden.bytes();
         return {.kernel = "folded",
                 .setup = setup,
@@ -461,71 +506,75 @@ class Outer {
         DEMO_CHECK(cudaMemset(z_.data(), 0, z_.bytes()));  // behind the width
         fold_weights();
     }
-    void fold_weights() const { fold<<<steps, 256>>>(m.top[0].W, W_.data(), width); }
+    void fold_weights() const { fold<T><<<steps, 256>>>(m.top[0].W, W_.data(), width, features); }
     void gather(cudaStream_t stream) const {
-        E % 8 == 0 ? gather<Half8>(stream) : gather<dlrm::Half4>(stream);
+        using Most = demo::Vector<T>;  // 16 bytes
+        E % Most::kSize == 0 ? gather<Most>(stream) : gather<dlrm::Four<T>>(stream);
     }
     template <class Piece>
     void gather(cudaStream_t stream) const {
-        const unsigned int pieces = E * sizeof(half) / sizeof(Piece);
+        const unsigned int pieces = E * sizeof(T) / sizeof(Piece);
         const dim3 block(pieces, 256 / pieces);
         const size_t vectors = N * kTables, of_block = block.y * kLoads;
         gather_pieces<Piece><<<(vectors + of_block - 1) / of_block, block, 0, stream>>>(
-            m.ids, m.tables, z_.data(), pitch, vectors, E);
+            m.ids.data(), m.tables.data(), z_.data(), pitch, vectors, E);
     }
     void launch(cudaStream_t stream) const {
-        const Model model = packed_.model();
+        const Model<T> model = packed_.model();
         gather(stream);
         packed_.with_rows([&](auto rows, size_t bytes) {
-            const auto kernel = bottom_layers<rows()>;
+            const auto kernel = bottom_layers<rows(), T>;
             demo::allow_shared_bytes(kernel, bytes);
             kernel<<<packed_.blocks(rows), kMlpThreads, bytes, stream>>>(model, z_.data(), pitch);
         });
         row_tiles > 1 ? multiply<2>(stream) : multiply<1>(stream);
         const size_t quarter = N * kHidden / 4;
-        add_parts<<<dlrm::blocks(quarter), dlrm::kElementThreads, 0, stream>>>(
+        add_parts<T><<<dlrm::blocks(quarter), dlrm::kElementThreads, 0, stream>>>(
             reinterpret_cast<const float4*>(parts_.data()), int(parts), m.top[0].b, m.hidden.data(),
             quarter);
         packed_.with_rows([&](auto rows, size_t bytes) {
-            const auto kernel = top_layers<rows()>;
+            const auto kernel = top_layers<rows(), T>;
             demo::allow_shared_bytes(kernel, bytes);
             kernel<<<packed_.blocks(rows), kMlpThreads, bytes, stream>>>(model);
         });
     }
     template <int kCluster>
     void multiply(cudaStream_t stream) const {
-        const auto kernel = folded_interaction<kCluster>;
-        demo::allow_shared_bytes(kernel, sizeof(Memory));
+        const auto kernel = folded_interaction<T, kCluster>;
+        demo::allow_shared_bytes(kernel, sizeof(Memory<T>));
         const dim3 grid((row_tiles + kCluster - 1) / kCluster * kCluster, kHidden / kTileN, parts);
-        const CUtensorMap map = hopper::tensor_map(W_.data(), features, kHidden, 64);
-        kernel<<<grid, kThreads, sizeof(Memory), stream>>>(z_.data(), map, parts_.data(), N, pitch,
-                                                           width, steps);
+        const CUtensorMap map = hopper::tensor_map(W_.data(), kTurned ? kHidden : features,
+                                                   kTurned ? features : kHidden, 64);
+        kernel<<<grid, kThreads, sizeof(Memory<T>), stream>>>(z_.data(), map, parts_.data(), N,
+                                                              pitch, width, steps);
     }
 
-    const demo::Dlrm& m;
-    const demo::DlrmLayers& mlps;
-    const Packed& packed_;
+    static constexpr bool kTurned = std::is_same_v<T, float>;  // W, for the library too
+    const demo::Dlrm<T>& m;
+    const demo::DlrmLayers<T>& mlps;
+    const Packed<T>& packed_;
     const demo::Session& session_;
     const size_t N = m.shape.N;
-    const unsigned int E = m.shape.E, width = m.shape.width, steps = Step::count(width);
-    const size_t pitch = (width + 15) / 16 * 16, features = size_t(steps) * 64;
+    const unsigned int E = m.shape.E, width = m.shape.width, steps = Step<T>::count(width);
+    const size_t pitch = (width + 15) / 16 * 16, features = size_t(steps) * kFeatures<T>;
     // Few samples make few tiles, so several blocks divide the steps of each: some 132 blocks,
     // since the H100 and the H200 have as many multiprocessors, with 8 steps or more.
     const size_t row_tiles = (N + kTileM - 1) / kTileM, tiles = row_tiles * (kHidden / kTileN),
                  parts = std::max<size_t>(std::min(132 / tiles, size_t(steps / 8)), 1);
-    const demo::Buffer<half> z_{N, pitch}, f_{N, features}, W_{features, kHidden};
+    const demo::Buffer<T> z_{N, pitch}, f_{N, features}, W_{features, kHidden};
     const demo::Buffer<float> parts_{parts * N, kHidden};
 };
 
 /// The model with dot products, in one kernel. Must not outlive `packed`.
+template <class T>
 class Dot {
   public:
-    Dot(const demo::DlrmLayers& mlps, const Packed& packed, const demo::Session& session)
+    Dot(const demo::DlrmLayers<T>& mlps, const Packed<T>& packed, const demo::Session& session)
         : m(packed.m), mlps(mlps), packed_(packed), session_(session) {}
 
     demo::Contender library_best() const {
         auto between = [this](cudaStream_t stream) {
-            const size_t bytes = kSamples * pitch * sizeof(half);
+            const size_t bytes = kSamples * pitch * sizeof(T);
             all_products<<<(m.shape.N + kSamples - 1) / kSamples, 32 * kSamples, bytes, stream>>>(
                 packed_.model(), f_.data(), pitch);
         };
@@ -534,13 +583,14 @@ class Dot {
             DEMO_CHECK(
                 cudaMemcpy(W_.data(), m.top[0].W, m.top[0].W.bytes(), cudaMemcpyDeviceToDevice));
         };
-        return mlps.graph({.kernel = "library_best",
-                           .role = demo::Role::kLibrary,
-                           .launches = 1,
-                           .temporary_bytes = f_.bytes(),
-                           .moved_bytes = m.shape.N * (kTables * (4 + 2 * m.shape.E) + 2 * pitch),
-                           .renew = pad},
-                          {f_.data(), pitch, f_.data(), W_.data(), pitch}, between);
+        return mlps.graph(
+            {.kernel = "library_best",
+             .role = demo::Role::kLibrary,
+             .launches = 1,
+             .temporary_bytes = f_.bytes(),
+             .moved_bytes = m.shape.N * (kTables * (4 + sizeof(T) * m.shape.E) + sizeof(T) * pitch),
+             .renew = pad},
+            {f_.data(), pitch, f_.data(), W_.data(), pitch}, between);
     }
 
     demo::Contender fused_model(const demo::Workload& work) const {
@@ -558,7 +608,8 @@ class Dot {
         const size_t N = m.shape.N;
         auto learn = [=, this] {
             packed_.pack();
-            learn_ids<<<dlrm::blocks(known_.size()), dlrm::kElementThreads>>>(m.ids, known_.data(), N);
+            learn_ids<<<dlrm::blocks(known_.size()), dlrm::kElementThreads>>>(m.ids, known_.data(),
+                                                                              N);
         };
         const auto setup = [=, this](demo::Contender& self) {
             self.renew();
@@ -584,9 +635,9 @@ class Dot {
     std::function<void()> prepare(const uint32_t* rows) const {
         std::function<void()> launch;
         packed_.with_rows([&](auto of_block, size_t bytes) {
-            const auto kernel = dlrm_hopper::fused_model<of_block()>;
+            const auto kernel = dlrm_hopper::fused_model<of_block(), T>;
             demo::allow_shared_bytes(kernel, bytes);
-            Model model = packed_.model();
+            Model<T> model = packed_.model();
             model.rows = rows;
             launch = [=, blocks = packed_.blocks(of_block)] {
                 kernel<<<blocks, kMlpThreads, bytes>>>(model);
@@ -595,35 +646,37 @@ class Dot {
         return launch;
     }
 
-    const demo::Dlrm& m;
-    const demo::DlrmLayers& mlps;
-    const Packed& packed_;
+    const demo::Dlrm<T>& m;
+    const demo::DlrmLayers<T>& mlps;
+    const Packed<T>& packed_;
     const demo::Session& session_;
     const size_t pitch = packed_.model().features();  // rows begin at multiples of 32 bytes
-    const demo::Buffer<half> f_{m.shape.N, pitch}, W_{pitch, kHidden};
+    const demo::Buffer<T> f_{m.shape.N, pitch}, W_{pitch, kHidden};
     const demo::Buffer<uint2> known_{kTables, demo::DlrmShape::kRows};
     const demo::Buffer<uint32_t> rows_{m.shape.N, kTables};
 };
 
+template <class T>
 static void run(demo::Session& session) {
     const demo::DlrmShape shape = demo::DlrmShape::of(session.options);
-    const demo::Dlrm m(session, shape, !shape.dot);
-    const demo::DlrmLayers mlps(m);
-    const demo::DlrmChain chain(m, mlps);
-    const demo::Buffer<half> z(shape.N, shape.width), f(shape.N, shape.pitch);
-    const Packed packed(m);
+    const demo::Dlrm<T> m(session, shape, !shape.dot);
+    const demo::DlrmLayers<T> mlps(m);
+    const demo::DlrmChain<T> chain(m, mlps);
+    const demo::Buffer<T> z(shape.N, shape.width), f(shape.N, shape.pitch);
+    const demo::Contender grouped = dlrm::grouped(m, mlps, z.data(), f.data());
+    const Packed<T> packed(m);
     demo::Workload work = m.workload(session);
     if (m.shape.dot) {
         work.least_bytes += m.hidden.bytes();  // an output, too
-        const Dot dot(mlps, packed, session);
+        const Dot<T> dot(mlps, packed, session);
         return session.run(work, m.check(),
-                           {chain.contender(), dlrm::grouped(m, mlps, z, f), dot.library_best(),
-                            dot.fused_model(work), dot.index_hash(work)});
+                           {chain.contender(), grouped, dot.library_best(), dot.fused_model(work),
+                            dot.index_hash(work)});
     }
-    const Outer outer(m, mlps, packed, session);
+    const Outer<T> outer(m, mlps, packed, session);
     work.least_bytes -= m.top[0].W.bytes() - outer.packed_bytes();
     session.run(work, m.check(),
-                {chain.contender(), dlrm::grouped(m, mlps, z, f), outer.library_best(), outer.folded()});
+                {chain.contender(), grouped, outer.library_best(), outer.folded()});
 }
 
 }  // namespace dlrm_hopper
@@ -632,7 +685,7 @@ int main(int argc, char** argv) {
     const demo::Program program{
         .name = "bonus_dlrm",
         .summary = "the fastest DLRM on Hopper: half of the features, made in registers",
-        .types = {{"fp16", dlrm_hopper::run}},
+        .types = {{"fp16", dlrm_hopper::run<half>}, {"tf32", dlrm_hopper::run<float>}},
         .any_n = true,
         .n_means = "samples",
         .default_n = demo::kSimulator ? 32 : 2048,

@@ -5,6 +5,8 @@ from pages import LOAD_16, STORE_16, Mutant
 SMALL = dict(sizes=(33,), cpu_sizes=(3,))
 DOT = dict(sizes=(), runs=("33 --dot",), cpu_runs=("3 --dot",))
 BOTH = dict(sizes=(33,), runs=("33 --dot",), cpu_runs=("3", "3 --dot"))
+IN_TF32 = dict(sizes=(), runs=("33 --dtype tf32",), cpu_runs=("3 --dtype tf32",))
+DOT_IN_TF32 = dict(sizes=(), runs=("33 --dot --dtype tf32",), cpu_runs=("3 --dot --dtype tf32",))
 OURS = "library_best folded"  # which share lookups and the folded weights
 ONE = "fused_model index_hash"  # both are the kernel fused_model
 ALL = f"folded {ONE}"  # which share the layers
@@ -32,7 +34,7 @@ MUTANTS = [
            [("if (i <= j && j < width) {", "if (i < j && j < width) {")], **SMALL),
     Mutant("dlrm_hopper_wrong_order", OURS,
            "rows of W are packed with i and j in each other's places",
-           [("step.i + r / 16, j = step.j + r % 16;", "step.i + r % 4, j = step.j + r / 4;")],
+           [("step.i + r / kDepth<T>, j = step.j + r % kDepth<T>;", "step.i + r % 4, j = step.j + r / 4;")],
            **SMALL),
     Mutant("dlrm_hopper_not_zeroed", OURS,
            "what z holds behind its width is not zeroed, and zero times NaN is NaN",
@@ -54,8 +56,8 @@ MUTANTS = [
            [("if (step.i == 0) next.load_panel(rows, step);", "")], **SMALL),
     Mutant("dlrm_hopper_stage_before", "folded",
            "each step multiplies the weights of the one before",
-           [("matrix_descriptor(&memory.W[at.stage]",
-             "matrix_descriptor(&memory.W[s > first ? previous : at.stage]")], kind="stale",
+           [("memory.W[at.stage].descriptor(k)",
+             "memory.W[s > first ? previous : at.stage].descriptor(k)")], kind="stale",
            **SMALL),
     Mutant("dlrm_hopper_as_they_were", "folded",
            "the sums begin as what their registers held",
@@ -84,9 +86,8 @@ MUTANTS = [
            "the upper rows' numbers are multiplied by the lower rows' factors",
            [("factors[q % 2].at[k]", "factors[1 - q % 2].at[k]")], **SMALL),
     Mutant("dlrm_hopper_wrong_panel", "folded",
-           "a cluster's blocks copy each other's panels to the places of their own",
-           [("W, 64 * s, block_col + p * kPanel, full,\n",
-             "W, 64 * s, block_col + (p ^ 1) * kPanel, full,\n")], sizes=(160,)),
+           "neighboring panels of W, which the blocks of a cluster share out, change places",
+           [("block_col + p * kPanel);", "block_col + (p ^ 1) * kPanel);")], sizes=(160,)),
     Mutant("dlrm_hopper_rows_rounded_down", "folded",
            "the last samples have no tile",
            [("row_tiles = (N + kTileM - 1) / kTileM,", "row_tiles = N / kTileM,")], sizes=(160,),
@@ -101,6 +102,26 @@ MUTANTS = [
     Mutant("dlrm_hopper_no_relu", "folded",
            "what is negative stays so",
            [("fmaxf(sums[c], 0.0f)", "sums[c]")], **SMALL),
+    # In TF32.
+    Mutant("dlrm_tf32_swapped_packing", OURS,
+           "features of W that are 4 apart, as are a fragment's two columns, change places",
+           [("packed[(column + c) * features + f]", "packed[(column + c) * features + (f ^ 4)]")],
+           **IN_TF32),
+    Mutant("dlrm_tf32_next_numbers", "folded",
+           "a fragment's second half is that of neighboring columns",
+           [("column + q / 2 * kDepth<T> / 2]", "column + q / 2]")], **IN_TF32),
+    Mutant("dlrm_tf32_same_weights", "folded",
+           "all numbers of a step are multiplied by the weights of the first",
+           [("&panels[0][0][kDepth<T> * k]", "&panels[0][0][0]")], **IN_TF32),
+    Mutant("dlrm_tf32_short_layers", f"folded {ONE}",
+           "of the layers' weights the last 8 k are left out",
+           [("(layer.K + kDepth<T> - 1) / kDepth<T>)", "layer.K / kDepth<T>)")],
+           sizes=(), runs=("33 --dtype tf32", "33 --dot --dtype tf32"),
+           cpu_runs=("3 --dtype tf32", "3 --dot --dtype tf32")),
+    Mutant("dlrm_tf32_wrong_operand", PRODUCTS,
+           "the lower vectors' numbers are multiplied in each other's places",
+           [("v[i + 1].x, v[i].y, v[i + 1].y};", "v[i].y, v[i + 1].x, v[i + 1].y};")],
+           **DOT_IN_TF32),
     # The layers within a block.
     Mutant("dlrm_layers_short_grid", ALL,
            "the last samples have no block",
@@ -108,9 +129,9 @@ MUTANTS = [
            sizes=(33,), runs=("33 --dot",), cpu_runs=("33", "33 --dot"), kind="grid"),
     Mutant("dlrm_layers_tail_twice", ALL,
            "the last 16 k of a layer are counted twice in every other 8 columns",
-           [("ptx::mma_m16n8k16(sums[r][1], a, b.z, b.w);",
+           [("mma<T>(sums[r][1], a, b.z, b.w);",
              "for (int last = k + 1 == layer.depth; last >= 0; --last)\n"
-             "                    ptx::mma_m16n8k16(sums[r][1], a, b.z, b.w);")],
+             "                    mma<T>(sums[r][1], a, b.z, b.w);")],
            kind="tail", **BOTH),
     Mutant("dlrm_layers_as_they_were", ALL,
            "a sum begins as what its register held",
@@ -121,18 +142,17 @@ MUTANTS = [
            [("__syncthreads();  // the layer is complete", "")], race=True, kind="fence", **BOTH),
     Mutant("dlrm_layers_stale", ALL,
            "the bottom MLP's last layer is left out: its place holds what the second one left",
-           [("apply<kRows>(m.bottom[3], wide, 72, out, out_pitch);", "")], kind="stale", **BOTH),
+           [("apply<kRows>(m.bottom[3], wide, kSmall, out, out_pitch);", "")], kind="stale", **BOTH),
     Mutant("dlrm_layers_wrong_bias", ALL,
            "pairs of columns get each other's biases",
-           [("(&layer.b[c]))", "(&layer.b[c ^ 2]))")], kind="bias", **BOTH),
+           [("(&layer.b[c]);", "(&layer.b[c ^ 2]);")], kind="bias", **BOTH),
     Mutant("dlrm_layers_no_relu", ALL,
            "of every other column what is negative stays so",
-           [("__floats2half2_rn(fmaxf(sum[0] + bias.x, 0.0f)",
-             "__floats2half2_rn((sum[0] + bias.x)")], **BOTH),
+           [("T(fmaxf(sum[0] + float(bias.first), 0.0f))", "T(sum[0] + float(bias.first))")], **BOTH),
     Mutant("dlrm_layers_wrong_pack", ALL,
            "weights of 8 columns are packed in the other 8 columns' place",
-           [("pair(k + 8, column), pair(k, column + 8),",
-             "pair(k, column + 8), pair(k + 8, column),")], **BOTH),
+           [("word(k + kHalf, column), word(k, column + 8),",
+             "word(k, column + 8), word(k + kHalf, column),")], **BOTH),
     Mutant("dlrm_layers_lost_input", ALL,
            "the last of the 13 numbers is left out",
            [("k < 13 ? m.x", "k < 12 ? m.x")], **BOTH),
@@ -146,12 +166,13 @@ MUTANTS = [
              "const size_t id = n / 2 * kTables + lane - 1;")], **DOT),
     Mutant("dlrm_one_swapped_pairs", PRODUCTS,
            "the pairs' second vectors are in reverse order",
-           [("f[E + i * (i - 1) / 2 + j] = sums", "f[E + i * (i - 1) / 2 + i - 1 - j] = sums")],
+           [("f[E + i * (i - 1) / 2 + j] = T(sums",
+             "f[E + i * (i - 1) / 2 + i - 1 - j] = T(sums")],
            **DOT),
     Mutant("dlrm_one_wrong_operand", PRODUCTS,
            "columns are of the next 8 vectors",
-           [("ptx::mma_m16n8k16(sums[tile], a, v[j].x, v[j].y);",
-             "ptx::mma_m16n8k16(sums[tile], a, v[j ^ 1].x, v[j ^ 1].y);")], **DOT),
+           [("mma<T>(sums[tile], a, v[j].x, v[j].y);",
+             "mma<T>(sums[tile], a, v[j ^ 1].x, v[j ^ 1].y);")], **DOT),
     Mutant("dlrm_one_lost_numbers", PRODUCTS,
            "of every 16 numbers of a vector the last 4 are left out",
            [("if (c < E) v[q]", "if (c < E && lane % 4 < 3) v[q]")],
@@ -181,37 +202,39 @@ FAST = {"folded_interaction": (r"HGMMA\S*", r"UTMALDG\S*"),
         "fused_model": ("HMMA", LOAD_16), "all_products": ("HMMA",)}
 
 
-def gemm(N, K, M):  # x, W, b and out, in fp16
-    return 2 * (N * K + K * M + M + N * M)
+def gemm(N, K, M, size):  # x, W, b and out, in numbers of `size` bytes
+    return size * (N * K + K * M + M + N * M)
 
 
-def traffic(N, E, wide):
+def traffic(N, E, size, wide):
     """By hand: launches, bytes moved, bytes kept; `wide` is the top MLP's first layer."""
-    width = 27 * E
-    # 16 columns at a time, with all numbers up to the last of them
-    packed = sum(16 * min(j + 16, width) for j in range(0, width, 16))
+    width, depth = 27 * E, 32 // size
+    # `depth` columns at a time, with all numbers up to the last of them
+    packed = sum(depth * min(j + depth, width) for j in range(0, width, depth))
     small = (13, 512), (512, 256), (256, 64), (64, E), (wide, 256), (256, 1)
-    mlps = sum(gemm(N, K, M) for K, M in small) + 2 * 2 * N
-    in_blocks = 2 * sum(K * M + M for K, M in small) + 2 * 13 * N + 2 * N
-    lookup = 26 * N * (4 + 4 * E)
-    z, hidden = 2 * N * -(-width // 16) * 16, 2 * N * wide
-    parts = 4 * max(1, min(132 // (wide // 256 * -(-N // 128)), packed // 64 // 8)) * N * wide
-    return {"library_best": (4 + 2 + 3 + 1, mlps + gemm(N, packed, wide) + lookup
-                             + 2 * N * (width + packed),
-                             2 * N * (512 + 256) + hidden + z + 2 * N * packed),
+    mlps = sum(gemm(N, K, M, size) for K, M in small) + 2 * size * N
+    in_blocks = size * (sum(K * M + M for K, M in small) + 13 * N + N)
+    lookup = 26 * N * (4 + 2 * size * E)
+    z, hidden = size * N * -(-width // 16) * 16, size * N * wide
+    steps = packed // (4 * depth)
+    parts = 4 * max(1, min(132 // (wide // 256 * -(-N // 128)), steps // 8)) * N * wide
+    return {"library_best": (4 + 2 + 3 + 1, mlps + gemm(N, packed, wide, size) + lookup
+                             + size * N * (width + packed),
+                             size * N * (512 + 256) + hidden + z + size * N * packed),
             # lookups, bottom MLP, product, sum, top MLP
-            "folded": (5, lookup + in_blocks + 2 * N * E + 2 * N * width + 2 * packed * wide
-                       + 2 * parts + 2 * wide + 2 * hidden, z + parts + hidden)}
+            "folded": (5, lookup + in_blocks + size * N * (E + width) + size * packed * wide
+                       + 2 * parts + size * wide + 2 * hidden, z + parts + hidden)}
 
 
-def traffic_of_dot(N, E, wide):
+def traffic_of_dot(N, E, size, wide):
     weights = ((13, 512), (512, 256), (256, 64), (64, E), (E + 351, wide), (wide, 256), (256, 1))
-    least = (2 * sum(K * M + M for K, M in weights) + 2 * 13 * N + 26 * N * (4 + 2 * E) + 2 * N
-             + 2 * N * wide)  # the top MLP's first layer, to be verified
+    least = (size * sum(K * M + M for K, M in weights) + size * 13 * N + 26 * N * (4 + size * E)
+             + size * N + size * N * wide)  # the top MLP's first layer, to be verified
     pitch = -(-(E + 351) // 16) * 16
-    mlps = sum(gemm(N, K, M) for K, M in weights if K != E + 351) + 2 * 2 * N
-    return {"library_best": (4 + 1 + 3 + 1, mlps + gemm(N, pitch, wide) + 26 * N * (4 + 2 * E)
-                             + 2 * N * pitch, 2 * N * (512 + 256 + wide + pitch)),
+    mlps = sum(gemm(N, K, M, size) for K, M in weights if K != E + 351) + 2 * size * N
+    return {"library_best": (4 + 1 + 3 + 1, mlps + gemm(N, pitch, wide, size)
+                             + 26 * N * (4 + size * E) + size * N * pitch,
+                             size * N * (512 + 256 + wide + pitch)),
             "fused_model": (1, least, 0)}
 
 
@@ -222,9 +245,11 @@ def on_each(formula, *arguments):
     return {backend: formula(*arguments, wide) for backend, wide in WIDE.items()}
 
 
-TRAFFIC = {"33 --embedding 4": on_each(traffic, 33, 4),
-           "130 --embedding 4": on_each(traffic, 130, 4),
-           "33 --embedding 4 --dot": on_each(traffic_of_dot, 33, 4)}
+TRAFFIC = {"33 --embedding 4": on_each(traffic, 33, 4, 2),
+           "130 --embedding 4": on_each(traffic, 130, 4, 2),
+           "33 --embedding 4 --dot": on_each(traffic_of_dot, 33, 4, 2),
+           "3 --embedding 4 --dtype tf32": on_each(traffic, 3, 4, 4),
+           "3 --embedding 4 --dot --dtype tf32": on_each(traffic_of_dot, 3, 4, 4)}
 
 
 def operations(N, E, F, interaction, wide):
@@ -235,9 +260,11 @@ def operations(N, E, F, interaction, wide):
 OPERATIONS = {"3 --embedding 8": on_each(operations, 3, 8, 216 * 216, 216 * 216),
               "3 --embedding 8 --dot": on_each(operations, 3, 8, 8 + 351, 2 * 351 * 8)}
 ANY_ORDER = ("1 --embedding 8 --kernel folded", "3", "257", "33 --dot",
-             "3 --dot --embedding 36")
+             "3 --dot --embedding 36", "3 --dtype tf32", "17 --dot --dtype tf32")
 RUNS = ("1 --embedding 8 --once", "5 --ids zipf --once", "129 --once",
         "100 --dot --embedding 20", "33 --dot --ids zipf --embedding 128 --once",
         "257 --dot --once",
+        "130 --dtype tf32 --kernel folded --once", "5 --embedding 8 --dtype tf32 --once",
+        "33 --dot --embedding 128 --dtype tf32 --once",
         "2200 --dot --kernel fused_model --once", "4300 --dot --kernel fused_model --once")
 REFUSED = ("--embedding 6", "--embedding 0", "--embedding 132", "--ids all", "--ids")
