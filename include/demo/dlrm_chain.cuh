@@ -8,6 +8,7 @@ namespace demo {
 
 namespace dlrm {  // kernels, and what others need of them
 
+using demo::Four, demo::four;
 constexpr int kElementThreads = 256;  // of a block; each has one element, or four
 constexpr int kTables = DlrmShape::kTables, kVectors = DlrmShape::kVectors;
 constexpr int kPairs = DlrmShape::kPairs;

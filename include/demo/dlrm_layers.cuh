@@ -9,8 +9,7 @@
 
 namespace demo {
 
-namespace dlrm {
-
+/// Four numbers that are moved at once.
 template <class T>
 struct alignas(4 * sizeof(T)) Four {
     T at[4];
@@ -24,14 +23,12 @@ __device__ Four<T>& four(T* to) {
     return *reinterpret_cast<Four<T>*>(to);
 }
 
-}  // namespace dlrm
-
 /// v[i] = max(0, v[i]), in place; a NaN stays one. `size` is a multiple of 4, a thread has 4.
 template <class T>
 __global__ void relu_in_place(T* v, size_t size) {
     const size_t i = (size_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
     if (i >= size) return;
-    for (T& e : dlrm::four(&v[i]).at) e = float(e) < 0 ? T(0.0f) : e;
+    for (T& e : four(&v[i]).at) e = float(e) < 0 ? T(0.0f) : e;
 }
 template <class T>
 __global__ void sigmoid_in_place(T* v, size_t size) {
