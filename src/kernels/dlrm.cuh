@@ -8,8 +8,6 @@ namespace dlrm {
 
 using namespace demo::dlrm;  // kTables = 26, kVectors = 27, kPairs, four(), row_of(), dot(), pair()
 
-constexpr int kDotThreads = 128;  // of a block of gather_dot
-
 /// Hash, lookups and cat: z[n, 1 + t] = tables[t, row of ids[n, t]]. z[n, 0] is there already.
 __global__ void gather(const uint32_t* ids, const half* tables, half* z, size_t N, size_t E) {
     const size_t e = my_index() * 4, n = e / E / kTables, t = e / E % kTables;
@@ -35,8 +33,8 @@ __global__ void gather_dot(const uint32_t* ids, const half* tables, half* f, siz
         f[E + p] = p < kPairs ? dot(&z[pair(p).x * padded], &z[pair(p).y * padded], E) : half(0);
 }
 
-/// grouped: the library's gemms with bias and ReLU, and between them the kernels above. What it
-/// stores: `z`, [N, width], and the features `f`, [N, pitch]. All arguments must outlive it.
+/// grouped: the library's gemms with bias and ReLU, and between them gather and the chain's outer,
+/// or gather_dot. It stores `z`, [N, width], and the features `f`, [N, pitch]. All must outlive it.
 inline demo::Contender grouped(const demo::Dlrm& m, const demo::DlrmLayers& mlps,
                                const demo::Buffer<half>& z, const demo::Buffer<half>& f) {
     const size_t N = m.shape.N, E = m.shape.E, width = m.shape.width, pitch = m.shape.pitch;
@@ -46,7 +44,7 @@ inline demo::Contender grouped(const demo::Dlrm& m, const demo::DlrmLayers& mlps
     };
     auto lookups_and_dot = [=, &m, &f] {
         const size_t shared_bytes = kVectors * (E + 4) * sizeof(half);
-        gather_dot<<<N, kDotThreads, shared_bytes>>>(m.ids, m.tables, f.data(), pitch, E);
+        gather_dot<<<N, 128, shared_bytes>>>(m.ids, m.tables, f.data(), pitch, E);
     };
     if (m.shape.dot)
         return mlps.contender({.kernel = "grouped",

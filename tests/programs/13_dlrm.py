@@ -38,7 +38,7 @@ MUTANTS = [
              "N, E);\n        fused",
              "gather<<<N * kTables * E / 4 / kElementThreads, kElementThreads>>>(m.ids, m.tables, "
              "z.data(), N, E);\n        fused"),
-            ("gather_dot<<<N, kDotThreads,", "gather_dot<<<N - 1, kDotThreads,")],
+            ("gather_dot<<<N, 128,", "gather_dot<<<N - 1, 128,")],
            sizes=(33,), runs=("33 --dot",), cpu_runs=("33", "33 --dot"), kind="grid"),
     Mutant("dlrm_outer_lost_features", "chain grouped",
            "the last block of a sample's features is not launched",
@@ -78,7 +78,7 @@ MUTANTS = [
     Mutant("dlrm_fused_no_wait", "fused_interaction",
            "weights are read before their copies have arrived",
            [("__pipeline_wait_prior(kStages - 2);  // this", "// this"),
-            ("copy_W(s + kStages - 1), make", "copy_W(s), make")], race=True, kind="fence",
+            ("copy_W(s + kStages - 1);", "copy_W(s);")], race=True, kind="fence",
            **OUTER),
     Mutant("dlrm_fused_no_barrier", "fused_interaction",
            "features are read before the others have made theirs",
