@@ -42,12 +42,14 @@ struct Operands {
 template <bool kAligned, int kRows, int kColumns>
 __device__ void load_tile(half (*to)[kColumns + kPad], const half* from, size_t pitch, size_t rows,
                           size_t columns) {
-    if (kAligned) return copy_tile<kRows, kColumns>(to, from, pitch, rows, columns);
-    for (int e = threadIdx.x; e < kRows * kColumns; e += kThreads) {
-        const size_t row = e / kColumns, col = e % kColumns;
-        const bool inside = row < rows && col < columns;
-        to[row][col] = inside ? from[row * pitch + col] : __float2half(0);
-    }
+    if constexpr (kAligned)
+        copy_tile<kRows, kColumns>(to, from, pitch, rows, columns);
+    else
+        for (int e = threadIdx.x; e < kRows * kColumns; e += kThreads) {
+            const size_t row = e / kColumns, col = e % kColumns;
+            const bool inside = row < rows && col < columns;
+            to[row][col] = inside ? from[row * pitch + col] : __float2half(0);
+        }
 }
 
 // --- out = act([x | u] [W ; B] + b) --------------------------------------------------------------
