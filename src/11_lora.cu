@@ -15,10 +15,10 @@
 //                            +---------+        Nothing is copied to put x and u side by side.
 //
 // chain         the formula, line by line: three gemms and four elementwise kernels
-// library_best  u = x A, out = x W + b, out = act(out + s u B): all else is in the gemms' epilogues
-// appended      the thin product u by the library, all the rest in one kernel of ours
+// library_best  t = x A, out = x W + b, out = act(out + s t B), the rest in epilogues: 5 M N
+// appended      u by the library, all the rest in one kernel of ours: 3 M N
 //
-// What limits it: the main loop, lesson 3's, with a third of the speed of the library's. That costs
+// What limits it: the main loop, lesson 3's, with less than half of the library's speed. That costs
 // more time than the saved traffic gives back: on an H200 even the chain is mostly faster. The idea
 // is worth what its main loop is worth. The last row, of bonus_lora, has it in the suite's fastest.
 //
@@ -42,16 +42,18 @@ struct Operands {
 template <bool kAligned, int kRows, int kColumns>
 __device__ void load_tile(half (*to)[kColumns + kPad], const half* from, size_t pitch, size_t rows,
                           size_t columns) {
-    if constexpr (kAligned) copy_tile<kRows, kColumns>(to, from, pitch, rows, columns);
-    for (int e = threadIdx.x; !kAligned && e < kRows * kColumns; e += kThreads) {
-        const size_t row = e / kColumns, col = e % kColumns;
-        const bool inside = row < rows && col < columns;
-        to[row][col] = inside ? from[row * pitch + col] : __float2half(0);
-    }
+    if constexpr (kAligned)
+        copy_tile<kRows, kColumns>(to, from, pitch, rows, columns);
+    else
+        for (int e = threadIdx.x; e < kRows * kColumns; e += kThreads) {
+            const size_t row = e / kColumns, col = e % kColumns;
+            const bool inside = row < rows && col < columns;
+            to[row][col] = inside ? from[row * pitch + col] : __float2half(0);
+        }
 }
 
 // --- out = act([x | u] [W ; B] + b) --------------------------------------------------------------
-constexpr int kStages = 3;
+constexpr int kStages = 3;  // Turing's 64 KiB a block have no room for more
 struct Tiles {
     Stage stages[kStages];
     float patches[kThreads / 32][kPatch];
@@ -95,12 +97,13 @@ __device__ void compute_block(Operands o) {  // 128 x 128 of out
         const bool more = t >= of_W;
         const half *left = more ? o.u : o.x, *right = more ? o.B : o.W;
         const size_t K = more ? o.r : o.N, k = (more ? t - of_W : t) * kBlockK;
-        const size_t remaining = k < K ? K - k : 0;  // past the end: zeros, which nobody uses
         Stage& stage = tiles.stages[t % kStages];
-        load_tile<kAligned, kBlock, kBlockK>(stage.A, &left[block_row * K + k], K, o.M - block_row,
-                                             remaining);
-        load_tile<kAligned, kBlockK, kBlock>(stage.B, &right[k * o.N + block_col], o.N, remaining,
-                                             o.N - block_col);
+        if (t < of_W + of_B) {
+            load_tile<kAligned, kBlock, kBlockK>(stage.A, &left[block_row * K + k], K,
+                                                 o.M - block_row, K - k);
+            load_tile<kAligned, kBlockK, kBlock>(stage.B, &right[k * o.N + block_col], o.N, K - k,
+                                                 o.N - block_col);
+        }
         __pipeline_commit();
     };
     for (size_t t = 0; t < kStages - 1; ++t) load(t);
@@ -112,7 +115,7 @@ __device__ void compute_block(Operands o) {  // 128 x 128 of out
         multiply(sums, &stage.A[warp_row], stage.B, warp_col);
     }
 
-#pragma unroll  // else the sums go to memory, where an index can be computed
+#pragma unroll  // registers have no computed index: in a loop the sums would go to memory
     for (int i = 0; i < kSide; ++i)
 #pragma unroll
         for (int j = 0; j < kSide; ++j) {

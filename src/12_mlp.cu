@@ -1,8 +1,8 @@
 // 12: A multilayer perceptron, L layers of h = gelu(h W + b), in one kernel.
 //
 // The activations h[N, D] stay in registers from x to out. A warp loads 32 rows of x, and computes
-// all layers of these. What the tensor cores leave in a thread's registers
-// is, after gelu and rounding, just what they want there for the next layer's product:
+// all layers of these. What the tensor cores leave in a thread's registers is, after gelu and
+// rounding, just what they want there for the next layer's product:
 //
 //     global                registers of a warp                              global
 //       x ---> 32 x D --[W b]--> 32 x D --[W b]--> ... --[W b]--> 32 x D ---> out
@@ -18,8 +18,8 @@
 //     ./12_mlp 1048576        ./12_mlp 131072 --dim 128        ./12_mlp 256 --layers 64
 //
 // When it pays: for small D, where the library waits for memory: a layer is 2 D operations per
-// number. The price: weights must fit into shared memory. Where only two layers do, each block
-// copies all of them again for every 256 rows.
+// number of h, which moves twice. The price: weights lie in shared memory. Where it has no room for
+// all layers, a block has two at a time, and copies all of them again for every 256 rows.
 // What limits it: tensor cores, tanh and gelu's other instructions, all about equally.
 #include <cuda_pipeline.h>
 
@@ -52,7 +52,7 @@ __device__ void copy_layer(Layer<D>& to, const half* W, const half* b) {
 }
 
 /// A warp's 32 rows of activations, as 2 x D / 16 fragments: 16 x 16 numbers, of which a thread
-/// holds four pairs. ptx::mma_m16n8k16 says where they are: pair r of a fragment at ...
+/// holds four pairs of neighbors. row(r) and column(r): where pair r lies (see ptx::mma_m16n8k16).
 template <int D>
 struct Activations {
     uint32_t pairs[2][D / 16][4];
@@ -76,14 +76,14 @@ struct Activations {
         Activations result;
 #pragma unroll
         for (int j = 0; j < D; j += 16) {
-            float sums[2][2][4];  // [32 rows, 16 columns from j on], as 2 x 2 products
+            float sums[2][2][4];  // [16 rows each][8 columns each, from j on][this thread's]
             for (int n = 0; n < 2; ++n)
                 for (int e = 0; e < 4; ++e)  // they begin as the biases
                     sums[0][n][e] = sums[1][n][e] = layer.b[j + n * 8 + lane % 4 * 2 + e % 2];
 #pragma unroll
             for (int k = 0; k < D; k += 16) {
                 // W[k .. k + 15][j .. j + 15], as four blocks of 8 x 8. Each lane has the address
-                // of 8 neighbors; "trans" turns the blocks, as mma wants them.
+                // of a block's row; "trans", since mma wants pairs from two rows of W.
                 uint32_t w[4];
                 ptx::ldmatrix_x4_trans(w, &layer.W[k + lane % 16][j + lane / 16 * 8]);
                 for (int i = 0; i < 2; ++i)
@@ -100,8 +100,8 @@ struct Activations {
     }
 };
 
-/// `slots`: how many layers lie in shared memory at a time, all L or 2. Blocks loop over tiles.
-/// `exposed`: where --once wants the activations of a layer, too.
+/// `slots`: how many layers lie in shared memory at a time, all L or 2. Blocks loop over tiles of
+/// kRows. With --once what layer `exposed_layer` computes goes to `exposed`, too.
 template <int D>
 __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
     one_kernel(const half* x, const half* W, const half* b, half* out, size_t N, size_t L,
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
             if (step == 0 || !all) {
                 __pipeline_wait_prior(0);  // this thread's copies have arrived
                 __syncthreads();           // everyone's have, and the layer before is used up
-                if (!all) copy(step + 1);
+                if (!all) copy(step + 1);  // (after the last step, too: simpler)
             }
             h = h.next(layers[step % slots]);
             if (l == exposed_layer) store(exposed);

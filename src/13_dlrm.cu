@@ -13,13 +13,13 @@
 // fused_interaction, the second, in fp16: the gemm makes its own operand. A tile of features is 48
 // columns of z, each sample's times that sample's z_i: made in shared memory, and never stored.
 //
-//                  W[27E i + j]      for each 48 columns j of z (a thread has a row in registers):
+//                  W[27E i + j]      for each 48 columns j of z (a thread has its sample's 48):
 //                   +--------+           for each i:
 //        z_j z_i    +--------+               tile = columns j times z_i, of 128 samples
 //         +--+      +--------+               sums += tile times 48 rows of W, from 27E i + j on
 //         |  |      |  sums  |
-//         +--+      +--------+   It saves memory, and is slower: lesson 3's loop loses to the
-// library's gemm more than writing and reading the features costs.
+//         +--+      +--------+       What limits it: lesson 3's main loop.
+// The library's gains more than it costs to write and read the features. What this saves is memory.
 //
 //     ./13_dlrm 2048        ./13_dlrm 16384 --dot --ids zipf        ./13_dlrm 2048 --dtype tf32
 #include "demo.cuh"
@@ -31,7 +31,7 @@ namespace dlrm {
 using namespace wmma_tile;  // fragments, copy_tile, multiply, kBlock = 128, kThreads = 128, ...
 
 constexpr int kPanel = 48, kStages = 3;         // columns of z at a time; tiles of W
-constexpr int kBlocks = 256, kLeastSteps = 60;  // of a grid; of a block, at least
+constexpr int kBlocks = 256, kLeastSteps = 60;  // wanted in a grid; of a block, at least
 
 struct Tiles {
     half features[2][kBlock][kPanel + kPad], W[kStages][kPanel][kBlock + kPad];
@@ -65,8 +65,8 @@ struct RowOfFeatures {
 /// columns j and one i. Few samples make few blocks, so several divide the steps of a sum.
 __global__ void __launch_bounds__(kThreads)
     fused_interaction(const half* z,  // [N, width]
-                      const half* W,  // [width * width, 512]
-                      float* parts,   // [gridDim.z, N rounded up to 128, 512]
+                      const half* W,  // [width * width, kHidden]
+                      float* parts,   // [gridDim.z, N rounded up to 128, kHidden]
                       size_t N, unsigned int width) {
     extern __shared__ __align__(128) unsigned char shared[];
     Tiles& tiles = *reinterpret_cast<Tiles*>(shared);
@@ -96,7 +96,8 @@ __global__ void __launch_bounds__(kThreads)
     for (unsigned int s = first; s < last; ++s) {
         __pipeline_wait_prior(kStages - 2);  // this thread's copies of step s have arrived
         __syncthreads();                     // everyone's have, and step s - 1 is used up
-        copy_W(s + kStages - 1), make_features(s + 1);
+        copy_W(s + kStages - 1);
+        make_features(s + 1);
         multiply(sums, &tiles.features[s % 2][warp_row], tiles.W[s % kStages], warp_col);
     }
     parts += (blockIdx.z * size_t(gridDim.x) * kBlock + block_row + warp_row) * kHidden;
@@ -117,15 +118,13 @@ __global__ void add_parts(const float* parts, int count, size_t pitch, const hal
 }
 
 /// z, the kernels above, and the library's gemms around them. The models must outlive it.
-static demo::Contender fused(const demo::Dlrm<half>& m, const demo::DlrmLayers<half>& mlps,
-                             half* z) {
+demo::Contender fused(const demo::Dlrm<half>& m, const demo::DlrmLayers<half>& mlps, half* z) {
     const size_t N = m.shape.N, E = m.shape.E, width = m.shape.width, size = N * kHidden;
     const size_t rows = (N + kBlock - 1) / kBlock, columns = kHidden / kBlock;  // of blocks
     const size_t most = (width + kPanel - 1) / kPanel * width / kLeastSteps;    // parts of a sum
     const dim3 grid(rows, columns, std::clamp<size_t>(kBlocks / (rows * columns), 1, most));
     const size_t pitch = rows * kBlock * kHidden;  // from part to part
     const auto parts = std::make_shared<demo::Buffer<float>>(grid.z, pitch);
-    demo::allow_shared_bytes(fused_interaction, sizeof(Tiles));
     auto between = [=, &m] {
         gather<half><<<blocks(N * kTables * E / 4), kElementThreads>>>(m.ids, m.tables, z, N, E);
         fused_interaction<<<grid, kThreads, sizeof(Tiles)>>>(z, m.top[0].W, parts->data(), N,
@@ -137,7 +136,8 @@ static demo::Contender fused(const demo::Dlrm<half>& m, const demo::DlrmLayers<h
     return mlps.contender({.kernel = "fused_interaction",
                            .launches = 3,
                            .temporary_bytes = z_bytes + parts->bytes(),
-                           .moved_bytes = m.lookup_bytes() + z_bytes + m.hidden_bytes() + of_parts},
+                           .moved_bytes = m.lookup_bytes() + z_bytes + m.hidden_bytes() + of_parts,
+                           .why_not = demo::try_shared_bytes(fused_interaction, sizeof(Tiles))},
                           {z, width}, between);
 }
 

@@ -252,13 +252,14 @@ def needs(program):
             for contender in about["contenders"] if contender["needs"]}
 
 
-def problem_of(row):
-    """What --describe says of the problem that a row measured."""
+def problem_of(live, row):
+    """What --describe says of the problem that a row of this backend's run measured."""
     n = row["n"]
     size = [n] if row["shape"] == "square" else ["--talk", n] if row["shape"] == "talk" else [
         "--rows", row["shape"].split("x")[0], "--cols", row["shape"].split("x")[1]]
     dtype = ["--dtype", row["dtype"]] if takes(row["program"], "--dtype") else []
-    found = [problem for problem in describe(row["program"], *size, *dtype)["problems"]
+    about = declared_by(live.folder / row["program"], *size, *dtype)
+    found = [problem for problem in about["problems"]
              if problem["dtype"] == row["dtype"] and row["kernel"] in problem["contenders"]]
     assert found, f"no problem has {row['kernel']}"
     # A copy stands in several comparisons.

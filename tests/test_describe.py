@@ -213,7 +213,7 @@ def test_the_rows_of_a_run_are_those_described(live, program):
             assert row["role"] == contender["role"]
             assert row["dtype"] in contender["dtypes"]
             assert contender["only"] in (None, row["shape"])
-            problem = problem_of(row)
+            problem = problem_of(live, row)
             assert row["kernel"] in problem["contenders"]
             assert row["least_bytes"] == str(problem["least_bytes"])
             assert (row["sm"] == "") == (live.name == "cpu")

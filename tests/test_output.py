@@ -49,7 +49,7 @@ def test_help(backend, program):
 def test_figures_agree_with_each_other(live, program, options):
     done = live.run(program, live.timed_size, "--csv", *options)
     for row in verified_rows(done, program):
-        problem = problem_of(row)
+        problem = problem_of(live, row)
         assert row["least_bytes"] == str(problem["least_bytes"])
         ms = float(row["median_ms"])
         assert ms > 0

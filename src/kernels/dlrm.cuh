@@ -34,8 +34,8 @@ __global__ void gather_dot(const uint32_t* ids, const T* tables, T* f, size_t pi
         f[E + p] = p < kPairs ? dot(&z[pair(p).x * padded], &z[pair(p).y * padded], E) : T(0.0f);
 }
 
-/// grouped: the library's gemms with bias and ReLU, and between them the kernels above. What it
-/// stores: `z`, [N, width], and the features `f`, [N, pitch]. `m` and `mlps` must outlive it.
+/// grouped: the library's gemms with bias and ReLU, and between them gather and the chain's outer,
+/// or gather_dot. It stores `z`, [N, width], and the features `f`, [N, pitch]. All must outlive it.
 template <class T>
 demo::Contender grouped(const demo::Dlrm<T>& m, const demo::DlrmLayers<T>& mlps, T* z, T* f) {
     const size_t N = m.shape.N, E = m.shape.E, width = m.shape.width, pitch = m.shape.pitch;

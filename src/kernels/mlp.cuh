@@ -1,4 +1,4 @@
-// Belongs to lesson 12, 12_mlp: gelu, and as a kernel.
+// Belongs to lesson 12, 12_mlp: gelu of a number; and the chain's kernel, for a matrix.
 #pragma once
 
 #include "demo.cuh"

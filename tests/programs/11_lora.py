@@ -10,8 +10,8 @@ HEADERS = ("lora_library.cuh",)
 MUTANTS = [
     Mutant("lora_lost_rank", "appended",
            "the last row of B is left out",
-           [("stage.B, &right[k * o.N + block_col], o.N, remaining,",
-             "stage.B, &right[k * o.N + block_col], o.N, remaining - (more && remaining),")],
+           [("stage.B, &right[k * o.N + block_col], o.N, K - k,",
+             "stage.B, &right[k * o.N + block_col], o.N, K - k - more,")],
            runs=("33 --rank 64", "160 --rank 64", "160 --rank 8"), **SMALL),
     Mutant("lora_no_scale", "chain appended",
            "the update is not multiplied by s",

@@ -85,7 +85,7 @@ MUTANTS = [
     Mutant("dlrm_fused_no_wait", "fused_interaction",
            "weights are read before their copies have arrived",
            [("__pipeline_wait_prior(kStages - 2);  // this", "// this"),
-            ("copy_W(s + kStages - 1), make", "copy_W(s), make")], race=True, kind="fence",
+            ("copy_W(s + kStages - 1);", "copy_W(s);")], race=True, kind="fence",
            **OUTER),
     Mutant("dlrm_fused_no_barrier", "fused_interaction",
            "features are read before the others have made theirs",

@@ -104,8 +104,12 @@ MUTANTS = [
            "B is multiplied before its copy has arrived",
            [("        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);\n"
              "        hopper::wgmma_fence();\n        hopper::wgmma_mma_async<half>(sums, u,",
-             "        hopper::wgmma_fence();\n        hopper::wgmma_mma_async<half>(sums, u,")],
-           sizes=(96, 1024), race=True, kind="fence", stops="wgmma"),
+             "        hopper::wgmma_fence();\n        hopper::wgmma_mma_async<half>(sums, u,"),
+            ("        for (int p = depth; p < kPanels; ++p)",
+             "        hopper::wgmma_wait_group<0>();\n"
+             "        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);\n"
+             "        for (int p = depth; p < kPanels; ++p)")],
+           sizes=(), runs=("1024",), cpu_runs=("640 --rows 64",), race=True, kind="fence"),
     Mutant("lora_recomputed_stale_out", "recomputed",
            "only the first launch computes out",
            [launch_once("kernel<<<blocks, tiles.kThreads, bytes>>>")], timed=True, **SMALL),
