@@ -112,12 +112,12 @@ struct DlrmTerms {
     Product sum{first, fabs(first)};
     float squares = 0;  // of the terms' errors
 
-    __device__ void add(double term, double error) {
+    __device__ void add(double term, float error) {
         sum.value += term;
         sum.magnitude += fabs(term);
-        squares += float(error * error);
+        squares += error * error;
         if constexpr (std::is_same_v<T, float>) {
-            const float read = float(kTf32<T> * term);
+            const float read = float(kTf32<T>) * float(term);
             squares += read * read;
         }
     }
@@ -217,8 +217,7 @@ __global__ void reference_dot(const Stored* z, Stored* features, size_t first, s
     for (size_t e = 0; e < E; ++e) {
         const Stored x = own[a * E + e], y = own[b * E + e];
         terms.add(double(x.value) * double(y.value),
-                  fabs(double(x.value)) * double(y.error) +
-                      (fabs(double(y.value)) + double(y.error)) * double(x.error));
+                  fabsf(x.value) * y.error + (fabsf(y.value) + y.error) * x.error);
     }
     const DlrmSum found = terms.end(E);
     const double d = found.certain + found.quadrature;

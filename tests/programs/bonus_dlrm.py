@@ -201,7 +201,8 @@ MUTANTS = [
 ]
 
 FAST = {"folded_interaction": (r"HGMMA\S*", r"UTMALDG\S*"),
-        "gather_pieces": (LOAD_16, STORE_16), "half_outer": (LOAD_16, STORE_16),
+        "gather_pieces": (r"LDG\.E\S*\.(128|64)", r"STG\.E\S*\.(128|64)"),
+        "half_outer": (LOAD_16, STORE_16),
         "bottom_layers": ("HMMA", LOAD_16), "top_layers": ("HMMA", LOAD_16),
         "fused_model": ("HMMA", LOAD_16), "all_products": ("HMMA",)}
 
