@@ -119,7 +119,10 @@ __global__ void fold(const T* W, T* packed, unsigned int width, size_t features)
 
 // --- library_best --------------------------------------------------------------------------------
 // What the library can do with the same idea: half as many features, in the packed order, written
-// and read once, and its gemm.
+// and read once, and its gemm. In TF32 it gets all weights as wgmma wants them, [columns, K].
+
+template <class T>
+constexpr bool kTurned = std::is_same_v<T, float>;
 
 /// f[n, kFeatures s + r]: a thread has 16 bytes, features of one i.
 template <class T>
@@ -472,8 +475,12 @@ class Outer {
                            .launches = 2,
                            .temporary_bytes = z_.bytes() + f_.bytes(),
                            .moved_bytes = m.lookup_bytes() + sizeof(T) * N * (width + features),
-                           .renew = [this] { pack(); }},
-                          {z_.data(), pitch, f_.data(), W_.data(), features, true, kTurned},
+                           .renew =
+                               [this] {
+                                   pack();
+                                   if (kTurned<T>) mlps.turn_W();
+                               }},
+                          {z_.data(), pitch, f_.data(), W_.data(), features, true, kTurned<T>},
                           between);
     }
 
@@ -543,13 +550,12 @@ class Outer {
         const auto kernel = folded_interaction<T, kCluster>;
         demo::allow_shared_bytes(kernel, sizeof(Memory<T>));
         const dim3 grid((row_tiles + kCluster - 1) / kCluster * kCluster, kHidden / kTileN, parts);
-        const CUtensorMap map = hopper::tensor_map(W_.data(), kTurned ? kHidden : features,
-                                                   kTurned ? features : kHidden, 64);
+        const CUtensorMap map = hopper::tensor_map(W_.data(), kTurned<T> ? kHidden : features,
+                                                   kTurned<T> ? features : kHidden, 64);
         kernel<<<grid, kThreads, sizeof(Memory<T>), stream>>>(z_.data(), map, parts_.data(), N,
                                                               pitch, width, steps);
     }
 
-    static constexpr bool kTurned = std::is_same_v<T, float>;  // W, for the library too
     const demo::Dlrm<T>& m;
     const demo::DlrmLayers<T>& mlps;
     const Packed<T>& packed_;
@@ -578,10 +584,16 @@ class Dot {
             all_products<<<(m.shape.N + kSamples - 1) / kSamples, 32 * kSamples, bytes, stream>>>(
                 packed_.model(), f_.data(), pitch);
         };
-        auto pad = [this] {  // the weights, with rows of zeros for the features' padding
+        auto pad = [this] {  // the weights, with zeros for the features' padding
+            const demo::Input<T>& W = m.top[0].W;
             DEMO_CHECK(cudaMemset(W_.data(), 0, W_.bytes()));
-            DEMO_CHECK(
-                cudaMemcpy(W_.data(), m.top[0].W, m.top[0].W.bytes(), cudaMemcpyDeviceToDevice));
+            if (kTurned<T>) {
+                demo::turn<T><<<dlrm::blocks(W.size()), dlrm::kElementThreads>>>(
+                    W, W_.data(), m.top[0].K, kHidden, pitch);
+                mlps.turn_W();
+            } else {
+                DEMO_CHECK(cudaMemcpy(W_.data(), W, W.bytes(), cudaMemcpyDeviceToDevice));
+            }
         };
         return mlps.graph(
             {.kernel = "library_best",
@@ -590,7 +602,7 @@ class Dot {
              .temporary_bytes = f_.bytes(),
              .moved_bytes = m.shape.N * (kTables * (4 + sizeof(T) * m.shape.E) + sizeof(T) * pitch),
              .renew = pad},
-            {f_.data(), pitch, f_.data(), W_.data(), pitch}, between);
+            {f_.data(), pitch, f_.data(), W_.data(), pitch, true, kTurned<T>}, between);
     }
 
     demo::Contender fused_model(const demo::Workload& work) const {

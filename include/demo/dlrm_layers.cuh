@@ -1,6 +1,7 @@
 // DLRM's two MLPs by the library, which is all that the demos do about them.
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "cublaslt.cuh"
@@ -36,6 +37,13 @@ __global__ void sigmoid_in_place(T* v, size_t size) {
     if (i < size) v[i] = T(__fdividef(1.0f, 1.0f + __expf(-float(v[i]))));
 }
 
+/// turned[n, k] = W[k, n], of W[K, N]; turned rows are `pitch` elements apart.
+template <class T>
+__global__ void turn(const T* W, T* turned, size_t K, size_t N, size_t pitch) {
+    const size_t e = size_t(blockIdx.x) * blockDim.x + threadIdx.x, n = e / K, k = e % K;
+    if (e < K * N) turned[n * pitch + k] = W[k * N + n];
+}
+
 /// Both MLPs: gemms that add the bias, then apply ReLU (`fused`); or a kernel for ReLU after each.
 /// Must not outlive `model`.
 template <class T>
@@ -53,7 +61,7 @@ class DlrmLayers {
         size_t pitch;
         const T *features = nullptr, *W = nullptr;  // [N, K], [K, kHidden]; null: m.hidden ...
         size_t K = 0;                               // ... is there already
-        bool fused = true, turned = false;          // turned: W is [kHidden, K]
+        bool fused = true, turned = false; // turned: W is [kHidden, K], and turn_W() has run
     };
     /// A contender of the whole model: `c` says what `between` launches, keeps and moves, to which
     /// this adds the MLPs.
@@ -67,7 +75,7 @@ class DlrmLayers {
         if (at.features) c.moved_bytes += bytes_of(m.top[0], at.K, at.fused);
         c.setup = [=, this](Contender& self) {
             self.renew();
-            const auto bottom = this->bottom(at.bottom, at.pitch, at.fused);
+            const auto bottom = this->bottom(at);
             const auto top = this->top(at);
             self.launch = [=] { bottom(nullptr), between(), top(nullptr); };
         };
@@ -79,7 +87,7 @@ class DlrmLayers {
         c = contender(c, at, {});
         c.setup = [=, this](Contender& self) {
             self.renew();
-            const auto bottom = this->bottom(at.bottom, at.pitch, at.fused);
+            const auto bottom = this->bottom(at);
             const auto top = this->top(at);
             const auto graph = std::make_shared<Graph>(
                 [=](cudaStream_t stream) { bottom(stream), between(stream), top(stream); });
@@ -99,26 +107,48 @@ class DlrmLayers {
         DEMO_CHECK(cudaMemcpy(padded_W_.data(), W, W.bytes(), cudaMemcpyDeviceToDevice));
     }
 
+    /// Fills the layers' turned weights. In TF32 tensor cores read weights of a column side by side.
+    void turn_W() const {
+        for (const Layer* layer : turned_layers())
+            turn<T><<<(layer->W.size() + 255) / 256, 256>>>(
+                layer->W, turned_.data() + place_of(*layer), layer->K, layer->N, layer->K);
+    }
+
   private:
     using Layer = DlrmLayer<T>;
+    /// All but the features', the first (rows of 13 numbers are not aligned), and the last (N = 1).
+    std::array<const Layer*, 4> turned_layers() const {
+        return {&m.bottom[1], &m.bottom[2], &m.bottom[3], &m.top[1]};
+    }
+    size_t place_of(const Layer& layer) const {  // behind all for one that is not among them
+        size_t place = 0;
+        for (const Layer* each : turned_layers()) {
+            if (each == &layer) break;
+            place += each->W.size();
+        }
+        return place;
+    }
     bool pads() const { return m.shape.pitch > m.shape.features; }
-    LtProduct<T> product(const T* x, const Layer& layer, T* out, size_t pitch = 0) const {
+    LtProduct<T> product(const T* x, const Layer& layer, T* out, bool turned = false,
+                         size_t pitch = 0) const {
         return {.x = x,
-                .W = layer.W,
+                .W = turned ? turned_.data() + place_of(layer) : layer.W.data(),
                 .out = out,
                 .M = m.shape.N,
                 .K = layer.K,
                 .N = layer.N,
                 .bias = layer.b,
-                .out_pitch = pitch};
+                .out_pitch = pitch,
+                .turned = turned};
     }
     using Launch = std::function<void(cudaStream_t)>;
-    Launch bottom(T* to, size_t pitch, bool fused) const {
+    Launch bottom(const Between& at) const {
         T *const a = a_.data(), *const b = b_.data();
         const Layer* const l = m.bottom;
-        return launch({product(m.x, l[0], a), product(a, l[1], b), product(b, l[2], a),
-                       product(a, l[3], to, pitch)},
-                      fused);
+        return launch({product(m.x, l[0], a), product(a, l[1], b, at.turned),
+                       product(b, l[2], a, at.turned),
+                       product(a, l[3], at.bottom, at.turned, at.pitch)},
+                      at.fused);
     }
     Launch top(const Between& at) const {
         T *const hidden = m.hidden.data(), *const b = b_.data();
@@ -132,7 +162,7 @@ class DlrmLayers {
                                 .N = DlrmShape::kHidden,
                                 .bias = m.top[0].b,
                                 .turned = at.turned});
-        products.push_back(product(hidden, m.top[1], b));
+        products.push_back(product(hidden, m.top[1], b, at.turned));
         const auto first = launch(products, at.fused);
         const auto last = launch({product(b, m.top[2], m.out)}, true, false);
         return [=, this](cudaStream_t stream) {
@@ -165,6 +195,7 @@ class DlrmLayers {
     const CublasLt library_;
     const Buffer<T> a_, b_;  // what the layers leave in turn
     const Buffer<T> padded_W_;
+    const Buffer<T> turned_{place_of(m.top[0])};
 };
 
 }  // namespace demo
