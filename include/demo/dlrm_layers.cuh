@@ -61,7 +61,7 @@ class DlrmLayers {
         size_t pitch;
         const T *features = nullptr, *W = nullptr;  // [N, K], [K, kHidden]; null: m.hidden ...
         size_t K = 0;                               // ... is there already
-        bool fused = true, turned = false; // turned: W is [kHidden, K], and turn_W() has run
+        bool fused = true, turned = false;  // turned: W is [kHidden, K], and turn_W() has run
     };
     /// A contender of the whole model: `c` says what `between` launches, keeps and moves, to which
     /// this adds the MLPs.
@@ -107,7 +107,7 @@ class DlrmLayers {
         DEMO_CHECK(cudaMemcpy(padded_W_.data(), W, W.bytes(), cudaMemcpyDeviceToDevice));
     }
 
-    /// Fills the layers' turned weights. In TF32 tensor cores read weights of a column side by side.
+    /// Fills the layers' turned weights. In TF32 tensor cores read those of a column side by side.
     void turn_W() const {
         for (const Layer* layer : turned_layers())
             turn<T><<<(layer->W.size() + 255) / 256, 256>>>(
@@ -145,10 +145,10 @@ class DlrmLayers {
     Launch bottom(const Between& at) const {
         T *const a = a_.data(), *const b = b_.data();
         const Layer* const l = m.bottom;
-        return launch({product(m.x, l[0], a), product(a, l[1], b, at.turned),
-                       product(b, l[2], a, at.turned),
-                       product(a, l[3], at.bottom, at.turned, at.pitch)},
-                      at.fused);
+        return launch(
+            {product(m.x, l[0], a), product(a, l[1], b, at.turned), product(b, l[2], a, at.turned),
+             product(a, l[3], at.bottom, at.turned, at.pitch)},
+            at.fused);
     }
     Launch top(const Between& at) const {
         T *const hidden = m.hidden.data(), *const b = b_.data();
