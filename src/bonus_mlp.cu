@@ -53,7 +53,8 @@ struct Layers {
 // W stays in shared memory, or, where it does not fit, comes by in a ring of steps of 64 rows.
 // Costs: Hopper alone, and all registers: D / 2 sums and D / 4 of h. So D ends at 256. Where W
 // comes by, all of it passes once for 64 rows of each warpgroup: the less reuse, the larger D.
-// Limits: tanh, 16 a cycle in a multiprocessor, at D = 64; tensor cores at 128 and 256.
+// Limits: how well gelu and products overlap. At D = 128 tensor cores and tanh's unit are busy in
+// 51% of the cycles each, and instructions are issued in 58%; at D = 64 28, 55 and 70% (by ncu).
 // Source: Shah et al., "FlashAttention-3", 2024, where a product's sums become the next one's
 // operand; Müller et al., "Real-time Neural Radiance Caching for Path Tracing", 2021.
 
@@ -76,15 +77,15 @@ struct alignas(1024) Memory {
 };
 
 /// W on its way through shared memory, step by step: a thread's place in the ring. If all steps
-/// fit, each has a slot of its own, and nothing is copied twice. The blocks of a cluster copy every
-/// kCluster-th panel each, for all.
-template <int D, int kCluster>
+/// fit, each has a slot of its own, and nothing is copied twice.
+template <int D>
 struct Ring {
     Step<D>* steps;  // [slots]
     hopper::Barrier *full, *empty;
     int slots;
-    bool streams;  // not all steps fit
-    int left = 0;  // to be copied, all in all, by this thread
+    bool streams;       // not all steps fit
+    bool waits = true;  // for steps to arrive: if all fit, in the first tile alone
+    int left = 0;       // to be copied, all in all, by this thread
     int slot = 0;
     uint32_t parity = 0;  // of the phase of the slot's barriers
 
@@ -93,13 +94,8 @@ struct Ring {
         const int all = layers.count * kSteps, step = (all - left % all) % all;
         const int row = step / kSteps * layers.width + step % kSteps * kPanel;
         hopper::mbarrier_arrive_expect_tx(&full[to], sizeof steps[to]);
-        if constexpr (kCluster == 1)
-            for (int p = 0; p < D / kPanel; ++p)
-                hopper::tma_load(steps[to].W[p], W, row, p * kPanel, &full[to]);
-        else
-            for (int p = hopper::cluster_ctarank(); p < D / kPanel; p += kCluster)
-                hopper::tma_load_multicast(steps[to].W[p], W, row, p * kPanel, &full[to],
-                                           (1 << kCluster) - 1);
+        for (int p = 0; p < D / kPanel; ++p)
+            hopper::tma_load(steps[to].W[p], W, row, p * kPanel, &full[to]);
         --left;
     }
 
@@ -111,7 +107,7 @@ struct Ring {
         uint32_t used_parity = 0;
 #pragma unroll
         for (int step = 0; step < D; step += kPanel) {
-            hopper::mbarrier_wait(&full[slot], parity);
+            if (waits) hopper::mbarrier_wait(&full[slot], parity);
             const uint64_t W = hopper::matrix_descriptor(steps[slot].W, sizeof steps[slot].W[0]);
             const int one_row = sizeof(half[kPanel]) / 16;  // descriptors count 16 bytes
             hopper::wgmma_fence();
@@ -159,8 +155,8 @@ __device__ void store_rows(const uint32_t (&h)[D / 16][4], half (&panel)[16][kPa
 /// A block has kWarpgroups tiles at a time, and blocks loop over these. kTiles of x are in shared
 /// memory for each warpgroup, or on their way. Two warpgroups multiply in turn, or both would
 /// multiply at the same time, and then both compute gelu.
-template <int D, int kWarpgroups, int kTiles, int kCluster>
-__global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kWarpgroups* kWarpgroup, 1)
+template <int D, int kWarpgroups, int kTiles>
+__global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
     by_warpgroup(const __grid_constant__ CUtensorMap x,        // [N, width] row-major
                  const __grid_constant__ CUtensorMap W,        // [layers * width, width]
                  const half* b,                                // [layers, width]
@@ -176,7 +172,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kWarpgroups* kWarpgro
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const bool leader = threadIdx.x % kWarpgroup == 0;
     const int all_steps = layers.count * (D / kPanel);
-    Ring<D, kCluster> ring{steps, memory.full, memory.empty, slots, slots < all_steps};
+    Ring<D> ring{steps, memory.full, memory.empty, slots, slots < all_steps};
     // Neighboring tiles are different blocks', so that none has all of the last ones.
     const int first = warpgroup * gridDim.x + blockIdx.x, per_round = gridDim.x * kWarpgroups;
 
@@ -193,15 +189,12 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kWarpgroups* kWarpgro
             for (hopper::Barrier& arrived : memory.arrived[w]) hopper::mbarrier_init(&arrived, 1);
         for (int s = 0; s < slots; ++s) {
             hopper::mbarrier_init(&memory.full[s], 1);
-            hopper::mbarrier_init(&memory.empty[s], 4 * kWarpgroups * kCluster);
+            hopper::mbarrier_init(&memory.empty[s], 4 * kWarpgroups);
         }
         for (hopper::Barrier& turn : memory.turn) hopper::mbarrier_init(&turn, 4);
         hopper::fence_mbarrier_init();
     }
-    if constexpr (kCluster == 1)
-        __syncthreads();
-    else
-        hopper::barrier_cluster_sync();  // all blocks' barriers are ready
+    __syncthreads();  // the barriers are ready
     if (copies) {
         ring.left = ring.streams ? tiles / per_round * all_steps : all_steps;
         for (int s = 0; s < slots; ++s) ring.copy(s, W, layers);
@@ -219,9 +212,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kWarpgroups* kWarpgro
 
     auto release = [&](int slot, uint32_t parity) {
         if (!ring.streams) return;
-        if (kCluster > 1 && lane < kCluster)
-            hopper::mbarrier_arrive_cluster(&memory.empty[slot], lane);
-        if (kCluster == 1 && lane == 0) hopper::mbarrier_arrive(&memory.empty[slot]);
+        if (lane == 0) hopper::mbarrier_arrive(&memory.empty[slot]);
         if (ring.left == 0) return;
         hopper::mbarrier_wait(&memory.empty[slot], parity);  // for the other warps
         ring.copy(slot, W, layers);
@@ -265,9 +256,9 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kWarpgroups* kWarpgro
             if (l == layers.exposed) store_rows<D>(h, memory.out[warp], exposed, tile * kRows);
         }
         store_rows<D>(h, memory.out[warp], out, tile * kRows);
+        ring.waits = ring.streams;
     }
     if (lane == 0) hopper::cp_async_bulk_wait_group_read<0>();
-    if (kCluster > 1) hopper::barrier_cluster_sync();  // no block sends to one that has left
 }
 
 // --- by_cluster ---------------------------------------------------------------------------------
@@ -417,9 +408,9 @@ static CUtensorMap map_of_weights(const demo::Mlp& m) {
 }
 
 /// by_warpgroup for one D: how it is launched.
-template <int D, int kWarpgroups, int kTiles, int kCluster>
+template <int D, int kWarpgroups, int kTiles>
 struct ByWarpgroup {
-    static constexpr auto kernel = by_warpgroup<D, kWarpgroups, kTiles, kCluster>;
+    static constexpr auto kernel = by_warpgroup<D, kWarpgroups, kTiles>;
     static constexpr size_t kSteps = D / kPanel, kThreads = kWarpgroups * kWarpgroup;
     const demo::Mlp& m;
     const demo::Gpu& gpu;
@@ -438,10 +429,7 @@ struct ByWarpgroup {
                           exposed = hopper::tensor_map(m.exposed.data(), m.exposed.size() / width,
                                                        width, 16);
         size_t tiles = (N + kRows - 1) / kRows;
-        const size_t room = kCluster == 1
-                                ? gpu.multiprocessors
-                                : demo::ClusterLaunch(1, kCluster, kThreads, bytes).at_once(kernel);
-        const size_t blocks = std::min((tiles + kCluster - 1) / kCluster, room) * kCluster;
+        const size_t blocks = std::min(tiles, size_t(gpu.multiprocessors));
         // Warpgroups that share what comes by, or take turns, compute as many tiles each. Those
         // behind the last row are of zeros, and are not stored.
         const size_t per_round = blocks * kWarpgroups;
@@ -459,9 +447,9 @@ struct ByWarpgroup {
 template <class Use>
 auto with_by_warpgroup(const demo::Mlp& m, const demo::Gpu& gpu, Use use) {
     const size_t D = rounded_up(m.shape.D);
-    if (D == 64) return use(ByWarpgroup<64, 4, 2, 1>{m, gpu});
-    if (D == 128) return use(ByWarpgroup<128, 4, 1, 1>{m, gpu});
-    return use(ByWarpgroup<256, 2, 1, 2>{m, gpu});
+    if (D == 64) return use(ByWarpgroup<64, 6, 2>{m, gpu});
+    if (D == 128) return use(ByWarpgroup<128, 4, 1>{m, gpu});
+    return use(ByWarpgroup<256, 2, 1>{m, gpu});
 }
 
 template <int D>

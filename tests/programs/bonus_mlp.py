@@ -54,6 +54,11 @@ MUTANTS = [
            "TMA stores what it saw before the warp wrote",
            [("hopper::fence_proxy_async();  // makes", "// makes")],
            sizes=(), cpu_runs=SMALL, stops="without a fence_proxy_async()"),
+    Mutant("mlp_hopper_streams_unawaited", WARPGROUP,
+           "from the second tile on nobody waits for W, though it comes by",
+           [("ring.waits = ring.streams;", "ring.waits = false;")],
+           sizes=(), runs=("40000 --dim 256 --layers 2",),
+           cpu_runs=("1100 --dim 128 --layers 5",), race=True),
     Mutant("mlp_hopper_slot_overwritten", WARPGROUP,
            "W's next step overwrites one that some warps still need",
            [("hopper::mbarrier_wait(&memory.empty[slot], parity);", "")],
@@ -81,7 +86,7 @@ MUTANTS = [
            **at(*SMALL), kind="accumulator"),
     Mutant("mlp_hopper_no_full_wait", WARPGROUP,
            "W is multiplied before it has arrived",
-           [("hopper::mbarrier_wait(&full[slot], parity);\n", "\n"),
+           [("if (waits) hopper::mbarrier_wait(&full[slot], parity);\n", "\n"),
             ("            hopper::wgmma_commit_group();\n",
              "            hopper::wgmma_commit_group();\n"
              "            hopper::wgmma_wait_group<0>();\n"
