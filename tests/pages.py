@@ -19,6 +19,7 @@ What a program declares (--describe) stands on no page. A page may hold
     REFUSED       command lines that must end with exit code 2
     ANY_ORDER     runs that must be verified in any order of the simulator's threads, beside those
                   that every program gets
+    LARGEST       the largest N for the simulator, where it takes long to compute little
     SANITIZED     runs for compute-sanitizer, beside those that every program gets
     HARMLESS      mutants made by rule (generated_mutants.py) that may survive: {"rule: line": why}
 

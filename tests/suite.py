@@ -41,7 +41,7 @@ class Backend(NamedTuple):
     mutants: Path
     sizes: Tuple[int, ...]  # N: the smallest, and multiples of 32 that are none of the tiles'
     talk_sizes: Tuple[int, ...]  # S
-    timed_size: int  # N of the runs that measure
+    usual_size: int  # N of the runs that measure, and of most others
     largest_mutant: int  # N; S is up to an eighth of it
     schedules: Tuple[str, ...] = ("",)  # orders of the simulator's threads; the first is the usual
 
@@ -61,6 +61,12 @@ class Backend(NamedTuple):
             contender["needs"] for contender in describe(program)["contenders"]
             if contender["role"] != "yardstick")
 
+    def size_of(self, program):
+        """N of most runs, here 96 on the simulator: fewer where the page says that it takes long."""
+        if self.name == "gpu":
+            return self.usual_size
+        return min(self.usual_size, pages.of_page(program, "LARGEST", self.usual_size))
+
     def sizes_for(self, mutant):
         """The command lines with which a mutant is tried here."""
         sizes = [n for n in mutant.sizes if n <= self.largest_mutant]
@@ -78,9 +84,9 @@ class Backend(NamedTuple):
 
 BACKENDS = [
     Backend("gpu", ROOT, ROOT / "build/mutants", sizes=(32, 64, 96, 160, 2080, 4096, 4128),
-            talk_sizes=(16, 32, 48, 112, 128, 1024), timed_size=1024, largest_mutant=8192),
+            talk_sizes=(16, 32, 48, 112, 128, 1024), usual_size=1024, largest_mutant=8192),
     Backend("cpu", ROOT / "cpu", ROOT / "cpu/mutants", sizes=(32, 64, 96, 160, 256),
-            talk_sizes=(16,), timed_size=96, largest_mutant=160,
+            talk_sizes=(16,), usual_size=96, largest_mutant=160,
             schedules=("forward", "reverse", "random:7")),
 ]
 GPU, CPU = BACKENDS

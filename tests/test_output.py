@@ -47,7 +47,7 @@ def test_help(backend, program):
 @each_with_n
 @pytest.mark.parametrize("options", [[], ["--hot"]], ids=["cold", "hot"])
 def test_figures_agree_with_each_other(live, program, options):
-    done = live.run(program, live.timed_size, "--csv", *options)
+    done = live.run(program, live.size_of(program), "--csv", *options)
     for row in verified_rows(done, program):
         problem = problem_of(live, row)
         assert row["least_bytes"] == str(problem["least_bytes"])
@@ -95,7 +95,7 @@ RUNS += [(program, ("--talk", "32")) for program in programs(one_size, takes_tal
 
 @pytest.mark.parametrize("program, size", RUNS, ids=words)
 def test_people_get_a_row_for_each_kernel(live, program, size):
-    size = size or (str(live.timed_size),)
+    size = size or (str(live.size_of(program)),)
     lines = assert_for_people(live.run(program, *size), program)
     assert size[-1] in " ".join(lines[:2])
     head, rows = figures_of(live, lines)
@@ -145,7 +145,7 @@ ROW_WITH_LINES = re.compile(
 @pytest.mark.parametrize("program", programs(lambda name: not one_comparison(name)))
 def test_several_comparisons_stand_in_one_table(live, program):
     """With the lines of each kernel of ours, and below it what it is compared with."""
-    lines = assert_for_people(live.run(program, live.timed_size), program)
+    lines = assert_for_people(live.run(program, live.size_of(program)), program)
     rows = [row for row in map(ROW_WITH_LINES.fullmatch, lines) if row]
     roles = {c["kernel"]: c["role"] for c in describe(program)["contenders"]}
     skipped = re.findall(r"^  (\w+) +skipped: ", "\n".join(lines), re.MULTILINE)
@@ -163,7 +163,7 @@ def test_several_comparisons_stand_in_one_table(live, program):
 def test_rounds_measure_more_often(live, program):
     """Every kernel gets that many turns, and --verbose says how many samples those gave."""
     def samples(rounds):
-        done = live.run(program, live.timed_size, "--verbose", "--rounds", rounds, timeout=300)
+        done = live.run(program, live.size_of(program), "--verbose", "--rounds", rounds, timeout=300)
         lines = assert_for_people(done, program)
         found = re.findall(r"^      (\d+) samples, spread [\d.]+%;", "\n".join(lines), re.MULTILINE)
         assert len(found) == sum(line.endswith("  verified") for line in lines)
@@ -177,10 +177,10 @@ def test_rounds_measure_more_often(live, program):
 
 @each_of_one_size
 def test_verbose_tells_launches_and_bytes(live, program):
-    done = live.run(program, live.timed_size, "--verbose", "--once")
+    done = live.run(program, live.size_of(program), "--verbose", "--once")
     lines = assert_for_people(done, program)
     details = [line.strip() for line in lines if line.startswith("      ")]
-    rows = verified_rows(live.run(program, live.timed_size, "--csv", "--once"), program)
+    rows = verified_rows(live.run(program, live.size_of(program), "--csv", "--once"), program)
     text = " ".join(details)
     for row in rows:
         if row["role"] != "library":  # which chooses by time, anew in each run
@@ -194,7 +194,7 @@ def test_verbose_tells_launches_and_bytes(live, program):
 @pytest.mark.parametrize("options", [["--once"], ["--verbose"], ["--hot", "--verbose", "--once"]],
                          ids=" ".join)
 def test_no_line_is_too_long(live, program, options):
-    assert_for_people(live.run(program, live.timed_size, *options), program)
+    assert_for_people(live.run(program, live.size_of(program), *options), program)
 
 
 def table_lines(lines):
@@ -212,7 +212,7 @@ def table_lines(lines):
 @each_with_tables
 def test_a_sweep_prints_a_line_for_each_size(live, program):
     always = not one_size(program)
-    options = [live.timed_size] if always else ["--sweep"]
+    options = [live.size_of(program)] if always else ["--sweep"]
     rows = verified_rows(live.run(program, *options, "--csv", timeout=300), program)
     sizes = list(dict.fromkeys(
         {"square": f"N = {row['n']}", "talk": f"S = {row['n']}"}.get(row["shape"], row["shape"])

@@ -9,6 +9,7 @@ OUTER = dict(sizes=(33,), cpu_sizes=(3,))
 DOT = dict(sizes=(), runs=("33 --dot",), cpu_runs=("33 --dot",))
 
 HEADERS = ("dlrm_chain.cuh",)
+LARGEST = 33
 
 MUTANTS = [
     # Every way through the model looks rows up.
