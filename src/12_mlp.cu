@@ -191,6 +191,7 @@ int main(int argc, char** argv) {
                                 .n_means = "rows of x",
                                 .default_n = demo::kSimulator ? 128 : 1048576,
                                 .options = demo::mlp_options(),
-                                .sizes = {131072, 1048576}};
+                                .sizes = {131072, 1048576},
+                                .variants = {"1048576 --dim 128", "256 --layers 64"}};
     return demo::main_of(program, argc, argv);
 }

@@ -164,6 +164,7 @@ int main(int argc, char** argv) {
         .n_means = "samples",
         .default_n = demo::kSimulator ? 32 : 2048,
         .options = demo::dlrm_options(),
-        .sizes = {128, 2048, 16384}};
+        .sizes = {128, 2048, 16384},
+        .variants = {"2048 --dot"}};
     return demo::main_of(program, argc, argv);
 }

@@ -207,7 +207,7 @@ def description(program, measured=(64,), multiple=32, talk=None, shapes=None, dt
         "program": program, "summary": "computes", "sweep": sweep,
         "sizes": {"multiple": multiple, "default": 4096, "measured": list(measured)},
         "talk": None if talk is None else {"multiple": 16, "measured": list(talk)},
-        "shapes": shapes, "dtypes": list(dtypes),
+        "shapes": shapes, "variants": [], "dtypes": list(dtypes),
         "options": own + [{"name": "--csv", "help": "rows for scripts", "kind": "flag"}],
         "contenders": [], "problems": []}
 

@@ -153,7 +153,7 @@ LEAST_BYTES = 2 * 16384 * 16384 * 4
 
 def description(n=16384, shape="16384x16384", contenders=CONTENDERS, **problem):
     return {"program": "7_gelu", "sweep": "never", "sizes": {"multiple": 1, "measured": []},
-            "talk": None, "shapes": [[16384, 16384]], "dtypes": ["fp32"],
+            "talk": None, "shapes": [[16384, 16384]], "variants": [], "dtypes": ["fp32"],
             "options": [{"name": "--dtype"}], "contenders": contenders,
             "problems": [{"shape": shape, "n": n, "dtype": "fp32", "flops": 9 * n * n,
                           "least_bytes": LEAST_BYTES, "memory_bound": True,

@@ -75,10 +75,16 @@ def test_it_has_the_form_that_the_schema_says(backend, program):
 @each_program
 def test_the_order_of_keys_stays(backend, program):
     about = described(backend, program)
-    assert list(about) == ["program", "summary", "sweep", "sizes", "talk", "shapes", "dtypes",
-                           "options", "contenders", "problems"]
+    assert list(about) == ["program", "summary", "sweep", "sizes", "talk", "shapes", "variants",
+                           "dtypes", "options", "contenders", "problems"]
     assert list(about["problems"][0]) == ["shape", "n", "dtype", "flops", "least_bytes",
                                           "memory_bound", "contenders", "inputs", "outputs"]
+
+
+@each_program
+def test_variants_are_command_lines(backend, program):
+    for variant in described(backend, program)["variants"]:
+        assert described(backend, program, *variant.split())["problems"]
 
 
 # --- What it says of itself ---------------------------------------------------------------------

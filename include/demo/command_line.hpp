@@ -80,6 +80,7 @@ struct Program {
     std::vector<size_t> sizes = {1024, 2048, 4096, 8192, 16384};   // N
     std::vector<size_t> talk_sizes = {128, 256, 512, 1024, 2048};  // S, of a program with --talk
     std::vector<Extent> shapes = {};                               // of one with --rows
+    std::vector<std::string> variants = {};  // command lines with options of its own
 
     Sweep sweep = Sweep::kNever;  // over shapes; over sizes up to N, where it is always
 

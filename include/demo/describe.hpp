@@ -164,6 +164,7 @@ inline void print_description(const Program& program, const std::vector<Plan>& p
                                        return json_list({number(shape.rows), number(shape.cols)});
                                    })
                        : "null"},
+        {"variants", json_list(program.variants, json_text)},
         {"dtypes", json_list(types)},
         {"options",
          json_list(options_of(program), [](const Option& option) { return to_json(option); })},

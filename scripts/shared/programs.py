@@ -15,7 +15,7 @@ import command_line
 from command_line import PROJECT, USAGE
 
 LIMIT_S = 60
-KEYS = "program sweep sizes talk shapes dtypes options".split()  # what the scripts need of it
+KEYS = "program sweep sizes talk shapes variants dtypes options".split()  # what the scripts need of it
 
 
 # --- Their names ----------------------------------------------------------------------------------
@@ -134,16 +134,19 @@ def runs_to_measure(about, sizes=None, talk_sizes=None, first_dtype_alone=False)
     """[Run] at the sizes asked for or, without any, at those that the program declares; None where
     it declares none at all."""
     declared, talk = [(about[key] or {}).get("measured", []) for key in ("sizes", "talk")]
-    shapes = about["shapes"] or []
+    shapes, variants = about["shapes"] or [], about["variants"]
     if not (declared or talk or shapes):
         return None
     if sizes or talk_sizes:
-        shapes = []
+        shapes, variants = [], []
         declared = fitting(sizes or [], about["sizes"])
         talk = fitting(talk_sizes or [], about["talk"])
     runs = [Run(str(n), "square", n) for n in declared]
     runs += [Run(f"--talk {s}", "talk", s) for s in talk]
     runs += [Run(f"--rows {rows} --cols {cols}", f"{rows}x{cols}", rows) for rows, cols in shapes]
+    for variant in variants:
+        n, options = variant.split(" ", 1)
+        runs.append(Run(variant, options, int(n)))
     if not takes(about, "--dtype"):
         return runs
     return [run._replace(arguments=f"{run.arguments} --dtype {dtype}", dtype=dtype)

@@ -23,7 +23,8 @@ MUTANTS = [
     Mutant("mlp_hopper_stale_activation", WARPGROUP,
            "the third layer leaves 16 columns of h as they were",
            [("#pragma unroll\n            for (int j = 0; j < D / 8; ++j) {",
-             "for (int j = l == 2 ? 2 : 0; j < D / 8; ++j) {")], **at(*SMALL, *EARLY)),
+             "#pragma unroll\n            for (int j = 0; j < D / 8; ++j) {\n"
+             "                if (l == 2 && j < 2) continue;")], **at(*SMALL, *EARLY)),
     Mutant("mlp_hopper_wrong_weight", WARPGROUP,
            "in the third slot, one weight is its neighbor",
            [("hopper::mbarrier_wait(&full[slot], parity);\n",
