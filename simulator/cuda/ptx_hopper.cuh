@@ -142,7 +142,8 @@ void wgmma_wait_group(SIMULATOR_SITE) {
 template <class T, int kSums>
 constexpr simulator::Operand operand_of_wgmma() {
     using simulator::Operand;
-    static_assert(kSums == 64 || (sizeof(T) == 2 && (kSums == 8 || kSums == 32 || kSums == 128)));
+    static_assert(kSums == 64 ||
+                  (sizeof(T) == 2 && (kSums == 8 || kSums == 32 || kSums == 96 || kSums == 128)));
     return std::is_same_v<T, float>  ? Operand::kTf32
            : std::is_same_v<T, half> ? Operand::kHalf
                                      : Operand::kBfloat16;
