@@ -260,9 +260,8 @@ __device__ void wgmma_wait_group() {
     "8, %" #t "9"
 #define HOPPER_TEXT_30 HOPPER_TEN() ", " HOPPER_TEN(1) ", " HOPPER_TEN(2) ", "
 #define HOPPER_TEXT_60 HOPPER_TEXT_30 HOPPER_TEN(3) ", " HOPPER_TEN(4) ", " HOPPER_TEN(5) ", "
-#define HOPPER_TEXT_120                                                                 \
-    HOPPER_TEXT_60 HOPPER_TEN(6) ", " HOPPER_TEN(7) ", " HOPPER_TEN(8) ", " HOPPER_TEN( \
-        9) ", " HOPPER_TEN(10) ", " HOPPER_TEN(11) ", "
+#define HOPPER_TEXT_90 HOPPER_TEXT_60 HOPPER_TEN(6) ", " HOPPER_TEN(7) ", " HOPPER_TEN(8) ", "
+#define HOPPER_TEXT_120 HOPPER_TEXT_90 HOPPER_TEN(9) ", " HOPPER_TEN(10) ", " HOPPER_TEN(11) ", "
 
 /// The instruction. Its operands: the sums' registers, A (a descriptor or registers), the
 /// descriptor of B, whether to keep the old sums, the signs of A and B (+1), and for 16-bit types
@@ -272,10 +271,10 @@ __device__ void wgmma_wait_group() {
     ".f32." type "." type " {" registers "}, " a ", " b ", p, 1, 1" transposed ";\n}"
 #define HOPPER_FRAGMENT "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
 
-/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 16, 64, 128 or 256, T half or bfloat16, with
-/// A and B row-major. For N = 128 T may be float: the numbers count as TF32, which ignores their
-/// last 13 bits, A is [64, 8], and B [8, N] column-major. Without `keep` the old sums count as 0.
-/// With r = 16 (t / 32) + t % 32 / 4 and c = 8 j + 2 (t % 4), thread t of the 128 holds
+/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 16, 64, 128, 192 or 256, T half or bfloat16,
+/// with A and B row-major. For N = 128 T may be float: the numbers count as TF32, which ignores
+/// their last 13 bits, A is [64, 8], and B [8, N] column-major. Without `keep` the old sums count
+/// as 0. With r = 16 (t / 32) + t % 32 / 4 and c = 8 j + 2 (t % 4), thread t of the 128 holds
 ///
 ///     sums[4j], sums[4j+1]: [r][c, c+1]        sums[4j+2], sums[4j+3]: [r+8][c, c+1]
 ///
@@ -319,6 +318,18 @@ __device__ void wgmma_mma_async(float (&sums)[64], uint64_t a, uint64_t b, bool 
         HOPPER_M64N128("k16", "bf16", ", 0, 1");
 }
 template <class T>
+__device__ void wgmma_mma_async(float (&sums)[96], uint64_t a, uint64_t b, bool keep) {
+#define HOPPER_M64N192(type)                                                                   \
+    HOPPER_ASM(HOPPER_WGMMA("m64n192k16", type, HOPPER_TEXT_90 "%90, %91, %92, %93, %94, %95", \
+                            "%96", "%97", "%98", ", 0, 1")                                     \
+               : HOPPER_32(0), HOPPER_32(32), HOPPER_32(64)                                    \
+               : "l"(a), "l"(b), "r"(int(keep)))
+    if constexpr (std::is_same_v<T, __half>)
+        HOPPER_M64N192("f16");
+    else
+        HOPPER_M64N192("bf16");
+}
+template <class T>
 __device__ void wgmma_mma_async(float (&sums)[128], uint64_t a, uint64_t b, bool keep) {
 #define HOPPER_M64N256(type)                                                                  \
     HOPPER_ASM(HOPPER_WGMMA("m64n256k16", type,                                               \
@@ -332,7 +343,7 @@ __device__ void wgmma_mma_async(float (&sums)[128], uint64_t a, uint64_t b, bool
         HOPPER_M64N256("bf16");
 }
 
-/// The same with A in registers, for N = 64, 128 or 256, of which the last two may be TF32. They
+/// The same with A in registers, for N = 64, 128, 192 or 256, of which 128 and 256 may be TF32. They
 /// must not change before the product has been waited for. With r as above and c = 2 (t % 4),
 /// thread t holds
 ///
@@ -364,6 +375,18 @@ __device__ void wgmma_mma_async(float (&sums)[64], const uint32_t (&a)[4], uint6
         HOPPER_M64N128_R("k16", "f16", ", 1");
     else
         HOPPER_M64N128_R("k16", "bf16", ", 1");
+}
+template <class T>
+__device__ void wgmma_mma_async(float (&sums)[96], const uint32_t (&a)[4], uint64_t b, bool keep) {
+#define HOPPER_M64N192_R(type)                                                                 \
+    HOPPER_ASM(HOPPER_WGMMA("m64n192k16", type, HOPPER_TEXT_90 "%90, %91, %92, %93, %94, %95", \
+                            "{%96, %97, %98, %99}", "%100", "%101", ", 1")                     \
+               : HOPPER_32(0), HOPPER_32(32), HOPPER_32(64)                                    \
+               : HOPPER_FRAGMENT, "l"(b), "r"(int(keep)))
+    if constexpr (std::is_same_v<T, __half>)
+        HOPPER_M64N192_R("f16");
+    else
+        HOPPER_M64N192_R("bf16");
 }
 template <class T>
 __device__ void wgmma_mma_async(float (&sums)[128], const uint32_t (&a)[4], uint64_t b, bool keep) {

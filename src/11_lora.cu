@@ -25,7 +25,7 @@
 //     ./11_lora 4096        ./11_lora 4096 --rows 512 --rank 64 --activation gelu
 #include "demo.cuh"
 #include "demo/lora_library.cuh"
-#include "kernels/lora_hopper.cuh"
+#include "kernels/lora_recomputed.cuh"
 #include "kernels/wmma_tile.cuh"
 
 namespace lora {

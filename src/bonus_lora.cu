@@ -14,7 +14,8 @@
 //    +---+    +-------------------+   +---+    +--------+
 //
 // What limits it: as the product alone, power and the tensor cores; and before it the thin product,
-// which reads x at the speed of memory. The smaller N is, the longer that takes beside the rest.
+// which reads x at the speed of memory. The smaller N is, the longer that takes beside the rest. So
+// for ranks up to 16 recomputed, the fastest, has no thin product: u is a by-product of x W.
 //
 //     ./bonus_lora 4096        ./bonus_lora 4096 --rank 64
 #include "demo.cuh"
@@ -26,11 +27,11 @@ namespace lora_hopper {
 // --- appended_hopper, appended_early ------------------------------------------------------------
 // appended_hopper
 // Adds: lesson 11's last tiles, of u and B, to the main loop of bonus_matmul_hopper's record;
-// tiles, clusters and stores are as there. Costs: a second launch, which reads x once more; to N /
-// 64 steps one more, which takes as long with r rows as with 64. Limits: between the launches,
-// while blocks end and begin, nothing is copied or computed. Source: Hu et al., "LoRA: low-rank
-// adaptation of large language models", ICLR 2022; here W stays as it is, so that many adapters can
-// share it.
+// clusters and stores are as there, and tiles may have 192 columns, too. Costs: a second launch,
+// which reads x once more; to N / 64 steps a quarter of one for each 16 of r. Limits: between the
+// launches, while blocks end and begin, nothing is copied or computed. Source: Hu et al., "LoRA:
+// low-rank adaptation of large language models", ICLR 2022; here W stays as it is, so that many
+// adapters can share it.
 //
 // appended_early: the same kernels
 // Adds: the second launch does not wait for the first one's end. Its blocks start as soon as
@@ -39,12 +40,15 @@ namespace lora_hopper {
 // Source: CUDA Programming Guide, "Programmatic Dependent Launch"; PTX ISA, "griddepcontrol".
 //
 // recomputed: one launch
-// Adds: a second product to the main loop. A step's 64 columns of x, which lie in shared memory for
-// x W, are multiplied by 64 rows of A as well. In the end a thread's eight sums of u are, scaled
-// and rounded, just what wgmma takes as operand A from registers: u B is one instruction, and u is
-// never stored. Costs: 16 columns beside 256, so 6% more work for the tensor cores, since all
-// blocks of the same rows compute the same u. Limits: from about N = 8192 on that is longer than
-// reading x once more; ranks up to 16. Source: PTX ISA, "wgmma.mma_async", layouts of registers.
+// Adds: a second product to the main loop: a step's 64 columns of x, which are in shared memory for
+// x W, are multiplied by A, too. Blocks beside each other need the same rows of u. So two of them
+// are a cluster: each copies half of the rows of x, for both, and adds up u over half of each
+// step's columns; before the last step they exchange their sums. A thread's eight sums of u, scaled
+// and rounded, are what wgmma takes as operand A from registers: u B is one instruction, u is never
+// stored, and stays while a block goes on in the same rows. Costs: to four wgmma of 256 columns two
+// of 16, each of which takes a quarter of their time: it reads as much of x from shared memory.
+// Limits: ranks up to 16; where rows change from tile to tile, u is computed by all pairs that need
+// it. Source: PTX ISA, "wgmma.mma_async", layouts of registers, and "st.async".
 
 template <class Activation>
 void run_with(demo::Session& session) {

@@ -1,6 +1,5 @@
 // appended_hopper and appended_early: the suite's fastest layer with LoRA on Hopper. They belong to
-// bonus_lora, which explains them; lesson 11 runs the second one, too. And what bonus_lora's other
-// kernel, recomputed, shares with them.
+// bonus_lora, which explains them. And what its other kernel, recomputed, shares with them.
 #pragma once
 
 #include "demo/lora.cuh"
@@ -11,15 +10,6 @@ namespace lora_hopper {
 using namespace matmul_hopper;  // the main loop, and how tiles are dealt out and stored
 
 // --- What all share -----------------------------------------------------------------------------
-
-/// Which tiles of out each cluster computes, each whole, in so many steps.
-template <int kTileM, int kTileN, int kCluster>
-__device__ Schedule<kTileN, kCluster, kTileM> whole_tiles(int M, int N, int steps) {
-    return {.N = N,
-            .divided = 0,
-            .steps = steps,
-            .rows = (M + kCluster * kTileM - 1) / (kCluster * kTileM)};
-}
 
 /// sums = act(sums + b), for a tile's columns from `col` on.
 template <class Activation, int kSums>
@@ -35,34 +25,59 @@ __device__ void add_bias_and_activate(float (&sums)[kSums], const half* b, int c
     }
 }
 
-/// How a kernel divides out: template arguments of the kernels.
-template <int kTileM, int kTileN, int kStages, int kCluster>
-struct Tiles {
-    static constexpr int kThreads = threads(kTileM);
+/// How many tiles of `rows` x `columns` cover out.
+inline size_t count_tiles(const demo::LoraShape& shape, size_t rows, size_t columns) {
+    return (shape.M + rows - 1) / rows * ((shape.N + columns - 1) / columns);
+}
 
-    /// As few clusters as need no more rounds: they stay in step, and share what the cache holds.
-    template <class Kernel>
-    static int blocks(Kernel kernel, const demo::LoraShape& shape, size_t bytes) {
-        const int rows = int((shape.M + kCluster * kTileM - 1) / (kCluster * kTileM));
-        const int tiles = rows * int((shape.N + kTileN - 1) / kTileN);
-        const int room = demo::ClusterLaunch(1, kCluster, kThreads, bytes).at_once(kernel);
-        const int rounds = (tiles + room - 1) / room;
-        return kCluster * ((tiles + rounds - 1) / rounds);
+/// A consumer's steps of x W, all but the last step, u B, of its tile: consume() of
+/// bonus_matmul_hopper but that multiply(stage, t) starts step t. Returns the last stage, which is
+/// still being read.
+template <int kTileN, int kStages, int kTileM, class Multiply, class Meanwhile, class Release>
+__device__ int consume_x_W(Ring<half, kTileN, kStages, kTileM>& ring, Position<kStages>& at,
+                           int steps, Multiply multiply, Meanwhile meanwhile, Release release) {
+    int previous = 0;
+    for (int t = 0; t < steps; ++t, at.advance()) {
+        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
+        multiply(at.stage, t);
+        meanwhile(t);
+        hopper::wgmma_wait_group<1>();  // step t - 1 is done
+        if (t > 0) release(previous);
+        previous = at.stage;
     }
-};
+    return previous;
+}
 
-/// Calls prepare(Tiles()) with the tiles that matmul_hopper would choose.
-template <class Prepare>
+/// A block's tile of out, and as many stages as fit shared memory: template arguments of kernels.
+template <int kTileM, int kTileN, int kStages>
+struct Tiles {};
+
+/// Calls prepare(Tiles()) with the tiles that take the least time, as all clusters compute one
+/// after the other; the larger ones at ties. A cluster has `kBlocks` blocks, beside each other.
+template <int kBlocks, class Prepare>
 std::function<void()> with_tiles(const demo::LoraShape& shape, const demo::Gpu& gpu,
                                  Prepare prepare) {
-    const size_t many = size_t(gpu.multiprocessors), enough = 3 * many / 4;
-    auto count = [&](size_t rows, size_t columns) {
-        return (shape.M + rows - 1) / rows * ((shape.N + columns - 1) / columns);
+    auto time = [&](size_t rows, size_t columns) {
+        const size_t clusters = count_tiles(shape, rows, kBlocks * columns);
+        const size_t at_once = size_t(std::max(1, gpu.multiprocessors / kBlocks));
+        const size_t rounds = (clusters + at_once - 1) / at_once;
+        // To copy a row of x or a column of W costs a step about as much as 32 sums. (By area alone
+        // the smallest tiles would often win, which copy twice as much as the largest.)
+        return rounds * (rows * columns + 32 * (rows + columns));
     };
-    if (count(128, 256) > many) return prepare(Tiles<128, 256, 4, 2>());
-    if (count(128, 256) >= enough) return prepare(Tiles<128, 256, 4, 1>());
-    if (count(128, 128) >= enough) return prepare(Tiles<128, 128, 6, 1>());
-    return prepare(Tiles<64, 128, 8, 1>());
+    const size_t large = time(128, 256), medium = time(128, 192), small = time(64, 128);
+    if (large <= medium && large <= small) return prepare(Tiles<128, 256, 4>());
+    if (medium <= small) return prepare(Tiles<128, 192, 4>());
+    return prepare(Tiles<64, 128, 8>());
+}
+
+/// How many blocks to launch for so many tiles, of a cluster each: as few clusters as need no more
+/// rounds. They stay in step, and share what the cache holds.
+template <class Kernel>
+int count_blocks(Kernel kernel, size_t tiles, int cluster, int threads, size_t bytes) {
+    const size_t room = size_t(demo::ClusterLaunch(1, cluster, threads, bytes).at_once(kernel));
+    const size_t rounds = (tiles + room - 1) / room;
+    return cluster * int((tiles + rounds - 1) / rounds);
 }
 
 /// Why the kernels cannot run here; empty if they can.
@@ -143,7 +158,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM))
 // --- out = act([x | u] [W ; B] + b) --------------------------------------------------------------
 
 /// out = act([x | u] [W ; B] + b): multiply_parts() of bonus_matmul_hopper with a last step that is
-/// of u and B, and with the bias and the activation before a tile leaves.
+/// of u and B, as deep as r asks for, and with the bias and the activation before a tile leaves.
 template <class Activation, int kTileM, int kTileN, int kStages, int kCluster>
 __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM), 1)
     appended_hopper(const __grid_constant__ CUtensorMap x,    // [M, N] row-major
@@ -152,7 +167,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM), 1)
                     const __grid_constant__ CUtensorMap B,    // [r, N] row-major
                     const half* b,                            // [N]
                     const __grid_constant__ CUtensorMap out,  // [M, N] row-major
-                    int M, int N) {
+                    int M, int N, int r) {
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& memory = *reinterpret_cast<Memory<half, kTileN, kStages, kOutPanels, kTileM>*>(shared);
     auto& ring = memory.ring;
@@ -160,7 +175,11 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM), 1)
     const int rank = hopper::cluster_ctarank();
     const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
     const int depth = (N + kBlockK - 1) / kBlockK, steps = depth + 1;
-    const auto schedule = whole_tiles<kTileM, kTileN, kCluster>(M, N, steps);
+    const Schedule<kTileN, kCluster, kTileM> schedule{
+        .N = N,
+        .divided = 0,
+        .steps = steps,
+        .rows = (M + kCluster * kTileM - 1) / (kCluster * kTileM)};
     if (threadIdx.x == 0) ring.init(4 * kMultiply * kCluster);
     hopper::barrier_cluster_sync();  // all blocks' barriers are ready
 
@@ -185,17 +204,35 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM), 1)
         if constexpr (kMultiply > 1) hopper::setmaxnreg_inc<232>();
         auto& panels = memory.out[threadIdx.x / 32];
         Outgoing<half, kTileN> outgoing;
+        auto release = [&](int stage) {  // each warp tells all blocks that copy into this one
+            if (lane < kCluster) hopper::mbarrier_arrive_cluster(&ring.empty[stage], lane);
+        };
         schedule.for_each_part(rank, [&](const Part& part) {
             float sums[kTileN / 2];
-            consume(
-                sums, ring, at, steps, warpgroup,
+            const int previous = consume_x_W(
+                ring, at, depth,
+                [&](int s, int t) {
+                    multiply_stage<half, kTileN>(sums, ring.stages[s], warpgroup, t > 0);
+                },
                 [&](int t) {  // the tile before leaves beside this one's first steps
                     if (t < kPanels) outgoing.store(t, panels, out);
                 },
-                [&](int stage) {  // each warp tells all blocks that copy into this one
-                    if (lane < kCluster) hopper::mbarrier_arrive_cluster(&ring.empty[stage], lane);
-                });
-            for (int p = steps; p < kPanels; ++p) outgoing.store(p, panels, out);
+                release);
+            hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
+            const auto& last = ring.stages[at.stage];
+#pragma unroll 1
+            for (int k = 0; k < r; k += 16) {
+                hopper::wgmma_fence();
+                hopper::wgmma_mma_async<half>(
+                    sums, hopper::matrix_descriptor(&last.A[64 * warpgroup][k]),
+                    hopper::matrix_descriptor(last.B[0][k], sizeof last.B[0]), true);
+                hopper::wgmma_commit_group();
+            }
+            for (int p = depth; p < kPanels; ++p) outgoing.store(p, panels, out);
+            hopper::wgmma_wait_group<1>();
+            release(previous);
+            hopper::wgmma_wait_group<0>();
+            release(at.stage), at.advance();
             add_bias_and_activate<Activation>(sums, b, part.col, N);
             outgoing.take(sums, part.row + threadIdx.x / 32 * 16, part.col);
         });
@@ -229,14 +266,15 @@ inline std::function<void()> prepare_project(const demo::Lora& g, half* u, const
     return prepare_project<64, 5, 4>(g, u);
 }
 
-template <class Activation, int kTileM, int kTileN, int kStages, int kCluster>
-std::function<void()> prepare_main(Tiles<kTileM, kTileN, kStages, kCluster> tiles,
-                                   const demo::Lora& g, const half* u, bool early) {
+template <class Activation, int kCluster, int kTileM, int kTileN, int kStages>
+std::function<void()> prepare_main(Tiles<kTileM, kTileN, kStages>, const demo::Lora& g,
+                                   const half* u, bool early) {
     const size_t M = g.shape.M, N = g.shape.N, r = g.shape.rank;
     const auto kernel = appended_hopper<Activation, kTileM, kTileN, kStages, kCluster>;
     const size_t bytes = sizeof(Memory<half, kTileN, kStages, kOutPanels, kTileM>);
     demo::allow_shared_bytes(kernel, bytes);
-    const int blocks = tiles.blocks(kernel, g.shape, bytes);
+    const size_t tiles = count_tiles(g.shape, kCluster * kTileM, kTileN);
+    const int blocks = count_blocks(kernel, tiles, kCluster, threads(kTileM), bytes);
     const CUtensorMap map_x = hopper::tensor_map(g.x.data(), M, N, kTileM),
                       map_W = hopper::tensor_map(g.W.data(), N, N, kBlockK),
                       map_u = hopper::tensor_map(u, M, r, kTileM),
@@ -247,11 +285,11 @@ std::function<void()> prepare_main(Tiles<kTileM, kTileN, kStages, kCluster> tile
         attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
         attribute.val.programmaticStreamSerializationAllowed = 1;
         cudaLaunchConfig_t config{};
-        config.gridDim = dim3(blocks), config.blockDim = dim3(tiles.kThreads);
+        config.gridDim = dim3(blocks), config.blockDim = dim3(threads(kTileM));
         config.dynamicSmemBytes = bytes;
         config.attrs = &attribute, config.numAttrs = early;
         DEMO_CHECK(cudaLaunchKernelEx(&config, kernel, map_x, map_W, map_u, map_B, b, map_out,
-                                      int(M), int(N)));
+                                      int(M), int(N), int(r)));
     };
 }
 
@@ -262,8 +300,12 @@ demo::Contender contender(const std::string& name, bool early, const demo::Lora&
     const auto u = std::make_shared<const demo::Buffer<half>>(g.shape.M, g.shape.rank);
     const auto setup = [=, &g, &gpu](demo::Contender& self) {
         const auto thin = prepare_project(g, u->data(), gpu);
-        const auto main = with_tiles(g.shape, gpu, [&](auto tiles) {
-            return prepare_main<Activation>(tiles, g, u->data(), early);
+        const auto main = with_tiles<1>(g.shape, gpu, [&](auto tiles) {
+            // A cluster takes longer to start, which pays only where blocks compute several tiles.
+            if constexpr (std::is_same_v<decltype(tiles), Tiles<128, 256, 4>>)
+                if (count_tiles(g.shape, 128, 256) > size_t(gpu.multiprocessors))
+                    return prepare_main<Activation, 2>(tiles, g, u->data(), early);
+            return prepare_main<Activation, 1>(tiles, g, u->data(), early);
         });
         self.launch = [u, thin, main] { thin(), main(); };
     };
@@ -273,13 +315,6 @@ demo::Contender contender(const std::string& name, bool early, const demo::Lora&
             .temporary_bytes = u->bytes(),
             .moved_bytes = g.shape.workload().least_bytes + g.x.bytes() + 2 * u->bytes(),
             .why_not = why_not(g.shape, gpu)};
-}
-
-/// As Session::run() takes records: the faster one, where N fits.
-template <class Activation>
-std::vector<demo::Contender> records(const demo::Lora& g, const demo::Gpu& gpu) {
-    if (g.shape.N % 8) return {};
-    return {demo::record("bonus_lora", contender<Activation>("appended_early", true, g, gpu))};
 }
 
 }  // namespace lora_hopper

@@ -129,10 +129,10 @@ __device__ void consume(float (&sums)[kTileN / 2], Ring<T, kTileN, kStages, kTil
 
 // --- From rung 4 on: tile after tile ------------------------------------------------------------
 
-/// Tile i of rows x columns: down 8 rows, then on to the next column. So the tiles that are
+/// Tile i of rows x columns: down kGroup rows, then on to the next column. So the tiles that are
 /// computed at the same time lie close together, and what their steps read of A and B is in L2.
+template <int kGroup = 8>
 __device__ int2 walk(int i, int rows, int columns) {
-    constexpr int kGroup = 8;
     int first = 0;
     for (; i >= kGroup * columns; i -= kGroup * columns) first += kGroup;
     // On the critical path before the first copy, so avoid integer division by a variable.
@@ -194,7 +194,9 @@ struct Outgoing {
                                 const CUtensorMap& C) const {
         const int lane = threadIdx.x % 32;
         T(&panel)[16][kPanel] = out[p % kOutPanels];
-        constexpr int kInUse = kPanels < kOutPanels ? kPanels : kOutPanels;  // in turn
+        // In turn. Of an odd number of panels the last one and the next tile's first follow each
+        // other in the same place.
+        constexpr int kInUse = kPanels % kOutPanels == 0 ? kOutPanels : 1;
         if (lane == 0) hopper::cp_async_bulk_wait_group_read<kInUse - 1>();
         __syncwarp();  // the panel may be overwritten
 #pragma unroll

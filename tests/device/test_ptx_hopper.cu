@@ -424,6 +424,7 @@ void expect_products(void (*kernel)(const T*, const T*, float*, bool)) {
 
 TYPED_TEST(Wgmma, 64Columns) { expect_products<TypeParam, 64>(multiply<TypeParam, 64, 1>); }
 TYPED_TEST(Wgmma, 128Columns) { expect_products<TypeParam, 128>(multiply<TypeParam, 128, 1>); }
+TYPED_TEST(Wgmma, 192Columns) { expect_products<TypeParam, 192>(multiply<TypeParam, 192, 1>); }
 TYPED_TEST(Wgmma, 256Columns) { expect_products<TypeParam, 256>(multiply<TypeParam, 256, 1>); }
 TYPED_TEST(Wgmma, TwoGroupsAtATime) {
     expect_products<TypeParam, 256>(multiply<TypeParam, 256, 2>);
@@ -433,6 +434,9 @@ TYPED_TEST(Wgmma, 64ColumnsOfRegisters) {
 }
 TYPED_TEST(Wgmma, 128ColumnsOfRegisters) {
     expect_products<TypeParam, 128>(multiply_own<TypeParam, 128>);
+}
+TYPED_TEST(Wgmma, 192ColumnsOfRegisters) {
+    expect_products<TypeParam, 192>(multiply_own<TypeParam, 192>);
 }
 TYPED_TEST(Wgmma, 256ColumnsOfRegisters) {
     expect_products<TypeParam, 256>(multiply_own<TypeParam, 256>);

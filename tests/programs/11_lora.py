@@ -79,6 +79,10 @@ MUTANTS = [
             ("&tiles.bias[warp_col + j * kFragment]", "&tiles.bias[j * kFragment]")],
            sizes=(137, 160), kind="bias"),
 ]
+# The record's kernels, which bonus_lora's mutants are about, would be most of what is compiled.
+MUTANTS = [mutant._replace(edits=[
+    *mutant.edits, ("lora_hopper::records<Activation>(l, session.gpu)", "{}")])
+    for mutant in MUTANTS]
 NOT_APPLICABLE = {
     "tail": {"chain": BY_LIBRARY}, "accumulator": {"chain": BY_LIBRARY},
     "stale": {"chain": "its kernels have no shared memory"},

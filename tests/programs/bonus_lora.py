@@ -6,119 +6,177 @@ BOTH = "appended_hopper appended_early"  # which share their kernels
 ALL = BOTH + " recomputed"
 SMALL = dict(sizes=(160, 1024), cpu_sizes=(40, 160))
 
+
+def tiles(rows, columns, stages):
+    """An edit that leaves these tiles alone, of any size: the others need not be compiled."""
+    return ("""    const size_t large = time(128, 256), medium = time(128, 192), small = time(64, 128);
+    if (large <= medium && large <= small) return prepare(Tiles<128, 256, 4>());
+    if (medium <= small) return prepare(Tiles<128, 192, 4>());
+    return prepare(Tiles<64, 128, 8>());
+""", f"    (void)time;\n    return prepare(Tiles<{rows}, {columns}, {stages}>());\n")
+
+
+ONE_PROJECT = ("""    if (low >= enough) return prepare_project<128, 7, 2>(g, u);
+    if (2 * low >= enough) return prepare_project<64, 10, 2>(g, u);
+""", "    (void)low, (void)enough;\n")
+
+
+def mutant(name, kernels, reason, edits, tiles=tiles(64, 128, 8), **others):
+    """A bug of this program, tried with one size of tiles."""
+    return Mutant(name, kernels, reason, [*edits, tiles, ONE_PROJECT], **others)
+
+
+OWN = "kernel<<<blocks, threads(kTileM), bytes>>>"
+UPDATE_WAIT = "hopper::mbarrier_wait(&ring.full[at.stage], at.parity);"
+
 MUTANTS = [
-    Mutant("lora_hopper_no_update", BOTH,
-           "the main loop ends with x W",
-           [("steps = depth + 1;", "steps = depth;")], **SMALL),
-    Mutant("lora_hopper_update_from_x", BOTH,
+    mutant("lora_hopper_first_ranks", BOTH,
+           "the last step ends after 16 of the update's r products",
+           [("for (int k = 0; k < r; k += 16) {", "for (int k = 0; k < min(r, 16); k += 16) {")],
+           sizes=(), runs=("160 --rank 24", "1024 --rank 64"),
+           cpu_runs=("40 --rank 24", "160 --rank 64"), kind="tail"),
+    mutant("lora_hopper_update_from_x", BOTH,
            "the last step multiplies the first columns of x by B",
            [("load_stage(stage, full, update ? u : x,", "load_stage(stage, full, x,"),
             ("load_stage_multicast<kCluster>(stage, full, update ? u : x,",
              "load_stage_multicast<kCluster>(stage, full, x,")], **SMALL),
-    Mutant("lora_hopper_no_scale", BOTH,
+    mutant("lora_hopper_no_scale", BOTH,
            "the update is not multiplied by s",
            [("scale * sum.x, scale * sum.y", "sum.x, sum.y")], **SMALL),
-    Mutant("lora_hopper_lost_part", BOTH,
+    mutant("lora_hopper_lost_part", BOTH,
            "u is the sum of one block's steps alone",
            [("for (auto& part : memory.parts)", "auto& part = memory.parts[0];")],
            sizes=(160, 1024)),
-    Mutant("lora_hopper_swapped_parts", BOTH,
+    mutant("lora_hopper_swapped_parts", BOTH,
            "the sums go to the wrong block of the cluster",
            [("&memory.complete, i / kShare)", "&memory.complete, kCluster - 1 - i / kShare)")],
            **SMALL),
-    Mutant("lora_hopper_parts_too_early", BOTH,
+    mutant("lora_hopper_parts_too_early", BOTH,
            "the blocks' parts are added before they are there",
            [("hopper::mbarrier_wait(&memory.complete, 0);", "")], race=True, kind="fence",
            stops="has left the kernel", **SMALL),
-    Mutant("lora_hopper_stale_u", BOTH,
+    mutant("lora_hopper_stale_u", BOTH,
            "u is computed by the first launch alone",
-           [launch_once("kernel<<<blocks, threads(kTileM), bytes>>>")], timed=True, **SMALL),
-    Mutant("lora_hopper_stale_out", BOTH,
+           [launch_once(OWN + "(map_x, map_A")], timed=True, **SMALL),
+    mutant("lora_hopper_stale_out", BOTH,
            "only the first launch computes out",
            [launch_once("DEMO_CHECK(cudaLaunchKernelEx(&config")], timed=True, **SMALL),
-    Mutant("lora_hopper_no_activation", ALL,
+    mutant("lora_hopper_no_activation", ALL,
            "one column of two is left without its activation",
            [("sums[s] = Activation::of(sums[s] + bias.x);", "sums[s] = sums[s] + bias.x;")],
            runs=("40", "160 --activation gelu", "40 --activation sigmoid")),
-    Mutant("lora_hopper_last_tile_left_out", BOTH,
+    mutant("lora_hopper_last_tile_left_out", BOTH,
            "the last tile of each block is not stored",
-           [("        outgoing.store_all(panels, out);", "")], **SMALL),
+           [("        outgoing.store_all(panels, out);", "")], stops="nobody waited for it", **SMALL),
+    # Tiles of 192 columns: three panels, two places.
+    mutant("lora_hopper_panels_in_flight", BOTH,
+           "a panel is overwritten while TMA still reads it",
+           [("kInUse = kPanels % kOutPanels == 0 ? kOutPanels : 1;", "kInUse = kOutPanels;")],
+           tiles=tiles(128, 192, 4), sizes=(), runs=("192 --rows 40000",),
+           cpu_runs=("384 --rows 600",), race=True),
     # Of each of the kinds, one in both.
-    Mutant("lora_hopper_tail_twice", BOTH,
+    mutant("lora_hopper_tail_twice", BOTH,
            "the last 16 of a stage's 64 k, one wgmma, are counted twice",
            [LAST_WGMMA_TWICE], sizes=(96, 1024), kind="tail"),
-    Mutant("lora_hopper_step_before", BOTH,
+    mutant("lora_hopper_step_before", ALL,
            "each step multiplies the stage of the one before",
-           [("(sums, ring.stages[at.stage], warpgroup, t > 0)",
-             "(sums, ring.stages[t > 0 ? previous : at.stage], warpgroup, t > 0)")],
+           [("multiply(at.stage, t);", "multiply(t > 0 ? previous : at.stage, t);")],
            sizes=(96, 1024), kind="stale"),
-    Mutant("lora_hopper_registers_as_they_were", BOTH,
+    mutant("lora_hopper_registers_as_they_were", BOTH,
            "the sums begin as what their registers held",
            [SUMS_AS_THEY_WERE], sizes=(96, 1024), kind="accumulator"),
-    Mutant("lora_hopper_no_full_wait", BOTH,
-           "stages are multiplied before their copies have arrived",
+    mutant("lora_hopper_no_full_wait", BOTH,
+           "the thin product multiplies stages before their copies have arrived",
            [WAITS_LATE], sizes=(96, 1024), race=True, kind="fence"),
-    Mutant("lora_hopper_rows_rounded_down", ALL,
+    mutant("lora_hopper_no_wait", ALL,
+           "stages are multiplied before their copies have arrived",
+           [(UPDATE_WAIT + "\n        multiply(at.stage, t);",
+             "multiply(at.stage, t);\n        hopper::wgmma_wait_group<0>();\n        "
+             + UPDATE_WAIT)], sizes=(96, 1024), race=True, kind="fence"),
+    mutant("lora_hopper_rows_rounded_down", BOTH,
            "clusters walk whole tiles of rows alone",
            [(".rows = (M + kCluster * kTileM - 1) / (kCluster * kTileM)",
              ".rows = M / (kCluster * kTileM)")], sizes=(96, 1056), kind="grid"),
-    Mutant("lora_hopper_short_grid", BOTH,
+    mutant("lora_hopper_short_grid", BOTH,
            "the last rows of u are not computed",
            [("blocks = (M + kTileM - 1) / kTileM * kCluster;",
              "blocks = M / kTileM * kCluster;")], sizes=(96, 1056), kind="grid"),
-    Mutant("lora_hopper_first_biases", ALL,
+    mutant("lora_hopper_first_biases", ALL,
            "every tile gets the first one's biases",
            [("(&b[own])", "(&b[own - col])")], sizes=(160, 1024), kind="bias"),
-    Mutant("lora_recomputed_no_update", "recomputed",
+    mutant("lora_recomputed_no_update", "recomputed",
            "u is not scaled, and so too large",
            [("scale * u_sums[2 * i], scale * u_sums[2 * i + 1]",
              "u_sums[2 * i], u_sums[2 * i + 1]")], **SMALL),
-    Mutant("lora_recomputed_other_rows", "recomputed",
+    mutant("lora_recomputed_other_rows", "recomputed",
            "the second warpgroup's rows get the first one's u",
-           [("hopper::wgmma_mma_async<half>(u_sums, rows, of_A",
-             "hopper::wgmma_mma_async<half>(u_sums, hopper::matrix_descriptor(&stage.A[0][c]), "
-             "of_A")], sizes=(288, 1024)),
-    Mutant("lora_recomputed_swapped_ranks", "recomputed",
+           [("&rows[rank * kShareK + c]", "&stage.A[0][rank * kShareK + c]")],
+           tiles=tiles(128, 256, 4), sizes=(288, 1024)),
+    mutant("lora_recomputed_swapped_ranks", "recomputed",
            "ranks 0 to 7 and 8 to 15 change places in u",
            [("(scale * u_sums[2 * i], scale * u_sums[2 * i + 1])",
              "(scale * u_sums[2 * (i ^ 2)], scale * u_sums[2 * (i ^ 2) + 1])")], **SMALL),
-    Mutant("lora_recomputed_tail_twice", "recomputed",
-           "the last 16 of a stage's 64 k are counted twice in u",
-           [("hopper::wgmma_mma_async<half>(u_sums, rows, of_A, t > 0 || c > 0);",
-             "hopper::wgmma_mma_async<half>(u_sums, rows, of_A, t > 0 || c > 0);\n"
-             "if (c == 48) hopper::wgmma_mma_async<half>(u_sums, rows, of_A, true);")],
+    mutant("lora_recomputed_lost_half", "recomputed",
+           "u is a block's own half of the sums alone",
+           [("mine[2 * i] += theirs.x, mine[2 * i + 1] += theirs.y;", "(void)theirs;")], **SMALL),
+    mutant("lora_recomputed_same_half", "recomputed",
+           "both blocks add up the first half of each step, so that it counts twice",
+           [("&rows[rank * kShareK + c]", "&rows[c]"),
+            ("A, k + rank * kShareK, 0, full", "A, k, 0, full")], **SMALL),
+    mutant("lora_recomputed_wrong_half", "recomputed",
+           "the second block multiplies its rows of A by the first half's columns of x",
+           [("&rows[rank * kShareK + c]", "&rows[c]")], sizes=(160, 1024)),
+    mutant("lora_recomputed_exchange_too_early", "recomputed",
+           "the other block's sums are added before they are there",
+           [("        hopper::mbarrier_wait(&there, parity);\n", ""),
+            ("        if (threadIdx.x == 0) hopper::mbarrier_arrive_expect_tx(&there",
+             "        hopper::mbarrier_wait(&there, parity);\n"
+             "        if (threadIdx.x == 0) hopper::mbarrier_arrive_expect_tx(&there")],
+           race=True, kind="fence", **SMALL),
+    mutant("lora_recomputed_kept_too_long", "recomputed",
+           "a block computes u for its first tile alone",
+           [(".new_rows = row != row_before", ".new_rows = row_before < 0")],
+           sizes=(), runs=("40 --rows 40000",), cpu_runs=("40 --rows 4099",), kind="stale"),
+    mutant("lora_recomputed_rows_rounded_down", "recomputed",
+           "clusters walk whole tiles of rows alone",
+           [("rows = (M + kTileM - 1) / kTileM;", "rows = M / kTileM;")],
+           sizes=(96, 1056), kind="grid"),
+    mutant("lora_recomputed_tail_twice", "recomputed",
+           "the last 16 of a block's 32 k are counted twice in u",
+           [("if (kOfU && c < kShareK)",
+             "for (int twice = 0; kOfU && c < kShareK && twice <= c / 16; ++twice)"),
+            ("(memory.A[s][c]), keep || c > 0)", "(memory.A[s][c]), keep || c > 0 || twice)")],
            sizes=(96, 1024), kind="tail"),
-    Mutant("lora_recomputed_step_before", "recomputed",
+    mutant("lora_recomputed_step_before", "recomputed",
            "each step multiplies A's rows of the stage before",
-           [("<kRank>(memory.A[at.stage][c])",
-             "<kRank>(memory.A[t > 0 ? previous : at.stage][c])")],
+           [("(memory.A[s][c])", "(memory.A[keep ? (s + kStages - 1) % kStages : s][c])")],
            sizes=(96, 1024), kind="stale"),
-    Mutant("lora_recomputed_as_they_were", "recomputed",
+    mutant("lora_recomputed_as_they_were", "recomputed",
            "the sums of u begin as what their registers held",
            [("float sums[kTileN / 2], u_sums[kRank / 2];",
              "float sums[kTileN / 2], u_sums[kRank / 2];\n"
              "        for (float& sum : u_sums) sum = 1;"),
-            ("(u_sums, rows, of_A, t > 0 || c > 0)", "(u_sums, rows, of_A, true)")],
+            ("(memory.A[s][c]), keep || c > 0)", "(memory.A[s][c]), true)")],
            sizes=(96, 1024), kind="accumulator"),
-    Mutant("lora_recomputed_no_wait", "recomputed",
+    mutant("lora_recomputed_no_wait", "recomputed",
            "B is multiplied before its copy has arrived",
-           [("        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);\n"
-             "        hopper::wgmma_fence();\n        hopper::wgmma_mma_async<half>(sums, u,",
-             "        hopper::wgmma_fence();\n        hopper::wgmma_mma_async<half>(sums, u,"),
-            ("        for (int p = depth; p < kPanels; ++p)",
-             "        hopper::wgmma_wait_group<0>();\n"
-             "        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);\n"
-             "        for (int p = depth; p < kPanels; ++p)")],
+           [(UPDATE_WAIT + "\n        const auto& of_B", "const auto& of_B"),
+            ("true);\n        hopper::wgmma_commit_group();\n        for (int p = depth;",
+             "true);\n        hopper::wgmma_commit_group();\n"
+             "        hopper::wgmma_wait_group<0>();\n        " + UPDATE_WAIT
+             + "\n        for (int p = depth;")],
            sizes=(), runs=("1024",), cpu_runs=("640 --rows 64",), race=True, kind="fence"),
-    Mutant("lora_recomputed_stale_out", "recomputed",
+    mutant("lora_recomputed_stale_out", "recomputed",
            "only the first launch computes out",
-           [launch_once("kernel<<<blocks, tiles.kThreads, bytes>>>")], timed=True, **SMALL),
+           [launch_once(OWN + "(x, W")], timed=True, **SMALL),
 ]
 NOT_APPLICABLE = {"zeroing": {
     kernel: "nothing is added up in global memory: no tile is divided"
     for kernel in ALL.split()}}
 
-ANY_ORDER = ("160 --rows 130 --rank 40", "288 --rank 64")
+# Also odd numbers of columns of tiles, whose last pair has a block outside, and blocks that keep u.
+ANY_ORDER = ("160 --rows 130 --rank 40", "288 --rank 64", "264 --rows 300 --rank 8",
+             "776 --rows 100")
 FAST = {"project": (r"HGMMA\S*", r"UTMALDG\S*"),
         "appended_hopper": (r"HGMMA\S*", r"UTMALDG\S*", r"UTMASTG\S*"),
         "recomputed": (r"HGMMA\S*", r"UTMALDG\S*", r"UTMASTG\S*")}
@@ -133,7 +191,9 @@ OPERATIONS = {"96": operations(96, 96, 16), "40 --rows 7 --rank 24": operations(
 
 def traffic(M, N, r):
     """By hand, in fp16: x once for u and once for x W, and u there and back. (The library: x W,
-    x A, u B, and out is read once more.)"""
+    x A, u B, and out is read once more.) How often recomputed's blocks copy the same, which caches
+    serve, DEMO_COUNT=1 says: x once for each pair of columns of tiles, since each of the two blocks
+    copies half for both; W, and where u is computed A, once for each row of tiles."""
     least = M * N + N * N + N * r + r * N + N + M * N
     gemms = (2 * M * N + N * N) + (M * N + N * r + M * r) + (M * r + r * N + M * N)
     ours = (2, 2 * (least + M * N + 2 * M * r), 2 * M * r)
