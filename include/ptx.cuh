@@ -178,6 +178,11 @@ __device__ __forceinline__ void ld_global_evict_last(T& to, const T* from) {
 #endif
 }
 
+/// Asks the L2 cache to fetch the 128 bytes around an address in global memory. PTX ISA: prefetch.
+__device__ __forceinline__ void prefetch_L2(const void* from) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(from)) : "memory");
+}
+
 /// Asks the L2 cache to fetch `bytes` of global memory, with createpolicy_evict_last(), for loads
 /// to come. Address and size must be multiples of 16. Before 9.0 nothing. PTX ISA:
 /// cp.async.bulk.prefetch.

@@ -120,6 +120,12 @@ __device__ inline void barrier_sync_warpgroup(int index) {
     SM90_ASM("barrier.cta.sync.aligned %0, 128;" ::"r"(index + 1) : "memory");
 }
 
+/// __syncthreads() for `threads` threads of a block, whole warps, at barrier `index` of 1 to 15.
+/// Section barrier{.cta}.
+__device__ inline void barrier_sync(int index, int threads) {
+    SM90_ASM("barrier.cta.sync.aligned %0, %1;" ::"r"(index), "r"(threads) : "memory");
+}
+
 // --- Clusters -----------------------------------------------------------------------------------
 
 /// This block's rank in its cluster. Section "Special Registers: %cluster_ctarank".
@@ -381,11 +387,46 @@ __device__ void wgmma_mma_async(float (&sums)[128], const uint32_t (&a)[4], uint
         HOPPER_M64N256_R("k16", "bf16", ", 1");
 }
 
+/// The same with both operands in shared memory in rows that run along K, B's as well: for N = 16,
+/// 32 or 64, T half or float.
+template <class T, int kSums>
+__device__ void wgmma_mma_async_k_major(float (&sums)[kSums], uint64_t a, uint64_t b, bool keep) {
+    static_assert(kSums == 8 || kSums == 16 || kSums == 32);
+#define HOPPER_K_MAJOR(n, registers, a_, b_, keep_, ...)                                   \
+    if constexpr (std::is_same_v<T, float>)                                                \
+        HOPPER_ASM(HOPPER_WGMMA("m64n" n "k8", "tf32", registers, a_, b_, keep_, "")       \
+                   : __VA_ARGS__                                                           \
+                   : "l"(a), "l"(b), "r"(int(keep)));                                      \
+    else                                                                                   \
+        HOPPER_ASM(HOPPER_WGMMA("m64n" n "k16", "f16", registers, a_, b_, keep_, ", 0, 0") \
+                   : __VA_ARGS__                                                           \
+                   : "l"(a), "l"(b), "r"(int(keep)))
+    if constexpr (kSums == 8) {
+        HOPPER_K_MAJOR("16", "%0, %1, %2, %3, %4, %5, %6, %7", "%8", "%9", "%10", HOPPER_4(0),
+                       HOPPER_4(4));
+    } else if constexpr (kSums == 16) {
+        HOPPER_K_MAJOR("32", HOPPER_TEN() ", %10, %11, %12, %13, %14, %15", "%16", "%17", "%18",
+                       HOPPER_16(0));
+    } else {
+        HOPPER_K_MAJOR("64", HOPPER_TEXT_30 "%30, %31", "%32", "%33", "%34", HOPPER_32(0));
+    }
+}
+
 /// A warp stores four 8 x 8 matrices of 16-bit elements. Lane l names the address of row l % 8 of
 /// matrix l / 8, and holds in mi elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of matrix i.
 /// Section "Warp-level matrix store instruction: stmatrix".
 __device__ inline void stmatrix_x4(void* row, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3) {
     SM90_ASM("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                 shared_address(row)),
+             "r"(m0), "r"(m1), "r"(m2), "r"(m3)
+             : "memory");
+}
+
+/// The same, and transposes each matrix: lane l holds the elements of column l / 4, of rows 2 (l %
+/// 4) and 2 (l % 4) + 1.
+__device__ inline void stmatrix_x4_trans(void* row, uint32_t m0, uint32_t m1, uint32_t m2,
+                                         uint32_t m3) {
+    SM90_ASM("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
                  shared_address(row)),
              "r"(m0), "r"(m1), "r"(m2), "r"(m3)
              : "memory");

@@ -63,7 +63,7 @@ struct Descriptor {
 struct Product {
     Operand type;
     uint64_t a, b;
-    bool keep;
+    bool keep, b_along_k;
     int columns;
     unsigned int warp;  // of the warpgroup's four
     unsigned int rank;
@@ -121,7 +121,7 @@ void multiply(const Product& product, float* const* sums) {
             for (int k = 0; k < depth; k += chunk)
                 load(product, a.along_k(product.warp * kRows + row, k * bytes), &A[row][k]);
     }
-    if (product.type == Operand::kTf32) {
+    if (product.b_along_k) {
         for (int column = 0; column < columns; ++column)
             for (int k = 0; k < depth; k += chunk)
                 load(product, b.along_k(column, k * bytes), &B[k][column], 256);
@@ -289,11 +289,12 @@ void require_warp(unsigned int mask, const Site& site) {
 }  // namespace
 
 void wgmma(Operand type, float* sums, int sums_of_a_thread, uint64_t a, const uint32_t* own_a,
-           uint64_t b, bool keep, Site site) {
+           uint64_t b, bool keep, Site site, bool b_along_k) {
     Record own{{.type = type,
                 .a = a,
                 .b = b,
                 .keep = keep,
+                .b_along_k = b_along_k || type == Operand::kTf32,
                 .columns = 2 * sums_of_a_thread,
                 .warp = thread_number() / 32 % 4,
                 .rank = cluster_rank(),

@@ -155,6 +155,7 @@ void ld_global_evict_last(T& to, const T* from) {
     static_assert(sizeof(T) == 16);
     to = *from;
 }
+inline void prefetch_L2(const void* from) { *static_cast<const volatile char*>(from); }
 /// Touches the ends: what lies outside the buffer would be found.
 inline void cp_async_bulk_prefetch_L2(const void* from, uint32_t bytes) {
     const volatile char* const first = static_cast<const char*>(from);

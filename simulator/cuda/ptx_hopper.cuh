@@ -28,6 +28,7 @@ namespace simulator {
 struct MatrixParts {
     char* row;
     uint32_t m[4];
+    bool transposed;
     Site site;
 };
 
@@ -42,8 +43,12 @@ inline void store_matrices(void* const* records, unsigned int mask) {
             fail(3, "%s: lane %d names a row that is not aligned to 16 bytes",
                  text(of(lane).site).c_str(), lane);
         const int matrix = lane / 8, row = lane % 8;
-        for (int pair = 0; pair < 4; ++pair)
-            std::memcpy(of(lane).row + 4 * pair, &of(row * 4 + pair).m[matrix], 4);
+        for (int i = 0; i < 8; ++i) {  // element [row][i]
+            const MatrixParts& holder = of(of(0).transposed ? i * 4 + row / 2 : row * 4 + i / 2);
+            const int half = of(0).transposed ? row % 2 : i % 2;
+            const auto element = uint16_t(holder.m[matrix] >> 16 * half);
+            std::memcpy(of(lane).row + 2 * i, &element, 2);
+        }
     }
 }
 
@@ -83,6 +88,9 @@ inline void mbarrier_wait(Barrier* barrier, uint32_t parity, SIMULATOR_SITE) {
 }
 inline void barrier_sync_warpgroup(int index, SIMULATOR_SITE) {
     simulator::barrier_meet(index + 1, 128, {"barrier_sync_warpgroup()", file, line});
+}
+inline void barrier_sync(int index, int threads, SIMULATOR_SITE) {
+    simulator::barrier_meet(index, threads, {"barrier_sync()", file, line});
 }
 
 // --- Clusters -----------------------------------------------------------------------------------
@@ -159,10 +167,26 @@ void wgmma_mma_async(float (&sums)[kSums], const uint32_t (&a)[4], uint64_t b, b
     simulator::wgmma(operand_of_wgmma<T, kSums, true>(), sums, kSums, 0, a, b, keep,
                      {"wgmma_mma_async()", file, line});
 }
+template <class T, int kSums>
+void wgmma_mma_async_k_major(float (&sums)[kSums], uint64_t a, uint64_t b, bool keep,
+                             SIMULATOR_SITE) {
+    static_assert(kSums == 8 || kSums == 16 || kSums == 32);
+    constexpr bool kTf32 = std::is_same_v<T, float>;
+    static_assert(kTf32 || std::is_same_v<T, half>);
+    simulator::wgmma(kTf32 ? simulator::Operand::kTf32 : simulator::Operand::kHalf, sums, kSums, a,
+                     nullptr, b, keep, {"wgmma_mma_async_k_major()", file, line}, true);
+}
 inline void stmatrix_x4(void* row, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3,
                         SIMULATOR_SITE) {
     simulator::MatrixParts own{
-        static_cast<char*>(row), {m0, m1, m2, m3}, {"stmatrix_x4()", file, line}};
+        static_cast<char*>(row), {m0, m1, m2, m3}, false, {"stmatrix_x4()", file, line}};
+    simulator::count_access(row, 16, true, own.site);
+    simulator::warp_meet(~0u, &own, simulator::store_matrices, own.site);
+}
+inline void stmatrix_x4_trans(void* row, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3,
+                              SIMULATOR_SITE) {
+    simulator::MatrixParts own{
+        static_cast<char*>(row), {m0, m1, m2, m3}, true, {"stmatrix_x4_trans()", file, line}};
     simulator::count_access(row, 16, true, own.site);
     simulator::warp_meet(~0u, &own, simulator::store_matrices, own.site);
 }

@@ -9,6 +9,7 @@
 #include "demo.cuh"
 #include "demo/device.cuh"
 #include "hopper.cuh"
+#include "ptx.cuh"
 #include "test_memory.cuh"
 
 namespace {
@@ -81,6 +82,25 @@ TEST(NamedBarrier, WaitsForOneWarpgroup) {
     const Memory<int> out(256);
     turn_warpgroups<<<1, 256>>>(out.data());
     EXPECT_EQ(out.read(), numbers<int>(256, [](int i) { return i / 128 * 2000 + (i + 37) % 128; }));
+}
+
+/// Warps 0 and 2 pass on numbers; warp 1 does not take part.
+__global__ void turn_two_warps(int* out) {
+    __shared__ int box[64];
+    const int warp = threadIdx.x / 32, i = threadIdx.x % 32 + warp / 2 * 32;
+    if (warp == 1) return;
+    for (int round = 0; round < 3; ++round) {
+        box[i] = 1000 * round + i;
+        barrier_sync(3, 64);
+        out[i] = box[(i + 37) % 64];
+        barrier_sync(3, 64);
+    }
+}
+
+TEST(NamedBarrier, WaitsForSomeWarps) {
+    const Memory<int> out(64);
+    turn_two_warps<<<1, 96>>>(out.data());
+    EXPECT_EQ(out.read(), numbers<int>(64, [](int i) { return 2000 + (i + 37) % 64; }));
 }
 
 // --- Clusters -----------------------------------------------------------------------------------
@@ -183,6 +203,18 @@ TEST(BulkCopy, CopiesItsBytesAlone) {
     EXPECT_EQ(out.read(), numbers<int>(32, [](int i) {
                   return i >= 4 && i < 16 ? i + 4 : i >= 24 && i < 28 ? i - 24 : -1;
               }));
+}
+
+__global__ void fetch_early(const int* from, int* out) {
+    ptx::prefetch_L2(&from[threadIdx.x]);
+    out[threadIdx.x] = from[threadIdx.x];
+}
+
+TEST(Prefetch, ChangesNothing) {
+    const std::vector<int> some = numbers<int>(32, [](int i) { return i; });
+    const Memory<int> from(some), out(32);
+    fetch_early<<<1, 32>>>(from.data(), out.data());
+    EXPECT_EQ(out.read(), some);
 }
 
 // --- TMA: matrices of 40 x 192 elements, copied in boxes of 16 x 64 -----------------------------
@@ -494,21 +526,83 @@ TEST(Wgmma, Tf32IgnoresTheLastBits) {
     expect_tf32<256>(multiply_tf32<256, true>);
 }
 
+/// C = A B with A[64, kK] row-major and B[kK, kN] column-major, kK as many as 128 bytes hold.
+template <class T, int kN>
+__global__ void __launch_bounds__(128) multiply_k_major(const T* A, const T* B, float* C) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    constexpr int kK = 128 / sizeof(T), kChunk = 16 / sizeof(T);
+    auto& rows = *reinterpret_cast<T(*)[64 + kN][kK]>(shared);  // of A, then columns of B
+    for (int i = threadIdx.x; i < (64 + kN) * kK; i += blockDim.x) {
+        const int row = i / kK, k = i % kK;
+        rows[row][(k / kChunk ^ row % 8) * kChunk + k % kChunk] = row < 64 ? A[i] : B[i - 64 * kK];
+    }
+    fence_proxy_async();
+    __syncthreads();
+    float sums[kN / 2];
+    for (float& sum : sums) sum = NAN;  // what is not kept must not matter
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kK; k += kK / 4)
+        wgmma_mma_async_k_major<T>(sums, matrix_descriptor(&rows[0][k]),
+                                   matrix_descriptor(&rows[64][k]), k > 0);
+    wgmma_commit_group();
+    wgmma_wait_group<0>();
+    for_each_sum<kN>(sums, C, 0, [](float& sum, float& c) { c = sum; });
+}
+
+template <class T, int kN>
+void expect_k_major() {
+    constexpr int kK = 128 / sizeof(T);
+    std::vector<float> a(64 * kK), b(kN * kK);
+    for (size_t i = 0; i < a.size(); ++i) a[i] = float(i * 7 % 11) - 5;
+    for (size_t i = 0; i < b.size(); ++i) b[i] = float(i * 5 % 13 + i / kK % 3) - 7;
+    const Memory<T> A(numbers<T>(a.size(), [&](int i) { return T(a[i]); })),
+        B(numbers<T>(b.size(), [&](int i) { return T(b[i]); }));
+    const Memory<float> C(64 * kN);
+    multiply_k_major<T, kN><<<1, 128, (64 + kN) * 128>>>(A.data(), B.data(), C.data());
+    EXPECT_EQ(C.read(), numbers<float>(64 * kN,
+                                       [&](int i) {
+                                           float sum = 0;
+                                           for (int k = 0; k < kK; ++k)
+                                               sum += a[i / kN * kK + k] * b[i % kN * kK + k];
+                                           return sum;
+                                       }))
+        << kN;
+}
+
+TEST(Wgmma, BothOperandsAlongK) {
+    expect_k_major<half, 16>(), expect_k_major<half, 32>(), expect_k_major<half, 64>();
+    expect_k_major<float, 16>(), expect_k_major<float, 32>(), expect_k_major<float, 64>();
+}
+
+template <bool kTransposed>
 __global__ void store_matrices(uint16_t* out) {
     __shared__ alignas(16) uint16_t tile[32][8];
     const uint32_t lane = threadIdx.x;
     auto part = [&](uint32_t matrix) {  // elements 2 lane and 2 lane + 1 of the matrix's 64
         return 64 * matrix + 2 * lane + (64 * matrix + 2 * lane + 1 << 16);
     };
-    stmatrix_x4(tile[31 - lane], part(0), part(1), part(2), part(3));
+    if constexpr (kTransposed)
+        stmatrix_x4_trans(tile[31 - lane], part(0), part(1), part(2), part(3));
+    else
+        stmatrix_x4(tile[31 - lane], part(0), part(1), part(2), part(3));
     __syncwarp();
     for (int i = lane; i < 256; i += 32) out[i] = tile[i / 8][i % 8];
 }
 
 TEST(Stmatrix, StoresRows) {
     const Memory<uint16_t> out(256);
-    store_matrices<<<1, 32>>>(out.data());
+    store_matrices<false><<<1, 32>>>(out.data());
     EXPECT_EQ(out.read(), numbers<uint16_t>(256, [](int i) { return (31 - i / 8) * 8 + i % 8; }));
+}
+
+TEST(Stmatrix, StoresColumns) {
+    const Memory<uint16_t> out(256);
+    store_matrices<true><<<1, 32>>>(out.data());
+    EXPECT_EQ(out.read(), numbers<uint16_t>(256, [](int i) {
+                  const int row = 31 - i / 8;
+                  return row / 8 * 64 + i % 8 * 8 + row % 8;
+              }));
 }
 
 // --- Launches that overlap ----------------------------------------------------------------------
