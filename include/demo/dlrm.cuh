@@ -137,37 +137,12 @@ struct DlrmDense {
         return {float(x[rows[i] * DlrmShape::kDense + k]), 0};
     }
 };
-/// ... or what a reference kernel has stored ...
+/// ... or what a reference kernel has stored.
 struct DlrmStored {
     const Stored* data;
     size_t pitch;  // elements from row to row
     __device__ Stored operator()(size_t i, size_t k) const { return data[i * pitch + k]; }
 };
-/// ... or the outer product of z with itself. An error of z goes into it, and there the product
-/// may round to a neighbor.
-///
-/// `folded`: a kernel multiplies z_i z_j by W_ij + W_ji, rounded to fp16: off by 2^-11 of the sum.
-/// Such errors are independent, and so are the signs of W_ij and W_ji. So in quadrature it is as if
-/// each of the two features were off by 2^-11. (Sums too small for 11 bits are exact: both terms
-/// are multiples of 2^-24.)
-template <class T>
-struct DlrmOuter {
-    const Stored* z;  // [checked rows, width]
-    unsigned int width;
-    bool folded = false;
-    __device__ Stored operator()(size_t i, unsigned int k) const {
-        constexpr Format format = kFormat<T>;
-        const Stored a = z[i * width + k / width], b = z[i * width + k % width];
-        const float product = float(T(a.value * b.value));  // of halfs exact in fp32, then rounded
-        float error = 0;
-        if (a.error > 0 || b.error > 0)
-            error = fabsf(a.value) * b.error + (fabsf(b.value) + b.error) * a.error +
-                    2 * float(format.roundoff) * fabsf(product) + 2 * float(format.subnormal);
-        if (folded) error += float(format.roundoff) * fabsf(product);
-        return {product, error};
-    }
-};
-
 /// One thread per element: sums[i, j] = (in W)[i, j] + b[j], and what the next layer reads of it.
 template <class In, class T>
 __global__ void reference_layer(In in, const T* W, const T* b, DlrmSum* sums, Stored* next,
@@ -184,6 +159,47 @@ __global__ void reference_layer(In in, const T* W, const T* b, DlrmSum* sums, St
     const DlrmSum found = terms.end(K + 1);
     if (sums) sums[i * N + j] = found;
     if (next) next[i * next_pitch + j] = found.template relu<T>();
+}
+
+/// The same where the inputs are the outer product of z with itself, without `next`. An error of z
+/// goes into a feature, and there the product may round to a neighbor.
+///
+/// `folded`, in fp16 alone: the same sums of a kernel that multiplies z_i z_j by W_ij + W_ji,
+/// rounded to fp16: off by 2^-11 of the sum. Such errors are independent, and so are the signs of
+/// W_ij and W_ji. So in quadrature it is as if each of the two features were off by 2^-11. (Sums
+/// too small for 11 bits are exact: both terms are multiples of 2^-24.)
+template <class T>
+__global__ void reference_outer(const Stored* z, const T* W, const T* b, DlrmSum* sums,
+                                DlrmSum* folded, size_t first, size_t count, size_t width,
+                                size_t N) {
+    constexpr Format format = kFormat<T>;
+    constexpr float kRoundoff = float(format.roundoff), kSubnormal = float(format.subnormal);
+    const size_t i = first + size_t(blockIdx.x) * blockDim.y + threadIdx.y;
+    const size_t j = size_t(blockIdx.y) * blockDim.x + threadIdx.x;
+    if (i >= first + count || j >= N) return;
+    DlrmTerms<T> terms{double(float(b[j]))};
+    float squares_folded = 0;
+    for (const Stored *x = &z[i * width], *end = x + width; x < end; ++x)
+        for (const Stored* y = &z[i * width]; y < end; ++y) {
+            const float product = float(T(x->value * y->value));  // of halfs exact, then rounded
+            float error = 0;
+            if (x->error > 0 || y->error > 0)
+                error = fabsf(x->value) * y->error + (fabsf(y->value) + y->error) * x->error +
+                        2 * kRoundoff * fabsf(product) + 2 * kSubnormal;
+            const float w = float(W[j]), more = (error + kRoundoff * fabsf(product)) * w;
+            terms.add(double(product) * double(w), error * w);
+            squares_folded += more * more;
+            W += N;
+        }
+    sums[i * N + j] = terms.end(width * width + 1);
+    terms.squares = squares_folded;
+    if (folded) folded[i * N + j] = terms.end(width * width + 1);
+}
+/// One thread per element: what the next layer reads of such sums.
+template <class T>
+__global__ void reference_relu(const DlrmSum* sums, Stored* next, size_t first, size_t count) {
+    const size_t e = first + size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (e < first + count) next[e] = sums[e].template relu<T>();
 }
 
 /// One thread per number of z: the tables' rows behind what the bottom MLP left in z.
@@ -355,9 +371,11 @@ class Dlrm {
             reference_layer<<<grid, block>>>(in, layer.W.data(), layer.b.data(), sums, next, pitch,
                                              first, count, layer.K, layer.N);
         };
-        auto top_layers = [=, this](auto features, const Sums& sums) {
-            layer(top[0], features, a, 512, sums.hidden.data());
-            layer(top[1], DlrmStored{a, 512}, b, 256, nullptr);
+        auto rest = [=, this](const Sums& sums) {  // the top MLP's other layers
+            const size_t columns = DlrmShape::kHidden, size = count * columns;
+            reference_relu<T>
+                <<<(size + 255) / 256, 256>>>(sums.hidden.data(), a, first * columns, size);
+            layer(top[1], DlrmStored{a, columns}, b, 256, nullptr);
             layer(top[2], DlrmStored{b, 256}, nullptr, 0, sums.out.data());
         };
         layer(bottom[0], DlrmDense<T>{x.data(), rows_.data()}, a, 512, nullptr);
@@ -369,11 +387,16 @@ class Dlrm {
         if (shape.dot) {
             reference_dot<T><<<(count * shape.features + 255) / 256, 256>>>(z, features_.data(),
                                                                             first, count, shape.E);
-            top_layers(DlrmStored{features_.data(), shape.features}, exact_);
+            layer(top[0], DlrmStored{features_.data(), shape.features}, nullptr, 0,
+                  exact_.hidden.data());
         } else {
-            top_layers(DlrmOuter<T>{z, unsigned(width)}, exact_);
-            if (folds_) top_layers(DlrmOuter<T>{z, unsigned(width), true}, folded_);
+            const size_t columns = DlrmShape::kHidden;
+            reference_outer<<<dim3((count + 7) / 8, columns / 32), dim3(32, 8)>>>(
+                z, top[0].W.data(), top[0].b.data(), exact_.hidden.data(),
+                folds_ ? folded_.hidden.data() : nullptr, first, count, width, columns);
         }
+        rest(exact_);
+        if (folds_) rest(folded_);
         DEMO_CHECK(cudaGetLastError());
     }
 
