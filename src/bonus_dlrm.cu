@@ -16,6 +16,8 @@
 //
 // What limits it: power and the tensor cores, as any product; with few samples reading W.
 //
+// With --dot the model is so small that one kernel computes all of it: fused_model.
+//
 //     ./bonus_dlrm 2048        ./bonus_dlrm 2048 --dtype tf32        ./bonus_dlrm 65536 --dot
 #include "demo.cuh"
 #include "demo/dlrm_layers.cuh"
@@ -27,7 +29,7 @@
 namespace dlrm_hopper {
 
 using dlrm::kTables, dlrm::kHidden;
-using matmul_hopper::kPanel, matmul_hopper::kWarpgroup, matmul_hopper::Position;
+using matmul_hopper::kPanel, matmul_hopper::kWarpgroup;
 
 // --- Lookups -------------------------------------------------------------------------------------
 
@@ -149,7 +151,7 @@ __global__ void half_outer(const T* z, size_t pitch, T* f, size_t features) {
 // Source  PTX ISA, "wgmma.mma_async" with A in registers; the symmetry is lesson 13's exercise.
 
 constexpr int kTileM = 128, kTileN = 256;  // samples x columns of a block
-constexpr int kConsumers = kTileM / 64, kThreads = (kConsumers + 1) * kWarpgroup;
+constexpr int kHalves = kTileM / 64, kThreads = (kHalves + 1) * kWarpgroup;
 constexpr int kStages = 6;
 constexpr int kInFlight = 1;  // wgmma that still run while the next fragment is made
 
@@ -221,16 +223,16 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     if (threadIdx.x == 0) {
         for (int s = 0; s < kStages; ++s) {
             hopper::mbarrier_init(&memory.full[s], 1);
-            hopper::mbarrier_init(&memory.empty[s], 4 * kConsumers * kCluster);
+            hopper::mbarrier_init(&memory.empty[s], 4 * kHalves * kCluster);
         }
         hopper::fence_mbarrier_init();
     }
     hopper::barrier_cluster_sync();  // all blocks' barriers are ready
 
     Position<kStages> at;
-    if (matmul_hopper::warpgroup_index() == kConsumers) {  // the producer, one thread
+    if (matmul_hopper::warpgroup_index() == kHalves) {  // the producer, one thread
         hopper::setmaxnreg_dec<40>();
-        if (threadIdx.x != kConsumers * kWarpgroup) return;
+        if (threadIdx.x != kHalves * kWarpgroup) return;
         for (unsigned int s = first; s < last; ++s, at.advance()) {
             hopper::mbarrier_wait(&memory.empty[at.stage], at.parity ^ 1);
             hopper::Barrier* const full = &memory.full[at.stage];
@@ -316,41 +318,68 @@ template <int kRows, class T>
 __global__ void __launch_bounds__(kMlpThreads, 1)
     bottom_layers(const __grid_constant__ Model<T> m, T* z, size_t pitch) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    T *const wide = reinterpret_cast<T*>(shared), *const narrow = wide + kRows * kWide<T>;
-    const size_t first = size_t(blockIdx.x) * kRows;
-    bottom_mlp<kRows>(m, first, wide, narrow, narrow, kNarrow<T>);
-    copy_rows<kRows>(narrow, kNarrow<T>, &z[first * pitch], pitch, int(m.E), m.N - first);
+    Block<kRows, T> block(m, shared);
+    const auto work = [&](size_t first) {
+        block.bottom_mlp(first);
+        block.for_each_four(first, int(m.E), pitch, [&](int from, size_t to) {
+            dlrm::four(&z[to]) = dlrm::four(&block.narrow[from]);
+        });
+        meet();  // nobody needs `narrow` any more
+    };
+    block.run(0, m.bottom_tiles, work, [](size_t) {});
 }
 template <int kRows, class T>
 __global__ void __launch_bounds__(kMlpThreads, 1) top_layers(const __grid_constant__ Model<T> m) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    T *const wide = reinterpret_cast<T*>(shared), *const narrow = wide + kRows * kWide<T>;
-    const size_t first = size_t(blockIdx.x) * kRows;
-    copy_rows<kRows>(&m.hidden[first * kHidden], kHidden, wide, kWide<T>, kHidden, m.N - first);
-    __syncthreads();  // the first layer's results are there
-    top_mlp<kRows>(m, first, wide, narrow);
+    Block<kRows, T> block(m, shared);
+    const auto work = [&](size_t first) {
+        block.for_each_four(first, kHidden, kHidden, [&](int to, size_t from) {
+            dlrm::four(&block.wide[to]) = dlrm::four(&m.hidden[from]);
+        });
+        meet();  // the first layer's results are there
+        block.top_mlp(first);
+    };
+    block.run(m.bottom_tiles, m.tiles, work, [](size_t) {});
 }
 
 // --- fused_model: --dot in one kernel ------------------------------------------------------------
 // Adds    to lesson 13's grouped: all the rest. A block takes 16 to 64 samples through the whole
 //         model. Nothing is stored but the result (and the top MLP's first layer, to be verified).
+//         Its threads multiply by wgmma, with weights out of a ring that one thread fills. Three
+//         warps fetch the rows of the tables into L2, a group of samples ahead.
 //         The 351 products of a sample are six tiles of mma, by one warp. The rows of the tables
 //         come straight into its registers, and each tile of 8 vectors serves as both operands.
-// Costs   each block reads all weights, 0.95 MB (in TF32 1.9), from the L2 cache.
-// Limits  with few samples the latency of layers that follow each other; with many that cache.
+// Costs   each block reads all weights, 1 MB (in TF32 2), for each group of samples. Hopper alone.
+// Limits  up to 2112 samples, 16 a block, those copies: about 50 bytes a clock into each
+//         multiprocessor. With more samples lookups, too: a warp has one sample's on their way.
+//         So with very many, or with long vectors, a kernel that does nothing else is faster.
 // Source  Müller et al., "Real-time Neural Radiance Caching for Path Tracing", 2021, as lesson 12.
 
-/// f[E + p] = the dot product of vectors i > j, for pair p, by a warp; zeros behind them. The first
-/// vector is f[0 ... E - 1]. A tile of 8 vectors serves as columns as it does as rows.
+/// d[16, 8] += a[16, kDepth] b[kDepth, 8].
 template <class T>
-__device__ void interact(const Model<T>& m, size_t n, T* f) {
-    const int lane = threadIdx.x % 32, E = int(m.E);
-    const T* vector = f;  // lane v knows where vector v is
-    if (lane > 0 && lane < dlrm::kVectors) {
-        const size_t id = n * kTables + lane - 1;
-        const size_t row = m.rows ? m.rows[id] : modulus_hash(m.ids[id]);
-        vector = &m.tables[((lane - 1) * demo::DlrmShape::kRows + row) * E];
-    }
+__device__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    if constexpr (std::is_same_v<T, half>)
+        ptx::mma_m16n8k16(d, a, b0, b1);
+    else
+        ptx::mma_m16n8k8(d, a, b0, b1);
+}
+
+/// Where vector `lane` of sample n is, for lanes 1 to 26.
+template <class T>
+__device__ const T* vector_of(const Model<T>& m, size_t n) {
+    const int lane = threadIdx.x % 32;
+    if (lane == 0 || lane >= dlrm::kVectors) return m.tables;  // any; its products are not used
+    const size_t id = n * kTables + lane - 1;
+    const size_t row = m.rows ? m.rows[id] : modulus_hash(m.ids[id]);
+    return &m.tables[((lane - 1) * demo::DlrmShape::kRows + row) * m.E];
+}
+
+/// Feature E + p = the dot product of vectors i > j, for pair p, by a warp; zeros behind them up to
+/// `end`. The first vector is features 0 ... E - 1. at(c) is where feature c is. A tile of 8
+/// vectors serves as columns as it does as rows.
+template <class T, class At>
+__device__ void interact(const T* vector, int E, int end, At at) {
+    const int lane = threadIdx.x % 32;
     const T* vectors[4];  // of which this thread has some numbers: one of each 8
 #pragma unroll
     for (int q = 0; q < 4; ++q)
@@ -365,7 +394,8 @@ __device__ void interact(const Model<T>& m, size_t n, T* f) {
         uint2 v[4] = {};
 #pragma unroll
         for (int q = 0; q < 4; ++q)
-            if (c < E) v[q] = *reinterpret_cast<const uint2*>(&vectors[q][c]);
+            if (c < E)
+                v[q] = *reinterpret_cast<const uint2*>(q == 0 && lane < 4 ? at(c) : &vectors[q][c]);
 #pragma unroll
         for (int tile = 0; tile < 6; ++tile) {
             const int i = tile < 2 ? 0 : 2, j = tile < 2 ? tile : tile - 2;
@@ -379,9 +409,9 @@ __device__ void interact(const Model<T>& m, size_t n, T* f) {
         for (int e = 0; e < 4; ++e) {
             const int i = (tile < 2 ? 0 : 16) + lane / 4 + e / 2 * 8;
             const int j = (tile < 2 ? tile : tile - 2) * 8 + lane % 4 * 2 + e % 2;
-            if (i < dlrm::kVectors && j < i) f[E + i * (i - 1) / 2 + j] = T(sums[tile][e]);
+            if (i < dlrm::kVectors && j < i) *at(E + i * (i - 1) / 2 + j) = T(sums[tile][e]);
         }
-    for (int c = E + dlrm::kPairs + lane; c < int(m.features()); c += 32) f[c] = T(0.0f);
+    for (int c = E + dlrm::kPairs + lane; c < end; c += 32) *at(c) = T(0.0f);
 }
 
 // Between the library's gemms the same products are a kernel: f[n] = [the first vector, which is
@@ -389,7 +419,7 @@ __device__ void interact(const Model<T>& m, size_t n, T* f) {
 constexpr int kSamples = 8;  // of a block
 template <class T>
 __global__ void __launch_bounds__(32 * kSamples)
-    all_products(const __grid_constant__ Model<T> m, T* f, size_t pitch) {
+    all_products(const __grid_constant__ Model<T> m, T* f, int pitch) {
     extern __shared__ __align__(1024) unsigned char shared[];
     const int lane = threadIdx.x % 32, E = int(m.E);
     T* const row = reinterpret_cast<T*>(shared) + threadIdx.x / 32 * pitch;
@@ -398,24 +428,44 @@ __global__ void __launch_bounds__(32 * kSamples)
     f += n * pitch;
     for (int c = lane * 4; c < E; c += 128) dlrm::four(&row[c]) = dlrm::four(&f[c]);
     __syncwarp();  // the first vector is there
-    interact(m, n, row);
+    interact(vector_of(m, n), E, pitch, [=](int c) { return &row[c]; });
     __syncwarp();  // the products are
-    for (int c = E + lane * 4; c < int(pitch); c += 128) dlrm::four(&f[c]) = dlrm::four(&row[c]);
+    for (int c = E + lane * 4; c < pitch; c += 128) dlrm::four(&f[c]) = dlrm::four(&row[c]);
 }
 
 template <int kRows, class T>
 __global__ void __launch_bounds__(kMlpThreads, 1) fused_model(const __grid_constant__ Model<T> m) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    T *const wide = reinterpret_cast<T*>(shared), *const narrow = wide + kRows * kWide<T>;
-    const size_t first = size_t(blockIdx.x) * kRows;
-    const int pitch = int(m.pitch());
-    bottom_mlp<kRows>(m, first, wide, narrow, narrow, pitch);
-    for (int r = threadIdx.x / 32; r < kRows; r += kWarps)
-        interact(m, min(first + r, m.N - 1), &narrow[r * pitch]);
-    __syncthreads();  // the features are complete
-    apply<kRows>(m.top[0], narrow, pitch, wide, kWide<T>);
-    copy_rows<kRows>(wide, kWide<T>, &m.hidden[first * kHidden], kHidden, kHidden, m.N - first);
-    top_mlp<kRows>(m, first, wide, narrow);
+    Block<kRows, T> block(m, shared);
+    auto lookup = [&](size_t first, int r) { return vector_of(m, min(first + r, m.N - 1)); };
+    const auto ahead = [&](size_t first) {  // three warps fetch the rows of the tables into L2
+#pragma unroll 1
+        for (int r = threadIdx.x / 32 % 4 - 1; r < kRows; r += 3) {
+            const T* const vector = lookup(first, r);
+            for (unsigned int e = 0; e < m.E; e += 128 / sizeof(T)) ptx::prefetch_L2(&vector[e]);
+        }
+    };
+    const auto work = [&](size_t first) {
+        const int warp = threadIdx.x / 32;
+        const T* vector = lookup(first, warp);
+        block.bottom_mlp(first);
+#pragma unroll 1
+        for (int r = warp; r < kRows; r += kWarps) {
+            const T* const now = vector;
+            vector = lookup(first, r + kWarps);  // while this sample's products are computed
+            // The shuffle keeps E's value here: else the compiler would compute all places of
+            // features before the first layer, in registers that are needed.
+            interact(now, __shfl_sync(~0u, int(m.E), 0), int(m.features()),
+                     [&](int c) { return &block.narrow[place<kRows, T>(r, c)]; });
+        }
+        meet();  // the features are complete
+        block.apply(m.top[0], block.narrow, block.wide);
+        block.for_each_four(first, kHidden, kHidden, [&](int from, size_t to) {
+            dlrm::four(&m.hidden[to]) = dlrm::four(&block.wide[from]);
+        });
+        block.top_mlp(first);
+    };
+    block.run(0, m.tiles, work, ahead);
 }
 
 // --- index_hash: what the talk began with --------------------------------------------------------
@@ -529,20 +579,20 @@ class Outer {
     void launch(cudaStream_t stream) const {
         const Model<T> model = packed_.model();
         gather(stream);
-        packed_.with_rows([&](auto rows, size_t bytes) {
-            const auto kernel = bottom_layers<rows(), T>;
+        packed_.with_rows([&](auto rows, int blocks, size_t bytes) {
+            const auto kernel = bottom_layers<rows, T>;
             demo::allow_shared_bytes(kernel, bytes);
-            kernel<<<packed_.blocks(rows), kMlpThreads, bytes, stream>>>(model, z_.data(), pitch);
+            kernel<<<blocks, kMlpThreads, bytes, stream>>>(model, z_.data(), pitch);
         });
         row_tiles > 1 ? multiply<2>(stream) : multiply<1>(stream);
         const size_t quarter = N * kHidden / 4;
         add_parts<T><<<dlrm::blocks(quarter), dlrm::kElementThreads, 0, stream>>>(
             reinterpret_cast<const float4*>(parts_.data()), int(parts), m.top[0].b, m.hidden.data(),
             quarter);
-        packed_.with_rows([&](auto rows, size_t bytes) {
-            const auto kernel = top_layers<rows(), T>;
+        packed_.with_rows([&](auto rows, int blocks, size_t bytes) {
+            const auto kernel = top_layers<rows, T>;
             demo::allow_shared_bytes(kernel, bytes);
-            kernel<<<packed_.blocks(rows), kMlpThreads, bytes, stream>>>(model);
+            kernel<<<blocks, kMlpThreads, bytes, stream>>>(model);
         });
     }
     template <int kCluster>
@@ -582,7 +632,7 @@ class Dot {
         auto between = [this](cudaStream_t stream) {
             const size_t bytes = kSamples * pitch * sizeof(T);
             all_products<<<(m.shape.N + kSamples - 1) / kSamples, 32 * kSamples, bytes, stream>>>(
-                packed_.model(), f_.data(), pitch);
+                packed_.model(), f_.data(), int(pitch));
         };
         auto pad = [this] {  // the weights, with zeros for the features' padding
             const demo::Input<T>& W = m.top[0].W;
@@ -646,14 +696,12 @@ class Dot {
   private:
     std::function<void()> prepare(const uint32_t* rows) const {
         std::function<void()> launch;
-        packed_.with_rows([&](auto of_block, size_t bytes) {
-            const auto kernel = dlrm_hopper::fused_model<of_block(), T>;
+        packed_.with_rows([&](auto of_block, int blocks, size_t bytes) {
+            const auto kernel = dlrm_hopper::fused_model<of_block, T>;
             demo::allow_shared_bytes(kernel, bytes);
             Model<T> model = packed_.model();
             model.rows = rows;
-            launch = [=, blocks = packed_.blocks(of_block)] {
-                kernel<<<blocks, kMlpThreads, bytes>>>(model);
-            };
+            launch = [=] { kernel<<<blocks, kMlpThreads, bytes>>>(model); };
         });
         return launch;
     }
@@ -662,7 +710,7 @@ class Dot {
     const demo::DlrmLayers<T>& mlps;
     const Packed<T>& packed_;
     const demo::Session& session_;
-    const size_t pitch = packed_.model().features();  // rows begin at multiples of 32 bytes
+    const size_t pitch = (m.shape.features + 15) / 16 * 16;  // rows begin at multiples of 32 bytes
     const demo::Buffer<T> f_{m.shape.N, pitch}, W_{pitch, kHidden};
     const demo::Buffer<uint2> known_{kTables, demo::DlrmShape::kRows};
     const demo::Buffer<uint32_t> rows_{m.shape.N, kTables};
@@ -675,20 +723,22 @@ static void run(demo::Session& session) {
     const demo::DlrmLayers<T> mlps(m);
     const demo::DlrmChain<T> chain(m, mlps);
     const demo::Buffer<T> z(shape.N, shape.width), f(shape.N, shape.pitch);
-    const demo::Contender grouped = dlrm::grouped(m, mlps, z.data(), f.data());
-    const Packed<T> packed(m);
+    std::vector<demo::Contender> all{chain.contender(), dlrm::grouped(m, mlps, z.data(), f.data())};
+    const Packed<T> packed(m, session.gpu);
     demo::Workload work = m.workload(session);
-    if (m.shape.dot) {
+    auto run_all = [&](const auto&... more) {
+        (all.push_back(more), ...);
+        session.run(work, m.check(), all);
+    };
+    if (shape.dot) {
         work.least_bytes += m.hidden.bytes();  // an output, too
         const Dot<T> dot(mlps, packed, session);
-        return session.run(work, m.check(),
-                           {chain.contender(), grouped, dot.library_best(), dot.fused_model(work),
-                            dot.index_hash(work)});
+        run_all(dot.library_best(), dot.fused_model(work), dot.index_hash(work));
+    } else {
+        const Outer<T> outer(m, mlps, packed, session);
+        work.least_bytes -= m.top[0].W.bytes() - outer.packed_bytes();
+        run_all(outer.library_best(), outer.folded());
     }
-    const Outer<T> outer(m, mlps, packed, session);
-    work.least_bytes -= m.top[0].W.bytes() - outer.packed_bytes();
-    session.run(work, m.check(),
-                {chain.contender(), grouped, outer.library_best(), outer.folded()});
 }
 
 }  // namespace dlrm_hopper
@@ -700,7 +750,7 @@ int main(int argc, char** argv) {
         .types = {{"fp16", dlrm_hopper::run<half>}, {"tf32", dlrm_hopper::run<float>}},
         .any_n = true,
         .n_means = "samples",
-        .default_n = demo::kSimulator ? 32 : 2048,
+        .default_n = demo::kSimulator ? 8 : 2048,
         .options = demo::dlrm_options(),
         .sizes = {128, 2048, 16384}};
     return demo::main_of(program, argc, argv);

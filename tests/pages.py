@@ -21,6 +21,7 @@ What a program declares (--describe) stands on no page. A page may hold
                   that every program gets
     SANITIZED     runs for compute-sanitizer, beside those that every program gets
     HARMLESS      mutants made by rule (generated_mutants.py) that may survive: {"rule: line": why}
+    unused        a function of a mutant and its runs: edits that take out what it does not need
 
 where a run is a command line's arguments. Where the simulator's problem is smaller, TRAFFIC and
 OPERATIONS hold {"cpu": ..., "gpu": ...} for a run. tests/data/new_program/ shows how a program is
@@ -163,13 +164,18 @@ def text_of_header(name):
     return text.replace("namespace demo {\n", "namespace demo {\nusing namespace ::demo;\n", 1)
 
 
+def with_edits(whose, edits, text):
+    """The text with these edits. One that does not fit, or fits twice, is a ValueError."""
+    for old, new in edits:
+        if text.count(old) != 1:
+            raise ValueError(f"{whose}: {old!r} occurs {text.count(old)} times, not once")
+        text = text.replace(old, new)
+    return text
+
+
 def edited(mutant, source):
-    """The text with the mutant's edits. One that does not fit, or fits twice, is a ValueError."""
-    for old, new in mutant.edits:
-        if source.count(old) != 1:
-            raise ValueError(f"{mutant.name}: {old!r} occurs {source.count(old)} times, not once")
-        source = source.replace(old, new)
-    return source
+    """The text with the mutant's edits."""
+    return with_edits(mutant.name, mutant.edits, source)
 
 
 # --- Bugs that a kernel cannot have --------------------------------------------------------------
@@ -223,9 +229,9 @@ ANY_ACTIVATION = ("demo::with_activation(session, "
                   "[&](auto act) { run_with<decltype(act)>(session); });")
 
 
-def with_its_types(mutant, text):
-    """The text without the data types and activations that the mutant is not tried with: each
-    would be compiled."""
+def with_what_it_uses(program, mutant, text):
+    """The text without the data types and activations that the mutant is not tried with, and what
+    its page knows of besides: each would be compiled."""
     runs = " ".join((*mutant.runs, *mutant.cpu_runs))
     tried = re.findall(r"--dtype (\w+)", runs)
 
@@ -236,13 +242,17 @@ def with_its_types(mutant, text):
 
     if "--activation" not in runs:
         text = text.replace(ANY_ACTIVATION, "run_with<demo::Relu>(session);")
-    return re.sub(r"\.types = \{((?:\{[^{}]*\},?\s*)+)\}", types, text)
+    text = re.sub(r"\.types = \{((?:\{[^{}]*\},?\s*)+)\}", types, text)
+    sizes = map(str, (*mutant.sizes, *mutant.cpu_sizes))
+    unused = of_page(program, "unused", lambda *_: ())
+    edits = unused(mutant, (*sizes, *mutant.runs, *mutant.cpu_runs))
+    return with_edits(f"{program}'s unused()", edits, text)
 
 
 def mutants_of(program):
     """{name: text} of the program's mutants."""
     source = source_of(program)
-    return {mutant.name: with_its_types(mutant, edited(mutant, source))
+    return {mutant.name: with_what_it_uses(program, mutant, edited(mutant, source))
             for mutant in of_page(program, "MUTANTS")}
 
 

@@ -5,15 +5,17 @@ from pages import LOAD_16, STORE_16, Mutant
 SMALL = dict(sizes=(33,), cpu_sizes=(3,))
 DOT = dict(sizes=(), runs=("33 --dot",), cpu_runs=("3 --dot",))
 BOTH = dict(sizes=(33,), runs=("33 --dot",), cpu_runs=("3", "3 --dot"))
+FOLDED_ALONE = dict(sizes=(), runs=("160",), cpu_runs=("130 --kernel folded",))
 IN_TF32 = dict(sizes=(), runs=("33 --dtype tf32",), cpu_runs=("3 --dtype tf32",))
 DOT_IN_TF32 = dict(sizes=(), runs=("33 --dot --dtype tf32",), cpu_runs=("3 --dot --dtype tf32",))
+BOTH_IN_TF32 = dict(sizes=(), runs=("33 --dtype tf32", "33 --dot --dtype tf32"),
+                    cpu_runs=("3 --dtype tf32", "3 --dot --dtype tf32"))
 OURS = "library_best folded"  # which share lookups and the folded weights
-ONE = "fused_model index_hash"  # both are the kernel fused_model
-ALL = f"folded {ONE}"  # which share the layers
-PRODUCTS = f"library_best {ONE}"  # which share the products
+ALL = "folded fused_model"  # which share the layers
+PRODUCTS = "library_best fused_model"  # which share the products
 
 MUTANTS = [
-    Mutant("dlrm_hopper_id_off_by_one", f"{OURS} {ONE}",
+    Mutant("dlrm_hopper_id_off_by_one", f"{OURS} fused_model index_hash",
            "the row is id mod rows",
            [("id % demo::DlrmShape::kRows + 1;", "id % demo::DlrmShape::kRows;")], **BOTH),
     Mutant("dlrm_hopper_swapped_tables", OURS,
@@ -22,7 +24,7 @@ MUTANTS = [
     Mutant("dlrm_hopper_short_gather", OURS,
            "what is left over of the lookups has no block",
            [("(vectors + of_block - 1) / of_block, block", "vectors / of_block, block")],
-           sizes=(160,)),
+           sizes=(160,), cpu_sizes=(40,)),
     Mutant("dlrm_hopper_half_a_fold", OURS,
            "W[j, i] is not added to W[i, j]",
            [("if (i < j) {", "if (i > j) {")], **SMALL),
@@ -34,7 +36,8 @@ MUTANTS = [
            [("if (i <= j && j < width) {", "if (i < j && j < width) {")], **SMALL),
     Mutant("dlrm_hopper_wrong_order", OURS,
            "rows of W are packed with i and j in each other's places",
-           [("step.i + r / kDepth<T>, j = step.j + r % kDepth<T>;", "step.i + r % 4, j = step.j + r / 4;")],
+           [("step.i + r / kDepth<T>, j = step.j + r % kDepth<T>;",
+             "step.i + r % 4, j = step.j + r / 4;")],
            **SMALL),
     Mutant("dlrm_hopper_not_zeroed", OURS,
            "what z holds behind its width is not zeroed, and zero times NaN is NaN",
@@ -87,11 +90,12 @@ MUTANTS = [
            [("factors[q % 2].at[k]", "factors[1 - q % 2].at[k]")], **SMALL),
     Mutant("dlrm_hopper_wrong_panel", "folded",
            "neighboring panels of W, which the blocks of a cluster share out, change places",
-           [("block_col + p * kPanel);", "block_col + (p ^ 1) * kPanel);")], sizes=(160,)),
+           [("block_col + p * kPanel);", "block_col + (p ^ 1) * kPanel);")],
+           **FOLDED_ALONE),
     Mutant("dlrm_hopper_rows_rounded_down", "folded",
            "the last samples have no tile",
-           [("row_tiles = (N + kTileM - 1) / kTileM,", "row_tiles = N / kTileM,")], sizes=(160,),
-           kind="grid"),
+           [("row_tiles = (N + kTileM - 1) / kTileM,", "row_tiles = N / kTileM,")],
+           kind="grid", **FOLDED_ALONE),
     Mutant("dlrm_hopper_lost_part", "folded",
            "the last part of each sum is not added",
            [("for (int p = 0; p < count; ++p) {", "for (int p = 0; p < count - 1; ++p) {")],
@@ -117,49 +121,76 @@ MUTANTS = [
            "features have the 7 bits after the point that bfloat16 has",
            [("a[q] = reinterpret_cast<const uint32_t&>(product);",
              "a[q] = reinterpret_cast<const uint32_t&>(product) & 0xFFFF0000;")], **IN_TF32),
-    Mutant("dlrm_tf32_short_layers", f"folded {ONE}",
-           "of the layers' weights the last 8 k are left out",
-           [("(layer.K + kDepth<T> - 1) / kDepth<T>)", "layer.K / kDepth<T>)")],
-           sizes=(), runs=("33 --dtype tf32", "33 --dot --dtype tf32"),
-           cpu_runs=("3 --dtype tf32", "3 --dot --dtype tf32")),
+    Mutant("dlrm_tf32_swapped_samples", ALL,
+           "what a layer leaves of neighboring samples changes places",
+           [("(lane % 4 * 2 + i % 2, column", "(lane % 4 * 2 + 1 - i % 2, column")],
+           **BOTH_IN_TF32),
     Mutant("dlrm_tf32_wrong_operand", PRODUCTS,
            "the lower vectors' numbers are multiplied in each other's places",
            [("v[i + 1].x, v[i].y, v[i + 1].y};", "v[i].y, v[i + 1].x, v[i + 1].y};")],
            **DOT_IN_TF32),
     # The layers within a block.
-    Mutant("dlrm_layers_short_grid", ALL,
-           "the last samples have no block",
-           [("return (m.shape.N + rows - 1) / rows; }", "return m.shape.N / rows; }")],
-           sizes=(33,), runs=("33 --dot",), cpu_runs=("33", "33 --dot"), kind="grid"),
+    Mutant("dlrm_layers_lost_group", ALL,
+           "a group that is not full is left out",
+           [("first < m.N; first += step", "first + kRows <= m.N; first += step")],
+           sizes=(), runs=("33 --dot",), cpu_runs=("33 --dot",), kind="grid"),
     Mutant("dlrm_layers_tail_twice", ALL,
-           "the last 16 k of a layer are counted twice in every other 8 columns",
-           [("mma<T>(sums[r][1], a, b.z, b.w);",
-             "for (int last = k + 1 == layer.depth; last >= 0; --last)\n"
-             "                    mma<T>(sums[r][1], a, b.z, b.w);")],
-           kind="tail", **BOTH),
+           "the last quarter of a panel is counted twice",
+           [("for (int k = 0; k < 4; ++k)  // a descr",
+             "for (int i = 0, k = 0; i <= 4; k = min(++i, 3))  // a descr")], kind="tail", **DOT),
     Mutant("dlrm_layers_as_they_were", ALL,
            "a sum begins as what its register held",
-           [("float sums[kRows / 16][2][4] = {};", "float sums[kRows / 16][2][4] = {{{1}}};")],
-           kind="accumulator", **BOTH),
+           [("float bias[2], sums[kRows / 2];",
+             "float bias[2], sums[kRows / 2];\n        for (float& sum : sums) sum = 1;"),
+            ("x + 2 * k, p > 0 || k > 0);", "x + 2 * k, true);")], kind="accumulator", **DOT),
     Mutant("dlrm_layers_no_barrier", ALL,
            "a layer reads what the one before has yet to leave",
-           [("__syncthreads();  // the layer is complete", "")], race=True, kind="fence", **BOTH),
+           [("meet();  // the layer is complete", "hopper::fence_proxy_async();")],
+           race=True, kind="fence", stops="without a fence_proxy_async()", **DOT),
+    Mutant("dlrm_layers_no_fence", ALL,
+           "wgmma reads what threads wrote, of which it need not know yet",
+           [("hopper::fence_proxy_async();  // what this thread", "// what this thread")],
+           race=True, kind="fence", stops="without a fence_proxy_async()", **DOT),
+    Mutant("dlrm_layers_waits_late", ALL,
+           "weights are multiplied before they have arrived",
+           [("hopper::mbarrier_wait(&ring_.full[stage], at / WeightRing::kStages % 2);", ""),
+            ("if (p > 0) release(previous);",
+             "hopper::mbarrier_wait(&ring_.full[stage], at / WeightRing::kStages % 2);\n"
+             "            if (p > 0) release(previous);")], race=True, kind="fence", **DOT),
+    Mutant("dlrm_layers_released_early", ALL,
+           "a tile is copied to where wgmma still reads another",
+           [("if (p > 0) release(previous);", "release(stage);"),
+            ("release(previous);\n#pragma unroll\n        for (int i = 0; i < kRows / 2; ++i) sums",
+             "for (int i = 0; i < kRows / 2; ++i) sums")], race=True, kind="fence", **DOT),
     Mutant("dlrm_layers_stale", ALL,
-           "the bottom MLP's last layer is left out: its place holds what the second one left",
-           [("apply<kRows>(m.bottom[3], wide, kSmall, out, out_pitch);", "")], kind="stale", **BOTH),
+           "what the bottom MLP's last layer leaves is not read, but what the second one left",
+           [("apply(m.bottom[3], wide, narrow);", "apply(m.bottom[3], wide, wide + kRows * 256);")],
+           kind="stale", **BOTH),
     Mutant("dlrm_layers_wrong_bias", ALL,
-           "pairs of columns get each other's biases",
-           [("(&layer.b[c]);", "(&layer.b[c ^ 2]);")], kind="bias", **BOTH),
+           "neighboring columns get each other's biases",
+           [("float(layer.b[column + 8 * h])", "float(layer.b[(column ^ 1) + 8 * h])")],
+           kind="bias", **DOT),
     Mutant("dlrm_layers_no_relu", ALL,
-           "of every other column what is negative stays so",
-           [("T(fmaxf(sum[0] + float(bias.first), 0.0f))", "T(sum[0] + float(bias.first))")], **BOTH),
+           "what is negative stays so",
+           [("sums[i] = fmaxf(sums[i] + bias[i / 2 % 2], 0.0f);", "sums[i] += bias[i / 2 % 2];")],
+           **DOT),
     Mutant("dlrm_layers_wrong_pack", ALL,
-           "weights of 8 columns are packed in the other 8 columns' place",
-           [("word(k + kHalf, column), word(k, column + 8),",
-             "word(k, column + 8), word(k + kHalf, column),")], **BOTH),
+           "weights of 8 columns are packed in the next 8 columns' place",
+           [("beside % width) * 64 + r;", "beside % width) * 64 + (r ^ 8);")], **DOT),
+    Mutant("dlrm_layers_wrong_order", ALL,
+           "tiles are not packed in the order in which they are used",
+           [("beside % width) * 64", "beside / panels) * 64"),
+            ("const int k = beside / width *", "const int k = beside % panels *")], **DOT),
+    Mutant("dlrm_layers_short_k", ALL,
+           "the last k of a layer's weights is left out",
+           [("k + i < K && column", "k + i < K - 1 && column")], **DOT),
+    Mutant("dlrm_layers_wrong_place", ALL,
+           "8 samples' numbers change places with those of other columns of the next 8",
+           [("(lane / 16 * 8 + lane % 8, column + lane / 8 % 2 * 8)",
+             "(lane / 8 % 2 * 8 + lane % 8, column + lane / 16 * 8)")], **DOT),
     Mutant("dlrm_layers_lost_input", ALL,
            "the last of the 13 numbers is left out",
-           [("k < 13 ? m.x", "k < 12 ? m.x")], **BOTH),
+           [("k < 13 ? m.x", "k < 12 ? m.x")], **DOT),
     # --dot in one kernel.
     Mutant("dlrm_one_swapped_table", PRODUCTS,
            "neighboring tables change places",
@@ -170,26 +201,23 @@ MUTANTS = [
              "const size_t id = n / 2 * kTables + lane - 1;")], **DOT),
     Mutant("dlrm_one_swapped_pairs", PRODUCTS,
            "the pairs' second vectors are in reverse order",
-           [("f[E + i * (i - 1) / 2 + j] = T(sums",
-             "f[E + i * (i - 1) / 2 + i - 1 - j] = T(sums")],
-           **DOT),
+           [("*at(E + i * (i - 1) / 2 + j) = T(sums",
+             "*at(E + i * (i - 1) / 2 + i - 1 - j) = T(sums")], **DOT),
     Mutant("dlrm_one_wrong_operand", PRODUCTS,
            "columns are of the next 8 vectors",
            [("mma<T>(sums[tile], a, v[j].x, v[j].y);",
              "mma<T>(sums[tile], a, v[j ^ 1].x, v[j ^ 1].y);")], **DOT),
     Mutant("dlrm_one_lost_numbers", PRODUCTS,
            "of every 16 numbers of a vector the last 4 are left out",
-           [("if (c < E) v[q]", "if (c < E && lane % 4 < 3) v[q]")],
+           [("if (c < E)\n", "if (c < E && lane % 4 < 3)\n")],
            sizes=(), runs=("33 --dot --embedding 16",), cpu_runs=("3 --dot --embedding 16",)),
-    Mutant("dlrm_one_no_barrier", ONE,
+    Mutant("dlrm_one_no_barrier", "fused_model",
            "the top MLP begins before all products are there",
-           [("__syncthreads();  // the features are complete", "")], race=True, kind="fence",
-           sizes=(), runs=("33 --dot",), cpu_runs=("33 --dot",)),
-    Mutant("dlrm_one_stale", ONE,
-           "only the first sample of each warp has its own products",
-           [("for (int r = threadIdx.x / 32; r < kRows; r += kWarps)\n        interact",
-             "for (int r = threadIdx.x / 32; r == int(threadIdx.x / 32) && r < 15; r += kWarps)\n"
-             "        interact")], kind="stale",
+           [("meet();  // the features are complete", "hopper::fence_proxy_async();")],
+           race=True, kind="fence", stops="without a fence_proxy_async()", **DOT),
+    Mutant("dlrm_one_stale", "fused_model",
+           "the last sample of a group has what the layers before left for its products",
+           [("for (int r = warp; r < kRows;", "for (int r = warp; r < kRows - 1;")], kind="stale",
            sizes=(), runs=("33 --dot",), cpu_runs=("16 --dot",)),
     Mutant("dlrm_products_no_sync", "library_best",
            "products are copied before they are there",
@@ -200,11 +228,34 @@ MUTANTS = [
              "if (some[k].x == id) row = some[(k + 1) % count].y;")], **DOT),
 ]
 
+
+
+OWN = {"library_best": "outer.library_best()", "folded": "outer.folded()"}
+OWN_DOT = {"library_best": "dot.library_best()", "fused_model": "dot.fused_model(work)",
+           "index_hash": "dot.index_hash(work)"}
+
+
+def unused(mutant, runs):
+    """Kernels that it does not break; chain and grouped are still there to be verified. And those
+    for more than 16 x 132 samples, and for more than 128."""
+    yield ("        if (m.shape.N <= 16 * 132) return with(std::integral_constant<int, 16>());\n"
+           "        if (m.shape.N <= 32 * 132) return with(std::integral_constant<int, 32>());\n"
+           "        with(std::integral_constant<int, kLargest>());\n",
+           "        with(std::integral_constant<int, 16>());\n")
+    if all(int(run.split()[0]) <= 128 for run in runs):
+        yield "row_tiles > 1 ? multiply<2>(stream) : multiply<1>(stream);", "multiply<1>(stream);"
+    for dot, own in (False, OWN), (True, OWN_DOT):
+        used = [call for kernel, call in own.items() if kernel in mutant.kernels.split()
+                and any(("--dot" in run) == dot for run in runs)]
+        yield (f"run_all({', '.join(own.values())});",
+               f"run_all({', '.join(used)});" if used else "run_all();")
+
+
 FAST = {"folded_interaction": (r"HGMMA\S*", r"UTMALDG\S*"),
         "gather_pieces": (r"LDG\.E\S*\.(128|64)", r"STG\.E\S*\.(128|64)"),
         "half_outer": (LOAD_16, STORE_16),
-        "bottom_layers": ("HMMA", LOAD_16), "top_layers": ("HMMA", LOAD_16),
-        "fused_model": ("HMMA", LOAD_16), "all_products": ("HMMA",)}
+        "bottom_layers": (r"HGMMA\S*", "UBLKCP"), "top_layers": (r"HGMMA\S*", "UBLKCP"),
+        "fused_model": (r"HGMMA\S*", "HMMA", "UBLKCP"), "all_products": ("HMMA",)}
 
 
 def gemm(N, K, M, size):  # x, W, b and out, in numbers of `size` bytes
@@ -264,12 +315,13 @@ def operations(N, E, F, interaction, wide):
 
 OPERATIONS = {"3 --embedding 8": on_each(operations, 3, 8, 216 * 216, 216 * 216),
               "3 --embedding 8 --dot": on_each(operations, 3, 8, 8 + 351, 2 * 351 * 8)}
-ANY_ORDER = ("1 --embedding 8 --kernel folded", "3", "257", "33 --dot",
+ANY_ORDER = ("1 --embedding 8 --kernel folded", "3", "257 --kernel folded", "33 --dot",
              "3 --dot --embedding 36", "3 --dtype tf32", "17 --dot --dtype tf32")
-RUNS = ("1 --embedding 8 --once", "5 --ids zipf --once", "129 --once",
-        "100 --dot --embedding 20", "33 --dot --ids zipf --embedding 128 --once",
-        "257 --dot --once",
-        "130 --dtype tf32 --kernel folded --once", "5 --embedding 8 --dtype tf32 --once",
+RUNS = ("1 --embedding 8 --kernel folded --once", "5 --ids zipf --once",
+        "129 --kernel folded --once", "100 --dot --embedding 20",
+        "33 --dot --ids zipf --embedding 128 --once", "257 --dot --once",
+        "130 --dtype tf32 --kernel folded --once",
+        "5 --embedding 8 --dtype tf32 --kernel folded --once",
         "33 --dot --embedding 128 --dtype tf32 --once",
         "2200 --dot --kernel fused_model --once", "4300 --dot --kernel fused_model --once")
 REFUSED = ("--embedding 6", "--embedding 0", "--embedding 132", "--ids all", "--ids")
