@@ -752,6 +752,7 @@ int main(int argc, char** argv) {
         .n_means = "samples",
         .default_n = demo::kSimulator ? 8 : 2048,
         .options = demo::dlrm_options(),
-        .sizes = {128, 2048, 16384}};
+        .sizes = {128, 2048, 16384},
+        .variants = {"128 --dot", "2048 --dot", "16384 --dot", "65536 --dot --embedding 128"}};
     return demo::main_of(program, argc, argv);
 }
