@@ -331,9 +331,12 @@ __global__ void HOPPER_CLUSTER(D / kPanel) __launch_bounds__(kClusterThreads)
         if (l > 0) {
             // Each warp of the cluster sends its part when it has multiplied. So when all parts
             // have come, nobody needs the h before, nor, in this block, the W before.
-            hopper::mbarrier_wait(&memory.complete[l % 2], (l - 1) / 2 % 2);
+            if constexpr (kBlocks == 1)
+                __syncthreads();
+            else
+                hopper::mbarrier_wait(&memory.complete[l % 2], (l - 1) / 2 % 2);
             if (threadIdx.x == 0) {
-                hopper::mbarrier_arrive_expect_tx(&memory.complete[l % 2], kBytes);
+                if (kBlocks > 1) hopper::mbarrier_arrive_expect_tx(&memory.complete[l % 2], kBytes);
                 if (l - 1 + slots < L) copy_layer(l - 1 + slots, before);
             }
         }
@@ -361,11 +364,16 @@ __global__ void HOPPER_CLUSTER(D / kPanel) __launch_bounds__(kClusterThreads)
         const uint32_t other = __shfl_xor_sync(~0u, odd ? upper : lower, 1);
         const uint2 four = odd ? uint2{other, lower} : uint2{upper, other};
         const int row = lane / 4 + odd * 8, at = column - odd * 2;
-        if (l + 1 < L)
-            for (int to = 0; to < kBlocks; ++to)
-                hopper::st_async(reinterpret_cast<float2*>(&memory.h[(l + 1) % 2][row][at]),
-                                 {__uint_as_float(four.x), __uint_as_float(four.y)},
-                                 &memory.complete[(l + 1) % 2], to);
+        if (l + 1 < L) {
+            half* const next = &memory.h[(l + 1) % 2][row][at];
+            if constexpr (kBlocks == 1)
+                *reinterpret_cast<uint2*>(next) = four;
+            else
+                for (int to = 0; to < kBlocks; ++to)
+                    hopper::st_async(reinterpret_cast<float2*>(next),
+                                     {__uint_as_float(four.x), __uint_as_float(four.y)},
+                                     &memory.complete[(l + 1) % 2], to);
+        }
         half* const result = l + 1 == L ? out : l == layers.exposed ? exposed : nullptr;
         if (result && first + row < N && inside)
             *reinterpret_cast<uint2*>(&result[(first + row) * width + at]) = four;

@@ -83,7 +83,7 @@ MUTANTS = [
     Mutant("mlp_no_wait", "one_kernel",
            "weights are multiplied before their copies have arrived",
            [("__pipeline_wait_prior(0);  // this", "// this")],
-           **at(*SMALL, *LONG), race=True, kind="fence"),
+           sizes=(), cpu_runs=(*SMALL, *LONG), race=True, kind="fence"),
     Mutant("mlp_no_barrier", "one_kernel",
            "a warp waits for its own copies alone, and may be a layer ahead",
            [("__syncthreads();           // everyone's", "// everyone's")],

@@ -72,8 +72,7 @@ MUTANTS = [
     mutant("lora_hopper_panels_in_flight", BOTH,
            "a panel is overwritten while TMA still reads it",
            [("kInUse = kPanels % kOutPanels == 0 ? kOutPanels : 1;", "kInUse = kOutPanels;")],
-           tiles=tiles(128, 192, 4), sizes=(), runs=("192 --rows 40000",),
-           cpu_runs=("384 --rows 600",), race=True),
+           tiles=tiles(128, 192, 4), sizes=(), cpu_runs=("384 --rows 600",), race=True),
     # Of each of the kinds, one in both.
     mutant("lora_hopper_tail_twice", BOTH,
            "the last 16 of a stage's 64 k, one wgmma, are counted twice",
@@ -165,7 +164,7 @@ MUTANTS = [
              "true);\n        hopper::wgmma_commit_group();\n"
              "        hopper::wgmma_wait_group<0>();\n        " + UPDATE_WAIT
              + "\n        for (int p = depth;")],
-           sizes=(), runs=("1024",), cpu_runs=("640 --rows 64",), race=True, kind="fence"),
+           sizes=(), cpu_runs=("640 --rows 64",), race=True, kind="fence"),
     mutant("lora_recomputed_stale_out", "recomputed",
            "only the first launch computes out",
            [launch_once(OWN + "(x, W")], timed=True, **SMALL),
