@@ -349,7 +349,7 @@ __device__ void wgmma_mma_async(float (&sums)[128], uint64_t a, uint64_t b, bool
         HOPPER_M64N256("bf16");
 }
 
-/// The same with A in registers, for N = 64, 128, 192 or 256, of which 128 and 256 may be TF32. They
+/// The same with A in registers, for N = 64, 128, 192 or 256; in TF32 128 or 256. They
 /// must not change before the product has been waited for. With r as above and c = 2 (t % 4),
 /// thread t holds
 ///

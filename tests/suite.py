@@ -62,7 +62,7 @@ class Backend(NamedTuple):
             if contender["role"] != "yardstick")
 
     def size_of(self, program):
-        """N of most runs, here 96 on the simulator: fewer where the page says that it takes long."""
+        """N of most runs. On the simulator that is less where the page says that it takes long."""
         if self.name == "gpu":
             return self.usual_size
         return min(self.usual_size, pages.of_page(program, "LARGEST", self.usual_size))

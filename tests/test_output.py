@@ -163,7 +163,8 @@ def test_several_comparisons_stand_in_one_table(live, program):
 def test_rounds_measure_more_often(live, program):
     """Every kernel gets that many turns, and --verbose says how many samples those gave."""
     def samples(rounds):
-        done = live.run(program, live.size_of(program), "--verbose", "--rounds", rounds, timeout=300)
+        done = live.run(program, live.size_of(program), "--verbose", "--rounds", rounds,
+                        timeout=300)
         lines = assert_for_people(done, program)
         found = re.findall(r"^      (\d+) samples, spread [\d.]+%;", "\n".join(lines), re.MULTILINE)
         assert len(found) == sum(line.endswith("  verified") for line in lines)

@@ -15,7 +15,8 @@ import command_line
 from command_line import PROJECT, USAGE
 
 LIMIT_S = 60
-KEYS = "program sweep sizes talk shapes variants dtypes options".split()  # what the scripts need of it
+# What the scripts need of it.
+KEYS = "program sweep sizes talk shapes variants dtypes options".split()
 
 
 # --- Their names ----------------------------------------------------------------------------------

@@ -4,6 +4,9 @@ from pages import LOAD_16, STORE_16, Mutant
 
 SMALL = dict(sizes=(33,), cpu_sizes=(3,))
 DOT = dict(sizes=(), runs=("33 --dot",), cpu_runs=("3 --dot",))
+# Races that a GPU does not show:
+SMALL_HERE = dict(sizes=(), cpu_sizes=(3,))
+DOT_HERE = dict(sizes=(), cpu_runs=("3 --dot",))
 BOTH = dict(sizes=(33,), runs=("33 --dot",), cpu_runs=("3", "3 --dot"))
 FOLDED_ALONE = dict(sizes=(), runs=("160",), cpu_runs=("130 --kernel folded",))
 IN_TF32 = dict(sizes=(), runs=("33 --dtype tf32",), cpu_runs=("3 --dtype tf32",))
@@ -13,6 +16,8 @@ BOTH_IN_TF32 = dict(sizes=(), runs=("33 --dtype tf32", "33 --dot --dtype tf32"),
 OURS = "library_best folded"  # which share lookups and the folded weights
 ALL = "folded fused_model"  # which share the layers
 PRODUCTS = "library_best fused_model"  # which share the products
+
+LARGEST = 33
 
 MUTANTS = [
     Mutant("dlrm_hopper_id_off_by_one", f"{OURS} fused_model index_hash",
@@ -77,14 +82,14 @@ MUTANTS = [
            "a fragment is made in registers that a wgmma still reads",
            [("hopper::wgmma_wait_group<kInFlight>();",
              "hopper::wgmma_wait_group<kInFlight + 1>();")],
-           race=True, kind="fence", stops="A's registers changed", **SMALL),
+           race=True, kind="fence", stops="A's registers changed", **SMALL_HERE),
     Mutant("dlrm_hopper_released_early", "folded",
            "a stage is filled again while its last wgmma reads it",
            [("if (k == kInFlight - 1 && s > first) release(previous);",
              "if (k == 3) release(at.stage);"),
             ("hopper::wgmma_wait_group<0>();\n    release(previous);\n    parts +=",
              "hopper::wgmma_wait_group<0>();\n    parts +=")], race=True, kind="fence",
-           sizes=(33,), cpu_runs=("1 --embedding 12 --kernel folded",)),
+           sizes=(), cpu_runs=("1 --embedding 12 --kernel folded",)),
     Mutant("dlrm_hopper_swapped_rows", "folded",
            "the upper rows' numbers are multiplied by the lower rows' factors",
            [("factors[q % 2].at[k]", "factors[1 - q % 2].at[k]")], **SMALL),
@@ -120,7 +125,8 @@ MUTANTS = [
     Mutant("dlrm_tf32_as_bf16", "folded",
            "features have the 7 bits after the point that bfloat16 has",
            [("a[q] = reinterpret_cast<const uint32_t&>(product);",
-             "a[q] = reinterpret_cast<const uint32_t&>(product) & 0xFFFF0000;")], **IN_TF32),
+             "a[q] = reinterpret_cast<const uint32_t&>(product) & 0xFFFF0000;")],
+           sizes=(), runs=("33 --embedding 4 --dtype tf32",), cpu_runs=("3 --dtype tf32",)),
     Mutant("dlrm_tf32_swapped_samples", ALL,
            "what a layer leaves of neighboring samples changes places",
            [("(lane % 4 * 2 + i % 2, column", "(lane % 4 * 2 + 1 - i % 2, column")],
@@ -150,7 +156,7 @@ MUTANTS = [
     Mutant("dlrm_layers_no_fence", ALL,
            "wgmma reads what threads wrote, of which it need not know yet",
            [("hopper::fence_proxy_async();  // what this thread", "// what this thread")],
-           race=True, kind="fence", stops="without a fence_proxy_async()", **DOT),
+           race=True, kind="fence", stops="without a fence_proxy_async()", **DOT_HERE),
     Mutant("dlrm_layers_waits_late", ALL,
            "weights are multiplied before they have arrived",
            [("hopper::mbarrier_wait(&ring_.full[stage], at / WeightRing::kStages % 2);", ""),
@@ -161,7 +167,7 @@ MUTANTS = [
            "a tile is copied to where wgmma still reads another",
            [("if (p > 0) release(previous);", "release(stage);"),
             ("release(previous);\n#pragma unroll\n        for (int i = 0; i < kRows / 2; ++i) sums",
-             "for (int i = 0; i < kRows / 2; ++i) sums")], race=True, kind="fence", **DOT),
+             "for (int i = 0; i < kRows / 2; ++i) sums")], race=True, kind="fence", **DOT_HERE),
     Mutant("dlrm_layers_stale", ALL,
            "what the bottom MLP's last layer leaves is not read, but what the second one left",
            [("apply(m.bottom[3], wide, narrow);", "apply(m.bottom[3], wide, wide + kRows * 256);")],
@@ -214,14 +220,14 @@ MUTANTS = [
     Mutant("dlrm_one_no_barrier", "fused_model",
            "the top MLP begins before all products are there",
            [("meet();  // the features are complete", "hopper::fence_proxy_async();")],
-           race=True, kind="fence", stops="without a fence_proxy_async()", **DOT),
+           race=True, kind="fence", stops="without a fence_proxy_async()", **DOT_HERE),
     Mutant("dlrm_one_stale", "fused_model",
            "the last sample of a group has what the layers before left for its products",
            [("for (int r = warp; r < kRows;", "for (int r = warp; r < kRows - 1;")], kind="stale",
            sizes=(), runs=("33 --dot",), cpu_runs=("16 --dot",)),
     Mutant("dlrm_products_no_sync", "library_best",
            "products are copied before they are there",
-           [("__syncwarp();  // the products are", "")], race=True, **DOT),
+           [("__syncwarp();  // the products are", "")], race=True, **DOT_HERE),
     Mutant("dlrm_one_wrong_row", "index_hash",
            "an id's row is that of the next one",
            [("if (some[k].x == id) row = some[k].y;",
