@@ -11,8 +11,8 @@
 //      v  +---+---+
 //         |   |   |                        W is packed in the order in which this walks through the
 //         +---+---+---+                    features: for each 16 j, all i up to j + 15; with zeros
-//         |   |   |   |                    where i > j. Those are 3.5% of it.
-//         +---+---+---+                    (In TF32 all of these 16 are 8, and 3.5% are 1.6%.)
+//         |   |   |   |                    where i > j. Those are 3.3% of it.
+//         +---+---+---+                    (In TF32 all of these 16 are 8, and 3.3% are 1.6%.)
 //
 // What limits it: power and the tensor cores, as any product; with few samples reading W.
 //
@@ -147,7 +147,7 @@ __global__ void half_outer(const T* z, size_t pitch, T* f, size_t features) {
 //         products, of which wgmma ignores the last 13 bits, as it does of W.
 // Costs   packing W, once: a read of W and a write of half of it. Hopper alone.
 // Limits  the tensor cores; from 4096 samples on nothing else takes time. With 128 samples W's
-//         96 MiB, read once.
+//         95 MiB, read once.
 // Source  PTX ISA, "wgmma.mma_async" with A in registers; the symmetry is lesson 13's exercise.
 
 constexpr int kTileM = 128, kTileN = 256;  // samples x columns of a block

@@ -2,7 +2,7 @@
 // out = act(x W + s (x A) B + b), with thin matrices A[N, r] and B[r, N]; see lesson 11.
 //
 // To the product x W, 2 N^3 operations, LoRA adds 4 N^2 r: less than 1% at N = 4096 and r = 16. As
-// library calls it costs a third more time even so, for x, u = x A and out travel again and again.
+// library calls it costs 18% more time even so, for x, u = x A and out travel again and again.
 // Here a thin product leaves u in memory, and then u and B are one more step of the main loop:
 //
 //             W, N / 64 steps of 64 rows       B, one step more: its r rows, and zeros
@@ -46,7 +46,7 @@ namespace lora_hopper {
 // step's columns; before the last step they exchange their sums. A thread's eight sums of u, scaled
 // and rounded, are what wgmma takes as operand A from registers: u B is one instruction, u is never
 // stored, and stays while a block goes on in the same rows. Costs: to four wgmma of 256 columns two
-// of 16, each of which takes a quarter of their time: it reads as much of x from shared memory.
+// of 16, each a quarter as long as one of 256: it reads as much of x from shared memory.
 // Limits: ranks up to 16; where rows change from tile to tile, u is computed by all pairs that need
 // it. Source: PTX ISA, "wgmma.mma_async", layouts of registers, and "st.async".
 

@@ -21,7 +21,7 @@
 // all, and when the GPU had finished: the host runs ahead. With --print-loss it copies a number
 // after each step, and has to wait each time.
 //
-// What limits it: D = 64 tanh, 128 and 256 the tensor cores; few rows: one layer's latency.
+// What limits it: how well gelu and products overlap; with few rows, latency.
 #include <map>
 
 #include "demo.cuh"
@@ -52,7 +52,7 @@ struct Layers {
 // next layer, as with mma. While one warpgroup waits for its product, others compute gelu. All of
 // W stays in shared memory, or, where it does not fit, comes by in a ring of steps of 64 rows.
 // Costs: Hopper alone, and all registers: D / 2 sums and D / 4 of h. So D ends at 256. Where W
-// comes by, all of it passes once for 64 rows of each warpgroup: the less reuse, the larger D.
+// comes by, all of it passes for 64 rows of each warpgroup: the larger D, the less reuse.
 // Limits: how well gelu and products overlap. At D = 128 tensor cores and tanh's unit are busy in
 // 51% of the cycles each, and instructions are issued in 58%; at D = 64 28, 55 and 70% (by ncu).
 // Source: Shah et al., "FlashAttention-3", 2024, where a product's sums become the next one's
@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
 // --- by_cluster ---------------------------------------------------------------------------------
 // Adds: with 256 rows by_warpgroup has work for four tiles, and most of the GPU idles. Here 16
 // rows occupy D / 64 multiprocessors. All of W, or as many layers as fit, is fetched at the start;
-// then a layer is 16 mma long, and h goes to the cluster's blocks by st.async.
+// then a layer is D / 16 mma long, and h goes to the cluster's blocks by st.async.
 // Costs: W is read once for 16 rows: for many rows by_warpgroup is faster. Blocks wait for each
 // other at each layer. Up to D = 512: a portable cluster ends at eight blocks.
 // Limits: latency: of the launch, of the first bytes of W; then of a layer, a third of which is h
@@ -384,7 +384,7 @@ __global__ void HOPPER_CLUSTER(D / kPanel) __launch_bounds__(kClusterThreads)
 
 // --- early --------------------------------------------------------------------------------------
 // Adds: a launch does not wait for the end of the one before. Its blocks start where
-// multiprocessors are free, and fetch W; only x has to wait. Costs: an instruction or two. Limits:
+// multiprocessors are free, and fetch W; x and out wait. Costs: an instruction or two. Limits:
 // by_warpgroup's blocks have no room beside each other, so they start when the last tiles end.
 // Source: CUDA Programming Guide, "Programmatic Dependent Launch"; PTX ISA, "griddepcontrol".
 
@@ -425,7 +425,7 @@ struct ByWarpgroup {
     const size_t N = m.shape.N, L = m.shape.L, width = m.shape.D;
     const size_t fixed = sizeof(Memory<D, kWarpgroups, kTiles>) + L * D * sizeof(float);
     const size_t room = gpu.shared_per_block < fixed ? 0 : gpu.shared_per_block - fixed;
-    // At least a layer, or warpgroups that multiply in turn would wait for each other.
+    // At least a layer, or warpgroups that multiply in turn would wait for ever.
     const size_t slots =
         std::clamp(room / sizeof(Step<D>), kSteps, std::min(L* kSteps, kMostSlots));
     const size_t bytes = fixed + slots * sizeof(Step<D>);

@@ -1,7 +1,6 @@
 // Belongs to bonus_dlrm: MLPs within a block, which takes kRows samples through all layers. What a
 // layer leaves stays in shared memory. Weights stream through a ring of tiles, in the order in
-// which they are used. One thread copies them, ahead of the others and across layers, so the ring
-// never drains.
+// which they are used. One thread copies them, ahead of the others: between layers copies go on.
 //
 //     out^T = relu(W^T in^T + b)      wgmma multiplies 64 rows at least. A block may have only 16
 //                                     samples, so they are the columns; W's columns are the rows.
@@ -82,8 +81,8 @@ __global__ void pack_layer(const T* W, uint4* packed, int K, int columns, int pa
     packed[e] = reinterpret_cast<const uint4&>(numbers);
 }
 
-/// Tiles of weights on their way. About 50 bytes a clock arrive at a multiprocessor, and more do
-/// not when the blocks of a cluster share each copy (1, 2, 4 and 8 were tried).
+/// Tiles of weights on their way. About 50 bytes a clock arrive at a multiprocessor, and no more if
+/// clusters of 2, 4 or 8 blocks share each copy (tried).
 struct WeightRing {
     static constexpr int kStages = 12;
     alignas(1024) unsigned char tiles[kStages][kTileBytes];
@@ -132,7 +131,8 @@ class Block {
     }
 
     /// All threads call this. For each group of kRows samples of this block those that multiply
-    /// call work(first), and three warps ahead(first), before it or at most one group earlier.
+    /// call work(first), and three warps ahead(first): a group earlier, but the first one's at
+    /// once.
     template <class Work, class Ahead>
     __device__ void run(int first_tile, int last_tile, Work work, Ahead ahead) {
         if (threadIdx.x == 0) ring_.init();
@@ -319,7 +319,7 @@ class Packed {
     }
     /// Calls launch(rows, blocks, bytes) with the samples of a block, a constant, and its shared
     /// memory. A block reads all weights for each group, so large groups are best; but not so large
-    /// that some of the H200's 132 multiprocessors have none.
+    /// that some of 132 multiprocessors have none.
     template <class Launch>
     void with_rows(Launch launch) const {
         auto with = [&](auto rows) {

@@ -1,5 +1,5 @@
-// recomputed: LoRA in one launch. The blocks that compute tiles beside each other, in pairs,
-// compute u = x A beside x W, half of it each, and u never leaves the registers. It belongs to
+// recomputed: LoRA in one launch. Pairs of blocks, which compute tiles beside each other, add up
+// u = x A beside x W, each over half of k, and u never leaves the registers. It belongs to
 // bonus_lora, which explains it.
 #pragma once
 
@@ -60,8 +60,8 @@ struct Tile {
 };
 
 /// Calls work(tile) for all that this block computes. A pair's tiles are beside each other and
-/// count as one. Where 32 of them are below each other and the number of clusters is a multiple of
-/// 32, a cluster goes along the same rows, and u stays what it was: so at N = 4096 on an H200.
+/// count as one. If 32 of them or more are below each other, and clusters are a multiple of 32, a
+/// cluster's tiles follow each other in the same rows, and u stays: so at N = 4096 on an H200.
 template <int kTileM, int kTileN, class Work>
 __device__ void for_each_tile(int rank, int M, int N, Work work) {
     const int rows = (M + kTileM - 1) / kTileM;
@@ -105,7 +105,7 @@ struct RecomputedLoad {
     }
 };
 
-/// Starts a step of a warpgroup's 64 rows of x W, and with kOfU of its block's half of u = x A.
+/// Starts a step of x W for a warpgroup's 64 rows; with kOfU also of its block's part of x A.
 template <bool kOfU, int kTileM, int kTileN, int kStages>
 __device__ void multiply_step(float (&sums)[kTileN / 2], float (&u_sums)[kRank / 2],
                               const RecomputedMemory<kTileM, kTileN, kStages>& memory, int s,
