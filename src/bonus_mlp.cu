@@ -602,7 +602,7 @@ int main(int argc, char** argv) {
         .n_means = "rows of x",
         .default_n = demo::kSimulator ? 128 : 1048576,
         .options = demo::mlp_options(),
-        .sizes = {256, 131072, 1048576},
+        .sizes = {131072, 1048576},
         .variants = {"1048576 --dim 128", "131072 --dim 256", "256 --dim 256", "256 --layers 64",
                      "256 --dim 256 --steps 20"}};
     program.options.push_back({.name = "--steps",

@@ -16,7 +16,7 @@ from command_line import PROJECT, USAGE
 
 LIMIT_S = 60
 # What the scripts need of it.
-KEYS = "program sweep sizes talk shapes variants dtypes options".split()
+KEYS = "program sweep sizes talk shapes dtypes options".split()
 
 
 # --- Their names ----------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def runs_to_measure(about, sizes=None, talk_sizes=None, first_dtype_alone=False)
     """[Run] at the sizes asked for or, without any, at those that the program declares; None where
     it declares none at all."""
     declared, talk = [(about[key] or {}).get("measured", []) for key in ("sizes", "talk")]
-    shapes, variants = about["shapes"] or [], about["variants"]
+    shapes, variants = about["shapes"] or [], about.get("variants", [])
     if not (declared or talk or shapes):
         return None
     if sizes or talk_sizes:
