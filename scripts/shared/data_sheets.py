@@ -27,14 +27,14 @@ def peak(gpu, row):
     return peaks().get(gpu, {}).get("GB/s" if row["gb_per_s"] is not None else row["dtype"])
 
 
-# What computes half of the operations by which TFLOP/s are counted: z_i z_j = z_j z_i.
-FOLDED = {("bonus_dlrm", "library_best"), ("bonus_dlrm", "folded")}
+# Here half of the operations that TFLOP/s count will do: z_i z_j = z_j z_i.
+SYMMETRIC = {"bonus_dlrm"}
 
 
 def doubt(gpu, row):
     """Why a row's figure cannot be right; empty where it can be, or where nobody knows the GPU."""
     known = peaks().get(gpu, {})
-    if (row.get("program"), row.get("kernel")) in FOLDED:
+    if row.get("program") in SYMMETRIC:
         known = {column: 2 * value for column, value in known.items()}
     for column, peak, unit in (("tflops", row["dtype"], "TFLOP/s"), ("gb_per_s", "GB/s", "GB/s")):
         if row[column] is not None and row[column] > known.get(peak, float("inf")):
