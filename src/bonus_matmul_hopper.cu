@@ -430,11 +430,12 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 
 // --- 8: stream_k --------------------------------------------------------------------------------
 //
-// Adds    division by steps (Schedule): the tiles that do not come out even are divided among all
-//         clusters, so that each computes equally many steps. The block with a tile's first steps
-//         adds the sums of the others (Exchange) and stores the tile. See multiply_parts().
-// Costs   sums that travel through global memory, in the time of some 20 steps. So a last round
-//         that is nearly full is not divided: see prepare_parts(). Powers of two do not gain.
+// Adds    division by steps (Schedule): the tiles that fill no round, and those of the round before,
+//         are divided among all clusters, so that each computes equally many steps. The block with
+//         a tile's first steps adds the sums of the others (Exchange) and stores the tile. See
+//         multiply_parts(), and divide() in kernels/hopper_tiles.hpp.
+// Costs   sums that travel through global memory, in the time of some 40 steps. So a last round
+//         that is nearly full is not divided. Powers of two do not gain.
 // Limits  small N, with fewer tiles than multiprocessors.
 // Source  Osama, Merrill, Cecka, Garland, Owens: Stream-K, PPoPP 2023.
 
@@ -449,8 +450,8 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 
 // --- 9: matmul_hopper, the record ---------------------------------------------------------------
 //
-// Adds    a choice by N, in prepare(): smaller tiles, so that most multiprocessors have one, and
-//         no clusters where a block computes a single tile. At large N it is rung 8.
+// Adds    tiles of five shapes, of which fastest_shape() in kernels/hopper_tiles.hpp chooses, by a
+//         model of the time: smaller ones fill the last round better. At large N it is rung 8.
 // Costs   an instance of the kernel for each choice. Smaller tiles read more per multiplication.
 // Limits  at large N power: the tensor cores are active in 95% of the cycles (ncu, N = 4096,
 //         H200), and the GPU lowers its clock. At small N both ends of a block again.
@@ -551,7 +552,7 @@ std::vector<demo::Contender> contenders(std::function<Operands<T>()> operands, i
              [](const O& o) {
                  return prepare_parts<kBlockM, kBlockN, kStages, kCluster>(stream_k<T>, o);
              }),
-        rung("matmul_hopper", [=](const O& o) { return prepare(o, many); }),
+        rung("matmul_hopper", [=](const O& o) { return prepare(o, {many}); }),
     };
 }
 

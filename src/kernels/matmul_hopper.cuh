@@ -14,6 +14,7 @@
 
 #include "demo.cuh"
 #include "hopper.cuh"
+#include "kernels/hopper_tiles.hpp"
 #include "ptx.cuh"
 
 namespace matmul_hopper {
@@ -249,7 +250,7 @@ struct Part {
 
 /// Which parts each cluster computes. Its blocks' tiles are below each other and count as one tile
 /// here. Tiles 0 ... divided - 1 are divided: their steps, lined up tile after tile, are dealt out
-/// evenly to all clusters. The other tiles are computed whole.
+/// evenly to all clusters: each has some, and Division says how many. The others are whole.
 template <int kTileN, int kCluster, int kTileM = kBlockM>
 struct Schedule {
     int N, divided;
@@ -434,22 +435,14 @@ inline size_t count_tiles(size_t N, size_t rows, size_t columns) {
     return (N + rows - 1) / rows * ((N + columns - 1) / columns);
 }
 
-/// Prepares a kernel that runs multiply_parts() with these template arguments: decides how many
-/// clusters there are and how many tiles they divide. Returns what launches it.
+/// Prepares a kernel that runs multiply_parts() with these template arguments. Returns what
+/// launches it.
 template <int kTileM, int kTileN, int kStages, int kCluster, class T, class Kernel>
 std::function<void()> prepare_parts(Kernel kernel, const Operands<T>& o) {
     const size_t bytes = sizeof(Memory<T, kTileN, kStages, kOutPanels, kTileM>);
     demo::allow_shared_bytes(kernel, bytes);
-    const int tiles = int(count_tiles(o.N, kCluster * kTileM, kTileN)), steps = int(o.N / kBlockK);
-    const int room = demo::ClusterLaunch(1, kCluster, threads(kTileM), bytes).at_once(kernel);
-    int clusters = std::min(tiles, room), divided = tiles % clusters;
-    constexpr int kExchange = 20;  // steps: what passing sums on costs
-    if ((clusters - divided) * steps <= kExchange * clusters) {
-        // Dividing would not pay. As few clusters as need no more rounds: the same time, and they
-        // stay in step, so that they find in the cache what others have read.
-        const int rounds = (tiles + room - 1) / room;
-        clusters = (tiles + rounds - 1) / rounds, divided = 0;
-    }
+    const int at_once = demo::ClusterLaunch(1, kCluster, threads(kTileM), bytes).at_once(kernel);
+    const auto [clusters, divided, _] = divide({kTileM, kTileN, kCluster}, o.N, at_once);
     const CUtensorMap map_A = hopper::tensor_map(o.A, o.N, o.N, kTileM);
     return [=] {
         kernel<<<kCluster * clusters, threads(kTileM), bytes>>>(map_A, o.map_B, o.map_C, int(o.N),
@@ -463,18 +456,22 @@ std::function<void()> prepare(const Operands<T>& o) {
         matmul_hopper<T, kTileM, kTileN, kStages, kCluster>, o);
 }
 
-/// Prepares the record for these operands, and returns what launches it. On a GPU of that many
-/// multiprocessors it chooses the largest tiles of which there are enough to keep most of them
-/// busy, and as many stages as fit shared memory.
+/// Prepares the record for these operands, and returns what launches it. In each shape it has as
+/// many stages as fit shared memory.
 template <class T>
-std::function<void()> prepare(const Operands<T>& o, int multiprocessors) {
-    const size_t many = size_t(multiprocessors), enough = 3 * many / 4;
-    const size_t wide = count_tiles(o.N, 128, 256), narrow = count_tiles(o.N, 128, 128);
-    // A cluster takes longer to start, which pays only where blocks compute several tiles.
-    if (wide > many) return prepare<128, 256, 4, 2>(o);
-    if (wide >= enough) return prepare<128, 256, 4, 1>(o);
-    if (narrow >= enough) return prepare<128, 128, 6, 1>(o);
-    return prepare<64, 128, 8, 1>(o);
+std::function<void()> prepare(const Operands<T>& o, const Machine& machine) {
+    switch (fastest_shape(o.N, machine)) {  // of kShapes
+        case 0:
+            return prepare<128, 256, 4, 2>(o);
+        case 1:
+            return prepare<128, 192, 4, 2>(o);
+        case 2:
+            return prepare<128, 128, 6, 1>(o);
+        case 3:
+            return prepare<64, 192, 6, 1>(o);
+        default:
+            return prepare<64, 128, 8, 1>(o);
+    }
 }
 
 }  // namespace matmul_hopper

@@ -12,7 +12,7 @@ inline std::vector<demo::Contender> matmul_records(const half* A, const half* B,
     auto prepare_hopper = [=, &gpu](demo::Contender& self) {
         const auto exchange = std::make_shared<matmul_hopper::ExchangeMemory>(gpu.multiprocessors);
         const matmul_hopper::Operands<half> operands{A, B, C, N, *exchange};
-        const auto launch = matmul_hopper::prepare(operands, gpu.multiprocessors);
+        const auto launch = matmul_hopper::prepare(operands, {gpu.multiprocessors});
         self.launch = [exchange, launch] { launch(); };
     };
     auto prepare_mma = [=, &gpu](demo::Contender& self) {

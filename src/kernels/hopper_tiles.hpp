@@ -1,0 +1,71 @@
+// Which tiles the record multiplies in, and whether blocks divide some of them: a model of the time
+// that each choice takes. It leaves out what is the same for all, such as a block's start.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace matmul_hopper {
+
+/// What the choice depends on.
+struct Machine {
+    int multiprocessors;
+    double l2_bytes = 60;  // that a multiprocessor gets from L2, a clock
+};
+
+/// A block's tile of C. The blocks of a cluster have tiles below each other, and share what they
+/// copy of B.
+struct TileShape {
+    int rows, columns, cluster;
+};
+
+/// Clocks that a step takes: 64 columns of A, and rows of B, which are 128 bytes each. The tensor
+/// cores multiply and add 2048 pairs of numbers a clock. While they do, the next step is copied. So
+/// the longer one of both should count; measured, it is nearer to their sum.
+inline double step_clocks(const TileShape& tile, const Machine& machine) {
+    const double copied = tile.rows + double(tile.columns) / tile.cluster;
+    return tile.rows * tile.columns * 64 / 2048.0 + copied * 128 / machine.l2_bytes;
+}
+
+/// How clusters share the tiles of C[N, N].
+struct Division {
+    int clusters;
+    int divided;   // tiles whose steps are dealt out evenly to all clusters; the others are whole
+    double steps;  // of the cluster that has most
+};
+
+/// `at_once`: clusters that run at the same time.
+inline Division divide(const TileShape& tile, size_t N, int at_once) {
+    constexpr int kExchange = 40;  // steps: what passing sums from block to block costs
+    constexpr int kLeast = 4;      // steps that each cluster must have of divided tiles
+    const size_t height = size_t(tile.rows) * tile.cluster, width = tile.columns;
+    const int tiles = int((N + height - 1) / height * ((N + width - 1) / width));
+    const int steps = int((N + 63) / 64);  // of a tile
+    // As few clusters as need no more rounds: the same time, and they stay in step, so that they
+    // find in the cache what others have read.
+    const int rounds = (tiles + at_once - 1) / at_once;
+    const Division whole{(tiles + rounds - 1) / rounds, 0, double(rounds) * steps};
+    // Or what does not fill a round, and with it the round before: so a tile is divided among two
+    // or three clusters, not among many.
+    const int rest = tiles % at_once, divided = std::min(tiles, at_once + rest);
+    const Division even{at_once, divided, double(tiles) * steps / at_once + kExchange};
+    const bool possible = rest > 0 && divided * steps >= kLeast * at_once;
+    return possible && even.steps < whole.steps ? even : whole;
+}
+
+/// The tiles that the record comes in, the largest first. Small tiles are for small N, where a
+/// block has one of them, and there a cluster's longer start does not pay.
+constexpr TileShape kShapes[] = {
+    {128, 256, 2}, {128, 192, 2}, {128, 128, 1}, {64, 192, 1}, {64, 128, 1}};
+
+/// The one of kShapes that takes the least time for N; of equals the largest.
+inline int fastest_shape(size_t N, const Machine& machine) {
+    auto clocks = [&](const TileShape& tile) {
+        const int at_once = std::max(1, machine.multiprocessors / tile.cluster);
+        return divide(tile, N, at_once).steps * step_clocks(tile, machine);
+    };
+    const auto less = [&](const TileShape& a, const TileShape& b) { return clocks(a) < clocks(b); };
+    return int(std::min_element(std::begin(kShapes), std::end(kShapes), less) - kShapes);
+}
+
+}  // namespace matmul_hopper

@@ -1,0 +1,60 @@
+// The choice of tiles: what moves it, and that its divisions can be computed.
+#include <gtest/gtest.h>
+
+#include "kernels/hopper_tiles.hpp"
+
+namespace {
+
+using namespace matmul_hopper;
+
+constexpr Machine kH200{132};
+
+TileShape chosen(size_t N, const Machine& machine) { return kShapes[fastest_shape(N, machine)]; }
+int area(const TileShape& tile) { return tile.rows * tile.columns; }
+
+TEST(FastestShape, FollowsTheNumberOfMultiprocessors) {
+    EXPECT_EQ(area(chosen(1024, kH200)), 64 * 128);  // 128 tiles, one each
+    EXPECT_EQ(area(chosen(1024, {32})), 128 * 256);  // 32 tiles, one each
+    EXPECT_EQ(area(chosen(4096, kH200)), 128 * 256);
+}
+
+TEST(FastestShape, FollowsTheCache) {
+    // Small tiles copy more for each multiplication.
+    int smaller = 0;
+    for (size_t N = 512; N <= 8192; N += 32) {
+        EXPECT_GE(area(chosen(N, {132, 10})), area(chosen(N, {132, 1000})));
+        smaller += area(chosen(N, {132, 10})) > area(chosen(N, {132, 1000}));
+    }
+    EXPECT_GT(smaller, 10);
+}
+
+TEST(FastestShape, IsForARoundThatIsFull) {
+    // 3072: 192 pairs of tiles of 128 x 192 are 2.9 rounds, 144 of 128 x 256 are 2.2.
+    EXPECT_EQ(area(chosen(3072, kH200)), 128 * 192);
+}
+
+TEST(Divide, EachClusterHasStepsOfDividedTiles) {
+    for (const TileShape& tile : kShapes)
+        for (int at_once : {1, 2, 7, 30, 57, 66, 132})
+            for (size_t N = 32; N <= 16384; N += 32) {
+                const Division division = divide(tile, N, at_once);
+                const size_t height = size_t(tile.rows) * tile.cluster, width = tile.columns;
+                const int tiles = int((N + height - 1) / height * ((N + width - 1) / width));
+                ASSERT_GE(division.clusters, 1);
+                ASSERT_LE(division.clusters, std::min(at_once, std::max(tiles, at_once)));
+                ASSERT_LE(division.divided, tiles);
+                // A block waits for the sums of all clusters up to a tile's end.
+                if (division.divided > 0)
+                    ASSERT_GE(division.divided * int((N + 63) / 64), division.clusters);
+                // The others come out even.
+                if (division.divided > 0)
+                    ASSERT_EQ((tiles - division.divided) % division.clusters, 0);
+            }
+}
+
+TEST(Divide, AFullRoundIsNotDivided) {
+    EXPECT_EQ(divide({128, 256, 2}, 4096, 64).divided, 0);
+    EXPECT_GT(divide({128, 256, 2}, 5120, 66).divided, 66);  // 400 pairs are 6 rounds and 4
+}
+
+}  // namespace
