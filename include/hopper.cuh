@@ -12,27 +12,28 @@
 
 namespace hopper {
 
-/// The descriptor by which wgmma finds an operand, a tile with rows of kColumns elements: 64, or 16
-/// (32 bytes). `panel_bytes`: the distance from 64 columns of B to the next 64, if there are more.
+/// The descriptor by which wgmma finds an operand, a tile with rows of kColumns elements: 64, 32 or
+/// 16. `panel_bytes`: the distance from so many columns of B to the next, if there are more.
 /// Section "Matrix Descriptor Format".
 template <int kColumns = 64>
 __device__ uint64_t matrix_descriptor(const void* tile, uint32_t panel_bytes = 0) {
-    static_assert(kColumns == 64 || kColumns == 16);
-    const uint64_t swizzle = kColumns == 64 ? 1 : 3, eight_rows = 8 * 2 * kColumns;
+    static_assert(kColumns == 64 || kColumns == 32 || kColumns == 16);
+    const uint64_t swizzle = kColumns == 64 ? 1 : kColumns == 32 ? 2 : 3;
+    const uint64_t eight_rows = 8 * 2 * kColumns;
     return (shared_address(tile) & 0x3FFFF) >> 4 | uint64_t(panel_bytes >> 4) << 16 |
            (eight_rows >> 4) << 32 | swizzle << 62;
 }
 
 /// Describes a row-major matrix [rows, columns] of 16-bit elements to TMA, which copies it in boxes
-/// of box_rows x kColumns elements, 64 or 16 (128 or 32 bytes a row, swizzled); or of floats, half
-/// as many in as many bytes. A row must have a multiple of 16 bytes. With `panels`,
+/// of box_rows x kColumns elements, 64, 32 or 16 (twice as many bytes a row, swizzled); or of
+/// floats, half as many in as many bytes. A row must have a multiple of 16 bytes. With `panels`,
 /// tma_load_panels() copies that many boxes beside each other at once; then columns must be a
 /// multiple of 64. CUDA driver API, cuTensorMapEncodeTiled.
 template <int kColumns = 64, class T>
 CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t box_rows,
                        uint32_t panels = 1) {
     static_assert(sizeof(T) == 2 || std::is_same_v<T, float>);
-    static_assert(kColumns == 64 || kColumns == 16);
+    static_assert(kColumns == 64 || kColumns == 32 || kColumns == 16);
     // Looked up at run time instead of linked, so that programs start without a driver, too.
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSuccess;
@@ -59,7 +60,9 @@ CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t bo
                                            : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
                by_panels ? 3 : 2, const_cast<T*>(matrix), size, pitch, box, stride,
                CU_TENSOR_MAP_INTERLEAVE_NONE,
-               kColumns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_32B,
+               kColumns == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+               : kColumns == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                : CU_TENSOR_MAP_SWIZZLE_32B,
                by_panels ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS)

@@ -277,10 +277,10 @@ __device__ void wgmma_wait_group() {
     ".f32." type "." type " {" registers "}, " a ", " b ", p, 1, 1" transposed ";\n}"
 #define HOPPER_FRAGMENT "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
 
-/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 16, 64, 128, 192 or 256, T half or bfloat16,
-/// with A and B row-major. For N = 128 T may be float: the numbers count as TF32, which ignores
-/// their last 13 bits, A is [64, 8], and B [8, N] column-major. Without `keep` the old sums count
-/// as 0. With r = 16 (t / 32) + t % 32 / 4 and c = 8 j + 2 (t % 4), thread t of the 128 holds
+/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 16, 64, 128, 160, 192, 224 or 256, T half or
+/// bfloat16, with A and B row-major. For N = 128 T may be float: the numbers count as TF32, which
+/// ignores their last 13 bits, A is [64, 8], and B [8, N] column-major. Without `keep` the old sums
+/// count as 0. With r = 16 (t / 32) + t % 32 / 4 and c = 8 j + 2 (t % 4), thread t of the 128 holds
 ///
 ///     sums[4j], sums[4j+1]: [r][c, c+1]        sums[4j+2], sums[4j+3]: [r+8][c, c+1]
 ///
@@ -324,6 +324,18 @@ __device__ void wgmma_mma_async(float (&sums)[64], uint64_t a, uint64_t b, bool 
         HOPPER_M64N128("k16", "bf16", ", 0, 1");
 }
 template <class T>
+__device__ void wgmma_mma_async(float (&sums)[80], uint64_t a, uint64_t b, bool keep) {
+#define HOPPER_M64N160(type)                                                                     \
+    HOPPER_ASM(HOPPER_WGMMA("m64n160k16", type, HOPPER_TEXT_60 HOPPER_TEN(6) ", " HOPPER_TEN(7), \
+                            "%80", "%81", "%82", ", 0, 1")                                       \
+               : HOPPER_32(0), HOPPER_32(32), HOPPER_16(64)                                      \
+               : "l"(a), "l"(b), "r"(int(keep)))
+    if constexpr (std::is_same_v<T, __half>)
+        HOPPER_M64N160("f16");
+    else
+        HOPPER_M64N160("bf16");
+}
+template <class T>
 __device__ void wgmma_mma_async(float (&sums)[96], uint64_t a, uint64_t b, bool keep) {
 #define HOPPER_M64N192(type)                                                                   \
     HOPPER_ASM(HOPPER_WGMMA("m64n192k16", type, HOPPER_TEXT_90 "%90, %91, %92, %93, %94, %95", \
@@ -334,6 +346,19 @@ __device__ void wgmma_mma_async(float (&sums)[96], uint64_t a, uint64_t b, bool 
         HOPPER_M64N192("f16");
     else
         HOPPER_M64N192("bf16");
+}
+template <class T>
+__device__ void wgmma_mma_async(float (&sums)[112], uint64_t a, uint64_t b, bool keep) {
+#define HOPPER_M64N224(type)                                                                 \
+    HOPPER_ASM(HOPPER_WGMMA("m64n224k16", type,                                              \
+                            HOPPER_TEXT_90 HOPPER_TEN(9) ", " HOPPER_TEN(10) ", %110, %111", \
+                            "%112", "%113", "%114", ", 0, 1")                                \
+               : HOPPER_32(0), HOPPER_32(32), HOPPER_32(64), HOPPER_16(96)                   \
+               : "l"(a), "l"(b), "r"(int(keep)))
+    if constexpr (std::is_same_v<T, __half>)
+        HOPPER_M64N224("f16");
+    else
+        HOPPER_M64N224("bf16");
 }
 template <class T>
 __device__ void wgmma_mma_async(float (&sums)[128], uint64_t a, uint64_t b, bool keep) {

@@ -247,6 +247,13 @@ class ClusterLaunch {
     int at_once(Kernel kernel) const {
         int clusters = 0;
         const cudaLaunchConfig_t config = this->config();
+        if (config.numAttrs == 0) {  // the call below knows no single blocks
+            int device = 0, count = 0;
+            DEMO_CHECK(cudaGetDevice(&device));
+            DEMO_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+            return count * blocks_per_multiprocessor(kernel, int(config.blockDim.x),
+                                                     config.dynamicSmemBytes);
+        }
         DEMO_CHECK(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
         if (clusters == 0 && !dry_run)
             fail(kSkipped, "no room for a cluster of " + std::to_string(cluster_.val.clusterDim.x) +

@@ -14,7 +14,7 @@
 
 #include "demo.cuh"
 #include "hopper.cuh"
-#include "kernels/hopper_tiles.hpp"
+#include "kernels/hopper_tiles.cuh"
 #include "ptx.cuh"
 
 namespace matmul_hopper {
@@ -31,11 +31,15 @@ __device__ int warpgroup_index() { return __shfl_sync(~0u, threadIdx.x / kWarpgr
 
 // --- From rung 1 on: a stage, and wgmma ---------------------------------------------------------
 
+/// Columns of a panel of B or C: half of kPanel where those would not fill a tile.
+constexpr int panel_columns(int tile_columns) { return tile_columns % kPanel == 0 ? kPanel : 32; }
+
 /// The tiles of A and B that one step of K needs, in shared memory.
 template <class T, int kTileN, int kTileM = kBlockM>
 struct alignas(1024) Stage {
-    T A[kTileM][kBlockK];                   // rows swizzled
-    T B[kTileN / kPanel][kBlockK][kPanel];  // panels of 64 columns, rows swizzled
+    static constexpr int kColumns = panel_columns(kTileN), kPanels = kTileN / kColumns;
+    T A[kTileM][kBlockK];             // rows swizzled
+    T B[kPanels][kBlockK][kColumns];  // in panels, rows swizzled
 };
 
 /// Starts a warpgroup's 64 rows of  sums[kTileM, kTileN] (+)= stage.A stage.B.
@@ -45,9 +49,10 @@ __device__ void multiply_stage(float (&sums)[kTileN / 2], const Stage<T, kTileN,
     hopper::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kBlockK; k += 16)
-        hopper::wgmma_mma_async<T>(sums, hopper::matrix_descriptor(&stage.A[64 * warpgroup][k]),
-                                   hopper::matrix_descriptor(&stage.B[0][k][0], sizeof stage.B[0]),
-                                   keep || k > 0);
+        hopper::wgmma_mma_async<T>(
+            sums, hopper::matrix_descriptor(&stage.A[64 * warpgroup][k]),
+            hopper::matrix_descriptor<stage.kColumns>(&stage.B[0][k][0], sizeof stage.B[0]),
+            keep || k > 0);
     hopper::wgmma_commit_group();
 }
 
@@ -86,8 +91,8 @@ __device__ void load_stage(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* ful
                            const CUtensorMap& A, const CUtensorMap& B, int row, int col, int k) {
     hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
     hopper::tma_load(stage.A, A, row, k, full);
-    for (int p = 0; p < kTileN / kPanel; ++p)
-        hopper::tma_load(stage.B[p], B, k, col + p * kPanel, full);
+    for (int p = 0; p < stage.kPanels; ++p)
+        hopper::tma_load(stage.B[p], B, k, col + p * stage.kColumns, full);
 }
 
 // --- From rung 3 on: the main loop --------------------------------------------------------------
@@ -149,16 +154,18 @@ constexpr int kOutPanels = 2;  // of each warp, to be filled and stored in turn
 template <class T, int kTileN, int kStages, int kOutPanels, int kTileM = kBlockM>
 struct Memory {
     Ring<T, kTileN, kStages, kTileM> ring;
-    alignas(1024) T out[kTileM / 16][kOutPanels][16][kPanel];  // of each warp; rows swizzled
+    // Of each warp; rows swizzled.
+    alignas(1024) T out[kTileM / 16][kOutPanels][16][panel_columns(kTileN)];
 };
 
 /// A warp's 16 rows of a finished tile: rounded, which frees the sums' registers for the next tile.
 template <class T, int kTileN>
 struct Outgoing {
-    static constexpr int kPanels = kTileN / kPanel;
+    static constexpr int kColumns = panel_columns(kTileN), kPanels = kTileN / kColumns;
     uint32_t pairs[kTileN / 4];
     int row, col;
     bool pending = false;
+    int next = 0;  // of the panels in shared memory, which are filled in turn
 
     __device__ void take(const float (&sums)[kTileN / 2], int new_row, int new_col) {
 #pragma unroll
@@ -169,7 +176,7 @@ struct Outgoing {
 
     /// Stores panel p of a tile that was taken; does nothing before the first one.
     template <int kOutPanels>
-    __device__ void store(int p, T (&out)[kOutPanels][16][kPanel], const CUtensorMap& C) {
+    __device__ void store(int p, T (&out)[kOutPanels][16][kColumns], const CUtensorMap& C) {
         if (!pending) return;
 #pragma unroll
         for (int q = 0; q < kPanels; ++q)  // registers cannot be indexed at run time
@@ -180,7 +187,7 @@ struct Outgoing {
     /// Stores all panels of the last tile, and waits until TMA has read them: a block's shared
     /// memory must outlive its stores.
     template <int kOutPanels>
-    __device__ void store_all(T (&out)[kOutPanels][16][kPanel], const CUtensorMap& C) const {
+    __device__ void store_all(T (&out)[kOutPanels][16][kColumns], const CUtensorMap& C) {
         if (pending) {
 #pragma unroll
             for (int p = 0; p < kPanels; ++p) store_panel(p, out, C);
@@ -191,25 +198,23 @@ struct Outgoing {
   private:
     /// Through shared memory, from where TMA stores it while the warp goes on.
     template <int kOutPanels>
-    __device__ void store_panel(int p, T (&out)[kOutPanels][16][kPanel],
-                                const CUtensorMap& C) const {
+    __device__ void store_panel(int p, T (&out)[kOutPanels][16][kColumns], const CUtensorMap& C) {
         const int lane = threadIdx.x % 32;
-        T(&panel)[16][kPanel] = out[p % kOutPanels];
-        // In turn. Of an odd number of panels the last one and the next tile's first follow each
-        // other in the same place.
-        constexpr int kInUse = kPanels % kOutPanels == 0 ? kOutPanels : 1;
-        if (lane == 0) hopper::cp_async_bulk_wait_group_read<kInUse - 1>();
+        T(&panel)[16][kColumns] = out[next];
+        next = (next + 1) % kOutPanels;
+        if (lane == 0) hopper::cp_async_bulk_wait_group_read<kOutPanels - 1>();
         __syncwarp();  // the panel may be overwritten
 #pragma unroll
-        for (int c = 0; c < kPanel / 16; ++c) {
-            const uint32_t* v = &pairs[(p * kPanel / 16 + c) * 4];  // 16 x 16 elements
-            const int chunk = 2 * c + lane / 16;
-            hopper::stmatrix_x4(&panel[lane % 16][(chunk ^ lane % 8) * 8], v[0], v[1], v[2], v[3]);
+        for (int c = 0; c < kColumns / 16; ++c) {
+            const uint32_t* v = &pairs[(p * kColumns / 16 + c) * 4];  // 16 x 16 elements
+            const int r = lane % 16, chunk = 2 * c + lane / 16;
+            const int swizzle = r * kColumns / 64 % (kColumns / 8);
+            hopper::stmatrix_x4(&panel[r][(chunk ^ swizzle) * 8], v[0], v[1], v[2], v[3]);
         }
         hopper::fence_proxy_async();  // makes what this thread wrote visible to TMA
         __syncwarp();
         if (lane == 0) {
-            hopper::tma_store(C, row, col + p * kPanel, panel);
+            hopper::tma_store(C, row, col + p * kColumns, panel);
             hopper::cp_async_bulk_commit_group();
         }
     }
@@ -226,8 +231,9 @@ __device__ void load_stage_multicast(Stage<T, kTileN, kTileM>& stage, hopper::Ba
                                      int col, int k) {
     hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
     hopper::tma_load(stage.A, A, row, k, full);
-    for (int p = rank; p < kTileN / kPanel; p += kCluster)
-        hopper::tma_load_multicast(stage.B[p], B, k, col + p * kPanel, full, (1 << kCluster) - 1);
+    for (int p = rank; p < stage.kPanels; p += kCluster)
+        hopper::tma_load_multicast(stage.B[p], B, k, col + p * stage.kColumns, full,
+                                   (1 << kCluster) - 1);
 }
 
 /// The producer's last wait: until all readers have freed all stages. The readers of other blocks
@@ -358,7 +364,7 @@ __device__ void multiply_parts(const CUtensorMap& A, const CUtensorMap& B, const
         }
     } else {
         if constexpr (kConsumers > 1) hopper::setmaxnreg_inc<232>();
-        constexpr int kPanels = kTileN / kPanel;
+        constexpr int kPanels = Outgoing<T, kTileN>::kPanels;
         auto& out = memory.out[threadIdx.x / 32];
         Outgoing<T, kTileN> outgoing;
         schedule.for_each_part(rank, [&](const Part& part) {
@@ -390,8 +396,10 @@ __device__ void multiply_parts(const CUtensorMap& A, const CUtensorMap& B, const
 
 // --- Rung 9: the record -------------------------------------------------------------------------
 
+/// The cluster's size comes with the launch: a block that is a cluster of its own starts sooner if
+/// the kernel knows of none.
 template <class T, int kTileM, int kTileN, int kStages, int kCluster>
-__global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM), 1)
+__global__ void __launch_bounds__(threads(kTileM), 1)
     matmul_hopper(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
                   const __grid_constant__ CUtensorMap B,  // [N, N] row-major
                   const __grid_constant__ CUtensorMap C,  // [N, N] row-major
@@ -443,10 +451,13 @@ std::function<void()> prepare_parts(Kernel kernel, const Operands<T>& o) {
     demo::allow_shared_bytes(kernel, bytes);
     const int at_once = demo::ClusterLaunch(1, kCluster, threads(kTileM), bytes).at_once(kernel);
     const auto [clusters, divided, _] = divide({kTileM, kTileN, kCluster}, o.N, at_once);
-    const CUtensorMap map_A = hopper::tensor_map(o.A, o.N, o.N, kTileM);
-    return [=] {
-        kernel<<<kCluster * clusters, threads(kTileM), bytes>>>(map_A, o.map_B, o.map_C, int(o.N),
-                                                                divided, o.exchange);
+    constexpr int kColumns = panel_columns(kTileN);
+    const CUtensorMap map_A = hopper::tensor_map(o.A, o.N, o.N, kTileM),
+                      map_B = hopper::tensor_map<kColumns>(o.B, o.N, o.N, kBlockK),
+                      map_C = hopper::tensor_map<kColumns>(o.C, o.N, o.N, 16);
+    const demo::ClusterLaunch launch(clusters, kCluster, threads(kTileM), bytes);
+    return [=, divided = divided] {
+        launch(kernel, map_A, map_B, map_C, int(o.N), divided, o.exchange);
     };
 }
 
@@ -456,22 +467,16 @@ std::function<void()> prepare(const Operands<T>& o) {
         matmul_hopper<T, kTileM, kTileN, kStages, kCluster>, o);
 }
 
-/// Prepares the record for these operands, and returns what launches it. In each shape it has as
-/// many stages as fit shared memory.
+/// Prepares the record for these operands, and returns what launches it.
 template <class T>
 std::function<void()> prepare(const Operands<T>& o, const Machine& machine) {
-    switch (fastest_shape(o.N, machine)) {  // of kShapes
-        case 0:
-            return prepare<128, 256, 4, 2>(o);
-        case 1:
-            return prepare<128, 192, 4, 2>(o);
-        case 2:
-            return prepare<128, 128, 6, 1>(o);
-        case 3:
-            return prepare<64, 192, 6, 1>(o);
-        default:
-            return prepare<64, 128, 8, 1>(o);
-    }
+    using Prepare = std::function<void()>(const Operands<T>&);
+    // Of kShapes, each with as many stages as fit shared memory.
+    static constexpr Prepare* kPrepare[] = {prepare<128, 256, 4, 2>, prepare<128, 224, 4, 2>,
+                                            prepare<128, 192, 4, 2>, prepare<128, 160, 5, 4>,
+                                            prepare<128, 128, 6, 1>, prepare<64, 192, 6, 4>,
+                                            prepare<64, 128, 8, 1>,  prepare<64, 64, 8, 1>};
+    return kPrepare[fastest_shape(o.N, machine)](o);
 }
 
 }  // namespace matmul_hopper

@@ -222,9 +222,12 @@ TEST(Prefetch, ChangesNothing) {
 constexpr int kRows = 40, kColumns = 192, kBoxRows = 16, kPanels = kColumns / 64;
 constexpr int kBox = kBoxRows * 64;  // elements
 
-/// Element (row, column) of a box, or of boxes beside each other: rows of 128 bytes, swizzled.
+/// Element (row, column) of a box of kWidth columns, or of boxes beside each other: rows of 128
+/// (64) bytes, swizzled.
+template <int kWidth = 64>
 __host__ __device__ int swizzled(int row, int column) {
-    return column / 64 * kBox + row * 64 + (column % 64 / 8 ^ row % 8) * 8 + column % 8;
+    const int chunk = column % kWidth / 8 ^ row * kWidth / 64 % (kWidth / 8);
+    return column / kWidth * kBox + row * kWidth + chunk * 8 + column % 8;
 }
 
 template <int kBoxes>
@@ -309,15 +312,16 @@ TEST(Tma, LoadsIntoSeveralBlocks) {
     EXPECT_EQ(out.read(), expected);
 }
 
-/// Stores three boxes, of ones, twos and threes, from two buffers.
+/// Stores three boxes of kWidth columns from two buffers.
+template <int kWidth>
 __global__ void store_boxes(const __grid_constant__ CUtensorMap map) {
     __shared__ alignas(1024) uint16_t tile[2][kBox];
     const int2 at[] = {{0, 0}, {30, 168}, {13, 64}};  // row, column
     for (int i = 0; i < 3; ++i) {
         if (threadIdx.x == 0) cp_async_bulk_wait_group_read<1>();
         __syncthreads();  // the latest store but one has read its buffer
-        for (int j = threadIdx.x; j < kBox; j += blockDim.x)
-            tile[i % 2][swizzled(j / 64, j % 64)] = 1000 * (i + 1) + j % 64;
+        for (int j = threadIdx.x; j < kBoxRows * kWidth; j += blockDim.x)
+            tile[i % 2][swizzled<kWidth>(j / kWidth, j % kWidth)] = 1000 * (i + 1) + j % kWidth;
         fence_proxy_async();
         __syncthreads();
         if (threadIdx.x == 0) tma_store(map, at[i].x, at[i].y, tile[i % 2]);
@@ -326,31 +330,39 @@ __global__ void store_boxes(const __grid_constant__ CUtensorMap map) {
     if (threadIdx.x == 0) cp_async_bulk_wait_group_read<0>();
 }
 
-TEST(Tma, StoresWithinTheMatrixAlone) {
+template <int kWidth>
+void expect_stores_within_the_matrix_alone() {
     const Memory<uint16_t> matrix = counting_matrix();
-    store_boxes<<<1, 64>>>(map_of(matrix));
+    const auto* data = reinterpret_cast<const half*>(matrix.data());
+    store_boxes<kWidth><<<1, 64>>>(tensor_map<kWidth>(data, kRows, kColumns, kBoxRows));
     EXPECT_EQ(matrix.read(), numbers<uint16_t>(kRows * kColumns, [](int i) -> uint16_t {
                   const int r = i / kColumns, c = i % kColumns;
-                  if (r < 16 && c < 64) return 1000 + c;
+                  if (r < 16 && c < kWidth) return 1000 + c;
                   if (r >= 30 && c >= 168) return 2000 + c - 168;
-                  if (r >= 13 && r < 29 && c >= 64 && c < 128) return 3000 + c - 64;
+                  if (r >= 13 && r < 29 && c >= 64 && c < 64 + kWidth) return 3000 + c - 64;
                   return uint16_t(i + 1);
               }));
 }
+
+TEST(Tma, StoresWithinTheMatrixAlone) { expect_stores_within_the_matrix_alone<64>(); }
+TEST(Tma, StoresNarrowBoxes) { expect_stores_within_the_matrix_alone<32>(); }
 
 // --- wgmma --------------------------------------------------------------------------------------
 
 template <class T, int kN>
 struct alignas(1024) Tiles {
-    T A[64][64], B[kN / 64][64][64];
+    static constexpr int kPanel = kN % 64 == 0 ? 64 : 32;
+    T A[64][64], B[kN / kPanel][64][kPanel];
 
     /// All threads copy A[64, 64] and B[64, kN] to here.
     __device__ void fill(const T* from_A, const T* from_B) {
-        auto place = [](int row, int column) { return (column / 8 ^ row % 8) * 8 + column % 8; };
+        auto place = [](int row, int column, int width) {
+            return (column / 8 ^ row * width / 64 % (width / 8)) * 8 + column % 8;
+        };
         for (int i = threadIdx.x; i < 64 * 64; i += blockDim.x)
-            A[i / 64][place(i / 64, i % 64)] = from_A[i];
+            A[i / 64][place(i / 64, i % 64, 64)] = from_A[i];
         for (int i = threadIdx.x; i < 64 * kN; i += blockDim.x)
-            B[i % kN / 64][i / kN][place(i / kN, i % 64)] = from_B[i];
+            B[i % kN / kPanel][i / kN][place(i / kN, i % kN % kPanel, kPanel)] = from_B[i];
         fence_proxy_async();
         __syncthreads();
     }
@@ -360,7 +372,7 @@ struct alignas(1024) Tiles {
     __device__ void multiply(float (&sums)[kSums], int p, bool keep) {
         for (int k = 0; k < 64; k += 16)
             wgmma_mma_async<T>(sums, matrix_descriptor(&A[0][k]),
-                               matrix_descriptor(B[p][k], sizeof B[0]), keep || k > 0);
+                               matrix_descriptor<kPanel>(B[p][k], sizeof B[0]), keep || k > 0);
         wgmma_commit_group();
     }
     /// The same, from A's fragments in registers.
@@ -368,7 +380,7 @@ struct alignas(1024) Tiles {
     __device__ void multiply(float (&sums)[kSums], const uint32_t (&own)[4][4], bool keep) {
 #pragma unroll
         for (int k = 0; k < 64; k += 16)
-            wgmma_mma_async<T>(sums, own[k / 16], matrix_descriptor(B[0][k], sizeof B[0]),
+            wgmma_mma_async<T>(sums, own[k / 16], matrix_descriptor<kPanel>(B[0][k], sizeof B[0]),
                                keep || k > 0);
         wgmma_commit_group();
     }
@@ -456,7 +468,9 @@ void expect_products(void (*kernel)(const T*, const T*, float*, bool)) {
 
 TYPED_TEST(Wgmma, 64Columns) { expect_products<TypeParam, 64>(multiply<TypeParam, 64, 1>); }
 TYPED_TEST(Wgmma, 128Columns) { expect_products<TypeParam, 128>(multiply<TypeParam, 128, 1>); }
+TYPED_TEST(Wgmma, 160Columns) { expect_products<TypeParam, 160>(multiply<TypeParam, 160, 1>); }
 TYPED_TEST(Wgmma, 192Columns) { expect_products<TypeParam, 192>(multiply<TypeParam, 192, 1>); }
+TYPED_TEST(Wgmma, 224Columns) { expect_products<TypeParam, 224>(multiply<TypeParam, 224, 1>); }
 TYPED_TEST(Wgmma, 256Columns) { expect_products<TypeParam, 256>(multiply<TypeParam, 256, 1>); }
 TYPED_TEST(Wgmma, TwoGroupsAtATime) {
     expect_products<TypeParam, 256>(multiply<TypeParam, 256, 2>);

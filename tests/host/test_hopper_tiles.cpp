@@ -1,7 +1,7 @@
 // The choice of tiles: what moves it, and that its divisions can be computed.
 #include <gtest/gtest.h>
 
-#include "kernels/hopper_tiles.hpp"
+#include "kernels/hopper_tiles.cuh"
 
 namespace {
 

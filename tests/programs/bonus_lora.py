@@ -71,7 +71,7 @@ MUTANTS = [
     # Tiles of 192 columns: three panels, two places.
     mutant("lora_hopper_panels_in_flight", BOTH,
            "a panel is overwritten while TMA still reads it",
-           [("kInUse = kPanels % kOutPanels == 0 ? kOutPanels : 1;", "kInUse = kOutPanels;")],
+           [("cp_async_bulk_wait_group_read<kOutPanels - 1>", "cp_async_bulk_wait_group_read<kOutPanels>")],
            tiles=tiles(128, 192, 4), sizes=(), cpu_runs=("384 --rows 600",), race=True),
     # Of each of the kinds, one in both.
     mutant("lora_hopper_tail_twice", BOTH,

@@ -1,9 +1,10 @@
 // Which tiles the record multiplies in, and whether blocks divide some of them: a model of the time
-// that each choice takes. It leaves out what is the same for all, such as a block's start.
+// that each choice takes.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 namespace matmul_hopper {
 
@@ -22,8 +23,11 @@ struct TileShape {
 /// Clocks that a step takes: 64 columns of A, and rows of B, which are 128 bytes each. The tensor
 /// cores multiply and add 2048 pairs of numbers a clock. While they do, the next step is copied. So
 /// the longer one of both should count; measured, it is nearer to their sum.
-inline double step_clocks(const TileShape& tile, const Machine& machine) {
-    const double copied = tile.rows + double(tile.columns) / tile.cluster;
+inline double step_clocks(const TileShape& tile, size_t N, const Machine& machine) {
+    // L2 hands out lines of 128 bytes. Where N is odd times 32, every second row of a matrix begins
+    // in the middle of a line, and 128 bytes of it lie in two.
+    const double lines = N % 64 == 0 ? 1 : 1.5;
+    const double copied = lines * (tile.rows + double(tile.columns) / tile.cluster);
     return tile.rows * tile.columns * 64 / 2048.0 + copied * 128 / machine.l2_bytes;
 }
 
@@ -53,16 +57,17 @@ inline Division divide(const TileShape& tile, size_t N, int at_once) {
     return possible && even.steps < whole.steps ? even : whole;
 }
 
-/// The tiles that the record comes in, the largest first. Small tiles are for small N, where a
-/// block has one of them, and there a cluster's longer start does not pay.
-constexpr TileShape kShapes[] = {
-    {128, 256, 2}, {128, 192, 2}, {128, 128, 1}, {64, 192, 1}, {64, 128, 1}};
+/// The tiles that the record comes in, the largest first.
+constexpr TileShape kShapes[] = {{128, 256, 2}, {128, 224, 2}, {128, 192, 2}, {128, 160, 4},
+                                 {128, 128, 1}, {64, 192, 4},  {64, 128, 1},  {64, 64, 1}};
 
 /// The one of kShapes that takes the least time for N; of equals the largest.
 inline int fastest_shape(size_t N, const Machine& machine) {
     auto clocks = [&](const TileShape& tile) {
+        constexpr int kStart = 2000;  // until a cluster's blocks have found each other, for each
         const int at_once = std::max(1, machine.multiprocessors / tile.cluster);
-        return divide(tile, N, at_once).steps * step_clocks(tile, machine);
+        return divide(tile, N, at_once).steps * step_clocks(tile, N, machine) +
+               kStart * (tile.cluster - 1);
     };
     const auto less = [&](const TileShape& a, const TileShape& b) { return clocks(a) < clocks(b); };
     return int(std::min_element(std::begin(kShapes), std::end(kShapes), less) - kShapes);
