@@ -433,7 +433,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 // Adds    division by steps (Schedule): the tiles that fill no round, and those of the round before,
 //         are divided among all clusters, so that each computes equally many steps. The block with
 //         a tile's first steps adds the sums of the others (Exchange) and stores the tile. See
-//         multiply_parts(), and divide() in kernels/hopper_tiles.hpp.
+//         multiply_parts(), and divide() in kernels/hopper_tiles.cuh.
 // Costs   sums that travel through global memory, in the time of some 40 steps. So a last round
 //         that is nearly full is not divided. Powers of two do not gain.
 // Limits  small N, with fewer tiles than multiprocessors.
@@ -450,9 +450,9 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 
 // --- 9: matmul_hopper, the record ---------------------------------------------------------------
 //
-// Adds    tiles of five shapes, of which fastest_shape() in kernels/hopper_tiles.hpp chooses, by a
+// Adds    tiles of eight shapes, of which fastest_shape() in kernels/hopper_tiles.cuh chooses, by a
 //         model of the time: smaller ones fill the last round better. At large N it is rung 8.
-// Costs   an instance of the kernel for each choice. Smaller tiles read more per multiplication.
+// Costs   an instance of the kernel for each shape. Smaller tiles read more per multiplication.
 // Limits  at large N power: the tensor cores are active in 95% of the cycles (ncu, N = 4096,
 //         H200), and the GPU lowers its clock. At small N both ends of a block again.
 // Source  NVIDIA, Matrix Multiplication Background User's Guide: tile and wave quantization.
