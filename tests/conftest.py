@@ -29,9 +29,14 @@ def pytest_sessionfinish(session):
             file.writelines(f"{seconds:.1f} {name}\n" for name, seconds in SECONDS.items())
 
 
+def pytest_configure(config):
+    """pytest-xdist keeps the files' order; else it begins with those of the most tests."""
+    config.option.loadscopereorder = False
+
+
 # Each file runs in one process: the longest come first, so that none is alone at the end.
-LONGEST = ("test_results", "test_step", "test_describe", "test_mutants", "test_output",
-           "test_build")
+LONGEST = ("test_results", "test_mutants", "test_step", "test_output", "test_inspect",
+           "test_describe", "test_docs", "test_count", "test_compare_gpus", "test_build")
 
 
 def pytest_collection_modifyitems(items):

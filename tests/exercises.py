@@ -70,7 +70,7 @@ class Exercise(NamedTuple):
 
     @property
     def in_one(self):
-        """Its solution's name among those of all_in_one()."""
+        """Its solution's name among those of bundles.all_in_one()."""
         return f"exercise_{self.number}"
 
     @property

@@ -225,7 +225,6 @@ def why_not(program, kernel, kind):
     return "" if re.search(needed, text_of(program, kernel)) else reason
 
 
-INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)
 ANY_ACTIVATION = ("demo::with_activation(session, "
                   "[&](auto act) { run_with<decltype(act)>(session); });")
 
@@ -257,22 +256,8 @@ def mutants_of(program):
             for mutant in of_page(program, "MUTANTS")}
 
 
-def all_in_one(texts):
-    """One program of {name: text of a program}, each in a namespace: its first argument is a name,
-    and chooses. What all include is compiled once, which is most of the time."""
-    includes, parts, choices = [], [], []
-    for name, text in texts.items():
-        includes += INCLUDE.findall(text)
-        body = INCLUDE.sub("\n", text)  # lines keep their numbers
-        parts.append(f"namespace {name} {{\n{body}}}  // namespace {name}\n")
-        choices.append(f'    if (name == "{name}") return {name}::main(argc - 1, argv + 1);\n')
-    return "".join([*dict.fromkeys(includes), *parts, "int main(int argc, char** argv) {\n",
-                    '    const std::string name = argc > 1 ? argv[1] : "";\n', *choices,
-                    "    return demo::kUsage;\n}\n"])
-
-
 def in_one(program):
-    """A program's name among those of all_in_one()."""
+    """A program's name among those of bundles.all_in_one()."""
     return "program_" + program
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import bundles
 import pages
 from fakes import copy_folders
 from suite import FAILED, PROGRAMS, ROOT, cuda_toolkit, run, scons
@@ -209,8 +210,8 @@ def test_clang_compiles_all_programs_for_the_cpu(tmp_path):
                 (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
                 translate.translate_file(header, tmp_path / name)
     everything = tmp_path / "all.cu"
-    everything.write_text(pages.all_in_one(
-        {pages.in_one(name): pages.source_of(name) for name in PROGRAMS}))
+    everything.write_text(bundles.all_in_one(bundles.apart(
+        {pages.in_one(name): pages.source_of(name) for name in PROGRAMS})))
     translate.translate_file(everything, tmp_path / "all.cpp")
     flags = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas",
              "-Wno-unknown-attributes", "-Wno-unused-const-variable", "-pthread"]

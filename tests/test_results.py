@@ -85,12 +85,12 @@ def test_the_seed_decides_the_data(live, program):
     dtype = ["--dtype", describe(program)["dtypes"][-1]] if takes(program, "--dtype") else []
 
     def errors(seed):
-        done = live.run(program, 64, "--once", "--csv", "--seed", seed, *dtype)
+        done = live.run(program, 32, "--once", "--csv", "--seed", seed, *dtype)
         rows = verified_rows(done, program)
         return {row["kernel"]: row["error_of_bound"] for row in rows}
 
-    assert errors(0) != errors(2**63 - 1)
-    first, second = errors(7), errors(7)
+    first, second = errors(0), errors(0)
+    assert first != errors(2**63 - 1)
     for contender in describe(program)["contenders"]:
         if contender["repeatable"]:
             assert first.get(contender["kernel"]) == second.get(contender["kernel"])
