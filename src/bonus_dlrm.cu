@@ -374,9 +374,39 @@ __device__ const T* vector_of(const Model<T>& m, size_t n) {
     return &m.tables[((lane - 1) * demo::DlrmShape::kRows + row) * m.E];
 }
 
-/// Feature E + p = the dot product of vectors i > j, for pair p, by a warp; zeros behind them up to
-/// `end`. The first vector is features 0 ... E - 1. at(c) is where feature c is. A tile of 8
-/// vectors serves as columns as it does as rows.
+/// The dot products of a sample's vectors, by a warp.
+template <class T>
+struct Products {
+    float sums[6][4] = {};  // 16 vectors with 8: of the upper 16 two tiles, of the lower four
+
+    /// Adds the products of 32 bytes of each vector. Of vector 8 q + lane / 4 a thread has words
+    /// low[q] and high[q], of 16 bytes each: number lane % 4. A tile of 8 vectors serves as columns
+    /// as it does as rows.
+    __device__ void add(const uint32_t (&low)[4], const uint32_t (&high)[4]) {
+#pragma unroll
+        for (int tile = 0; tile < 6; ++tile) {
+            const int i = tile < 2 ? 0 : 2, j = tile < 2 ? tile : tile - 2;
+            const uint32_t a[4] = {low[i], low[i + 1], high[i], high[i + 1]};
+            mma<T>(sums[tile], a, low[j], high[j]);
+        }
+    }
+    /// Pair p = vectors i > j is stored at(p).
+    template <class At>
+    __device__ void store(At at) const {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int tile = 0; tile < 6; ++tile)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                const int i = (tile < 2 ? 0 : 16) + lane / 4 + e / 2 * 8;
+                const int j = (tile < 2 ? tile : tile - 2) * 8 + lane % 4 * 2 + e % 2;
+                if (i < dlrm::kVectors && j < i) *at(i * (i - 1) / 2 + j) = T(sums[tile][e]);
+            }
+    }
+};
+
+/// Features E ... `end` of a sample, zeros behind the products. The first vector is features 0 ...
+/// E - 1. at(c) is where feature c is.
 template <class T, class At>
 __device__ void interact(const T* vector, int E, int end, At at) {
     const int lane = threadIdx.x % 32;
@@ -385,83 +415,24 @@ __device__ void interact(const T* vector, int E, int end, At at) {
     for (int q = 0; q < 4; ++q)
         vectors[q] = reinterpret_cast<const T*>(
             __shfl_sync(~0u, reinterpret_cast<unsigned long long>(vector), 8 * q + lane / 4));
-    float sums[6][4] = {};  // 16 vectors with 8: of the upper 16 two tiles, of the lower four
+    Products<T> products;
 #pragma unroll 2
     for (int k = 0; k < E; k += kDepth<T>) {
         // mma wants numbers 2t, 2t + 1, 2t + 8, 2t + 9 of 16. A sum's order is free: 4t ... 4t + 3.
         // Likewise in TF32 2t and 2t + 1 of 8, in place of t and t + 4.
         const int c = k + lane % 4 * (kDepth<T> / 4);
-        uint2 v[4] = {};
+        uint32_t low[4], high[4];
 #pragma unroll
-        for (int q = 0; q < 4; ++q)
+        for (int q = 0; q < 4; ++q) {
+            uint2 some{};
             if (c < E)
-                v[q] = *reinterpret_cast<const uint2*>(q == 0 && lane < 4 ? at(c) : &vectors[q][c]);
-#pragma unroll
-        for (int tile = 0; tile < 6; ++tile) {
-            const int i = tile < 2 ? 0 : 2, j = tile < 2 ? tile : tile - 2;
-            const uint32_t a[4] = {v[i].x, v[i + 1].x, v[i].y, v[i + 1].y};
-            mma<T>(sums[tile], a, v[j].x, v[j].y);
+                some = *reinterpret_cast<const uint2*>(q == 0 && lane < 4 ? at(c) : &vectors[q][c]);
+            low[q] = some.x, high[q] = some.y;
         }
+        products.add(low, high);
     }
-#pragma unroll
-    for (int tile = 0; tile < 6; ++tile)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            const int i = (tile < 2 ? 0 : 16) + lane / 4 + e / 2 * 8;
-            const int j = (tile < 2 ? tile : tile - 2) * 8 + lane % 4 * 2 + e % 2;
-            if (i < dlrm::kVectors && j < i) *at(E + i * (i - 1) / 2 + j) = T(sums[tile][e]);
-        }
+    products.store([=](int p) { return at(E + p); });
     for (int c = E + dlrm::kPairs + lane; c < end; c += 32) *at(c) = T(0.0f);
-}
-
-// Between the library's gemms the same products are a kernel: f[n] = [the first vector, which is
-// there already | the products]. A warp has a sample. It copies all vectors to shared memory at
-// once, 16 bytes a lane, so that memory reads whole rows of the tables, and many of them.
-
-constexpr int kSamples = 8;  // of a block
-
-/// Elements from vector to vector there; 32 bytes against bank conflicts. 0: they stay where they
-/// are, since their rows do not begin at multiples of 16 bytes.
-template <class T>
-__host__ __device__ int fetched_pitch(int E) {
-    return E * sizeof(T) % 16 == 0 ? E + 32 / int(sizeof(T)) : 0;
-}
-
-/// Copies the vectors of a warp's lanes. Returns where this lane's is then.
-template <class T>
-__device__ const T* fetch(const T* vector, T* to, int E) {
-    constexpr int kSome = 16 / sizeof(T);
-    const int lane = threadIdx.x % 32, pieces = E / kSome, pitch = fetched_pitch<T>(E);
-    for (int first = 0; first < dlrm::kVectors * pieces; first += 32) {
-        const int e = first + lane, v = e / pieces, c = e % pieces * kSome;
-        const T* const from = reinterpret_cast<const T*>(
-            __shfl_sync(~0u, reinterpret_cast<unsigned long long>(vector), v % 32));
-        if (v < dlrm::kVectors) ptx::cp_async_16(&to[v * pitch + c], &from[c], true);
-    }
-    ptx::cp_async_commit_group();
-    ptx::cp_async_wait_group<0>();
-    __syncwarp();  // the other lanes' copies are there, too
-    return &to[min(lane, dlrm::kVectors - 1) * pitch];
-}
-
-template <class T>
-__global__ void __launch_bounds__(32 * kSamples)
-    all_products(const __grid_constant__ Model<T> m, T* f, int pitch) {
-    extern __shared__ __align__(1024) unsigned char shared[];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, E = int(m.E);
-    const int of_vectors = dlrm::kVectors * fetched_pitch<T>(E);
-    T* const vectors = reinterpret_cast<T*>(shared) + warp * (of_vectors + pitch);
-    T* const row = vectors + of_vectors;
-    const size_t n = size_t(blockIdx.x) * kSamples + warp;
-    if (n >= m.N) return;
-    const T* vector = vector_of(m, n);
-    if (of_vectors > 0) vector = fetch(vector, vectors, E);
-    f += n * pitch;
-    for (int c = lane * 4; c < E; c += 128) dlrm::four(&row[c]) = dlrm::four(&f[c]);
-    __syncwarp();  // the first vector is there
-    interact(vector, E, pitch, [=](int c) { return &row[c]; });
-    __syncwarp();  // the products are
-    for (int c = E + lane * 4; c < pitch; c += 128) dlrm::four(&f[c]) = dlrm::four(&row[c]);
 }
 
 template <int kRows, class T>
@@ -497,6 +468,105 @@ __global__ void __launch_bounds__(kMlpThreads, 1) fused_model(const __grid_const
         block.top_mlp(first);
     };
     block.run(0, m.tiles, work, ahead);
+}
+
+// --- all_products: lookups and products between the library's gemms ------------------------------
+// Adds    to lesson 13's gather_dot: copies that never stop. A warp has one sample after another.
+//         While it computes one's products, the next one's vectors arrive in shared memory, and the
+//         ids of the one after that in registers. So some 14 warps of a multiprocessor have 100 KB
+//         on their way, of which 32 KB would do to keep memory busy.
+// Costs   shared memory: twice a sample's vectors for each warp.
+// Limits  memory: each row of the tables is read once, 256 bytes with E = 128.
+// Source  CUDA Programming Guide, "Asynchronous Data Copies"; Little's law.
+
+constexpr int kSamples = 2;  // warps of a block, each with a sample
+
+/// Bytes from vector to vector in shared memory: whole mma steps of 32, and 16 so that ldmatrix
+/// finds 8 vectors in different banks.
+template <class T>
+__host__ __device__ int room(unsigned int E) {
+    return (E * sizeof(T) + 31) / 32 * 32 + 16;
+}
+/// What a warp needs, in bytes: kStages samples' vectors, and a row of f without the first vector.
+template <class T>
+__host__ __device__ int warp_room(int stages, unsigned int E, int pitch) {
+    return stages * dlrm::kVectors * room<T>(E) +
+           (pitch * sizeof(T) - E * sizeof(T) + 15) / 16 * 16;
+}
+
+/// f[n] = [the first vector, which is there already | the products | zeros]. A row of f is `pitch`.
+/// Where E numbers are not whole 16 bytes, a Piece is 8.
+template <class Piece, int kStages, class T>
+__global__ void __launch_bounds__(32 * kSamples)
+    all_products(const __grid_constant__ Model<T> m, T* f, int pitch) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    const int lane = threadIdx.x % 32, E = int(m.E), between = room<T>(m.E);
+    const int of_sample = dlrm::kVectors * between, count = pitch - E;
+    unsigned char* const own = shared + threadIdx.x / 32 * warp_room<T>(kStages, m.E, pitch);
+    T* const products = reinterpret_cast<T*>(own + kStages * of_sample);
+    const size_t step = size_t(gridDim.x) * kSamples;
+    size_t n = size_t(blockIdx.x) * kSamples + threadIdx.x / 32;
+    if (sizeof(T) * m.E % 32 > 0)  // no copy reaches what fills up the last 32 bytes
+        for (int c = lane * 16; c < kStages * of_sample; c += 512)
+            *reinterpret_cast<uint4*>(own + c) = {};
+    for (int c = dlrm::kPairs + lane; c < count; c += 32) products[c] = T(0.0f);
+    __syncwarp();  // all zeros are there
+
+    const bool looks_up = lane > 0 && lane < dlrm::kVectors;
+    auto id_of = [&](size_t n) -> uint32_t {
+        return looks_up && n < m.N ? m.ids[n * kTables + lane - 1] : 0;
+    };
+    // Lanes beside each other copy a vector, as many as it has pieces, or more: a power of two.
+    const int pieces = E * int(sizeof(T)) / int(sizeof(Piece)),
+              shift = pieces > 1 ? 32 - __clz(pieces - 1) : 0;
+    const int c = (lane & ((1 << shift) - 1)) * int(sizeof(Piece));
+    auto fetch = [&](size_t n, uint32_t id, int stage) {
+        if (n < m.N) {
+            const T* vector = &f[n * pitch];
+            if (lane > 0)
+                vector = &m.tables[((lane - 1) * demo::DlrmShape::kRows + modulus_hash(id)) * m.E];
+            unsigned char* const to = own + stage * of_sample + c;
+#pragma unroll 4
+            for (int first = 0; first < dlrm::kVectors; first += 32 >> shift) {
+                const int v = first + (lane >> shift);
+                const auto from = reinterpret_cast<const unsigned char*>(
+                    __shfl_sync(~0u, reinterpret_cast<unsigned long long>(vector), v % 32));
+                if (v >= dlrm::kVectors || c >= pieces * int(sizeof(Piece))) continue;
+                if constexpr (sizeof(Piece) == 16)
+                    ptx::cp_async_16(&to[v * between], &from[c], true);
+                else
+                    *reinterpret_cast<Piece*>(&to[v * between]) =
+                        *reinterpret_cast<const Piece*>(&from[c]);
+            }
+        }
+        ptx::cp_async_commit_group();
+    };
+
+    for (int s = 0; s + 1 < kStages; ++s) fetch(n + s * step, id_of(n + s * step), s);
+    size_t ahead = n + (kStages - 1) * step;
+    uint32_t id = id_of(ahead);
+    const int mine = min(lane, dlrm::kVectors - 1) * between;  // ldmatrix wants 32 rows
+    for (int stage = 0; n < m.N; n += step, stage = (stage + 1) % kStages) {
+        fetch(ahead, id, (stage + kStages - 1) % kStages);
+        ahead += step;
+        id = id_of(ahead);
+        ptx::cp_async_wait_group<kStages - 1>();
+        __syncwarp();  // the other lanes' copies are there, too
+        const unsigned char* const vector = own + stage * of_sample + mine;
+        Products<T> sums;
+#pragma unroll 2
+        for (int k = 0; k < between - 16; k += 32) {
+            uint32_t low[4], high[4];
+            ptx::ldmatrix_x4(low, &vector[k]);
+            ptx::ldmatrix_x4(high, &vector[k + 16]);
+            sums.add(low, high);
+        }
+        sums.store([=](int p) { return &products[p]; });
+        __syncwarp();  // the products are there, and nobody needs the vectors any more
+        for (int c = lane * 4; c < count; c += 128)
+            dlrm::four(&f[n * pitch + E + c]) = dlrm::four(&products[c]);
+        __syncwarp();  // nobody needs the products any more
+    }
 }
 
 // --- index_hash: what the talk began with --------------------------------------------------------
@@ -661,11 +731,8 @@ class Dot {
 
     demo::Contender library_best() const {
         auto between = [this](cudaStream_t stream) {
-            const size_t of_vectors = dlrm::kVectors * fetched_pitch<T>(int(m.shape.E));
-            const size_t bytes = kSamples * (of_vectors + pitch) * sizeof(T);
-            demo::allow_shared_bytes(all_products<T>, bytes);
-            all_products<<<(m.shape.N + kSamples - 1) / kSamples, 32 * kSamples, bytes, stream>>>(
-                packed_.model(), f_.data(), int(pitch));
+            m.shape.E * sizeof(T) % 16 == 0 ? all_products<uint4>(stream)
+                                            : all_products<uint2>(stream);
         };
         auto pad = [this] {  // the weights, with zeros for the features' padding
             const demo::Input<T>& W = m.top[0].W;
@@ -727,6 +794,17 @@ class Dot {
     }
 
   private:
+    template <class Piece>
+    void all_products(cudaStream_t stream) const {
+        constexpr int kStages = 2, kThreads = 32 * kSamples;
+        const auto kernel = dlrm_hopper::all_products<Piece, kStages, T>;
+        const size_t bytes = kSamples * warp_room<T>(kStages, m.shape.E, int(pitch));
+        demo::allow_shared_bytes(kernel, bytes);
+        const size_t most =
+            session_.gpu.multiprocessors * demo::blocks_per_multiprocessor(kernel, kThreads, bytes);
+        const size_t blocks = std::min((m.shape.N + kSamples - 1) / kSamples, most);
+        kernel<<<blocks, kThreads, bytes, stream>>>(packed_.model(), f_.data(), int(pitch));
+    }
     std::function<void()> prepare(const uint32_t* rows) const {
         std::function<void()> launch;
         packed_.with_rows([&](auto of_block, int blocks, size_t bytes) {
