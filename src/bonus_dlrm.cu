@@ -364,14 +364,21 @@ __device__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t
         ptx::mma_m16n8k8(d, a, b0, b1);
 }
 
-/// Where vector `lane` of sample n is, for lanes 1 to 26.
+/// Lanes 1 to 26 have a table each; other lanes' ids and rows are any.
+__device__ bool looks_up() {
+    const int lane = threadIdx.x % 32;
+    return lane > 0 && lane < dlrm::kVectors;
+}
+template <class T>
+__device__ const T* row_at(const Model<T>& m, uint32_t row) {
+    return &m.tables[((threadIdx.x % 32 - 1) * demo::DlrmShape::kRows + row) * m.E];
+}
+/// Where vector `lane` of sample n is.
 template <class T>
 __device__ const T* vector_of(const Model<T>& m, size_t n) {
-    const int lane = threadIdx.x % 32;
-    if (lane == 0 || lane >= dlrm::kVectors) return m.tables;  // any; its products are not used
-    const size_t id = n * kTables + lane - 1;
-    const size_t row = m.rows ? m.rows[id] : modulus_hash(m.ids[id]);
-    return &m.tables[((lane - 1) * demo::DlrmShape::kRows + row) * m.E];
+    if (!looks_up()) return m.tables;  // its products are not used
+    const size_t id = n * kTables + threadIdx.x % 32 - 1;
+    return row_at(m, m.rows ? m.rows[id] : modulus_hash(m.ids[id]));
 }
 
 /// The dot products of a sample's vectors, by a warp.
@@ -512,9 +519,8 @@ __global__ void __launch_bounds__(32 * kSamples)
     for (int c = dlrm::kPairs + lane; c < count; c += 32) products[c] = T(0.0f);
     __syncwarp();  // all zeros are there
 
-    const bool looks_up = lane > 0 && lane < dlrm::kVectors;
-    auto id_of = [&](size_t n) -> uint32_t {
-        return looks_up && n < m.N ? m.ids[n * kTables + lane - 1] : 0;
+    auto id_of = [&](size_t n) {
+        return looks_up() && n < m.N ? m.ids[n * kTables + lane - 1] : 0;
     };
     // Lanes beside each other copy a vector, as many as it has pieces, or more: a power of two.
     const int pieces = E * int(sizeof(T)) / int(sizeof(Piece)),
@@ -522,9 +528,7 @@ __global__ void __launch_bounds__(32 * kSamples)
     const int c = (lane & ((1 << shift) - 1)) * int(sizeof(Piece));
     auto fetch = [&](size_t n, uint32_t id, int stage) {
         if (n < m.N) {
-            const T* vector = &f[n * pitch];
-            if (lane > 0)
-                vector = &m.tables[((lane - 1) * demo::DlrmShape::kRows + modulus_hash(id)) * m.E];
+            const T* const vector = looks_up() ? row_at(m, modulus_hash(id)) : &f[n * pitch];
             unsigned char* const to = own + stage * of_sample + c;
 #pragma unroll 4
             for (int first = 0; first < dlrm::kVectors; first += 32 >> shift) {

@@ -4,6 +4,8 @@ from pages import LOAD_16, STORE_16, Mutant
 
 SMALL = dict(sizes=(33,), cpu_sizes=(3,))
 DOT = dict(sizes=(), runs=("33 --dot",), cpu_runs=("3 --dot",))
+# Warps that have several samples:
+AHEAD = dict(sizes=(), runs=("8200 --dot",), cpu_runs=("130 --dot --embedding 128",))
 # Races that a GPU does not show:
 SMALL_HERE = dict(sizes=(), cpu_sizes=(3,))
 DOT_HERE = dict(sizes=(), cpu_runs=("3 --dot",))
@@ -133,7 +135,7 @@ MUTANTS = [
            **BOTH_IN_TF32),
     Mutant("dlrm_tf32_wrong_operand", PRODUCTS,
            "the lower vectors' numbers are multiplied in each other's places",
-           [("v[i + 1].x, v[i].y, v[i + 1].y};", "v[i].y, v[i + 1].x, v[i + 1].y};")],
+           [("low[i + 1], high[i], high[i + 1]};", "high[i], low[i + 1], high[i + 1]};")],
            **DOT_IN_TF32),
     # The layers within a block.
     Mutant("dlrm_layers_lost_group", ALL,
@@ -200,20 +202,20 @@ MUTANTS = [
     # --dot in one kernel.
     Mutant("dlrm_one_swapped_table", PRODUCTS,
            "neighboring tables change places",
-           [("m.tables[((lane - 1) * demo", "m.tables[((lane - 1 ^ 1) * demo")], **DOT),
-    Mutant("dlrm_one_first_ids", PRODUCTS,
+           [("m.tables[((threadIdx.x % 32 - 1) * demo",
+             "m.tables[((threadIdx.x % 32 - 1 ^ 1) * demo")], **DOT),
+    Mutant("dlrm_one_first_ids", "fused_model",
            "a sample takes an earlier one's ids",
-           [("const size_t id = n * kTables + lane - 1;",
-             "const size_t id = n / 2 * kTables + lane - 1;")], **DOT),
+           [("const size_t id = n * kTables", "const size_t id = n / 2 * kTables")], **DOT),
     Mutant("dlrm_one_swapped_pairs", PRODUCTS,
            "the pairs' second vectors are in reverse order",
-           [("*at(E + i * (i - 1) / 2 + j) = T(sums",
-             "*at(E + i * (i - 1) / 2 + i - 1 - j) = T(sums")], **DOT),
+           [("*at(i * (i - 1) / 2 + j) = T(sums",
+             "*at(i * (i - 1) / 2 + i - 1 - j) = T(sums")], **DOT),
     Mutant("dlrm_one_wrong_operand", PRODUCTS,
            "columns are of the next 8 vectors",
-           [("mma<T>(sums[tile], a, v[j].x, v[j].y);",
-             "mma<T>(sums[tile], a, v[j ^ 1].x, v[j ^ 1].y);")], **DOT),
-    Mutant("dlrm_one_lost_numbers", PRODUCTS,
+           [("mma<T>(sums[tile], a, low[j], high[j]);",
+             "mma<T>(sums[tile], a, low[j ^ 1], high[j ^ 1]);")], **DOT),
+    Mutant("dlrm_one_lost_numbers", "fused_model",
            "of every 16 numbers of a vector the last 4 are left out",
            [("if (c < E)\n", "if (c < E && lane % 4 < 3)\n")],
            sizes=(), runs=("33 --dot --embedding 16",), cpu_runs=("3 --dot --embedding 16",)),
@@ -227,7 +229,22 @@ MUTANTS = [
            sizes=(), runs=("33 --dot",), cpu_runs=("16 --dot",)),
     Mutant("dlrm_products_no_sync", "library_best",
            "products are copied before they are there",
-           [("__syncwarp();  // the products are", "")], race=True, **DOT_HERE),
+           [("__syncwarp();  // the products are", "// the products are")], race=True, **DOT_HERE),
+    Mutant("dlrm_products_waits_late", "library_best",
+           "vectors are multiplied before they have arrived",
+           [("ptx::cp_async_wait_group<kStages - 1>();", "ptx::cp_async_wait_group<kStages>();")],
+           race=True, **AHEAD),
+    Mutant("dlrm_products_copied_early", "library_best",
+           "the next sample's vectors are copied to where other lanes still read this one's",
+           [("fetch(ahead, id, (stage + kStages - 1) % kStages);", "fetch(ahead, id, stage);")],
+           race=True, **AHEAD),
+    Mutant("dlrm_products_same_ids", "library_best",
+           "a warp's third sample has the ids of its second",
+           [("id = id_of(ahead);\n        ptx", "ptx")], **AHEAD),
+    Mutant("dlrm_products_not_zeroed", "library_best",
+           "what fills up the last 32 bytes of a vector is not zeroed",
+           [("if (sizeof(T) * m.E % 32 > 0)", "if (false)")], kind="zeroing",
+           sizes=(), runs=("33 --dot --embedding 4",), cpu_runs=("3 --dot",)),
     Mutant("dlrm_one_wrong_row", "index_hash",
            "an id's row is that of the next one",
            [("if (some[k].x == id) row = some[k].y;",
@@ -261,7 +278,7 @@ FAST = {"folded_interaction": (r"HGMMA\S*", r"UTMALDG\S*"),
         "gather_pieces": (r"LDG\.E\S*\.(128|64)", r"STG\.E\S*\.(128|64)"),
         "half_outer": (LOAD_16, STORE_16),
         "bottom_layers": (r"HGMMA\S*", "UBLKCP"), "top_layers": (r"HGMMA\S*", "UBLKCP"),
-        "fused_model": (r"HGMMA\S*", "HMMA", "UBLKCP"), "all_products": ("HMMA",)}
+        "fused_model": (r"HGMMA\S*", "HMMA", "UBLKCP"), "all_products": ("HMMA", "LDGSTS", "LDSM")}
 
 
 def gemm(N, K, M, size):  # x, W, b and out, in numbers of `size` bytes
