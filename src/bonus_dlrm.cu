@@ -478,15 +478,14 @@ __global__ void __launch_bounds__(kMlpThreads, 1) fused_model(const __grid_const
 }
 
 // --- all_products: lookups and products between the library's gemms ------------------------------
-// Adds    to lesson 13's gather_dot: copies that never stop. A warp has one sample after another.
-//         While it computes one's products, the next one's vectors arrive in shared memory, and the
-//         ids of the one after that in registers. So some 14 warps of a multiprocessor have 100 KB
-//         on their way, of which 32 KB would do to keep memory busy.
-// Costs   shared memory: twice a sample's vectors for each warp.
-// Limits  memory: each row of the tables is read once, 256 bytes with E = 128.
+// Adds    to lesson 13's gather_dot: copies that never stop. A block is a warp, which has one
+// sample
+//         after another. While it computes one's products, the next one's vectors arrive in shared
+//         memory, and the ids of the one after that in registers. So with E = 128 some 14 warps of
+//         a multiprocessor have 100 KB on their way, of which 32 KB would do to keep memory busy.
+// Costs   shared memory: two samples' vectors for each warp.
+// Limits  memory: each row of the tables is read once, 256 bytes with E = 128. See --lookups.
 // Source  CUDA Programming Guide, "Asynchronous Data Copies"; Little's law.
-
-constexpr int kSamples = 2;  // warps of a block, each with a sample
 
 /// Bytes from vector to vector in shared memory: whole mma steps of 32, and 16 so that ldmatrix
 /// finds 8 vectors in different banks.
@@ -494,28 +493,18 @@ template <class T>
 __host__ __device__ int room(unsigned int E) {
     return (E * sizeof(T) + 31) / 32 * 32 + 16;
 }
-/// What a warp needs, in bytes: kStages samples' vectors, and a row of f without the first vector.
-template <class T>
-__host__ __device__ int warp_room(int stages, unsigned int E, int pitch) {
-    return stages * dlrm::kVectors * room<T>(E) +
-           (pitch * sizeof(T) - E * sizeof(T) + 15) / 16 * 16;
-}
-
 /// f[n] = [the first vector, which is there already | the products | zeros]. A row of f is `pitch`.
 /// Where E numbers are not whole 16 bytes, a Piece is 8.
-template <class Piece, int kStages, class T>
-__global__ void __launch_bounds__(32 * kSamples)
+template <class Piece, class T>
+__global__ void __launch_bounds__(32)
     all_products(const __grid_constant__ Model<T> m, T* f, int pitch) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    const int lane = threadIdx.x % 32, E = int(m.E), between = room<T>(m.E);
+    const int lane = threadIdx.x, E = int(m.E), between = room<T>(m.E);
     const int of_sample = dlrm::kVectors * between, count = pitch - E;
-    unsigned char* const own = shared + threadIdx.x / 32 * warp_room<T>(kStages, m.E, pitch);
-    T* const products = reinterpret_cast<T*>(own + kStages * of_sample);
-    const size_t step = size_t(gridDim.x) * kSamples;
-    size_t n = size_t(blockIdx.x) * kSamples + threadIdx.x / 32;
+    T* const products = reinterpret_cast<T*>(shared + 2 * of_sample);
     if (sizeof(T) * m.E % 32 > 0)  // no copy reaches what fills up the last 32 bytes
-        for (int c = lane * 16; c < kStages * of_sample; c += 512)
-            *reinterpret_cast<uint4*>(own + c) = {};
+        for (int c = lane * 16; c < 2 * of_sample; c += 512)
+            *reinterpret_cast<uint4*>(shared + c) = {};
     for (int c = dlrm::kPairs + lane; c < count; c += 32) products[c] = T(0.0f);
     __syncwarp();  // all zeros are there
 
@@ -523,21 +512,21 @@ __global__ void __launch_bounds__(32 * kSamples)
         return looks_up() && n < m.N ? m.ids[n * kTables + lane - 1] : 0;
     };
     // Lanes beside each other copy a vector, as many as it has pieces, or more: a power of two.
-    const int pieces = E * int(sizeof(T)) / int(sizeof(Piece)),
+    const int size = E * int(sizeof(T)), pieces = size / int(sizeof(Piece)),
               shift = pieces > 1 ? 32 - __clz(pieces - 1) : 0;
     const int c = (lane & ((1 << shift) - 1)) * int(sizeof(Piece));
     auto fetch = [&](size_t n, uint32_t id, int stage) {
         if (n < m.N) {
             const T* const vector = looks_up() ? row_at(m, modulus_hash(id)) : &f[n * pitch];
-            unsigned char* const to = own + stage * of_sample + c;
+            unsigned char* const to = shared + stage * of_sample + c;
 #pragma unroll 4
             for (int first = 0; first < dlrm::kVectors; first += 32 >> shift) {
                 const int v = first + (lane >> shift);
                 const auto from = reinterpret_cast<const unsigned char*>(
                     __shfl_sync(~0u, reinterpret_cast<unsigned long long>(vector), v % 32));
-                if (v >= dlrm::kVectors || c >= pieces * int(sizeof(Piece))) continue;
+                if (v >= dlrm::kVectors || c >= size) continue;
                 if constexpr (sizeof(Piece) == 16)
-                    ptx::cp_async_16(&to[v * between], &from[c], true);
+                    ptx::cp_async_16(&to[v * between], &from[c]);
                 else
                     *reinterpret_cast<Piece*>(&to[v * between]) =
                         *reinterpret_cast<const Piece*>(&from[c]);
@@ -546,17 +535,16 @@ __global__ void __launch_bounds__(32 * kSamples)
         ptx::cp_async_commit_group();
     };
 
-    for (int s = 0; s + 1 < kStages; ++s) fetch(n + s * step, id_of(n + s * step), s);
-    size_t ahead = n + (kStages - 1) * step;
-    uint32_t id = id_of(ahead);
+    size_t n = blockIdx.x, next = n + gridDim.x;
+    fetch(n, id_of(n), 0);
+    uint32_t id = id_of(next);
     const int mine = min(lane, dlrm::kVectors - 1) * between;  // ldmatrix wants 32 rows
-    for (int stage = 0; n < m.N; n += step, stage = (stage + 1) % kStages) {
-        fetch(ahead, id, (stage + kStages - 1) % kStages);
-        ahead += step;
-        id = id_of(ahead);
-        ptx::cp_async_wait_group<kStages - 1>();
+    for (int stage = 0; n < m.N; n = next, next += gridDim.x, stage ^= 1) {
+        fetch(next, id, stage ^ 1);
+        id = id_of(next + gridDim.x);
+        ptx::cp_async_wait_group<1>();
         __syncwarp();  // the other lanes' copies are there, too
-        const unsigned char* const vector = own + stage * of_sample + mine;
+        const unsigned char* const vector = shared + stage * of_sample + mine;
         Products<T> sums;
 #pragma unroll 2
         for (int k = 0; k < between - 16; k += 32) {
@@ -571,6 +559,20 @@ __global__ void __launch_bounds__(32 * kSamples)
             dlrm::four(&f[n * pitch + E + c]) = dlrm::four(&products[c]);
         __syncwarp();  // nobody needs the products any more
     }
+}
+
+/// Launches it, with as many warps as are resident at a time.
+template <class T>
+static void launch_products(const Model<T>& model, T* f, size_t pitch, const demo::Gpu& gpu,
+                            cudaStream_t stream) {
+    auto launch = [&](auto kernel) {
+        const size_t bytes = 2 * dlrm::kVectors * room<T>(model.E) + (pitch - model.E) * sizeof(T);
+        demo::allow_shared_bytes(kernel, bytes);
+        const size_t most =
+            gpu.multiprocessors * demo::blocks_per_multiprocessor(kernel, 32, bytes);
+        kernel<<<std::min(model.N, most), 32, bytes, stream>>>(model, f, int(pitch));
+    };
+    model.E * sizeof(T) % 16 == 0 ? launch(all_products<uint4, T>) : launch(all_products<uint2, T>);
 }
 
 // --- index_hash: what the talk began with --------------------------------------------------------
@@ -735,8 +737,7 @@ class Dot {
 
     demo::Contender library_best() const {
         auto between = [this](cudaStream_t stream) {
-            m.shape.E * sizeof(T) % 16 == 0 ? all_products<uint4>(stream)
-                                            : all_products<uint2>(stream);
+            launch_products(packed_.model(), f_.data(), pitch, session_.gpu, stream);
         };
         auto pad = [this] {  // the weights, with zeros for the features' padding
             const demo::Input<T>& W = m.top[0].W;
@@ -798,17 +799,6 @@ class Dot {
     }
 
   private:
-    template <class Piece>
-    void all_products(cudaStream_t stream) const {
-        constexpr int kStages = 2, kThreads = 32 * kSamples;
-        const auto kernel = dlrm_hopper::all_products<Piece, kStages, T>;
-        const size_t bytes = kSamples * warp_room<T>(kStages, m.shape.E, int(pitch));
-        demo::allow_shared_bytes(kernel, bytes);
-        const size_t most =
-            session_.gpu.multiprocessors * demo::blocks_per_multiprocessor(kernel, kThreads, bytes);
-        const size_t blocks = std::min((m.shape.N + kSamples - 1) / kSamples, most);
-        kernel<<<blocks, kThreads, bytes, stream>>>(packed_.model(), f_.data(), int(pitch));
-    }
     std::function<void()> prepare(const uint32_t* rows) const {
         std::function<void()> launch;
         packed_.with_rows([&](auto of_block, int blocks, size_t bytes) {
