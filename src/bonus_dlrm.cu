@@ -16,10 +16,12 @@
 //
 // What limits it: power and the tensor cores, as any product; with few samples reading W.
 //
-// With --dot the model is so small that one kernel computes all of it: fused_model.
+// With --dot the model is so small that one kernel computes all of it: fused_model. With --lookups
+// a kernel that only looks up and multiplies stands beside a copy: all_products.
 //
-//     ./bonus_dlrm 2048        ./bonus_dlrm 2048 --dtype tf32        ./bonus_dlrm 65536 --dot
+//     ./bonus_dlrm 2048        ./bonus_dlrm 65536 --dot        ./bonus_dlrm 65536 --lookups
 #include "demo.cuh"
+#include "demo/copy.cuh"
 #include "demo/dlrm_layers.cuh"
 #include "hopper.cuh"
 #include "kernels/dlrm.cuh"
@@ -561,6 +563,10 @@ __global__ void __launch_bounds__(32)
     }
 }
 
+/// Where rows of f begin: at multiples of 32 bytes.
+static size_t products_pitch(const demo::DlrmShape& shape) {
+    return (shape.features + 15) / 16 * 16;
+}
 /// Launches it, with as many warps as are resident at a time.
 template <class T>
 static void launch_products(const Model<T>& model, T* f, size_t pitch, const demo::Gpu& gpu,
@@ -815,15 +821,76 @@ class Dot {
     const demo::DlrmLayers<T>& mlps;
     const Packed<T>& packed_;
     const demo::Session& session_;
-    const size_t pitch = (m.shape.features + 15) / 16 * 16;  // rows begin at multiples of 32 bytes
+    const size_t pitch = products_pitch(m.shape);
     const demo::Buffer<T> f_{m.shape.N, pitch}, W_{pitch, kHidden};
     const demo::Buffer<uint2> known_{kTables, demo::DlrmShape::kRows};
     const demo::Buffer<uint32_t> rows_{m.shape.N, kTables};
 };
 
+/// What all_products must leave of a feature: of the first vector, of a product, or zero.
+template <class T>
+struct ExpectProduct {
+    const uint32_t* ids;
+    const T *tables, *first;
+    size_t E;
+
+    __device__ demo::Expected operator()(size_t, size_t n, size_t column) const {
+        auto vector = [=, this](size_t v) {
+            if (v == 0) return &first[n * E];
+            const size_t row = dlrm::row_of(ids[n * kTables + v - 1]);
+            return &tables[((v - 1) * demo::DlrmShape::kRows + row) * E];
+        };
+        if (column < E) return {double(float(first[n * E + column])), 0};
+        if (column >= E + dlrm::kPairs) return {0, 0};
+        const int2 pair = dlrm::pair(int(column - E));
+        const T *a = vector(pair.x), *b = vector(pair.y);
+        demo::DlrmTerms<T> terms{0};
+        for (size_t e = 0; e < E; ++e) terms.add(double(float(a[e])) * double(float(b[e])), 0);
+        const demo::DlrmSum sum = terms.end(E);
+        constexpr demo::Format format = demo::kFormat<T>;
+        return {sum.value, sum.error() + format.roundoff * fabs(sum.value) + format.subnormal};
+    }
+};
+
+/// --lookups: all_products beside a copy of as many bytes as it reads and writes.
+template <class T>
+static void run_lookups(demo::Session& session, const demo::DlrmShape& shape) {
+    const size_t N = shape.N, E = shape.E, pitch = products_pitch(shape);
+    const bool zipf = session.options.choice("--ids") == "zipf";
+    const demo::Input<uint32_t> ids(session, "ids", {N, kTables},
+                                    {.then = zipf ? demo::Then::kZipf : demo::Then::kNothing});
+    const demo::Input<T> tables(session, "tables", {kTables, demo::DlrmShape::kRows, E});
+    const demo::Input<T> first(session, "first", {N, E});
+    const demo::Output<T> f(session, "features", {N, pitch});
+    Model<T> model{};
+    model.ids = ids, model.tables = tables, model.N = N, model.E = unsigned(E);
+    const size_t rows = demo::saturating_product(N, kTables, E, sizeof(T));
+    const demo::Workload work{
+        .shape = "lookups" + (E == shape.kUsualE ? "" : "e" + std::to_string(E)),
+        .size = N,
+        .dtype = session.dtype(),
+        .flops = 2.0 * double(dlrm::kPairs * N) * double(E),
+        .least_bytes = demo::saturating_sum(ids.bytes(), std::min(rows, tables.bytes()), f.bytes()),
+        .memory_bound = true,
+        .text = std::to_string(N) + " samples, 27 vectors of " + std::to_string(E),
+        .arithmetic = "fp32 sums"};
+    const auto copy_first = [&] {
+        DEMO_CHECK(cudaMemcpy2DAsync(f, pitch * sizeof(T), first, E * sizeof(T), E * sizeof(T), N,
+                                     cudaMemcpyDeviceToDevice));
+    };
+    const demo::Contender all_products{
+        .kernel = "all_products",
+        .launch = [&] { launch_products(model, f.data(), pitch, session.gpu, nullptr); },
+        .moved_bytes = work.least_bytes,
+        .prepare = copy_first};
+    session.run(work, f.check(ExpectProduct<T>{ids, tables, first, E}),
+                {all_products, demo::copy_contender(session, work)});
+}
+
 template <class T>
 static void run(demo::Session& session) {
     const demo::DlrmShape shape = demo::DlrmShape::of(session.options);
+    if (session.options.flag("--lookups")) return run_lookups<T>(session, {shape.N, shape.E, true});
     const demo::Dlrm<T> m(session, shape, !shape.dot);
     const demo::DlrmLayers<T> mlps(m);
     const demo::DlrmChain<T> chain(m, mlps);
@@ -849,7 +916,7 @@ static void run(demo::Session& session) {
 }  // namespace dlrm_hopper
 
 int main(int argc, char** argv) {
-    const demo::Program program{
+    demo::Program program{
         .name = "bonus_dlrm",
         .summary = "the fastest DLRM on Hopper: half of the features, made in registers",
         .types = {{"fp16", dlrm_hopper::run<half>}, {"tf32", dlrm_hopper::run<float>}},
@@ -858,6 +925,9 @@ int main(int argc, char** argv) {
         .default_n = demo::kSimulator ? 8 : 2048,
         .options = demo::dlrm_options(),
         .sizes = {128, 2048, 16384},
-        .variants = {"128 --dot", "2048 --dot", "16384 --dot", "65536 --dot --embedding 128"}};
+        .variants = {"128 --dot", "2048 --dot", "16384 --dot", "65536 --dot --embedding 128",
+                     "65536 --lookups --embedding 128"}};
+    program.options.push_back(
+        {.name = "--lookups", .help = "lookups and dot products alone, beside a copy"});
     return demo::main_of(program, argc, argv);
 }
