@@ -415,9 +415,11 @@ struct Products {
 };
 
 /// Features E ... `end` of a sample, zeros behind the products. The first vector is features 0 ...
-/// E - 1. at(c) is where feature c is.
-template <class T, class At>
+/// E - 1. at(c) is where feature c is. A thread loads pieces of 8 bytes, what an mma needs, or
+/// of 16.
+template <class Piece, class T, class At>
 __device__ void interact(const T* vector, int E, int end, At at) {
+    constexpr int kSteps = sizeof(Piece) / 8;  // mma of a piece
     const int lane = threadIdx.x % 32;
     const T* vectors[4];  // of which this thread has some numbers: one of each 8
 #pragma unroll
@@ -425,20 +427,23 @@ __device__ void interact(const T* vector, int E, int end, At at) {
         vectors[q] = reinterpret_cast<const T*>(
             __shfl_sync(~0u, reinterpret_cast<unsigned long long>(vector), 8 * q + lane / 4));
     Products<T> products;
-#pragma unroll 2
-    for (int k = 0; k < E; k += kDepth<T>) {
-        // mma wants numbers 2t, 2t + 1, 2t + 8, 2t + 9 of 16. A sum's order is free: 4t ... 4t + 3.
-        // Likewise in TF32 2t and 2t + 1 of 8, in place of t and t + 4.
-        const int c = k + lane % 4 * (kDepth<T> / 4);
-        uint32_t low[4], high[4];
+#pragma unroll(2 / kSteps)
+    for (int k = 0; k < E; k += kSteps * kDepth<T>) {
+        // mma wants numbers 2t, 2t + 1, 2t + 8, 2t + 9 of 16. A sum's order is free: t's numbers
+        // are neighbors. Likewise in TF32 2t and 2t + 1 of 8, in place of t and t + 4.
+        const int c = k + lane % 4 * (kSteps * kDepth<T> / 4);
+        uint32_t words[2 * kSteps][4];
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
-            uint2 some{};
+            Piece some{};
             if (c < E)
-                some = *reinterpret_cast<const uint2*>(q == 0 && lane < 4 ? at(c) : &vectors[q][c]);
-            low[q] = some.x, high[q] = some.y;
+                some = *reinterpret_cast<const Piece*>(q == 0 && lane < 4 ? at(c) : &vectors[q][c]);
+#pragma unroll
+            for (int w = 0; w < 2 * kSteps; ++w)
+                words[w][q] = reinterpret_cast<const uint32_t(&)[2 * kSteps]>(some)[w];
         }
-        products.add(low, high);
+#pragma unroll
+        for (int s = 0; s < kSteps; ++s) products.add(words[2 * s], words[2 * s + 1]);
     }
     products.store([=](int p) { return at(E + p); });
     for (int c = E + dlrm::kPairs + lane; c < end; c += 32) *at(c) = T(0.0f);
@@ -466,8 +471,12 @@ __global__ void __launch_bounds__(kMlpThreads, 1) fused_model(const __grid_const
             vector = lookup(first, r + kWarps);  // while this sample's products are computed
             // The shuffle keeps E's value here: else the compiler would compute all places of
             // features before the first layer, in registers that are needed.
-            interact(now, __shfl_sync(~0u, int(m.E), 0), int(m.features()),
-                     [&](int c) { return &block.narrow[place<kRows, T>(r, c)]; });
+            const int E = __shfl_sync(~0u, int(m.E), 0), end = int(m.features());
+            auto at = [&](int c) { return &block.narrow[place<kRows, T>(r, c)]; };
+            if (E * sizeof(T) % 64 == 0)  // four lanes load 16 bytes each
+                interact<uint4>(now, E, end, at);
+            else
+                interact<uint2>(now, E, end, at);
         }
         meet();  // the features are complete
         block.apply(m.top[0], block.narrow, block.wide);
