@@ -30,6 +30,18 @@ __device__ __forceinline__ void cp_async_16(void* to, const void* from, bool ins
 #endif
 }
 
+/// The same without that request, as is best for rows that are far from each other; never zeros.
+__device__ __forceinline__ void cp_async_16(void* to, const void* from) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile(
+        "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(uint32_t(__cvta_generic_to_shared(to))),
+        "l"(__cvta_generic_to_global(from))
+        : "memory");
+#else
+    *static_cast<uint4*>(to) = *static_cast<const uint4*>(from);
+#endif
+}
+
 /// How many copies in a row to write out, in #pragma unroll: all of them. But on Turing each takes
 /// registers until its data has come, so no more than these.
 #if __CUDA_ARCH__ >= 800

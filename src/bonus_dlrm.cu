@@ -16,10 +16,12 @@
 //
 // What limits it: power and the tensor cores, as any product; with few samples reading W.
 //
-// With --dot the model is so small that one kernel computes all of it: fused_model.
+// With --dot the model is so small that one kernel computes all of it: fused_model. With --lookups
+// a kernel that only looks up and multiplies stands beside a copy: all_products.
 //
-//     ./bonus_dlrm 2048        ./bonus_dlrm 2048 --dtype tf32        ./bonus_dlrm 65536 --dot
+//     ./bonus_dlrm 2048        ./bonus_dlrm 65536 --dot        ./bonus_dlrm 65536 --lookups
 #include "demo.cuh"
+#include "demo/copy.cuh"
 #include "demo/dlrm_layers.cuh"
 #include "hopper.cuh"
 #include "kernels/dlrm.cuh"
@@ -364,73 +366,87 @@ __device__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t
         ptx::mma_m16n8k8(d, a, b0, b1);
 }
 
-/// Where vector `lane` of sample n is, for lanes 1 to 26.
+/// Lanes 1 to 26 have a table each; other lanes' ids and rows are any.
+__device__ bool looks_up() {
+    const int lane = threadIdx.x % 32;
+    return lane > 0 && lane < dlrm::kVectors;
+}
+template <class T>
+__device__ const T* row_at(const Model<T>& m, uint32_t row) {
+    return &m.tables[((threadIdx.x % 32 - 1) * demo::DlrmShape::kRows + row) * m.E];
+}
+/// Where vector `lane` of sample n is.
 template <class T>
 __device__ const T* vector_of(const Model<T>& m, size_t n) {
-    const int lane = threadIdx.x % 32;
-    if (lane == 0 || lane >= dlrm::kVectors) return m.tables;  // any; its products are not used
-    const size_t id = n * kTables + lane - 1;
-    const size_t row = m.rows ? m.rows[id] : modulus_hash(m.ids[id]);
-    return &m.tables[((lane - 1) * demo::DlrmShape::kRows + row) * m.E];
+    if (!looks_up()) return m.tables;  // its products are not used
+    const size_t id = n * kTables + threadIdx.x % 32 - 1;
+    return row_at(m, m.rows ? m.rows[id] : modulus_hash(m.ids[id]));
 }
 
-/// Feature E + p = the dot product of vectors i > j, for pair p, by a warp; zeros behind them up to
-/// `end`. The first vector is features 0 ... E - 1. at(c) is where feature c is. A tile of 8
-/// vectors serves as columns as it does as rows.
-template <class T, class At>
+/// The dot products of a sample's vectors, by a warp.
+template <class T>
+struct Products {
+    float sums[6][4] = {};  // 16 vectors with 8: of the upper 16 two tiles, of the lower four
+
+    /// Adds the products of 32 bytes of each vector. Of vector 8 q + lane / 4 a thread has words
+    /// low[q] and high[q], of 16 bytes each: number lane % 4. A tile of 8 vectors serves as columns
+    /// as it does as rows.
+    __device__ void add(const uint32_t (&low)[4], const uint32_t (&high)[4]) {
+#pragma unroll
+        for (int tile = 0; tile < 6; ++tile) {
+            const int i = tile < 2 ? 0 : 2, j = tile < 2 ? tile : tile - 2;
+            const uint32_t a[4] = {low[i], low[i + 1], high[i], high[i + 1]};
+            mma<T>(sums[tile], a, low[j], high[j]);
+        }
+    }
+    /// Pair p = vectors i > j is stored at(p).
+    template <class At>
+    __device__ void store(At at) const {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int tile = 0; tile < 6; ++tile)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                const int i = (tile < 2 ? 0 : 16) + lane / 4 + e / 2 * 8;
+                const int j = (tile < 2 ? tile : tile - 2) * 8 + lane % 4 * 2 + e % 2;
+                if (i < dlrm::kVectors && j < i) *at(i * (i - 1) / 2 + j) = T(sums[tile][e]);
+            }
+    }
+};
+
+/// Features E ... `end` of a sample, zeros behind the products. The first vector is features 0 ...
+/// E - 1. at(c) is where feature c is. A thread loads pieces of 8 bytes, what an mma needs, or
+/// of 16.
+template <class Piece, class T, class At>
 __device__ void interact(const T* vector, int E, int end, At at) {
+    constexpr int kSteps = sizeof(Piece) / 8;  // mma of a piece
     const int lane = threadIdx.x % 32;
     const T* vectors[4];  // of which this thread has some numbers: one of each 8
 #pragma unroll
     for (int q = 0; q < 4; ++q)
         vectors[q] = reinterpret_cast<const T*>(
             __shfl_sync(~0u, reinterpret_cast<unsigned long long>(vector), 8 * q + lane / 4));
-    float sums[6][4] = {};  // 16 vectors with 8: of the upper 16 two tiles, of the lower four
-#pragma unroll 2
-    for (int k = 0; k < E; k += kDepth<T>) {
-        // mma wants numbers 2t, 2t + 1, 2t + 8, 2t + 9 of 16. A sum's order is free: 4t ... 4t + 3.
-        // Likewise in TF32 2t and 2t + 1 of 8, in place of t and t + 4.
-        const int c = k + lane % 4 * (kDepth<T> / 4);
-        uint2 v[4] = {};
+    Products<T> products;
+#pragma unroll(2 / kSteps)
+    for (int k = 0; k < E; k += kSteps * kDepth<T>) {
+        // mma wants numbers 2t, 2t + 1, 2t + 8, 2t + 9 of 16. A sum's order is free: t's numbers
+        // are neighbors. Likewise in TF32 2t and 2t + 1 of 8, in place of t and t + 4.
+        const int c = k + lane % 4 * (kSteps * kDepth<T> / 4);
+        uint32_t words[2 * kSteps][4];
 #pragma unroll
-        for (int q = 0; q < 4; ++q)
+        for (int q = 0; q < 4; ++q) {
+            Piece some{};
             if (c < E)
-                v[q] = *reinterpret_cast<const uint2*>(q == 0 && lane < 4 ? at(c) : &vectors[q][c]);
+                some = *reinterpret_cast<const Piece*>(q == 0 && lane < 4 ? at(c) : &vectors[q][c]);
 #pragma unroll
-        for (int tile = 0; tile < 6; ++tile) {
-            const int i = tile < 2 ? 0 : 2, j = tile < 2 ? tile : tile - 2;
-            const uint32_t a[4] = {v[i].x, v[i + 1].x, v[i].y, v[i + 1].y};
-            mma<T>(sums[tile], a, v[j].x, v[j].y);
+            for (int w = 0; w < 2 * kSteps; ++w)
+                words[w][q] = reinterpret_cast<const uint32_t(&)[2 * kSteps]>(some)[w];
         }
+#pragma unroll
+        for (int s = 0; s < kSteps; ++s) products.add(words[2 * s], words[2 * s + 1]);
     }
-#pragma unroll
-    for (int tile = 0; tile < 6; ++tile)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            const int i = (tile < 2 ? 0 : 16) + lane / 4 + e / 2 * 8;
-            const int j = (tile < 2 ? tile : tile - 2) * 8 + lane % 4 * 2 + e % 2;
-            if (i < dlrm::kVectors && j < i) *at(E + i * (i - 1) / 2 + j) = T(sums[tile][e]);
-        }
+    products.store([=](int p) { return at(E + p); });
     for (int c = E + dlrm::kPairs + lane; c < end; c += 32) *at(c) = T(0.0f);
-}
-
-// Between the library's gemms the same products are a kernel: f[n] = [the first vector, which is
-// there already | the products]. A warp has a sample.
-constexpr int kSamples = 8;  // of a block
-template <class T>
-__global__ void __launch_bounds__(32 * kSamples)
-    all_products(const __grid_constant__ Model<T> m, T* f, int pitch) {
-    extern __shared__ __align__(1024) unsigned char shared[];
-    const int lane = threadIdx.x % 32, E = int(m.E);
-    T* const row = reinterpret_cast<T*>(shared) + threadIdx.x / 32 * pitch;
-    const size_t n = size_t(blockIdx.x) * kSamples + threadIdx.x / 32;
-    if (n >= m.N) return;
-    f += n * pitch;
-    for (int c = lane * 4; c < E; c += 128) dlrm::four(&row[c]) = dlrm::four(&f[c]);
-    __syncwarp();  // the first vector is there
-    interact(vector_of(m, n), E, pitch, [=](int c) { return &row[c]; });
-    __syncwarp();  // the products are
-    for (int c = E + lane * 4; c < pitch; c += 128) dlrm::four(&f[c]) = dlrm::four(&row[c]);
 }
 
 template <int kRows, class T>
@@ -455,8 +471,12 @@ __global__ void __launch_bounds__(kMlpThreads, 1) fused_model(const __grid_const
             vector = lookup(first, r + kWarps);  // while this sample's products are computed
             // The shuffle keeps E's value here: else the compiler would compute all places of
             // features before the first layer, in registers that are needed.
-            interact(now, __shfl_sync(~0u, int(m.E), 0), int(m.features()),
-                     [&](int c) { return &block.narrow[place<kRows, T>(r, c)]; });
+            const int E = __shfl_sync(~0u, int(m.E), 0), end = int(m.features());
+            auto at = [&](int c) { return &block.narrow[place<kRows, T>(r, c)]; };
+            if (E * sizeof(T) % 64 == 0)  // four lanes load 16 bytes each
+                interact<uint4>(now, E, end, at);
+            else
+                interact<uint2>(now, E, end, at);
         }
         meet();  // the features are complete
         block.apply(m.top[0], block.narrow, block.wide);
@@ -466,6 +486,108 @@ __global__ void __launch_bounds__(kMlpThreads, 1) fused_model(const __grid_const
         block.top_mlp(first);
     };
     block.run(0, m.tiles, work, ahead);
+}
+
+// --- all_products: lookups and products between the library's gemms ------------------------------
+// Adds    to lesson 13's gather_dot: copies that never stop. A block is a warp, which has one
+// sample
+//         after another. While it computes one's products, the next one's vectors arrive in shared
+//         memory, and the ids of the one after that in registers. So with E = 128 some 14 warps of
+//         a multiprocessor have 100 KB on their way, of which 32 KB would do to keep memory busy.
+// Costs   shared memory: two samples' vectors for each warp.
+// Limits  memory: each row of the tables is read once, 256 bytes with E = 128. See --lookups.
+// Source  CUDA Programming Guide, "Asynchronous Data Copies"; Little's law.
+
+/// Bytes from vector to vector in shared memory: whole mma steps of 32, and 16 so that ldmatrix
+/// finds 8 vectors in different banks.
+template <class T>
+__host__ __device__ int room(unsigned int E) {
+    return (E * sizeof(T) + 31) / 32 * 32 + 16;
+}
+/// f[n] = [the first vector, which is there already | the products | zeros]. A row of f is `pitch`.
+/// Where E numbers are not whole 16 bytes, a Piece is 8.
+template <class Piece, class T>
+__global__ void __launch_bounds__(32)
+    all_products(const __grid_constant__ Model<T> m, T* f, int pitch) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    const int lane = threadIdx.x, E = int(m.E), between = room<T>(m.E);
+    const int of_sample = dlrm::kVectors * between, count = pitch - E;
+    T* const products = reinterpret_cast<T*>(shared + 2 * of_sample);
+    if (sizeof(T) * m.E % 32 > 0)  // no copy reaches what fills up the last 32 bytes
+        for (int c = lane * 16; c < 2 * of_sample; c += 512)
+            *reinterpret_cast<uint4*>(shared + c) = {};
+    for (int c = dlrm::kPairs + lane; c < count; c += 32) products[c] = T(0.0f);
+    __syncwarp();  // all zeros are there
+
+    auto id_of = [&](size_t n) {
+        return looks_up() && n < m.N ? m.ids[n * kTables + lane - 1] : 0;
+    };
+    // Lanes beside each other copy a vector, as many as it has pieces, or more: a power of two.
+    const int size = E * int(sizeof(T)), pieces = size / int(sizeof(Piece)),
+              shift = pieces > 1 ? 32 - __clz(pieces - 1) : 0;
+    const int c = (lane & ((1 << shift) - 1)) * int(sizeof(Piece));
+    auto fetch = [&](size_t n, uint32_t id, int stage) {
+        if (n < m.N) {
+            const T* const vector = looks_up() ? row_at(m, modulus_hash(id)) : &f[n * pitch];
+            unsigned char* const to = shared + stage * of_sample + c;
+#pragma unroll 4
+            for (int first = 0; first < dlrm::kVectors; first += 32 >> shift) {
+                const int v = first + (lane >> shift);
+                const auto from = reinterpret_cast<const unsigned char*>(
+                    __shfl_sync(~0u, reinterpret_cast<unsigned long long>(vector), v % 32));
+                if (v >= dlrm::kVectors || c >= size) continue;
+                if constexpr (sizeof(Piece) == 16)
+                    ptx::cp_async_16(&to[v * between], &from[c]);
+                else
+                    *reinterpret_cast<Piece*>(&to[v * between]) =
+                        *reinterpret_cast<const Piece*>(&from[c]);
+            }
+        }
+        ptx::cp_async_commit_group();
+    };
+
+    size_t n = blockIdx.x, next = n + gridDim.x;
+    fetch(n, id_of(n), 0);
+    uint32_t id = id_of(next);
+    const int mine = min(lane, dlrm::kVectors - 1) * between;  // ldmatrix wants 32 rows
+    for (int stage = 0; n < m.N; n = next, next += gridDim.x, stage ^= 1) {
+        fetch(next, id, stage ^ 1);
+        id = id_of(next + gridDim.x);
+        ptx::cp_async_wait_group<1>();
+        __syncwarp();  // the other lanes' copies are there, too
+        const unsigned char* const vector = shared + stage * of_sample + mine;
+        Products<T> sums;
+#pragma unroll 2
+        for (int k = 0; k < between - 16; k += 32) {
+            uint32_t low[4], high[4];
+            ptx::ldmatrix_x4(low, &vector[k]);
+            ptx::ldmatrix_x4(high, &vector[k + 16]);
+            sums.add(low, high);
+        }
+        sums.store([=](int p) { return &products[p]; });
+        __syncwarp();  // the products are there, and nobody needs the vectors any more
+        for (int c = lane * 4; c < count; c += 128)
+            dlrm::four(&f[n * pitch + E + c]) = dlrm::four(&products[c]);
+        __syncwarp();  // nobody needs the products any more
+    }
+}
+
+/// Where rows of f begin: at multiples of 32 bytes.
+static size_t products_pitch(const demo::DlrmShape& shape) {
+    return (shape.features + 15) / 16 * 16;
+}
+/// Launches it, with as many warps as are resident at a time.
+template <class T>
+static void launch_products(const Model<T>& model, T* f, size_t pitch, const demo::Gpu& gpu,
+                            cudaStream_t stream) {
+    auto launch = [&](auto kernel) {
+        const size_t bytes = 2 * dlrm::kVectors * room<T>(model.E) + (pitch - model.E) * sizeof(T);
+        demo::allow_shared_bytes(kernel, bytes);
+        const size_t most =
+            gpu.multiprocessors * demo::blocks_per_multiprocessor(kernel, 32, bytes);
+        kernel<<<std::min(model.N, most), 32, bytes, stream>>>(model, f, int(pitch));
+    };
+    model.E * sizeof(T) % 16 == 0 ? launch(all_products<uint4, T>) : launch(all_products<uint2, T>);
 }
 
 // --- index_hash: what the talk began with --------------------------------------------------------
@@ -630,9 +752,7 @@ class Dot {
 
     demo::Contender library_best() const {
         auto between = [this](cudaStream_t stream) {
-            const size_t bytes = kSamples * pitch * sizeof(T);
-            all_products<<<(m.shape.N + kSamples - 1) / kSamples, 32 * kSamples, bytes, stream>>>(
-                packed_.model(), f_.data(), int(pitch));
+            launch_products(packed_.model(), f_.data(), pitch, session_.gpu, stream);
         };
         auto pad = [this] {  // the weights, with zeros for the features' padding
             const demo::Input<T>& W = m.top[0].W;
@@ -710,15 +830,76 @@ class Dot {
     const demo::DlrmLayers<T>& mlps;
     const Packed<T>& packed_;
     const demo::Session& session_;
-    const size_t pitch = (m.shape.features + 15) / 16 * 16;  // rows begin at multiples of 32 bytes
+    const size_t pitch = products_pitch(m.shape);
     const demo::Buffer<T> f_{m.shape.N, pitch}, W_{pitch, kHidden};
     const demo::Buffer<uint2> known_{kTables, demo::DlrmShape::kRows};
     const demo::Buffer<uint32_t> rows_{m.shape.N, kTables};
 };
 
+/// What all_products must leave of a feature: of the first vector, of a product, or zero.
+template <class T>
+struct ExpectProduct {
+    const uint32_t* ids;
+    const T *tables, *first;
+    size_t E;
+
+    __device__ demo::Expected operator()(size_t, size_t n, size_t column) const {
+        auto vector = [=, this](size_t v) {
+            if (v == 0) return &first[n * E];
+            const size_t row = dlrm::row_of(ids[n * kTables + v - 1]);
+            return &tables[((v - 1) * demo::DlrmShape::kRows + row) * E];
+        };
+        if (column < E) return {double(float(first[n * E + column])), 0};
+        if (column >= E + dlrm::kPairs) return {0, 0};
+        const int2 pair = dlrm::pair(int(column - E));
+        const T *a = vector(pair.x), *b = vector(pair.y);
+        demo::DlrmTerms<T> terms{0};
+        for (size_t e = 0; e < E; ++e) terms.add(double(float(a[e])) * double(float(b[e])), 0);
+        const demo::DlrmSum sum = terms.end(E);
+        constexpr demo::Format format = demo::kFormat<T>;
+        return {sum.value, sum.error() + format.roundoff * fabs(sum.value) + format.subnormal};
+    }
+};
+
+/// --lookups: all_products beside a copy of as many bytes as it reads and writes.
+template <class T>
+static void run_lookups(demo::Session& session, const demo::DlrmShape& shape) {
+    const size_t N = shape.N, E = shape.E, pitch = products_pitch(shape);
+    const bool zipf = session.options.choice("--ids") == "zipf";
+    const demo::Input<uint32_t> ids(session, "ids", {N, kTables},
+                                    {.then = zipf ? demo::Then::kZipf : demo::Then::kNothing});
+    const demo::Input<T> tables(session, "tables", {kTables, demo::DlrmShape::kRows, E});
+    const demo::Input<T> first(session, "first", {N, E});
+    const demo::Output<T> f(session, "features", {N, pitch});
+    Model<T> model{};
+    model.ids = ids, model.tables = tables, model.N = N, model.E = unsigned(E);
+    const size_t rows = demo::saturating_product(N, kTables, E, sizeof(T));
+    const demo::Workload work{
+        .shape = "lookups" + (E == shape.kUsualE ? "" : "e" + std::to_string(E)),
+        .size = N,
+        .dtype = session.dtype(),
+        .flops = 2.0 * double(dlrm::kPairs * N) * double(E),
+        .least_bytes = demo::saturating_sum(ids.bytes(), std::min(rows, tables.bytes()), f.bytes()),
+        .memory_bound = true,
+        .text = std::to_string(N) + " samples, 27 vectors of " + std::to_string(E),
+        .arithmetic = "fp32 sums"};
+    const auto copy_first = [&] {
+        DEMO_CHECK(cudaMemcpy2DAsync(f, pitch * sizeof(T), first, E * sizeof(T), E * sizeof(T), N,
+                                     cudaMemcpyDeviceToDevice));
+    };
+    const demo::Contender all_products{
+        .kernel = "all_products",
+        .launch = [&] { launch_products(model, f.data(), pitch, session.gpu, nullptr); },
+        .moved_bytes = work.least_bytes,
+        .prepare = copy_first};
+    session.run(work, f.check(ExpectProduct<T>{ids, tables, first, E}),
+                {all_products, demo::copy_contender(session, work)});
+}
+
 template <class T>
 static void run(demo::Session& session) {
     const demo::DlrmShape shape = demo::DlrmShape::of(session.options);
+    if (session.options.flag("--lookups")) return run_lookups<T>(session, {shape.N, shape.E, true});
     const demo::Dlrm<T> m(session, shape, !shape.dot);
     const demo::DlrmLayers<T> mlps(m);
     const demo::DlrmChain<T> chain(m, mlps);
@@ -744,7 +925,7 @@ static void run(demo::Session& session) {
 }  // namespace dlrm_hopper
 
 int main(int argc, char** argv) {
-    const demo::Program program{
+    demo::Program program{
         .name = "bonus_dlrm",
         .summary = "the fastest DLRM on Hopper: half of the features, made in registers",
         .types = {{"fp16", dlrm_hopper::run<half>}, {"tf32", dlrm_hopper::run<float>}},
@@ -753,6 +934,9 @@ int main(int argc, char** argv) {
         .default_n = demo::kSimulator ? 8 : 2048,
         .options = demo::dlrm_options(),
         .sizes = {128, 2048, 16384},
-        .variants = {"128 --dot", "2048 --dot", "16384 --dot", "65536 --dot --embedding 128"}};
+        .variants = {"128 --dot", "2048 --dot", "16384 --dot", "65536 --dot --embedding 128",
+                     "65536 --lookups --embedding 128"}};
+    program.options.push_back(
+        {.name = "--lookups", .help = "lookups and dot products alone, beside a copy"});
     return demo::main_of(program, argc, argv);
 }

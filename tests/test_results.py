@@ -8,6 +8,12 @@ from suite import (CPU, EVERYTHING, GPU, PROGRAMS, ROOT, SKIPPED, TIMES, any_sha
                    describe, one_size, programs, run, runs_of, takes, takes_n, takes_talk,
                    verified_rows, words)
 
+
+def a_few(live, program):
+    """N of runs that show something at any size."""
+    return str(min(32, live.size_of(program)))
+
+
 each_with_n = pytest.mark.parametrize("program", programs(takes_n))
 
 
@@ -70,7 +76,7 @@ def test_what_only_this_program_has_is_verified(live, program, arguments):
 @each_with_n
 def test_each_kernel_can_be_run_alone(live, program):
     for contender in describe(program)["contenders"]:
-        size = ["--talk", "16"] if contender["only"] == "talk" else ["64"]
+        size = ["--talk", "16"] if contender["only"] == "talk" else [a_few(live, program)]
         done = live.run(program, *size, "--kernel", contender["kernel"], "--once", "--csv")
         if contender["needs"] and done.returncode == SKIPPED and live is GPU:
             assert contender["needs"] in done.stderr and done.stdout == ""
@@ -85,7 +91,7 @@ def test_the_seed_decides_the_data(live, program):
     dtype = ["--dtype", describe(program)["dtypes"][-1]] if takes(program, "--dtype") else []
 
     def errors(seed):
-        done = live.run(program, 32, "--once", "--csv", "--seed", seed, *dtype)
+        done = live.run(program, a_few(live, program), "--once", "--csv", "--seed", seed, *dtype)
         rows = verified_rows(done, program)
         return {row["kernel"]: row["error_of_bound"] for row in rows}
 
@@ -153,7 +159,7 @@ def has_chain(program):
 def test_fusion_saves_launches_memory_and_bytes(live, program):
     """A kernel of ours takes one launch, keeps nothing and moves what must be moved; a library's
     calls, and what takes several kernels of ours, lie between that and the chain's."""
-    size = ["64"] if takes_n(program) else ["--talk", "16"]
+    size = [a_few(live, program)] if takes_n(program) else ["--talk", "16"]
     rows = verified_rows(live.run(program, *size, "--once", "--csv"), program)
     [chain] = [row for row in rows if row["role"] == "chain"]
     assert int(chain["temp_bytes"]) > 0

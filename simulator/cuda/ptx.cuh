@@ -108,6 +108,9 @@ namespace ptx {
 inline void cp_async_16(void* to, const void* from, bool inside, SIMULATOR_SITE) {
     simulator::async_copy(to, from, 16, inside ? 0 : 16, {"cp_async_16()", file, line});
 }
+inline void cp_async_16(void* to, const void* from, SIMULATOR_SITE) {
+    simulator::async_copy(to, from, 16, 0, {"cp_async_16()", file, line});
+}
 inline void cp_async_commit_group() { simulator::async_commit(); }
 template <int kGroups>
 void cp_async_wait_group() {
