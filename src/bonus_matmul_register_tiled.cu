@@ -12,8 +12,8 @@
 //              +-+  . . . . . . . .
 //              +-+  . . . . . . . .
 //
-// What limits the last rung: the register file, and at small N the number of its tiles: at N = 1024
-// there are 32 of them for the 132 multiprocessors of an H200.
+// The last rung shares the tiles out so that all multiprocessors have the same to do. Before it an
+// H200's 132 had 32 tiles at N = 1024. What limits it is the register file.
 //
 //     ./bonus_matmul_register_tiled 4096
 //
@@ -23,6 +23,7 @@
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "demo/matmul.cuh"
+#include "demo/stream_k.hpp"
 
 namespace matmul_register_tiled {
 
@@ -140,10 +141,10 @@ class TileCopies {
     static constexpr int kRowsA = kThreads / 8, kRowsB = kThreads / kChunks;
 
   public:
-    /// Of the tiles of rows block_row ... of A and columns block_col ... of B, from k to end - 1.
+    /// Of rows block_row ... of A and columns block_col ... of B: so many pairs of tiles from k on.
     __device__ TileCopies(const float* A, const float* B, size_t N, size_t block_row,
-                          size_t block_col, size_t k, size_t end)
-        : N_(N), k_(k), end_(end) {
+                          size_t block_col, size_t k, int pairs)
+        : N_(N), left_(pairs) {
         for (int i = 0; i < kM / kRowsA; ++i)
             from_A_[i] = &A[min(block_row + row_A_ + i * kRowsA, N - 1) * N + k + k_A_];
         from_B_ = &B[(k + k_B_) * N + min(block_col + col_B_, N - 4)];
@@ -160,10 +161,9 @@ class TileCopies {
                                     16);
         __pipeline_commit();
 
-        const size_t step = k_ + kK < end_ ? kK : 0;
+        const size_t step = --left_ > 0 ? kK : 0;
         for (const float*& from : from_A_) from += step;
         from_B_ += step * N_;
-        k_ += step;
     }
 
   private:
@@ -171,7 +171,7 @@ class TileCopies {
     const int k_B_ = threadIdx.x / kChunks, col_B_ = threadIdx.x % kChunks * 4;
     const float *from_A_[kM / kRowsA], *from_B_;
     const size_t N_;
-    size_t k_, end_;  // where the next tiles begin, and where the last ones end
+    int left_;  // pairs
 };
 
 __device__ float4& as_float4(float& first) { return reinterpret_cast<float4&>(first); }
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(256) vectorized(const float* A,  // [N, N] row
     const size_t block_row = size_t(blockIdx.y) * kTile, block_col = size_t(blockIdx.x) * kTile;
     const int row = threadIdx.x / 16 * 4, col = threadIdx.x % 16 * 4;  // of 4 x 4 sums, four times
 
-    TileCopies<kTile, kTile, kTileK, 256> copies(A, B, N, block_row, block_col, 0, N);
+    TileCopies<kTile, kTile, kTileK, 256> copies(A, B, N, block_row, block_col, 0, N / kTileK);
     for (int t = 0; t < kStages - 1; ++t) copies.start(stages[t]);
 
     float sums[kSums][kSums] = {};
@@ -232,18 +232,18 @@ constexpr int kThreadM = 16, kThreadN = 8, kSums = kThreadM * kThreadN;  // a th
 constexpr int kLanesM = kWarp / kThreadM, kLanesN = kWarp / kThreadN;    // 4 x 8 lanes
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
 
-/// A block's tile, by the warps that share its rows and its columns. If those are fewer than the
-/// block has, they divide each stage's k: each slice of warps sums up its own k for the whole tile.
-template <int kWarpsM, int kWarpsN, int kSliceK_ = 16>
+/// A block's tile of C, and the k of one stage. If a tile has fewer parts of 64 x 64 than the block
+/// has warps, the warps divide each stage's k: each slice of warps sums up its own k.
+template <int M, int N, int K>
 struct Tile {
-    static constexpr int kM = kWarpsM * kWarp, kN = kWarpsN * kWarp;
-    static constexpr int kSlices = kWarps / (kWarpsM * kWarpsN);
-    static constexpr int kSliceThreads = kThreads / kSlices;
-    static constexpr int kSliceK = kSliceK_, kK = kSliceK * kSlices;
+    static constexpr int kM = M, kN = N, kK = K;
+    static constexpr int kSlices = kWarps / (kM / kWarp * (kN / kWarp));
+    static constexpr int kSliceThreads = kThreads / kSlices, kSliceK = kK / kSlices;
     using Stage = matmul_register_tiled::Stage<kM, kN, kK>;
 };
+using Large = Tile<demo::kLargeTile.M, demo::kLargeTile.N, demo::kLargeTile.K>;  // 128 x 256, 16
 
-/// Where in the block's tile a thread's sums are, and which k of each stage it takes.
+/// Where in the block's tile a thread's sums are, and which slice of each stage's k it takes.
 template <class Tile>
 struct Place {
     // Lanes lie 4 x 8, in pairs: 0 and 2 have the same rows, 0 and 1 the same columns. A pass of
@@ -255,11 +255,11 @@ struct Place {
     const int col = warp % kWarpsN * kWarp + lane / 2 % 8 * 4;
 };
 
-/// Adds up a thread's sums over k, k + 1, ... end - 1, of which its slice takes a part.
+/// Adds up a thread's sums over so many stages from k on.
 template <class Tile, int kStages>
 __device__ void multiply(float (&sums)[kThreadM][kThreadN], typename Tile::Stage* stages,
                          const float* A, const float* B, size_t N, size_t block_row,
-                         size_t block_col, size_t k, size_t end) {
+                         size_t block_col, size_t k, int steps) {
     using Stage = typename Tile::Stage;
     const Place<Tile> at;
     float a[2][kThreadM], b[2][kThreadN];  // the fragments of this k and of the next
@@ -272,27 +272,27 @@ __device__ void multiply(float (&sums)[kThreadM][kThreadN], typename Tile::Stage
     };
 
     TileCopies<Tile::kM, Tile::kN, Tile::kK, kThreads> copies(A, B, N, block_row, block_col, k,
-                                                              end);
+                                                              steps);
     for (int t = 0; t < kStages - 1; ++t) copies.start(stages[t]);
     __pipeline_wait_prior(kStages - 2);
     __syncthreads();
     load_fragments(stages[0], 0);
 
     int slot = 0;  // the stage of this step
-    for (int steps = int(end - k) / Tile::kK; steps > 0; --steps) {
+    for (; steps > 0; --steps) {
         const int next = slot + 1 < kStages ? slot + 1 : 0;
         const int previous = slot > 0 ? slot - 1 : kStages - 1;
 #pragma unroll
         for (int k = 0; k < Tile::kSliceK; ++k) {
+            // (If the loads came first, the compiler would bunch them up, and warps wait for them.)
+            if (k == 0) copies.start(stages[previous]);
             if (k + 1 < Tile::kSliceK) {
                 load_fragments(stages[slot], k + 1);
             } else {
-                __pipeline_wait_prior(kStages -
-                                      2);  // this thread's part of the next tiles is there
-                __syncthreads();           // everyone's is, and these tiles are used up
+                __pipeline_wait_prior(kStages - 2);  // this thread's part of the next is there
+                __syncthreads();                     // everyone's is, and these are used up
                 load_fragments(stages[next], 0);
             }
-            if (k == 0) copies.start(stages[previous]);
 
             // To and fro along the rows: neighboring multiply-adds share a or b, which the second
             // then has from the register file's cache.
@@ -339,22 +339,25 @@ __global__ void __launch_bounds__(kThreads) warp_tiled(const float* A,  // [N, N
                                                        const float* B,  // [N, N] row-major
                                                        float* C,        // [N, N] row-major
                                                        size_t N, float alpha) {
-    using Whole = Tile<2, 4>;
     extern __shared__ __align__(128) unsigned char shared[];
     const uint2 tile = walk(blockIdx.y * gridDim.x + blockIdx.x, gridDim.y, gridDim.x);
-    const size_t row = size_t(tile.x) * Whole::kM, col = size_t(tile.y) * Whole::kN;
+    const size_t row = size_t(tile.x) * Large::kM, col = size_t(tile.y) * Large::kN;
     float sums[kThreadM][kThreadN] = {};
-    multiply<Whole, kStages>(sums, reinterpret_cast<Whole::Stage*>(shared), A, B, N, row, col, 0,
-                             N);
-    store<Whole>(sums, C, N, row, col, alpha);
+    multiply<Large, kStages>(sums, reinterpret_cast<Large::Stage*>(shared), A, B, N, row, col, 0,
+                             N / Large::kK);
+    store<Large>(sums, C, N, row, col, alpha);
 }
 
 // --- 5: stream_k, tiles divided among blocks ----------------------------------------------------
 // Adds    as many blocks as multiprocessors, and all have the same to do: the tiles' steps, lined
 //         up, are dealt out evenly. Where a tile is divided, one block adds the others' sums.
-// Costs   those sums' way through the L2 cache.
-// Limits  the main loop, as before.
+//         Where that is faster, tiles are 64 x 128: demo/stream_k.hpp chooses.
+// Costs   those sums' way through the L2 cache. And a block may wait for another one, so all must
+//         run at the same time: one per multiprocessor.
+// Limits  the main loop, as before. At the edges of C, tiles that are partly empty.
 // Source  Osama et al., Stream-K, PPoPP 2023; CUTLASS, "Sliced-K" and "Split-K".
+
+using Small = Tile<demo::kSmallTile.M, demo::kSmallTile.N, demo::kSmallTile.K>;  // 64 x 128, 32
 
 /// The slices' sums, added through shared memory in the first slice's threads. The stages are free.
 template <class Tile>
@@ -413,71 +416,85 @@ __global__ void __launch_bounds__(kThreads)
     stream_k(const float* A,  // [N, N] row-major
              const float* B,  // [N, N] row-major
              float* C,        // [N, N] row-major
-             size_t N, float alpha, int divided, Exchange exchange) {
+             size_t N, float alpha, demo::Deal deal, Exchange exchange) {
     extern __shared__ __align__(128) unsigned char shared[];
     typename Tile::Stage* const stages = reinterpret_cast<typename Tile::Stage*>(shared);
-    const int rows = (int(N) + Tile::kM - 1) / Tile::kM,
-              columns = (int(N) + Tile::kN - 1) / Tile::kN;
-    const int steps = int(N) / Tile::kK, blocks = gridDim.x;
-    // The first of the divided tiles' steps that is block b's.
-    auto first_step = [=](int b) { return int(int64_t(b) * divided * steps / blocks); };
+    const unsigned rows = (N + Tile::kM - 1) / Tile::kM, columns = (N + Tile::kN - 1) / Tile::kN;
+    // In shared memory, where they take no registers from the main loop.
+    __shared__ demo::TilePart part;
+    __shared__ uint2 tile;
 
-    // Its share of the divided tiles first, then whole tiles.
-    int s = first_step(blockIdx.x), share_end = first_step(blockIdx.x + 1);
-    int whole = divided + blockIdx.x;
-    for (;;) {
-        int tile, first = 0, last = steps;
-        if (s < share_end) {
-            tile = s / steps, first = s % steps, last = min(steps, first + share_end - s);
-            s += last - first;
-        } else {
-            if (whole >= rows * columns) break;
-            tile = whole, whole += blocks;
+    for (int i = 0;; ++i) {
+        if (threadIdx.x == 0) {
+            part = deal.part(blockIdx.x, i);
+            tile = walk(part.tile, rows, columns);
         }
-        const uint2 place = walk(tile, rows, columns);
-        const size_t row = size_t(place.x) * Tile::kM, col = size_t(place.y) * Tile::kN;
+        __syncthreads();
+        if (part.first == part.last) break;
+
         float sums[kThreadM][kThreadN] = {};
-        multiply<Tile, kStages>(sums, stages, A, B, N, row, col, size_t(first) * Tile::kK,
-                                size_t(last) * Tile::kK);
+        multiply<Tile, kStages>(sums, stages, A, B, N, size_t(tile.x) * Tile::kM,
+                                size_t(tile.y) * Tile::kN, size_t(part.first) * Tile::kK,
+                                part.last - part.first);
         add_slices<Tile>(sums, reinterpret_cast<float*>(shared));
         if (threadIdx.x < Tile::kSliceThreads) {
-            if (first > 0) {
+            if (part.first > 0) {
                 exchange.give(sums);
             } else {
-                for (int b = blockIdx.x + 1; last < steps; ++b) {
+                // If steps are left, the blocks that follow have them.
+                for (int b = blockIdx.x + 1, last = part.last; last < deal.steps; ++b) {
                     exchange.add(sums, b);
-                    last = min(steps, first_step(b + 1) - tile * steps);
+                    last = deal.share(b + 1) - part.tile * deal.steps;
                 }
-                store<Tile>(sums, C, N, row, col, alpha);
+                store<Tile>(sums, C, N, size_t(tile.x) * Tile::kM, size_t(tile.y) * Tile::kN,
+                            alpha);
             }
         }
-        __syncthreads();  // nobody needs the stages any more
+        __syncthreads();  // nobody needs the stages, nor the part, any more
     }
 }
 
-/// The memory of an Exchange, for any N. One serves all launches that follow each other.
-class ExchangeMemory {
+/// Three stages where shared memory has room for them, two on Turing.
+template <class Tile>
+bool three_stages(const demo::Gpu& gpu) {
+    return gpu.shared_per_block >= 3 * sizeof(typename Tile::Stage);
+}
+
+/// Launches stream_k with the tiles that are the fastest for this N and this GPU.
+class StreamK {
   public:
-    explicit ExchangeMemory(int blocks)
-        : sums_(size_t(blocks) * kThreads * kSums), ready_(size_t(blocks) * kWarps) {
+    StreamK(const demo::Gpu& gpu, const float* A, const float* B, float* C, size_t N)
+        : blocks_(std::max(gpu.multiprocessors, 1)),
+          sums_(size_t(blocks_) * kSums * kThreads),
+          ready_(size_t(blocks_) * kWarps) {
         DEMO_CHECK(cudaMemset(ready_.data(), 0, ready_.bytes()));
+        const demo::TileChoice choice = demo::choose_tiles(int(N), blocks_);
+        if (choice.shape.M == Large::kM)
+            prepare<Large>(gpu, choice.deal, A, B, C, N);
+        else
+            prepare<Small>(gpu, choice.deal, A, B, C, N);
     }
-    operator Exchange() const { return {sums_.data(), ready_.data()}; }
+    void operator()() const { launch_(); }
 
   private:
-    demo::Buffer<float> sums_;
-    demo::Buffer<int> ready_;
-};
+    template <class Tile>
+    void prepare(const demo::Gpu& gpu, const demo::Deal& deal, const float* A, const float* B,
+                 float* C, size_t N) {
+        const bool three = three_stages<Tile>(gpu);
+        const auto kernel = three ? stream_k<Tile, 3> : stream_k<Tile, 2>;
+        const size_t bytes = (three ? 3 : 2) * sizeof(typename Tile::Stage);
+        demo::allow_shared_bytes(kernel, bytes);
+        const Exchange exchange{sums_.data(), ready_.data()};
+        launch_ = [=] {
+            kernel<<<deal.blocks, kThreads, bytes>>>(A, B, C, N, 1.0f, deal, exchange);
+        };
+    }
 
-/// Prepares stream_k, and returns what launches it.
-template <class Tile, int kStages>
-std::function<void()> prepare(const float* A, const float* B, float* C, size_t N, int blocks,
-                              int divided, Exchange exchange) {
-    const auto kernel = stream_k<Tile, kStages>;
-    const size_t bytes = kStages * sizeof(typename Tile::Stage);
-    demo::allow_shared_bytes(kernel, bytes);
-    return [=] { kernel<<<blocks, kThreads, bytes>>>(A, B, C, N, 1.0f, divided, exchange); };
-}
+    const int blocks_;
+    const demo::Buffer<float> sums_;
+    const demo::Buffer<int> ready_;
+    std::function<void()> launch_;
+};
 
 }  // namespace matmul_register_tiled
 
@@ -494,28 +511,21 @@ static void run(demo::Session& session) {
     auto launch_block_tiled = [&] { block_tiled<<<grid(64, 64), 512>>>(A, B, C, N); };
     auto launch_register_tiled = [&] { register_tiled<<<grid(128, 128), 256>>>(A, B, C, N); };
     auto launch_vectorized = [&] { vectorized<<<grid(128, 128), 256>>>(A, B, C, N); };
-    // Three stages where shared memory has room for them, two on Turing.
-    using Whole = Tile<2, 4>;
-    const bool three = session.gpu.shared_per_block >= 3 * sizeof(Whole::Stage);
+    const bool three = three_stages<Large>(session.gpu);
     const auto kernel = three ? warp_tiled<3> : warp_tiled<2>;
-    const int shared_bytes = (three ? 3 : 2) * sizeof(Whole::Stage);
+    const int shared_bytes = (three ? 3 : 2) * sizeof(Large::Stage);
     demo::allow_shared_bytes(kernel, shared_bytes);
     auto launch_warp_tiled = [&] {
-        kernel<<<grid(Whole::kM, Whole::kN), kThreads, shared_bytes>>>(A, B, C, N, 1.0f);
+        kernel<<<grid(Large::kM, Large::kN), kThreads, shared_bytes>>>(A, B, C, N, 1.0f);
     };
-    const int blocks = std::max(session.gpu.multiprocessors, 1);
-    const ExchangeMemory exchange(blocks);
-    const int tiles = int((N + 63) / 64 * ((N + 127) / 128));
-    const int divided = tiles <= blocks ? tiles : blocks + tiles % blocks;
-    const std::function<void()> launch_stream_k =
-        prepare<Tile<1, 2, 8>, 3>(A, B, C, N, blocks, divided, exchange);
+    const StreamK launch_stream_k(session.gpu, A, B, C, N);
 
     session.run(demo::matmul_workload<float>(N), reference.check(C),
                 {{"block_tiled", demo::Role::kOurs, launch_block_tiled},
                  {"register_tiled", demo::Role::kOurs, launch_register_tiled},
                  {"vectorized", demo::Role::kOurs, launch_vectorized},
                  {"warp_tiled", demo::Role::kOurs, launch_warp_tiled},
-                 {"stream_k", demo::Role::kOurs, launch_stream_k},
+                 {"stream_k", demo::Role::kOurs, [&] { launch_stream_k(); }},
                  demo::cublas_contender<float>("cublas_fp32", A, B, C, N)});
 }
 
