@@ -419,7 +419,8 @@ __global__ void __launch_bounds__(kThreads)
              size_t N, float alpha, demo::Deal deal, Exchange exchange) {
     extern __shared__ __align__(128) unsigned char shared[];
     typename Tile::Stage* const stages = reinterpret_cast<typename Tile::Stage*>(shared);
-    const unsigned rows = (N + Tile::kM - 1) / Tile::kM, columns = (N + Tile::kN - 1) / Tile::kN;
+    const int rows = (int(N) + Tile::kM - 1) / Tile::kM;
+    const int columns = (int(N) + Tile::kN - 1) / Tile::kN;
     // In shared memory, where they take no registers from the main loop.
     __shared__ demo::TilePart part;
     __shared__ uint2 tile;
