@@ -533,7 +533,7 @@ static void run(demo::Session& session) {
 int main(int argc, char** argv) {
     const demo::Program program{
         .name = "bonus_matmul_register_tiled",
-        .summary = "fp32 without tensor cores, in four steps up to the library's speed",
+        .summary = "fp32 without tensor cores, in five steps up to the library's speed",
         .types = {{"fp32", run}}};
     return demo::main_of(program, argc, argv);
 }
