@@ -12,8 +12,8 @@
 //              +-+  . . . . . . . .
 //              +-+  . . . . . . . .
 //
-// What limits the last rung: the register file, and at small N the number of its tiles: at N = 1024
-// there are 32 of them for the 132 multiprocessors of an H200.
+// The last rung shares the tiles out so that all multiprocessors have the same to do. Before it an
+// H200's 132 had 32 tiles at N = 1024. What limits it is the register file.
 //
 //     ./bonus_matmul_register_tiled 4096
 //
@@ -23,6 +23,7 @@
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "demo/matmul.cuh"
+#include "demo/stream_k.hpp"
 
 namespace matmul_register_tiled {
 
@@ -140,12 +141,13 @@ class TileCopies {
     static constexpr int kRowsA = kThreads / 8, kRowsB = kThreads / kChunks;
 
   public:
+    /// Of rows block_row ... of A and columns block_col ... of B: so many pairs of tiles from k on.
     __device__ TileCopies(const float* A, const float* B, size_t N, size_t block_row,
-                          size_t block_col)
-        : N_(N) {
+                          size_t block_col, size_t k, int pairs)
+        : N_(N), left_(pairs) {
         for (int i = 0; i < kM / kRowsA; ++i)
-            from_A_[i] = &A[min(block_row + row_A_ + i * kRowsA, N - 1) * N + k_A_];
-        from_B_ = &B[k_B_ * N + min(block_col + col_B_, N - 4)];
+            from_A_[i] = &A[min(block_row + row_A_ + i * kRowsA, N - 1) * N + k + k_A_];
+        from_B_ = &B[(k + k_B_) * N + min(block_col + col_B_, N - 4)];
     }
 
     /// Starts copying the next pair of tiles. After the last one it copies that again, into a stage
@@ -159,10 +161,9 @@ class TileCopies {
                                     16);
         __pipeline_commit();
 
-        const size_t step = k_ + kK < N_ ? kK : 0;
+        const size_t step = --left_ > 0 ? kK : 0;
         for (const float*& from : from_A_) from += step;
         from_B_ += step * N_;
-        k_ += step;
     }
 
   private:
@@ -170,7 +171,7 @@ class TileCopies {
     const int k_B_ = threadIdx.x / kChunks, col_B_ = threadIdx.x % kChunks * 4;
     const float *from_A_[kM / kRowsA], *from_B_;
     const size_t N_;
-    size_t k_ = 0;  // where the next tiles begin
+    int left_;  // pairs
 };
 
 __device__ float4& as_float4(float& first) { return reinterpret_cast<float4&>(first); }
@@ -187,7 +188,7 @@ __global__ void __launch_bounds__(256) vectorized(const float* A,  // [N, N] row
     const size_t block_row = size_t(blockIdx.y) * kTile, block_col = size_t(blockIdx.x) * kTile;
     const int row = threadIdx.x / 16 * 4, col = threadIdx.x % 16 * 4;  // of 4 x 4 sums, four times
 
-    TileCopies<kTile, kTile, kTileK, 256> copies(A, B, N, block_row, block_col);
+    TileCopies<kTile, kTile, kTileK, 256> copies(A, B, N, block_row, block_col, 0, N / kTileK);
     for (int t = 0; t < kStages - 1; ++t) copies.start(stages[t]);
 
     float sums[kSums][kSums] = {};
@@ -226,22 +227,111 @@ __global__ void __launch_bounds__(256) vectorized(const float* A,  // [N, N] row
 //         come from the small cache of what was read just before. 92% multiply-add.
 // Source  CUTLASS, Efficient GEMM in CUDA, "Warp-level GEMM".
 
-constexpr int kBlockM = 128, kBlockN = 256, kBlockK = 16;  // a block's tiles
-constexpr int kWarp = 64;                                  // a warp's part of C: 64 x 64
-constexpr int kThreadM = 16, kThreadN = 8;                 // a thread's sums
-constexpr int kLanesM = kWarp / kThreadM, kLanesN = kWarp / kThreadN;  // 4 x 8 lanes
-constexpr int kThreads = 32 * (kBlockM / kWarp) * (kBlockN / kWarp);
-constexpr int kBand = 16;  // tiles
-using WarpStage = Stage<kBlockM, kBlockN, kBlockK>;
+constexpr int kWarp = 64;  // a warp's part of C: 64 x 64
+constexpr int kThreadM = 16, kThreadN = 8, kSums = kThreadM * kThreadN;  // a thread's sums
+constexpr int kLanesM = kWarp / kThreadM, kLanesN = kWarp / kThreadN;    // 4 x 8 lanes
+constexpr int kWarps = 8, kThreads = 32 * kWarps;
 
-/// Which tile of C a block computes: bands of 16 tiles' height, column after column. So blocks that
+/// A block's tile of C, and the k of one stage. If a tile has fewer parts of 64 x 64 than the block
+/// has warps, the warps divide each stage's k: each slice of warps sums up its own k.
+template <int M, int N, int K>
+struct Tile {
+    static constexpr int kM = M, kN = N, kK = K;
+    static constexpr int kSlices = kWarps / (kM / kWarp * (kN / kWarp));
+    static constexpr int kSliceThreads = kThreads / kSlices, kSliceK = kK / kSlices;
+    using Stage = matmul_register_tiled::Stage<kM, kN, kK>;
+};
+using Large = Tile<demo::kLargeTile.M, demo::kLargeTile.N, demo::kLargeTile.K>;  // 128 x 256, 16
+
+/// Where in the block's tile a thread's sums are, and which slice of each stage's k it takes.
+template <class Tile>
+struct Place {
+    // Lanes lie 4 x 8, in pairs: 0 and 2 have the same rows, 0 and 1 the same columns. A pass of
+    // shared memory gives 128 bytes: to 8 lanes, or to 16 where such neighbors want the same 16.
+    static constexpr int kWarpsN = Tile::kN / kWarp;
+    const int thread = threadIdx.x % Tile::kSliceThreads, slice = threadIdx.x / Tile::kSliceThreads;
+    const int warp = thread / 32, lane = thread % 32;
+    const int row = warp / kWarpsN * kWarp + (lane / 16 * 2 + lane % 2) * 4;
+    const int col = warp % kWarpsN * kWarp + lane / 2 % 8 * 4;
+};
+
+/// Adds up a thread's sums over so many stages from k on.
+template <class Tile, int kStages>
+__device__ void multiply(float (&sums)[kThreadM][kThreadN], typename Tile::Stage* stages,
+                         const float* A, const float* B, size_t N, size_t block_row,
+                         size_t block_col, size_t k, int steps) {
+    using Stage = typename Tile::Stage;
+    const Place<Tile> at;
+    float a[2][kThreadM], b[2][kThreadN];  // the fragments of this k and of the next
+    auto load_fragments = [&](const Stage& stage, int k) {
+        const int slice_k = at.slice * Tile::kSliceK + k;
+        for (int i = 0; i < kThreadM; i += 4)
+            as_float4(a[k % 2][i]) = as_float4(stage.A[slice_k][at.row + i * kLanesM]);
+        for (int j = 0; j < kThreadN; j += 4)
+            as_float4(b[k % 2][j]) = as_float4(stage.B[slice_k][at.col + j * kLanesN]);
+    };
+
+    TileCopies<Tile::kM, Tile::kN, Tile::kK, kThreads> copies(A, B, N, block_row, block_col, k,
+                                                              steps);
+    for (int t = 0; t < kStages - 1; ++t) copies.start(stages[t]);
+    __pipeline_wait_prior(kStages - 2);
+    __syncthreads();
+    load_fragments(stages[0], 0);
+
+    int slot = 0;  // the stage of this step
+    for (; steps > 0; --steps) {
+        const int next = slot + 1 < kStages ? slot + 1 : 0;
+        const int previous = slot > 0 ? slot - 1 : kStages - 1;
+#pragma unroll
+        for (int k = 0; k < Tile::kSliceK; ++k) {
+            // (If the loads came first, the compiler would bunch them up, and warps wait for them.)
+            if (k == 0) copies.start(stages[previous]);
+            if (k + 1 < Tile::kSliceK) {
+                load_fragments(stages[slot], k + 1);
+            } else {
+                __pipeline_wait_prior(kStages - 2);  // this thread's part of the next is there
+                __syncthreads();                     // everyone's is, and these are used up
+                load_fragments(stages[next], 0);
+            }
+
+            // To and fro along the rows: neighboring multiply-adds share a or b, which the second
+            // then has from the register file's cache.
+            for (int i = 0; i < kThreadM; ++i)
+                for (int n = 0; n < kThreadN; ++n) {
+                    const int j = i % 2 == 0 ? n : kThreadN - 1 - n;
+                    sums[i][j] += a[k % 2][i] * b[k % 2][j];
+                }
+        }
+        slot = next;
+    }
+    __pipeline_wait_prior(0);
+}
+
+/// Stores a thread's part of a tile of C.
+template <class Tile>
+__device__ void store(float (&sums)[kThreadM][kThreadN], float* C, size_t N, size_t block_row,
+                      size_t block_col, float alpha) {
+    const Place<Tile> at;
+    for (int i = 0; i < kThreadM; ++i)
+        for (int j = 0; j < kThreadN; j += 4) {
+            const size_t r = block_row + at.row + i / 4 * 4 * kLanesM + i % 4;
+            const size_t c = block_col + at.col + j * kLanesN;
+            // As in BLAS, alpha scales the result. It also gives the store registers of its own,
+            // four side by side. So in the main loop the compiler is free to keep the sums where
+            // register banks do not conflict.
+            for (int e = j; e < j + 4; ++e) sums[i][e] *= alpha;
+            if (r < N && c < N) as_float4(C[r * N + c]) = as_float4(sums[i][j]);
+        }
+}
+
+/// Tile i of rows x columns: bands of 16 tiles' height, column after column. So blocks that
 /// run at the same time lie in a compact patch of C, and find each other's A and B in the L2 cache.
-__device__ uint2 tile_of_block() {
-    const unsigned index = blockIdx.y * gridDim.x + blockIdx.x;
-    const unsigned first = index / (kBand * gridDim.x) * kBand;  // row of tiles
-    const unsigned height = min(gridDim.y - first, unsigned(kBand));
-    const unsigned within = index - first * gridDim.x;
-    return {within / height, first + within % height};
+__device__ uint2 walk(unsigned i, unsigned rows, unsigned columns) {
+    constexpr unsigned kBand = 16;                         // tiles
+    const unsigned first = i / (kBand * columns) * kBand;  // row of tiles
+    const unsigned height = min(rows - first, kBand);
+    const unsigned within = i - first * columns;
+    return {first + within % height, within / height};
 }
 
 template <int kStages>
@@ -250,69 +340,162 @@ __global__ void __launch_bounds__(kThreads) warp_tiled(const float* A,  // [N, N
                                                        float* C,        // [N, N] row-major
                                                        size_t N, float alpha) {
     extern __shared__ __align__(128) unsigned char shared[];
-    WarpStage* const stages = reinterpret_cast<WarpStage*>(shared);
-    const uint2 tile = tile_of_block();
-    const size_t block_row = size_t(tile.y) * kBlockM, block_col = size_t(tile.x) * kBlockN;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    // Lanes lie 4 x 8, in pairs: 0 and 2 have the same rows, 0 and 1 the same columns. A pass of
-    // shared memory gives 128 bytes: to 8 lanes, or to 16 where such neighbors want the same 16.
-    const int row = warp / (kBlockN / kWarp) * kWarp + (lane / 16 * 2 + lane % 2) * 4;
-    const int col = warp % (kBlockN / kWarp) * kWarp + lane / 2 % 8 * 4;
-
-    float a[2][kThreadM], b[2][kThreadN];  // the fragments of this k and of the next
-    auto load_fragments = [&](const WarpStage& stage, int k) {
-        for (int i = 0; i < kThreadM; i += 4)
-            as_float4(a[k % 2][i]) = as_float4(stage.A[k][row + i * kLanesM]);
-        for (int j = 0; j < kThreadN; j += 4)
-            as_float4(b[k % 2][j]) = as_float4(stage.B[k][col + j * kLanesN]);
-    };
-
-    TileCopies<kBlockM, kBlockN, kBlockK, kThreads> copies(A, B, N, block_row, block_col);
-    for (int t = 0; t < kStages - 1; ++t) copies.start(stages[t]);
-    __pipeline_wait_prior(kStages - 2);
-    __syncthreads();
-    load_fragments(stages[0], 0);
-
+    const uint2 tile = walk(blockIdx.y * gridDim.x + blockIdx.x, gridDim.y, gridDim.x);
+    const size_t row = size_t(tile.x) * Large::kM, col = size_t(tile.y) * Large::kN;
     float sums[kThreadM][kThreadN] = {};
-    int slot = 0;  // the stage of tile t
-    for (size_t t = 0; t < N / kBlockK; ++t) {
-        const int next = slot + 1 < kStages ? slot + 1 : 0;
-        const int previous = slot > 0 ? slot - 1 : kStages - 1;
-#pragma unroll
-        for (int k = 0; k < kBlockK; ++k) {
-            if (k + 1 < kBlockK) {
-                load_fragments(stages[slot], k + 1);
-            } else {
-                __pipeline_wait_prior(kStages - 2);  // this thread's part of tile t + 1 is there
-                __syncthreads();                     // everyone's is, and tile t is used up
-                load_fragments(stages[next], 0);
-            }
-            if (k == 0) copies.start(stages[previous]);
-
-            // Two columns at a time, and to and fro in them: neighboring multiply-adds share a or
-            // b, which the second then has from the register file's cache.
-            for (int p = 0; p < kThreadN; p += 2)
-                for (int i = 0; i < kThreadM; ++i)
-                    for (int n = 0; n < 2; ++n) {
-                        const int j = p + (i % 2 == 0 ? n : 1 - n);
-                        sums[i][j] += a[k % 2][i] * b[k % 2][j];
-                    }
-        }
-        slot = next;
-    }
-    __pipeline_wait_prior(0);
-
-    for (int i = 0; i < kThreadM; ++i)
-        for (int j = 0; j < kThreadN; j += 4) {
-            const size_t r = block_row + row + i / 4 * 4 * kLanesM + i % 4;
-            const size_t c = block_col + col + j * kLanesN;
-            // As in BLAS, alpha scales the result. It also gives the store registers of its own,
-            // four side by side. So in the main loop the compiler is free to keep the sums where
-            // register banks do not conflict.
-            for (int e = j; e < j + 4; ++e) sums[i][e] *= alpha;
-            if (r < N && c < N) as_float4(C[r * N + c]) = as_float4(sums[i][j]);
-        }
+    multiply<Large, kStages>(sums, reinterpret_cast<Large::Stage*>(shared), A, B, N, row, col, 0,
+                             N / Large::kK);
+    store<Large>(sums, C, N, row, col, alpha);
 }
+
+// --- 5: stream_k, tiles divided among blocks ----------------------------------------------------
+// Adds    as many blocks as multiprocessors, and all have the same to do: the tiles' steps, lined
+//         up, are dealt out evenly. Where a tile is divided, one block adds the others' sums.
+//         Where that is faster, tiles are 64 x 128: demo/stream_k.hpp chooses.
+// Costs   those sums' way through the L2 cache. And a block may wait for another one, so all must
+//         run at the same time: one per multiprocessor.
+// Limits  the main loop, as before. At the edges of C, tiles that are partly empty.
+// Source  Osama et al., Stream-K, PPoPP 2023; CUTLASS, "Sliced-K" and "Split-K".
+
+using Small = Tile<demo::kSmallTile.M, demo::kSmallTile.N, demo::kSmallTile.K>;  // 64 x 128, 32
+
+/// The slices' sums, added through shared memory in the first slice's threads. The stages are free.
+template <class Tile>
+__device__ void add_slices(float (&sums)[kThreadM][kThreadN], float* shared) {
+    const Place<Tile> at;
+    float* const mine = &shared[at.thread];
+    for (int s = 1; s < Tile::kSlices; ++s) {
+        __syncthreads();  // nobody needs what is there any more
+        if (at.slice == s)
+            for (int e = 0; e < kSums; ++e)
+                mine[e * Tile::kSliceThreads] = sums[e / kThreadN][e % kThreadN];
+        __syncthreads();
+        if (at.slice == 0)
+            for (int e = 0; e < kSums; ++e)
+                sums[e / kThreadN][e % kThreadN] += mine[e * Tile::kSliceThreads];
+    }
+}
+
+/// Sums on their way from block to block. A thread's are for the thread of the same number; each
+/// warp has a flag. They travel one by one, since quads of them would have to be neighbors among
+/// the registers, also in the main loop.
+struct Exchange {
+    float* sums;  // [blocks, kSums, kThreads]
+    int* ready;   // [blocks, kWarps], 0 between launches
+
+    __device__ float* of_block(int block) const {
+        return &sums[size_t(block) * kSums * kThreads + threadIdx.x];
+    }
+
+    /// Leaves this block's sums for another.
+    __device__ void give(const float (&mine)[kThreadM][kThreadN]) const {
+        float* const to = of_block(blockIdx.x);
+        for (int e = 0; e < kSums; ++e) to[e * kThreads] = mine[e / kThreadN][e % kThreadN];
+        __threadfence();  // the sums first, then the flag
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) atomicExch(&ready[blockIdx.x * kWarps + threadIdx.x / 32], 1);
+    }
+
+    /// Adds the sums that `block` gives, once they are there.
+    __device__ void add(float (&mine)[kThreadM][kThreadN], int block) const {
+        int* const flag = &ready[block * kWarps + threadIdx.x / 32];
+        if (threadIdx.x % 32 == 0) {
+            while (atomicAdd(flag, 0) == 0) {
+            }
+            *flag = 0;
+            __threadfence();
+        }
+        __syncwarp();
+        const float* const from = of_block(block);
+        for (int e = 0; e < kSums; ++e) mine[e / kThreadN][e % kThreadN] += from[e * kThreads];
+    }
+};
+
+template <class Tile, int kStages>
+__global__ void __launch_bounds__(kThreads)
+    stream_k(const float* A,  // [N, N] row-major
+             const float* B,  // [N, N] row-major
+             float* C,        // [N, N] row-major
+             size_t N, float alpha, demo::Deal deal, Exchange exchange) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    typename Tile::Stage* const stages = reinterpret_cast<typename Tile::Stage*>(shared);
+    const int rows = (int(N) + Tile::kM - 1) / Tile::kM;
+    const int columns = (int(N) + Tile::kN - 1) / Tile::kN;
+    // In shared memory, where they take no registers from the main loop.
+    __shared__ demo::TilePart part;
+    __shared__ uint2 tile;
+
+    for (int i = 0;; ++i) {
+        if (threadIdx.x == 0) {
+            part = deal.part(blockIdx.x, i);
+            tile = walk(part.tile, rows, columns);
+        }
+        __syncthreads();
+        if (part.first == part.last) break;
+
+        float sums[kThreadM][kThreadN] = {};
+        multiply<Tile, kStages>(sums, stages, A, B, N, size_t(tile.x) * Tile::kM,
+                                size_t(tile.y) * Tile::kN, size_t(part.first) * Tile::kK,
+                                part.last - part.first);
+        add_slices<Tile>(sums, reinterpret_cast<float*>(shared));
+        if (threadIdx.x < Tile::kSliceThreads) {
+            if (part.first > 0) {
+                exchange.give(sums);
+            } else {
+                // If steps are left, the blocks that follow have them.
+                for (int b = blockIdx.x + 1, last = part.last; last < deal.steps; ++b) {
+                    exchange.add(sums, b);
+                    last = deal.share(b + 1) - part.tile * deal.steps;
+                }
+                store<Tile>(sums, C, N, size_t(tile.x) * Tile::kM, size_t(tile.y) * Tile::kN,
+                            alpha);
+            }
+        }
+        __syncthreads();  // nobody needs the stages, nor the part, any more
+    }
+}
+
+/// Three stages where shared memory has room for them, two on Turing.
+template <class Tile>
+bool three_stages(const demo::Gpu& gpu) {
+    return gpu.shared_per_block >= 3 * sizeof(typename Tile::Stage);
+}
+
+/// Launches stream_k with the tiles that are the fastest for this N and this GPU.
+class StreamK {
+  public:
+    StreamK(const demo::Gpu& gpu, const float* A, const float* B, float* C, size_t N)
+        : blocks_(std::max(gpu.multiprocessors, 1)),
+          sums_(size_t(blocks_) * kSums * kThreads),
+          ready_(size_t(blocks_) * kWarps) {
+        DEMO_CHECK(cudaMemset(ready_.data(), 0, ready_.bytes()));
+        const demo::TileChoice choice = demo::choose_tiles(int(N), blocks_);
+        if (choice.shape.M == Large::kM)
+            prepare<Large>(gpu, choice.deal, A, B, C, N);
+        else
+            prepare<Small>(gpu, choice.deal, A, B, C, N);
+    }
+    void operator()() const { launch_(); }
+
+  private:
+    template <class Tile>
+    void prepare(const demo::Gpu& gpu, const demo::Deal& deal, const float* A, const float* B,
+                 float* C, size_t N) {
+        const bool three = three_stages<Tile>(gpu);
+        const auto kernel = three ? stream_k<Tile, 3> : stream_k<Tile, 2>;
+        const size_t bytes = (three ? 3 : 2) * sizeof(typename Tile::Stage);
+        demo::allow_shared_bytes(kernel, bytes);
+        const Exchange exchange{sums_.data(), ready_.data()};
+        launch_ = [=] {
+            kernel<<<deal.blocks, kThreads, bytes>>>(A, B, C, N, 1.0f, deal, exchange);
+        };
+    }
+
+    const int blocks_;
+    const demo::Buffer<float> sums_;
+    const demo::Buffer<int> ready_;
+    std::function<void()> launch_;
+};
 
 }  // namespace matmul_register_tiled
 
@@ -329,27 +512,28 @@ static void run(demo::Session& session) {
     auto launch_block_tiled = [&] { block_tiled<<<grid(64, 64), 512>>>(A, B, C, N); };
     auto launch_register_tiled = [&] { register_tiled<<<grid(128, 128), 256>>>(A, B, C, N); };
     auto launch_vectorized = [&] { vectorized<<<grid(128, 128), 256>>>(A, B, C, N); };
-    // Three stages where shared memory has room for them, two on Turing.
-    const bool three = session.gpu.shared_per_block >= 3 * sizeof(WarpStage);
+    const bool three = three_stages<Large>(session.gpu);
     const auto kernel = three ? warp_tiled<3> : warp_tiled<2>;
-    const int shared_bytes = (three ? 3 : 2) * sizeof(WarpStage);
+    const int shared_bytes = (three ? 3 : 2) * sizeof(Large::Stage);
     demo::allow_shared_bytes(kernel, shared_bytes);
     auto launch_warp_tiled = [&] {
-        kernel<<<grid(kBlockM, kBlockN), kThreads, shared_bytes>>>(A, B, C, N, 1.0f);
+        kernel<<<grid(Large::kM, Large::kN), kThreads, shared_bytes>>>(A, B, C, N, 1.0f);
     };
+    const StreamK launch_stream_k(session.gpu, A, B, C, N);
 
     session.run(demo::matmul_workload<float>(N), reference.check(C),
                 {{"block_tiled", demo::Role::kOurs, launch_block_tiled},
                  {"register_tiled", demo::Role::kOurs, launch_register_tiled},
                  {"vectorized", demo::Role::kOurs, launch_vectorized},
                  {"warp_tiled", demo::Role::kOurs, launch_warp_tiled},
+                 {"stream_k", demo::Role::kOurs, [&] { launch_stream_k(); }},
                  demo::cublas_contender<float>("cublas_fp32", A, B, C, N)});
 }
 
 int main(int argc, char** argv) {
     const demo::Program program{
         .name = "bonus_matmul_register_tiled",
-        .summary = "fp32 without tensor cores, in four steps up to the library's speed",
+        .summary = "fp32 without tensor cores, in five steps up to the library's speed",
         .types = {{"fp32", run}}};
     return demo::main_of(program, argc, argv);
 }

@@ -1,0 +1,81 @@
+// Which tiles stream_k of bonus_matmul_register_tiled takes, and which steps of them each block
+// does. Plain arithmetic, for host and device, so that tests run it without a GPU.
+#pragma once
+
+#include "error_bounds.hpp"
+
+namespace demo {
+
+/// Steps first ... last - 1 of a tile, along k.
+struct TilePart {
+    int tile, first, last;
+};
+
+/// How blocks that all run at the same time share the tiles of a matrix. The steps of the first
+/// `divided` tiles are lined up, and each block gets an even share of the line. The other tiles
+/// stay whole and are dealt out in turn.
+struct Deal {
+    int tiles, divided, steps, blocks;  // `steps` make a tile
+
+    /// Where a block's share of the line begins.
+    DEMO_HOST_DEVICE int share(int block) const {
+        const int each = divided * steps / blocks, left = divided * steps % blocks;
+        return block * each + (block < left ? block : left);
+    }
+
+    /// What a block does as its i-th part; no steps: it is done. Its share comes first. So the rest
+    /// of a divided tile is there when the tile's first block has done its own part.
+    DEMO_HOST_DEVICE TilePart part(int block, int i) const {
+        const int begin = share(block), end = share(block + 1);
+        const int tile = begin / steps + i;
+        const int first = i == 0 ? begin % steps : 0;
+        const int last = end < (tile + 1) * steps ? end - tile * steps : steps;
+        if (first < last) return {tile, first, last};
+        const int parts = begin < end ? (end - 1) / steps - begin / steps + 1 : 0;
+        const int whole = divided + block + (i - parts) * blocks;
+        return {whole, 0, whole < tiles ? steps : 0};
+    }
+
+    /// The steps of block 0, which has the most to do.
+    int most_steps() const { return share(1) + (tiles - divided + blocks - 1) / blocks * steps; }
+};
+
+/// A tile of C, the k of one step, and a step's time in units of the large tile's.
+struct TileShape {
+    int M, N, K;
+    double step_time;
+};
+
+// By its multiply-adds a small tile's step would take 0.5. Dividing tiles takes time, too: more
+// tiles are begun, and sums go through memory. (Fitted to an NVIDIA H200's times of both shapes,
+// divided and whole, at 20 sizes from 1024 to 8192: the choice is the best of the four, or nearly.)
+constexpr TileShape kLargeTile{128, 256, 16, 1}, kSmallTile{64, 128, 32, 0.53};
+constexpr double kDivisionTime = 3;
+
+struct TileChoice {
+    TileShape shape;
+    Deal deal;
+
+    double time() const {
+        return deal.most_steps() * shape.step_time + (deal.divided > 0 ? kDivisionTime : 0);
+    }
+};
+
+/// All tiles whole or, so that all blocks have the same to do, the last one or two rounds divided.
+inline TileChoice tiles_of(TileShape shape, int N, int blocks, bool divide) {
+    const int tiles = (N + shape.M - 1) / shape.M * ((N + shape.N - 1) / shape.N);
+    const int last_rounds = tiles < blocks ? tiles : blocks + tiles % blocks;
+    return {shape, {tiles, divide ? last_rounds : 0, N / shape.K, blocks}};
+}
+
+/// The fastest way to deal out C [N, N].
+inline TileChoice choose_tiles(int N, int blocks) {
+    TileChoice best = tiles_of(kLargeTile, N, blocks, false);
+    for (const TileChoice& choice :
+         {tiles_of(kLargeTile, N, blocks, true), tiles_of(kSmallTile, N, blocks, false),
+          tiles_of(kSmallTile, N, blocks, true)})
+        if (choice.time() < best.time()) best = choice;
+    return best;
+}
+
+}  // namespace demo
