@@ -30,7 +30,7 @@ __device__ __forceinline__ void cp_async_16(void* to, const void* from, bool ins
 #endif
 }
 
-/// The same without that request, as is best for rows that are far from each other; never zeros.
+/// The same without that request, as is best where what lies around is not wanted; never zeros.
 __device__ __forceinline__ void cp_async_16(void* to, const void* from) {
 #if __CUDA_ARCH__ >= 800
     asm volatile(

@@ -490,10 +490,10 @@ __global__ void __launch_bounds__(kMlpThreads, 1) fused_model(const __grid_const
 
 // --- all_products: lookups and products between the library's gemms ------------------------------
 // Adds    to lesson 13's gather_dot: copies that never stop. A block is a warp, which has one
-// sample
-//         after another. While it computes one's products, the next one's vectors arrive in shared
-//         memory, and the ids of the one after that in registers. So with E = 128 some 14 warps of
-//         a multiprocessor have 100 KB on their way, of which 32 KB would do to keep memory busy.
+//         sample after another. While it computes one's products, the next one's vectors arrive in
+//         shared memory, and the ids of the one after that in registers. So with E = 128 some 14
+//         warps of a multiprocessor have 100 KB on their way, of which 32 KB would do to keep
+//         memory busy.
 // Costs   shared memory: two samples' vectors for each warp.
 // Limits  memory: each row of the tables is read once, 256 bytes with E = 128. See --lookups.
 // Source  CUDA Programming Guide, "Asynchronous Data Copies"; Little's law.
@@ -536,11 +536,13 @@ __global__ void __launch_bounds__(32)
                 const auto from = reinterpret_cast<const unsigned char*>(
                     __shfl_sync(~0u, reinterpret_cast<unsigned long long>(vector), v % 32));
                 if (v >= dlrm::kVectors || c >= size) continue;
-                if constexpr (sizeof(Piece) == 16)
-                    ptx::cp_async_16(&to[v * between], &from[c]);
-                else
+                if constexpr (sizeof(Piece) < 16)
                     *reinterpret_cast<Piece*>(&to[v * between]) =
                         *reinterpret_cast<const Piece*>(&from[c]);
+                else if (size < 128)
+                    ptx::cp_async_16(&to[v * between], &from[c]);
+                else  // the 128 bytes that L2 fetches are this row's
+                    ptx::cp_async_16(&to[v * between], &from[c], true);
             }
         }
         ptx::cp_async_commit_group();
