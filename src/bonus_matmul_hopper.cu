@@ -430,7 +430,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 
 // --- 8: stream_k --------------------------------------------------------------------------------
 //
-// Adds    division by steps (Schedule): the tiles that fill no round, and those of the round before,
+// Adds    division by steps (Schedule): the tiles that fill no round, and those of the one before,
 //         are divided among all clusters, so that each computes equally many steps. The block with
 //         a tile's first steps adds the sums of the others (Exchange) and stores the tile. See
 //         multiply_parts(), and divide() in kernels/hopper_tiles.cuh.

@@ -73,6 +73,7 @@ def names_in(text):
     if declared:
         body = code.partition("{")[2].rpartition("}")[0]
         body = without("(", ")", without("{", "}", body))
+        body = re.sub(r"(?<!operator)(?<!=)=(?!=)[^,;]*", "=", body)  # what members begin as
         members = re.findall(r"(?<!operator )\b(\w+)\s*(?=[;=,:\[)}]|$)", body, re.MULTILINE)
         return (declared[1],), frozenset(members) - {declared[1]}
     if head.startswith("using") and "=" not in head:
