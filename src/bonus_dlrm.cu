@@ -489,23 +489,22 @@ __global__ void __launch_bounds__(kMlpThreads, 1) fused_model(const __grid_const
 }
 
 // --- all_products: lookups and products between the library's gemms ------------------------------
-// Adds    to lesson 13's gather_dot: copies that never stop. A block is a warp, which has one
-//         sample after another. While it computes one's products, the next one's vectors arrive in
-//         shared memory, and the ids of the one after that in registers. So with E = 128 some 14
-//         warps of a multiprocessor have 100 KB on their way, of which 32 KB would do to keep
-//         memory busy.
+// Adds    to lesson 13's gather_dot: copies that never stop. A block is a warp, and does sample
+//         after sample. While it multiplies, the next sample's vectors arrive in shared memory, and
+//         the ids after that in registers. With E = 128 the 14 warps of a multiprocessor have 100
+//         KB under way; 32 KB would be enough to keep memory busy.
 // Costs   shared memory: two samples' vectors for each warp.
-// Limits  memory: each row of the tables is read once, 256 bytes with E = 128. See --lookups.
+// Limits  memory: each lookup reads a row, 256 bytes with E = 128. See --lookups.
 // Source  CUDA Programming Guide, "Asynchronous Data Copies"; Little's law.
 
-/// Bytes from vector to vector in shared memory: whole mma steps of 32, and 16 so that ldmatrix
-/// finds 8 vectors in different banks.
+/// Bytes from vector to vector in shared memory: a multiple of 32, as an mma step takes, plus 16,
+/// so that ldmatrix finds 8 vectors in different banks.
 template <class T>
 __host__ __device__ int room(unsigned int E) {
     return (E * sizeof(T) + 31) / 32 * 32 + 16;
 }
-/// f[n] = [the first vector, which is there already | the products | zeros]. A row of f is `pitch`.
-/// Where E numbers are not whole 16 bytes, a Piece is 8.
+/// f[n] = [the first vector, which is there already | the products | zeros], in rows of `pitch`. A
+/// Piece is 16 bytes, or 8 where a vector's size is no multiple of 16.
 template <class Piece, class T>
 __global__ void __launch_bounds__(32)
     all_products(const __grid_constant__ Model<T> m, T* f, int pitch) {
@@ -522,7 +521,7 @@ __global__ void __launch_bounds__(32)
     auto id_of = [&](size_t n) {
         return looks_up() && n < m.N ? m.ids[n * kTables + lane - 1] : 0;
     };
-    // Lanes beside each other copy a vector, as many as it has pieces, or more: a power of two.
+    // 1 << shift neighboring lanes copy a vector: as many as it has pieces, at most 32, or more.
     const int size = E * int(sizeof(T)), pieces = size / int(sizeof(Piece)),
               shift = pieces > 1 ? 32 - __clz(pieces - 1) : 0;
     const int c = (lane & ((1 << shift) - 1)) * int(sizeof(Piece));
@@ -541,7 +540,7 @@ __global__ void __launch_bounds__(32)
                         *reinterpret_cast<const Piece*>(&from[c]);
                 else if (size < 128)
                     ptx::cp_async_16(&to[v * between], &from[c]);
-                else  // the 128 bytes that L2 fetches are this row's
+                else  // L2 fetches 128 bytes, most of which are this row's
                     ptx::cp_async_16(&to[v * between], &from[c], true);
             }
         }
@@ -551,7 +550,7 @@ __global__ void __launch_bounds__(32)
     size_t n = blockIdx.x, next = n + gridDim.x;
     fetch(n, id_of(n), 0);
     uint32_t id = id_of(next);
-    const int mine = min(lane, dlrm::kVectors - 1) * between;  // ldmatrix wants 32 rows
+    const int mine = min(lane, dlrm::kVectors - 1) * between;  // the last one's for lanes without
     for (int stage = 0; n < m.N; n = next, next += gridDim.x, stage ^= 1) {
         fetch(next, id, stage ^ 1);
         id = id_of(next + gridDim.x);
@@ -574,7 +573,7 @@ __global__ void __launch_bounds__(32)
     }
 }
 
-/// Where rows of f begin: at multiples of 32 bytes.
+/// Numbers from row to row of f: a multiple of 16.
 static size_t products_pitch(const demo::DlrmShape& shape) {
     return (shape.features + 15) / 16 * 16;
 }

@@ -349,9 +349,9 @@ __global__ void __launch_bounds__(kThreads) warp_tiled(const float* A,  // [N, N
 }
 
 // --- 5: stream_k, tiles divided among blocks ----------------------------------------------------
-// Adds    as many blocks as multiprocessors, and all have the same to do: the tiles' steps, lined
-//         up, are dealt out evenly. Where a tile is divided, one block adds the others' sums.
-//         Where that is faster, tiles are 64 x 128: demo/stream_k.hpp chooses.
+// Adds    as many blocks as multiprocessors, with the same to do. The steps of the tiles that fill
+//         no round are lined up and dealt out evenly; a tile's first block adds the others' sums.
+//         demo/stream_k.hpp chooses what to divide, and tiles of 128 x 256 or of 64 x 128.
 // Costs   those sums' way through the L2 cache. And a block may wait for another one, so all must
 //         run at the same time: one per multiprocessor.
 // Limits  the main loop, as before. At the edges of C, tiles that are partly empty.
@@ -359,7 +359,7 @@ __global__ void __launch_bounds__(kThreads) warp_tiled(const float* A,  // [N, N
 
 using Small = Tile<demo::kSmallTile.M, demo::kSmallTile.N, demo::kSmallTile.K>;  // 64 x 128, 32
 
-/// The slices' sums, added through shared memory in the first slice's threads. The stages are free.
+/// Adds all slices' sums in the first slice's threads, through the stages, which are free now.
 template <class Tile>
 __device__ void add_slices(float (&sums)[kThreadM][kThreadN], float* shared) {
     const Place<Tile> at;
@@ -376,9 +376,9 @@ __device__ void add_slices(float (&sums)[kThreadM][kThreadN], float* shared) {
     }
 }
 
-/// Sums on their way from block to block. A thread's are for the thread of the same number; each
-/// warp has a flag. They travel one by one, since quads of them would have to be neighbors among
-/// the registers, also in the main loop.
+/// Sums on their way from block to block: each thread's go to the thread of the same number, and a
+/// flag of each warp says that they are there. They go one by one: quads would need neighboring
+/// registers, and the main loop would have to keep them so.
 struct Exchange {
     float* sums;  // [blocks, kSums, kThreads]
     int* ready;   // [blocks, kWarps], 0 between launches
@@ -402,7 +402,7 @@ struct Exchange {
         if (threadIdx.x % 32 == 0) {
             while (atomicAdd(flag, 0) == 0) {
             }
-            *flag = 0;
+            *flag = 0;  // for the next launch
             __threadfence();
         }
         __syncwarp();

@@ -23,8 +23,8 @@ struct Deal {
         return block * each + (block < left ? block : left);
     }
 
-    /// What a block does as its i-th part; no steps: it is done. Its share comes first. So the rest
-    /// of a divided tile is there when the tile's first block has done its own part.
+    /// A block's i-th part; one without steps means that it is done. Its share of the line comes
+    /// first. So a divided tile's rest is mostly there when its first block has done its own part.
     DEMO_HOST_DEVICE TilePart part(int block, int i) const {
         const int begin = share(block), end = share(block + 1);
         const int tile = begin / steps + i;
@@ -40,7 +40,7 @@ struct Deal {
     int most_steps() const { return share(1) + (tiles - divided + blocks - 1) / blocks * steps; }
 };
 
-/// A tile of C, the k of one step, and a step's time in units of the large tile's.
+/// A tile of C (M x N), the k of one step (K), and a step's time, where the large tile's is 1.
 struct TileShape {
     int M, N, K;
     double step_time;
@@ -61,11 +61,12 @@ struct TileChoice {
     }
 };
 
-/// All tiles whole or, so that all blocks have the same to do, the last one or two rounds divided.
+/// All tiles whole; or, so that all blocks have the same to do, those that fill no round divided,
+/// and with them a full one. N is a multiple of K.
 inline TileChoice tiles_of(TileShape shape, int N, int blocks, bool divide) {
     const int tiles = (N + shape.M - 1) / shape.M * ((N + shape.N - 1) / shape.N);
-    const int last_rounds = tiles < blocks ? tiles : blocks + tiles % blocks;
-    return {shape, {tiles, divide ? last_rounds : 0, N / shape.K, blocks}};
+    const int divided = tiles < blocks ? tiles : blocks + tiles % blocks;
+    return {shape, {tiles, divide ? divided : 0, N / shape.K, blocks}};
 }
 
 /// The fastest way to deal out C [N, N].

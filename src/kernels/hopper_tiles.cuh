@@ -11,7 +11,7 @@ namespace matmul_hopper {
 /// What the choice depends on.
 struct Machine {
     int multiprocessors;
-    double l2_bytes = 60;  // that a multiprocessor gets from L2, a clock
+    double l2_bytes = 60;  // a clock, from L2 to one multiprocessor
 };
 
 /// A block's tile of C. The blocks of a cluster have tiles below each other, and share what they
@@ -20,12 +20,12 @@ struct TileShape {
     int rows, columns, cluster;
 };
 
-/// Clocks that a step takes: 64 columns of A, and rows of B, which are 128 bytes each. The tensor
-/// cores multiply and add 2048 pairs of numbers a clock. While they do, the next step is copied. So
-/// the longer one of both should count; measured, it is nearer to their sum.
+/// Clocks of a step, which is 64 along k: 128 bytes are copied for each row of the tile, from A,
+/// and for each column, from B. The tensor cores do 2048 multiply-adds a clock. The next step is
+/// copied meanwhile, so the longer of both times should count; measured, it is nearer to their sum.
 inline double step_clocks(const TileShape& tile, size_t N, const Machine& machine) {
-    // L2 hands out lines of 128 bytes. Where N is odd times 32, every second row of a matrix begins
-    // in the middle of a line, and 128 bytes of it lie in two.
+    // L2 hands out lines of 128 bytes. N is a multiple of 32. Where it is not one of 64, every
+    // second row begins in the middle of a line, and 128 bytes of it lie in two.
     const double lines = N % 64 == 0 ? 1 : 1.5;
     const double copied = lines * (tile.rows + double(tile.columns) / tile.cluster);
     return tile.rows * tile.columns * 64 / 2048.0 + copied * 128 / machine.l2_bytes;
@@ -41,16 +41,16 @@ struct Division {
 /// `at_once`: clusters that run at the same time.
 inline Division divide(const TileShape& tile, size_t N, int at_once) {
     constexpr int kExchange = 40;  // steps: what passing sums from block to block costs
-    constexpr int kLeast = 4;      // steps that each cluster must have of divided tiles
+    constexpr int kLeast = 4;      // steps of divided tiles for each cluster, or another would wait
     const size_t height = size_t(tile.rows) * tile.cluster, width = tile.columns;
     const int tiles = int((N + height - 1) / height * ((N + width - 1) / width));
     const int steps = int((N + 63) / 64);  // of a tile
-    // As few clusters as need no more rounds: the same time, and they stay in step, so that they
-    // find in the cache what others have read.
+    // As few clusters as need no more rounds. That takes as long, and they stay in step, so that
+    // they find in the cache what others have read.
     const int rounds = (tiles + at_once - 1) / at_once;
     const Division whole{(tiles + rounds - 1) / rounds, 0, double(rounds) * steps};
-    // Or what does not fill a round, and with it the round before: so a tile is divided among two
-    // or three clusters, not among many.
+    // Or what does not fill a round is divided, and with it the round before. So a share is longer
+    // than a tile, and two clusters divide one, not many.
     const int rest = tiles % at_once, divided = std::min(tiles, at_once + rest);
     const Division even{at_once, divided, double(tiles) * steps / at_once + kExchange};
     const bool possible = rest > 0 && divided * steps >= kLeast * at_once;
@@ -64,7 +64,7 @@ constexpr TileShape kShapes[] = {{128, 256, 2}, {128, 224, 2}, {128, 192, 2}, {1
 /// The one of kShapes that takes the least time for N; of equals the largest.
 inline int fastest_shape(size_t N, const Machine& machine) {
     auto clocks = [&](const TileShape& tile) {
-        constexpr int kStart = 2000;  // until a cluster's blocks have found each other, for each
+        constexpr int kStart = 2000;  // for each further block that a cluster waits for
         const int at_once = std::max(1, machine.multiprocessors / tile.cluster);
         return divide(tile, N, at_once).steps * step_clocks(tile, N, machine) +
                kStart * (tile.cluster - 1);
