@@ -51,7 +51,7 @@ __device__ void multiply_stage(float (&sums)[kTileN / 2], const Stage<T, kTileN,
     for (int k = 0; k < kBlockK; k += 16)
         hopper::wgmma_mma_async<T>(
             sums, hopper::matrix_descriptor(&stage.A[64 * warpgroup][k]),
-            hopper::matrix_descriptor<stage.kColumns>(&stage.B[0][k][0], sizeof stage.B[0]),
+            hopper::matrix_descriptor<panel_columns(kTileN)>(&stage.B[0][k][0], sizeof stage.B[0]),
             keep || k > 0);
     hopper::wgmma_commit_group();
 }

@@ -69,9 +69,9 @@ MUTANTS = [
            "the last tile of each block is not stored",
            [("        outgoing.store_all(panels, out);", "")], stops="nobody waited for it", **SMALL),
     # Tiles of 192 columns: three panels, two places.
-    mutant("lora_hopper_panels_in_flight", BOTH,
+    mutant("lora_hopper_panels_in_flight", ALL,
            "a panel is overwritten while TMA still reads it",
-           [("cp_async_bulk_wait_group_read<kOutPanels - 1>", "cp_async_bulk_wait_group_read<kOutPanels>")],
+           [("wait_group_read<kOutPanels - 1>", "wait_group_read<kOutPanels>")],
            tiles=tiles(128, 192, 4), sizes=(), cpu_runs=("384 --rows 600",), race=True),
     # Of each of the kinds, one in both.
     mutant("lora_hopper_tail_twice", BOTH,
