@@ -32,12 +32,13 @@ __device__ int warpgroup_index() { return __shfl_sync(~0u, threadIdx.x / kWarpgr
 // --- From rung 1 on: a stage, and wgmma ---------------------------------------------------------
 
 /// Columns of a panel of B or C: half of kPanel where those would not fill a tile.
-constexpr int panel_columns(int tile_columns) { return tile_columns % kPanel == 0 ? kPanel : 32; }
+template <int kTileN>
+constexpr int kPanelColumns = kTileN % kPanel == 0 ? kPanel : 32;
 
 /// The tiles of A and B that one step of K needs, in shared memory.
 template <class T, int kTileN, int kTileM = kBlockM>
 struct alignas(1024) Stage {
-    static constexpr int kColumns = panel_columns(kTileN), kPanels = kTileN / kColumns;
+    static constexpr int kColumns = kPanelColumns<kTileN>, kPanels = kTileN / kColumns;
     T A[kTileM][kBlockK];             // rows swizzled
     T B[kPanels][kBlockK][kColumns];  // in panels, rows swizzled
 };
@@ -51,7 +52,7 @@ __device__ void multiply_stage(float (&sums)[kTileN / 2], const Stage<T, kTileN,
     for (int k = 0; k < kBlockK; k += 16)
         hopper::wgmma_mma_async<T>(
             sums, hopper::matrix_descriptor(&stage.A[64 * warpgroup][k]),
-            hopper::matrix_descriptor<panel_columns(kTileN)>(&stage.B[0][k][0], sizeof stage.B[0]),
+            hopper::matrix_descriptor<kPanelColumns<kTileN>>(&stage.B[0][k][0], sizeof stage.B[0]),
             keep || k > 0);
     hopper::wgmma_commit_group();
 }
@@ -155,13 +156,13 @@ template <class T, int kTileN, int kStages, int kOutPanels, int kTileM = kBlockM
 struct Memory {
     Ring<T, kTileN, kStages, kTileM> ring;
     // Of each warp; rows swizzled.
-    alignas(1024) T out[kTileM / 16][kOutPanels][16][panel_columns(kTileN)];
+    alignas(1024) T out[kTileM / 16][kOutPanels][16][kPanelColumns<kTileN>];
 };
 
 /// A warp's 16 rows of a finished tile: rounded, which frees the sums' registers for the next tile.
 template <class T, int kTileN>
 struct Outgoing {
-    static constexpr int kColumns = panel_columns(kTileN), kPanels = kTileN / kColumns;
+    static constexpr int kColumns = kPanelColumns<kTileN>, kPanels = kTileN / kColumns;
     uint32_t pairs[kTileN / 4];
     int row, col;
     bool pending = false;
@@ -451,7 +452,7 @@ std::function<void()> prepare_parts(Kernel kernel, const Operands<T>& o) {
     demo::allow_shared_bytes(kernel, bytes);
     const int at_once = demo::ClusterLaunch(1, kCluster, threads(kTileM), bytes).at_once(kernel);
     const auto [clusters, divided, _] = divide({kTileM, kTileN, kCluster}, o.N, at_once);
-    constexpr int kColumns = panel_columns(kTileN);
+    constexpr int kColumns = kPanelColumns<kTileN>;
     const CUtensorMap map_A = hopper::tensor_map(o.A, o.N, o.N, kTileM),
                       map_B = hopper::tensor_map<kColumns>(o.B, o.N, o.N, kBlockK),
                       map_C = hopper::tensor_map<kColumns>(o.C, o.N, o.N, 16);
