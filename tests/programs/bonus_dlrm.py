@@ -199,7 +199,8 @@ FAST = {"folded_interaction": (r"HGMMA\S*", r"UTMALDG\S*"),
         "gather_pieces": (r"LDG\.E\S*\.(128|64)", r"STG\.E\S*\.(128|64)"),
         "half_outer": (LOAD_16, STORE_16),
         "bottom_layers": (r"HGMMA\S*", "UBLKCP"), "top_layers": (r"HGMMA\S*", "UBLKCP"),
-        "fused_model": (r"HGMMA\S*", "HMMA", "UBLKCP"), "all_products": ("HMMA", "LDGSTS", "LDSM")}
+        "fused_model": (r"HGMMA\S*", "HMMA", "UBLKCP"),
+        "all_products": ("HMMA", r"(LDGSTS|LDG?\.E\S*\.64)", "LDSM")}
 
 
 def gemm(N, K, M, size):  # x, W, b and out, in numbers of `size` bytes
