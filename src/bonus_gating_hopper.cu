@@ -33,30 +33,49 @@ using namespace gating_hopper;
 // Limits  while both warpgroups gate, at the same time, the tensor cores have nothing to do.
 // Source  PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", for who holds which sum.
 
-template <int kTileN, int kStages, int kCluster>
 __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     fused_panels(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap W1,
                  const half* b1, const __grid_constant__ CUtensorMap W2, const half* b2,
-                 const __grid_constant__ CUtensorMap out, int N) {
-    gate_tiles<kTileN, kStages, kCluster, false>(x, W1, b1, W2, b2, out, N);
+                 const __grid_constant__ CUtensorMap out, int N, int divided, Exchange exchange) {
+    gate_tiles<128, 256, 4, Gates::kTogether>(x, W1, b1, W2, b2, out, N, divided, exchange);
 }
 
-// --- Rung 2: fused_hopper, the warpgroups take turns (kernels/gating_hopper.cuh) ----------------
+// --- Rung 2: fused_turns, the warpgroups take turns ---------------------------------------------
 // Adds    before a tile's last two steps warpgroup 1 waits until warpgroup 0 has started its last.
-//         So one gates while the other has the tensor cores. And small matrices get tiles of half
-//         the width, one for each multiprocessor.
-// Costs   one more mbarrier, and stages that wait for warpgroup 1: there must be at least four.
-// Limits  power, which at large N takes back what the turns gain, at N = 16384 even more; at small
-//         N, where the narrow tiles pay most, the first copies and the last stores.
+//         So one gates while the other has the tensor cores.
+// Costs   an mbarrier, and stages that wait for warpgroup 1: there must be at least four.
+// Limits  at large N power, which takes back what the turns gain, at N = 16384 even more; at small
+//         N tiles that do not fill the last round.
 // Source  related: "ping-pong" kernels in CUTLASS, and FlashAttention-3 (Shah et al., 2024).
+
+__global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
+    fused_turns(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap W1,
+                const half* b1, const __grid_constant__ CUtensorMap W2, const half* b2,
+                const __grid_constant__ CUtensorMap out, int N, int divided, Exchange exchange) {
+    gate_tiles<128, 256, 4, Gates::kInTurn>(x, W1, b1, W2, b2, out, N, divided, exchange);
+}
+
+// --- Rung 3: fused_hopper, tiles for every N (kernels/gating_hopper.cuh) ------------------------
+// Adds    tiles in five shapes, of which the model of kernels/hopper_tiles.cuh chooses. Tiles of 64
+//         rows alternate: one warpgroup multiplies its tile, then gates while the other multiplies.
+//         And the largest tiles are divided among blocks where few are left for the last round.
+// Costs   an instance of the kernel for each shape. Smaller tiles read more per multiplication.
+// Limits  at large N power, at small N the first copies and the last stores.
+// Source  CUTLASS, "Efficient GEMM in CUDA", on ping-pong kernels; for the division rung 8 of
+//         bonus_matmul_hopper.
 
 static void run(demo::Session& session) {
     const demo::Gating g(session);
     const gating_unfused::Unfused unfused(g);
+    auto whole = [&](auto kernel) {
+        constexpr TileShape kTile{128, 256, kCluster, false};
+        const int room = clusters_at_once<128, 256, 4>(kernel);
+        return prepare<128, 256, 4>(kernel, g, divide(kTile, product(g.shape.M), room).clusters);
+    };
     session.run(g.shape.workload(), g.check({}),
                 {unfused.six_kernels(), unfused.library_best(),
-                 contender_of("fused_panels", g, session.gpu,
-                              [&] { return prepare<256, 4, 2>(fused_panels<256, 4, 2>, g); }),
+                 contender_of("fused_panels", g, session.gpu, [&] { return whole(fused_panels); }),
+                 contender_of("fused_turns", g, session.gpu, [&] { return whole(fused_turns); }),
                  contender(g, session.gpu)});
 }
 

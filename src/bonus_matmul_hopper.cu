@@ -434,7 +434,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 //         are divided among all clusters, so that each computes equally many steps. The block with
 //         a tile's first steps adds the sums of the others (Exchange) and stores the tile. See
 //         multiply_parts(), and divide() in kernels/hopper_tiles.cuh.
-// Costs   sums that travel through global memory, in the time of some 40 steps. So a last round
+// Costs   sums that travel through global memory, in the time of some 30 steps. So a last round
 //         that is nearly full is not divided. Powers of two do not gain.
 // Limits  small N, with fewer tiles than multiprocessors.
 // Source  Osama, Merrill, Cecka, Garland, Owens: Stream-K, PPoPP 2023.

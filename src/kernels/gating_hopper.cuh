@@ -2,6 +2,8 @@
 // bonus_gating_hopper, which explains it; lesson 6 and bonus_benchmark_fused run it too.
 #pragma once
 
+#include <memory>
+
 #include "kernels/gating_mma.cuh"
 #include "kernels/matmul_hopper.cuh"
 
@@ -9,11 +11,17 @@ namespace gating_hopper {
 
 using namespace matmul_hopper;  // the main loop, and how tiles are dealt out and stored
 
-constexpr int kAlone = 2;  // steps at a tile's end for which one warpgroup has the tensor cores
+constexpr int kCluster = 2;  // blocks: half of the reads of W1 and W2
+constexpr int kAlone = 2;    // steps at a tile's end for which one warpgroup has the tensor cores
 
-template <int kTileN, int kStages>
-struct GatingMemory : Memory<half, kTileN, kStages, kOutPanels> {
-    hopper::Barrier last_step;  // warpgroup 0 has started a tile's last step
+/// For tiles of kTileM x kTileN sums: one half is of x W1, the other of x W2.
+template <int kTileM, int kTileN, int kStages>
+struct GatingMemory {
+    static constexpr int kColumns = kPanelColumns<kTileN / 2>;  // of a panel
+    Ring<half, kTileN, kStages, kTileM, kColumns> ring;
+    alignas(
+        1024) half out[4 * kConsumers][1][16][kColumns];  // a panel for each warp; rows swizzled
+    hopper::Barrier last_step[kConsumers];  // the warpgroup has started a tile's last step
     static_assert(kAlone + 2 <= kStages,
                   "else a deadlock: warpgroup 0's last step needs a stage that warpgroup 1 holds");
 };
@@ -30,27 +38,46 @@ __device__ void gate_sums(float (&gates)[kGates], const float (&sums)[2 * kGates
     }
 }
 
-/// All tiles of a block, one after the other: 128 x kTileN sums each, of which one half is of x W1
-/// and the other of x W2, for 128 x kTileN / 2 of out. kTurns: the two warpgroups take turns at a
-/// tile's end, so that one multiplies while the other gates.
-template <int kTileN, int kStages, int kCluster, bool kTurns>
+/// The biases of the columns that a thread's sums are of, in a tile from column `first` on.
+template <int kCount>
+__device__ void load_biases(half2 (&biases)[kCount], const half* from, int first, int N) {
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+        const int col = first + j * 8 + threadIdx.x % 4 * 2;
+        biases[j] = col < N ? *reinterpret_cast<const half2*>(&from[col]) : half2{};
+    }
+}
+
+enum class Gates {
+    kTogether,  // both warpgroups gate at the same time
+    kInTurn,    // at a tile's end one multiplies while the other gates
+    kDivided,   // the same, and some tiles are divided among blocks
+};
+
+/// All tiles of a block, one after the other: kTileM x kTileN sums each, for kTileM x kTileN / 2 of
+/// out. Of a tile of 128 rows each warpgroup computes 64. Tiles of 64 rows alternate: while one
+/// warpgroup gates a tile, the other multiplies the next.
+template <int kTileM, int kTileN, int kStages, Gates kGates>
 __device__ void gate_tiles(const CUtensorMap& x,    // [N, N] row-major
                            const CUtensorMap& W1,   // [N, N] row-major
                            const half* b1,          // [N]
                            const CUtensorMap& W2,   // [N, N] row-major
                            const half* b2,          // [N]
                            const CUtensorMap& out,  // [N, N] row-major
-                           int N) {
-    constexpr int kCols = kTileN / 2, kPanels = kCols / kPanel;  // of out
+                           int N, int divided, Exchange exchange) {
+    using Shared = GatingMemory<kTileM, kTileN, kStages>;
+    constexpr bool kAlternate = kTileM == 64, kTurns = kGates != Gates::kTogether,
+                   kDivide = kGates == Gates::kDivided;
+    constexpr int kCols = kTileN / 2, kPanels = kCols / Shared::kColumns;  // of out
     extern __shared__ __align__(1024) unsigned char shared[];
-    auto& memory = *reinterpret_cast<GatingMemory<kTileN, kStages>*>(shared);
+    auto& memory = *reinterpret_cast<Shared*>(shared);
     auto& ring = memory.ring;
     const int rank = hopper::cluster_ctarank();
     const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
-    const Schedule<kCols, kCluster> schedule{N, 0};  // no tile is divided
+    const Schedule<kCols, kCluster, kTileM> schedule{N, kDivide ? divided : 0};
     if (threadIdx.x == 0) {
-        hopper::mbarrier_init(&memory.last_step, 1);
-        ring.init(4 * kConsumers * kCluster);
+        for (hopper::Barrier& barrier : memory.last_step) hopper::mbarrier_init(&barrier, 4);
+        ring.init(kTileM / 16 * kCluster);
     }
     hopper::barrier_cluster_sync();  // all blocks' barriers are ready
 
@@ -59,94 +86,133 @@ __device__ void gate_tiles(const CUtensorMap& x,    // [N, N] row-major
         hopper::setmaxnreg_dec<40>();
         if (threadIdx.x == kConsumers * kWarpgroup) {
             schedule.for_each_part(rank, [&](const Part& part) {
-                produce(ring, at, schedule.steps, [&](auto& stage, auto* full, int t) {
-                    const int k = (part.backward ? schedule.steps - 1 - t : t) * kBlockK;
+                produce(ring, at, part.last - part.first, [&](auto& stage, auto* full, int t) {
+                    const int k = (part.backward ? part.last - 1 - t : part.first + t) * kBlockK;
                     hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
                     hopper::tma_load(stage.A, x, part.row, k, full);
                     // Half of the panels are of W1, half are the same columns of W2. Each block of
                     // a cluster copies its share, for all.
                     for (int p = rank; p < 2 * kPanels; p += kCluster) {
                         const CUtensorMap& W = p < kPanels ? W1 : W2;
-                        const int col = part.col + p % kPanels * kPanel;
-                        if constexpr (kCluster == 1)
-                            hopper::tma_load(stage.B[p], W, k, col, full);
-                        else
-                            hopper::tma_load_multicast(stage.B[p], W, k, col, full,
-                                                       (1 << kCluster) - 1);
+                        const int col = part.col + p % kPanels * Shared::kColumns;
+                        hopper::tma_load_multicast(stage.B[p], W, k, col, full,
+                                                   (1 << kCluster) - 1);
                     }
                 });
             });
-            // Others arrive at this block's barriers: it stays until they have freed all stages.
-            for (int s = 0; s < kStages; ++s, at.advance())
-                hopper::mbarrier_wait(&ring.empty[at.stage], at.parity ^ 1);
+            wait_until_free(ring, at);
         }
     } else {
         hopper::setmaxnreg_inc<232>();
-        auto& panels = memory.out[threadIdx.x / 32];
+        auto& panel = memory.out[threadIdx.x / 32];
         Outgoing<half, kCols> outgoing;
-        // Warpgroup 0 is at most kStages steps ahead: the ring holds it back. With fewer steps in a
-        // tile it could be two tiles ahead, and a barrier's parity cannot tell two phases apart.
-        const bool turns = kTurns && schedule.steps >= kStages;
-        uint32_t parity = 0;
+        int tile = 0;
+        // Warpgroup 0 has the first tile, and so waits for a phase that counts as over.
+        uint32_t parity = kAlternate && warpgroup == 0;
         schedule.for_each_part(rank, [&](const Part& part) {
+            const int steps = part.last - part.first;
+            if (kAlternate && tile++ % kConsumers != warpgroup) {
+                at.skip(steps);  // the other's tile
+                return;
+            }
+            // Warpgroup 0 is at most kStages steps ahead: the ring holds it back. With fewer steps
+            // it could be two tiles ahead, and a barrier's parity cannot tell two phases apart.
+            const bool turns = kTurns && !kAlternate && steps == schedule.steps && steps >= kStages;
+            auto wait_for_turn = [&] {
+                hopper::mbarrier_wait(&memory.last_step[1 - warpgroup], parity), parity ^= 1;
+            };
+            if (kAlternate) wait_for_turn();
             float sums[kTileN / 2];
-            half2 bias1[kCols / 8], bias2[kCols / 8];  // of the columns that the sums are of
+            half2 bias1[kTileN / 16], bias2[kTileN / 16];  // of the columns that the sums are of
+            auto load_both = [&] {
+                load_biases(bias1, b1, part.col, N);
+                load_biases(bias2, b2, part.col, N);
+            };
             consume(
-                sums, ring, at, schedule.steps, warpgroup,
+                sums, ring, at, steps, kAlternate ? 0 : warpgroup,
                 [&](int t) {  // the tile before leaves during this one's first steps ...
-                    if (t < kPanels) outgoing.store(t, panels, out);
-                    if (turns && warpgroup == 1 && t + 1 + kAlone == schedule.steps)
-                        hopper::mbarrier_wait(&memory.last_step, parity), parity ^= 1;
-                    const bool last = t + 1 == schedule.steps;
-                    if (!last) return;
-                    if (threadIdx.x == 0) hopper::mbarrier_arrive(&memory.last_step);
-#pragma unroll
-                    for (int j = 0; j < kCols / 8; ++j) {  // ... and the biases come at its last
-                        const int col = part.col + j * 8 + lane % 4 * 2;
-                        bias1[j] = bias2[j] = half2{};
-                        if (col >= N) continue;
-                        bias1[j] = *reinterpret_cast<const half2*>(&b1[col]);
-                        bias2[j] = *reinterpret_cast<const half2*>(&b2[col]);
-                    }
+                    if (t < kPanels) outgoing.store(t, panel, out);
+                    if (turns && warpgroup == 1 && t + 1 + kAlone == steps) wait_for_turn();
+                    if (t + 1 < steps) return;
+                    if ((turns || kAlternate) && lane == 0)
+                        hopper::mbarrier_arrive(&memory.last_step[warpgroup]);
+                    if (kDivide) return;  // too few registers until parts are one
+                    load_both();          // ... and the biases come at its last
                 },
                 [&](int stage) {  // each warp tells every block that copies into this one
                     if (lane < kCluster) hopper::mbarrier_arrive_cluster(&ring.empty[stage], lane);
                 });
-            for (int p = schedule.steps; p < kPanels; ++p) outgoing.store(p, panels, out);
+            for (int p = steps; p < kPanels; ++p) outgoing.store(p, panel, out);
+            if constexpr (kDivide) {
+                if (!join_parts(sums, schedule, part, rank, exchange)) return;
+                load_both();
+            }
 
             float gates[kTileN / 4];
             gate_sums(gates, sums, bias1, bias2);
-            outgoing.take(gates, part.row + threadIdx.x / 32 * 16, part.col);
+            outgoing.take(gates, part.row + threadIdx.x / 32 * 16 % kTileM, part.col);
         });
-        outgoing.store_all(panels, out);
+        outgoing.store_all(panel, out);
     }
 }
 
-template <int kTileN, int kStages, int kCluster>
+template <int kTileM, int kTileN, int kStages, Gates kGates>
 __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     fused_hopper(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap W1,
                  const half* b1, const __grid_constant__ CUtensorMap W2, const half* b2,
-                 const __grid_constant__ CUtensorMap out, int N) {
-    gate_tiles<kTileN, kStages, kCluster, true>(x, W1, b1, W2, b2, out, N);
+                 const __grid_constant__ CUtensorMap out, int N, int divided, Exchange exchange) {
+    gate_tiles<kTileM, kTileN, kStages, kGates>(x, W1, b1, W2, b2, out, N, divided, exchange);
 }
 
-/// Prepares a launch of `kernel`, which runs gate_tiles with these template arguments.
-template <int kTileN, int kStages, int kCluster, class Kernel>
-std::function<void()> prepare(Kernel kernel, const demo::Gating& g) {
-    const size_t bytes = sizeof(GatingMemory<kTileN, kStages>), N = g.shape.M;
+/// Clusters of a kernel that runs gate_tiles, with these template arguments, that run at once.
+template <int kTileM, int kTileN, int kStages, class Kernel>
+int clusters_at_once(Kernel kernel) {
+    const size_t bytes = sizeof(GatingMemory<kTileM, kTileN, kStages>);
     demo::allow_shared_bytes(kernel, bytes);
-    const int rows = int(N + kCluster * kBlockM - 1) / (kCluster * kBlockM);
-    const int tiles = rows * (int(N + kTileN / 2 - 1) / (kTileN / 2));
-    // As few clusters as need no more rounds: they stay in step, and share what the cache holds.
-    const int room = demo::ClusterLaunch(1, kCluster, kThreads, bytes).at_once(kernel);
-    const int rounds = (tiles + room - 1) / room, clusters = (tiles + rounds - 1) / rounds;
-    const CUtensorMap x = hopper::tensor_map(g.x.data(), N, N, kBlockM),
-                      W1 = hopper::tensor_map(g.W1.data(), N, N, kBlockK),
-                      W2 = hopper::tensor_map(g.W2.data(), N, N, kBlockK),
-                      out = hopper::tensor_map(g.out.data(), N, N, 16);  // what a warp stores
+    return demo::ClusterLaunch(1, kCluster, kThreads, bytes).at_once(kernel);
+}
+
+/// Prepares a launch of such a kernel.
+template <int kTileM, int kTileN, int kStages, class Kernel>
+std::function<void()> prepare(Kernel kernel, const demo::Gating& g, int clusters, int divided = 0) {
+    using Shared = GatingMemory<kTileM, kTileN, kStages>;
+    const size_t N = g.shape.M;
+    demo::allow_shared_bytes(kernel, sizeof(Shared));
+    const CUtensorMap x = hopper::tensor_map(g.x.data(), N, N, kTileM),
+                      W1 = hopper::tensor_map<Shared::kColumns>(g.W1.data(), N, N, kBlockK),
+                      W2 = hopper::tensor_map<Shared::kColumns>(g.W2.data(), N, N, kBlockK),
+                      out = hopper::tensor_map<Shared::kColumns>(g.out.data(), N, N, 16);
+    const auto sums = std::make_shared<ExchangeMemory>(divided > 0 ? kCluster * clusters : 0);
     return [=, b1 = g.b1.data(), b2 = g.b2.data()] {
-        kernel<<<kCluster * clusters, kThreads, bytes>>>(x, W1, b1, W2, b2, out, int(N));
+        kernel<<<kCluster * clusters, kThreads, sizeof(Shared)>>>(x, W1, b1, W2, b2, out, int(N),
+                                                                  divided, *sums);
     };
+}
+
+/// The tiles that fused_hopper comes in; their columns are those of both weights. Those of 64 rows
+/// copy more for each multiplication, but gate while the next tile is multiplied.
+constexpr TileShape kShapes[] = {{128, 256, kCluster},
+                                 {128, 192, kCluster, false},
+                                 {128, 128, kCluster, false},
+                                 {64, 256, kCluster, false},
+                                 {64, 128, kCluster, false}};
+
+/// x times both weights, side by side. A gate takes some 3000 clocks.
+inline Product product(size_t N) { return {N, 2 * N, 3000}; }
+
+/// Prepares fused_hopper in one shape of tiles.
+template <int kShape, int kStages>
+std::function<void()> prepare_shape(const demo::Gating& g) {
+    constexpr TileShape kTile = kShapes[kShape];
+    constexpr int kTileM = kTile.rows, kTileN = kTile.columns;
+    const auto kernel = fused_hopper<kTileM, kTileN, kStages, Gates::kInTurn>;
+    const int room = clusters_at_once<kTileM, kTileN, kStages>(kernel);
+    const auto [clusters, divided, _, __] = divide(kTile, product(g.shape.M), room);
+    if constexpr (kTile.divides)
+        if (divided > 0)
+            return prepare<kTileM, kTileN, kStages>(
+                fused_hopper<kTileM, kTileN, kStages, Gates::kDivided>, g, clusters, divided);
+    return prepare<kTileM, kTileN, kStages>(kernel, g, clusters);
 }
 
 /// A kernel of square matrices on Hopper. `prepare` returns what launches it.
@@ -156,17 +222,16 @@ inline demo::Contender contender_of(const std::string& name, const demo::Gating&
     return g.fused_prepared(name, prepare, "square", hopper::why_not(gpu));
 }
 
-/// fused_hopper with tiles of half the width where there are SMs enough for all of them. A cluster
-/// takes longer to start, which pays where there is more than one tile for each block.
+/// fused_hopper, in the tiles that the model says are the fastest.
 inline demo::Contender contender(const demo::Gating& g, const demo::Gpu& gpu) {
     return contender_of("fused_hopper", g, gpu, [&] {
-        const size_t N = g.shape.M, many = size_t(gpu.multiprocessors);
-        auto tiles = [&](size_t width) {
-            return (N + kBlockM - 1) / kBlockM * ((N + width - 1) / width);
-        };
-        if (tiles(64) <= many) return prepare<128, 6, 1>(fused_hopper<128, 6, 1>, g);
-        if (tiles(128) <= many) return prepare<256, 4, 1>(fused_hopper<256, 4, 1>, g);
-        return prepare<256, 4, 2>(fused_hopper<256, 4, 2>, g);
+        using Prepare = std::function<void()>(const demo::Gating&);
+        // Of kShapes, each with as many stages as fit shared memory.
+        static constexpr Prepare* kPrepare[] = {prepare_shape<0, 4>, prepare_shape<1, 5>,
+                                                prepare_shape<2, 6>, prepare_shape<3, 5>,
+                                                prepare_shape<4, 8>};
+        const Machine machine{gpu.multiprocessors};
+        return kPrepare[fastest_shape(kShapes, product(g.shape.M), machine)](g);
     });
 }
 

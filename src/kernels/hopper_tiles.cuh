@@ -1,5 +1,5 @@
-// Which tiles the record multiplies in, and whether blocks divide some of them: a model of the time
-// that each choice takes.
+// Which tiles the records of matrix products and of gating multiply in, and whether blocks divide
+// some of them: a model of the time that each choice takes.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +14,18 @@ struct Machine {
     double l2_bytes = 60;  // a clock, from L2 to one multiprocessor
 };
 
+/// C[N, columns] = A[N, N] B[N, columns].
+struct Product {
+    size_t N, columns;
+    // Clocks at the end of a tile of 128 rows, in which nothing is multiplied.
+    double tile_end = 0;
+};
+
 /// A block's tile of C. The blocks of a cluster have tiles below each other, and share what they
 /// copy of B.
 struct TileShape {
     int rows, columns, cluster;
+    bool divides = true;  // there is a kernel whose blocks divide such tiles
 };
 
 /// Clocks of a step, which is 64 along k: 128 bytes are copied for each row of the tile, from A,
@@ -31,46 +39,53 @@ inline double step_clocks(const TileShape& tile, size_t N, const Machine& machin
     return tile.rows * tile.columns * 64 / 2048.0 + copied * 128 / machine.l2_bytes;
 }
 
-/// How clusters share the tiles of C[N, N].
+/// How clusters share the tiles of C.
 struct Division {
     int clusters;
     int divided;   // tiles whose steps are dealt out evenly to all clusters; the others are whole
-    double steps;  // of the cluster that has most
+    double tiles;  // of the cluster that has most
+    double steps;  // of these
 };
 
 /// `at_once`: clusters that run at the same time.
-inline Division divide(const TileShape& tile, size_t N, int at_once) {
-    constexpr int kExchange = 40;  // steps: what passing sums from block to block costs
+inline Division divide(const TileShape& tile, const Product& product, int at_once) {
+    constexpr int kExchange = 30;  // steps: what passing sums from block to block costs
     constexpr int kLeast = 4;      // steps of divided tiles for each cluster, or another would wait
     const size_t height = size_t(tile.rows) * tile.cluster, width = tile.columns;
-    const int tiles = int((N + height - 1) / height * ((N + width - 1) / width));
-    const int steps = int((N + 63) / 64);  // of a tile
+    const int tiles =
+        int((product.N + height - 1) / height * ((product.columns + width - 1) / width));
+    const int steps = int((product.N + 63) / 64);  // of a tile
     // As few clusters as need no more rounds. That takes as long, and they stay in step, so that
     // they find in the cache what others have read.
     const int rounds = (tiles + at_once - 1) / at_once;
-    const Division whole{(tiles + rounds - 1) / rounds, 0, double(rounds) * steps};
+    const Division whole{(tiles + rounds - 1) / rounds, 0, double(rounds), double(rounds) * steps};
     // Or what does not fill a round is divided, and with it the round before. So a share is longer
     // than a tile, and two clusters divide one, not many.
     const int rest = tiles % at_once, divided = std::min(tiles, at_once + rest);
-    const Division even{at_once, divided, double(tiles) * steps / at_once + kExchange};
-    const bool possible = rest > 0 && divided * steps >= kLeast * at_once;
+    const double each = double(tiles) / at_once;
+    const Division even{at_once, divided, each, each * steps + kExchange};
+    const bool possible = tile.divides && rest > 0 && divided * steps >= kLeast * at_once;
     return possible && even.steps < whole.steps ? even : whole;
 }
 
-/// The tiles that the record comes in, the largest first.
+/// The tiles that the record of matrix products comes in, the largest first.
 constexpr TileShape kShapes[] = {{128, 256, 2}, {128, 224, 2}, {128, 192, 2}, {128, 160, 4},
                                  {128, 128, 1}, {64, 192, 4},  {64, 128, 1},  {64, 64, 1}};
 
-/// The one of kShapes that takes the least time for N; of equals the largest.
-inline int fastest_shape(size_t N, const Machine& machine) {
+/// The one of `shapes` that takes the least time; of equals the first.
+template <size_t kCount>
+int fastest_shape(const TileShape (&shapes)[kCount], const Product& product,
+                  const Machine& machine) {
     auto clocks = [&](const TileShape& tile) {
         constexpr int kStart = 2000;  // for each further block that a cluster waits for
         const int at_once = std::max(1, machine.multiprocessors / tile.cluster);
-        return divide(tile, N, at_once).steps * step_clocks(tile, N, machine) +
+        const Division division = divide(tile, product, at_once);
+        return division.steps * step_clocks(tile, product.N, machine) +
+               (tile.rows == 128 ? division.tiles * product.tile_end : 0) +
                kStart * (tile.cluster - 1);
     };
     const auto less = [&](const TileShape& a, const TileShape& b) { return clocks(a) < clocks(b); };
-    return int(std::min_element(std::begin(kShapes), std::end(kShapes), less) - kShapes);
+    return int(std::min_element(std::begin(shapes), std::end(shapes), less) - shapes);
 }
 
 }  // namespace matmul_hopper

@@ -36,33 +36,34 @@ template <int kTileN>
 constexpr int kPanelColumns = kTileN % kPanel == 0 ? kPanel : 32;
 
 /// The tiles of A and B that one step of K needs, in shared memory.
-template <class T, int kTileN, int kTileM = kBlockM>
+template <class T, int kTileN, int kTileM = kBlockM, int kWidth = kPanelColumns<kTileN>>
 struct alignas(1024) Stage {
-    static constexpr int kColumns = kPanelColumns<kTileN>, kPanels = kTileN / kColumns;
+    static constexpr int kColumns = kWidth, kPanels = kTileN / kColumns;
     T A[kTileM][kBlockK];             // rows swizzled
     T B[kPanels][kBlockK][kColumns];  // in panels, rows swizzled
 };
 
 /// Starts a warpgroup's 64 rows of  sums[kTileM, kTileN] (+)= stage.A stage.B.
-template <class T, int kTileN, int kTileM>
-__device__ void multiply_stage(float (&sums)[kTileN / 2], const Stage<T, kTileN, kTileM>& stage,
-                               int warpgroup, bool keep) {
+template <class T, int kTileN, int kTileM, int kWidth>
+__device__ void multiply_stage(float (&sums)[kTileN / 2],
+                               const Stage<T, kTileN, kTileM, kWidth>& stage, int warpgroup,
+                               bool keep) {
     hopper::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kBlockK; k += 16)
         hopper::wgmma_mma_async<T>(
             sums, hopper::matrix_descriptor(&stage.A[64 * warpgroup][k]),
-            hopper::matrix_descriptor<kPanelColumns<kTileN>>(&stage.B[0][k][0], sizeof stage.B[0]),
-            keep || k > 0);
+            hopper::matrix_descriptor<kWidth>(&stage.B[0][k][0], sizeof stage.B[0]), keep || k > 0);
     hopper::wgmma_commit_group();
 }
 
 // --- From rung 2 on: a ring of stages, and TMA --------------------------------------------------
 
 /// Stages in a ring, with the barriers that say who may use them.
-template <class T, int kTileN, int kStages, int kTileM = kBlockM>
+template <class T, int kTileN, int kStages, int kTileM = kBlockM,
+          int kWidth = kPanelColumns<kTileN>>
 struct Ring {
-    Stage<T, kTileN, kTileM> stages[kStages];
+    Stage<T, kTileN, kTileM, kWidth> stages[kStages];
     hopper::Barrier full[kStages];   // the stage's bytes have arrived
     hopper::Barrier empty[kStages];  // nobody needs them any more
 
@@ -84,6 +85,12 @@ struct Position {
     __device__ void advance() {
         if (++stage == kStages) stage = 0, parity ^= 1;
     }
+    /// By any number of steps.
+    __device__ void skip(int steps) {
+        stage += steps;
+        parity ^= stage / kStages & 1;
+        stage %= kStages;
+    }
 };
 
 /// One thread starts a stage's copies: columns k ... of A, rows k ... of B.
@@ -104,9 +111,9 @@ constexpr int kThreads = threads(kBlockM);
 
 /// The producer, one thread: fills stages as they become free, for all steps of a tile.
 /// load(stage, full, t) starts the copies of step t.
-template <class T, int kTileN, int kStages, int kTileM, class Load>
-__device__ void produce(Ring<T, kTileN, kStages, kTileM>& ring, Position<kStages>& at, int steps,
-                        Load load) {
+template <class T, int kTileN, int kStages, int kTileM, int kWidth, class Load>
+__device__ void produce(Ring<T, kTileN, kStages, kTileM, kWidth>& ring, Position<kStages>& at,
+                        int steps, Load load) {
     for (int t = 0; t < steps; ++t, at.advance()) {
         // The phase before. Of a new barrier it counts as over, so the first round does not wait.
         hopper::mbarrier_wait(&ring.empty[at.stage], at.parity ^ 1);
@@ -117,8 +124,8 @@ __device__ void produce(Ring<T, kTileN, kStages, kTileM>& ring, Position<kStages
 /// A consumer, one warpgroup: the sums of its 64 rows, over all steps of a tile. A step's wgmma are
 /// started while those of the step before still run. meanwhile(t) runs beside step t;
 /// release(stage) frees a stage.
-template <class T, int kTileN, int kStages, int kTileM, class Meanwhile, class Release>
-__device__ void consume(float (&sums)[kTileN / 2], Ring<T, kTileN, kStages, kTileM>& ring,
+template <class T, int kTileN, int kStages, int kTileM, int kWidth, class Meanwhile, class Release>
+__device__ void consume(float (&sums)[kTileN / 2], Ring<T, kTileN, kStages, kTileM, kWidth>& ring,
                         Position<kStages>& at, int steps, int warpgroup, Meanwhile meanwhile,
                         Release release) {
     int previous = 0;
@@ -239,8 +246,9 @@ __device__ void load_stage_multicast(Stage<T, kTileN, kTileM>& stage, hopper::Ba
 
 /// The producer's last wait: until all readers have freed all stages. The readers of other blocks
 /// arrive at this block's barriers, so it must not leave before.
-template <class T, int kTileN, int kStages, int kTileM>
-__device__ void wait_until_free(Ring<T, kTileN, kStages, kTileM>& ring, Position<kStages>& at) {
+template <class T, int kTileN, int kStages, int kTileM, int kWidth>
+__device__ void wait_until_free(Ring<T, kTileN, kStages, kTileM, kWidth>& ring,
+                                Position<kStages>& at) {
     for (int s = 0; s < kStages; ++s, at.advance())
         hopper::mbarrier_wait(&ring.empty[at.stage], at.parity ^ 1);
 }
@@ -260,6 +268,7 @@ struct Part {
 /// evenly to all clusters: each has some, and Division says how many. The others are whole.
 template <int kTileN, int kCluster, int kTileM = kBlockM>
 struct Schedule {
+    static constexpr int kBlocks = kCluster;
     int N, divided;
     int steps = (N + kBlockK - 1) / kBlockK;
     int rows = (N + kCluster * kTileM - 1) / (kCluster * kTileM);
@@ -333,6 +342,22 @@ struct Exchange {
     }
 };
 
+/// Makes the sums of a part those of the whole tile: adds what other blocks have of it. Or gives
+/// them to the block that has the tile's first steps. Returns whether the tile is whole here.
+template <class Schedule, int kSums>
+__device__ bool join_parts(float (&sums)[kSums], const Schedule& schedule, const Part& part,
+                           int rank, const Exchange& exchange) {
+    if (part.first > 0) {
+        exchange.give(sums);
+        return false;
+    }
+    for (int c = schedule.cluster + 1, last = part.last; last < schedule.steps; ++c) {
+        exchange.add(sums, c * schedule.kBlocks + rank);
+        last = min(schedule.steps, schedule.first_step(c + 1) - part.tile * schedule.steps);
+    }
+    return true;
+}
+
 /// What stream_k and the record run: all parts of a block, in tiles of kTileM x kTileN.
 template <class T, int kTileM, int kTileN, int kStages, int kCluster>
 __device__ void multiply_parts(const CUtensorMap& A, const CUtensorMap& B, const CUtensorMap& C,
@@ -381,14 +406,7 @@ __device__ void multiply_parts(const CUtensorMap& A, const CUtensorMap& B, const
                 });
             for (int p = steps; p < kPanels; ++p) outgoing.store(p, out, C);
 
-            if (part.first > 0) {  // the block that has the tile's first steps wants these sums
-                exchange.give(sums);
-                return;
-            }
-            for (int c = schedule.cluster + 1, last = part.last; last < schedule.steps; ++c) {
-                exchange.add(sums, c * kCluster + rank);
-                last = min(schedule.steps, schedule.first_step(c + 1) - part.tile * schedule.steps);
-            }
+            if (!join_parts(sums, schedule, part, rank, exchange)) return;
             outgoing.take(sums, part.row + threadIdx.x / 32 * 16, part.col);
         });
         outgoing.store_all(out, C);
@@ -451,15 +469,13 @@ std::function<void()> prepare_parts(Kernel kernel, const Operands<T>& o) {
     const size_t bytes = sizeof(Memory<T, kTileN, kStages, kOutPanels, kTileM>);
     demo::allow_shared_bytes(kernel, bytes);
     const int at_once = demo::ClusterLaunch(1, kCluster, threads(kTileM), bytes).at_once(kernel);
-    const auto [clusters, divided, _] = divide({kTileM, kTileN, kCluster}, o.N, at_once);
+    const Division division = divide({kTileM, kTileN, kCluster}, {o.N, o.N}, at_once);
     constexpr int kColumns = kPanelColumns<kTileN>;
     const CUtensorMap map_A = hopper::tensor_map(o.A, o.N, o.N, kTileM),
                       map_B = hopper::tensor_map<kColumns>(o.B, o.N, o.N, kBlockK),
                       map_C = hopper::tensor_map<kColumns>(o.C, o.N, o.N, 16);
-    const demo::ClusterLaunch launch(clusters, kCluster, threads(kTileM), bytes);
-    return [=, divided = divided] {
-        launch(kernel, map_A, map_B, map_C, int(o.N), divided, o.exchange);
-    };
+    const demo::ClusterLaunch launch(division.clusters, kCluster, threads(kTileM), bytes);
+    return [=] { launch(kernel, map_A, map_B, map_C, int(o.N), division.divided, o.exchange); };
 }
 
 template <int kTileM, int kTileN, int kStages, int kCluster, class T>
@@ -477,7 +493,7 @@ std::function<void()> prepare(const Operands<T>& o, const Machine& machine) {
                                             prepare<128, 192, 4, 2>, prepare<128, 160, 5, 4>,
                                             prepare<128, 128, 6, 1>, prepare<64, 192, 6, 4>,
                                             prepare<64, 128, 8, 1>,  prepare<64, 64, 8, 1>};
-    return kPrepare[fastest_shape(o.N, machine)](o);
+    return kPrepare[fastest_shape(kShapes, {o.N, o.N}, machine)](o);
 }
 
 }  // namespace matmul_hopper

@@ -9,7 +9,9 @@ using namespace matmul_hopper;
 
 constexpr Machine kH200{132};
 
-TileShape chosen(size_t N, const Machine& machine) { return kShapes[fastest_shape(N, machine)]; }
+TileShape chosen(size_t N, const Machine& machine) {
+    return kShapes[fastest_shape(kShapes, {N, N}, machine)];
+}
 int area(const TileShape& tile) { return tile.rows * tile.columns; }
 
 TEST(FastestShape, FollowsTheNumberOfMultiprocessors) {
@@ -42,7 +44,7 @@ TEST(Divide, EachClusterHasStepsOfDividedTiles) {
     for (const TileShape& tile : kShapes)
         for (int at_once : {1, 2, 7, 30, 57, 66, 132})
             for (size_t N = 32; N <= 16384; N += 32) {
-                const Division division = divide(tile, N, at_once);
+                const Division division = divide(tile, {N, N}, at_once);
                 const size_t height = size_t(tile.rows) * tile.cluster, width = tile.columns;
                 const int tiles = int((N + height - 1) / height * ((N + width - 1) / width));
                 ASSERT_GE(division.clusters, 1);
@@ -58,8 +60,16 @@ TEST(Divide, EachClusterHasStepsOfDividedTiles) {
 }
 
 TEST(Divide, AFullRoundIsNotDivided) {
-    EXPECT_EQ(divide({128, 256, 2}, 4096, 64).divided, 0);
-    EXPECT_GT(divide({128, 256, 2}, 5120, 66).divided, 66);  // 400 pairs are 6 rounds and 4
+    EXPECT_EQ(divide({128, 256, 2}, {4096, 4096}, 64).divided, 0);
+    EXPECT_GT(divide({128, 256, 2}, {5120, 5120}, 66).divided, 66);  // 400 pairs are 6 rounds and 4
+    EXPECT_EQ(divide({128, 256, 2, false}, {5120, 5120}, 66).divided, 0);
+}
+
+TEST(FastestShape, WeighsWhatNothingIsMultipliedIn) {
+    // 2048 x 4096 are 512 tiles of 64 x 256, half as many of 128 x 256: 4 rounds of 66 pairs, or 2.
+    constexpr TileShape kTwo[] = {{128, 256, 2, false}, {64, 256, 2, false}};
+    EXPECT_EQ(fastest_shape(kTwo, {2048, 4096, 0}, kH200), 0);
+    EXPECT_EQ(fastest_shape(kTwo, {2048, 4096, 100000}, kH200), 1);
 }
 
 }  // namespace

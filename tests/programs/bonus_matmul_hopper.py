@@ -11,7 +11,7 @@ SHAPES = """    static constexpr Prepare* kPrepare[] = {prepare<128, 256, 4, 2>,
                                             prepare<128, 192, 4, 2>, prepare<128, 160, 5, 4>,
                                             prepare<128, 128, 6, 1>, prepare<64, 192, 6, 4>,
                                             prepare<64, 128, 8, 1>,  prepare<64, 64, 8, 1>};
-    return kPrepare[fastest_shape(o.N, machine)](o);
+    return kPrepare[fastest_shape(kShapes, {o.N, o.N}, machine)](o);
 """
 
 
@@ -109,9 +109,9 @@ MUTANTS = [
            cpu_sizes=(288,)),
     mutant("hopper_sums_not_passed_on", "stream_k matmul_hopper",
            "a divided tile is stored with its first block's share of the sums alone",
-           [("exchange.add(sums, c * kCluster + rank);", ""),
+           [("exchange.add(sums, c * schedule.kBlocks + rank);", ""),
             # So that tiles are divided that have but few steps, too.
-            ("kExchange = 40;", "kExchange = 0;")],
+            ("kExchange = 30;", "kExchange = 0;")],
            sizes=(2080, 8192), cpu_sizes=(544,)),
     mutant("hopper_stale", "stream_k matmul_hopper",
            "only the first launch computes",
@@ -149,7 +149,7 @@ MUTANTS = [
              "to[i * kThreads].x += mine[4 * i], to[i * kThreads].y += mine[4 * i + 1],\n"
              "            to[i * kThreads].z += mine[4 * i + 2], "
              "to[i * kThreads].w += mine[4 * i + 3];"),
-            ("kExchange = 40;", "kExchange = 0;"),  # so that tiles are divided that have few steps
+            ("kExchange = 30;", "kExchange = 0;"),  # so that tiles are divided that have few steps
             # The other kernels would take most of the time.
             ("contenders.push_back(demo::cublas_contender",
              "contenders.erase(contenders.begin(), contenders.end() - 2);\n"
