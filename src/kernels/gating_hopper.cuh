@@ -134,7 +134,7 @@ __device__ void gate_tiles(const CUtensorMap& x,    // [N, N] row-major
                     if (t < kPanels) outgoing.store(t, panel, out);
                     if (turns && warpgroup == 1 && t + 1 + kAlone == steps) wait_for_turn();
                     if (t + 1 < steps) return;
-                    if ((turns || kAlternate) && lane == 0)
+                    if ((kAlternate || (turns && warpgroup == 0)) && lane == 0)
                         hopper::mbarrier_arrive(&memory.last_step[warpgroup]);
                     if (kDivide) return;  // too few registers until parts are one
                     load_both();          // ... and the biases come at its last

@@ -4,6 +4,9 @@ from pages import LAST_WGMMA_TWICE, Mutant, SUMS_AS_THEY_WERE, WAITS_LATE, launc
 
 EVERY = "fused_panels fused_turns fused_hopper"
 
+# So that tiles are divided that have but few steps, too.
+DIVIDED = ("kExchange = 18, kOutOfStep = 4, kLeast = 4", "kExchange = 0, kOutOfStep = 0, kLeast = 1")
+
 # The record comes in five shapes of tiles; one is enough for a mutant, and is sooner compiled.
 SHAPES = """        static constexpr Prepare* kPrepare[] = {prepare_shape<0, 4>, prepare_shape<1, 5>,
                                                 prepare_shape<2, 6>, prepare_shape<3, 5>,
@@ -65,14 +68,25 @@ MUTANTS = [
     mutant("fused_hopper_out_of_order", "fused_hopper",
            "tiles of 64 rows alternate, and no warpgroup waits for the other's",
            [("if (kAlternate) wait_for_turn();", "")], shape="4, 8",
-           sizes=(), cpu_sizes=(800,), race=True),
+           sizes=(), cpu_sizes=(416,), race=True, stops="mbarrier"),
     mutant("fused_hopper_parts_dropped", "fused_hopper",
            "a divided tile lacks what other blocks have of it",
            [("if (!join_parts(sums, schedule, part, rank, exchange)) return;\n"
              "                load_both", "if (part.first > 0) return;\n"
-             "                load_both")], sizes=(2560,), cpu_sizes=(416,)),
+             "                load_both"),
+            DIVIDED], sizes=(2560,), cpu_sizes=(128,)),
+    mutant("fused_hopper_sums_added_up", "fused_hopper",
+           "a block adds its sums to those that a launch before left for another block",
+           [("to[i * kThreads] = {mine[4 * i], mine[4 * i + 1], mine[4 * i + 2], "
+             "mine[4 * i + 3]};",
+             "to[i * kThreads].x += mine[4 * i], to[i * kThreads].y += mine[4 * i + 1],\n"
+             "            to[i * kThreads].z += mine[4 * i + 2], "
+             "to[i * kThreads].w += mine[4 * i + 3];"), DIVIDED],
+           sizes=(2560,), cpu_sizes=(128,), kind="zeroing"),
 ]
 
+NOT_APPLICABLE = {"zeroing": {"fused_panels": "it divides no tile",
+                              "fused_turns": "it divides no tile"}}
 ANY_ORDER = ("288",)  # several tiles for each block, on a few cores
 FAST = {kernel: (r"HGMMA\S*", r"UTMALDG\S*", r"UTMASTG\S*")
         for kernel in EVERY.split()}

@@ -111,8 +111,8 @@ MUTANTS = [
            "a divided tile is stored with its first block's share of the sums alone",
            [("exchange.add(sums, c * schedule.kBlocks + rank);", ""),
             # So that tiles are divided that have but few steps, too.
-            ("kExchange = 30;", "kExchange = 0;")],
-           sizes=(2080, 8192), cpu_sizes=(544,)),
+            ("kExchange = 18, kOutOfStep = 4", "kExchange = 0, kOutOfStep = 0")],
+           sizes=(2080,), cpu_sizes=(544,)),
     mutant("hopper_stale", "stream_k matmul_hopper",
            "only the first launch computes",
            [launch_once("launch(kernel, map_A, map_B")], timed=True),
@@ -149,12 +149,12 @@ MUTANTS = [
              "to[i * kThreads].x += mine[4 * i], to[i * kThreads].y += mine[4 * i + 1],\n"
              "            to[i * kThreads].z += mine[4 * i + 2], "
              "to[i * kThreads].w += mine[4 * i + 3];"),
-            ("kExchange = 30;", "kExchange = 0;"),  # so that tiles are divided that have few steps
+            ("kExchange = 18, kOutOfStep = 4", "kExchange = 0, kOutOfStep = 0"),  # see above
             # The other kernels would take most of the time.
             ("contenders.push_back(demo::cublas_contender",
              "contenders.erase(contenders.begin(), contenders.end() - 2);\n"
              "    contenders.push_back(demo::cublas_contender")],
-           sizes=(2080, 8192), cpu_sizes=(544,), kind="zeroing"),
+           sizes=(2080,), cpu_sizes=(544,), kind="zeroing"),
 ]
 
 ANY_ORDER = ("288",)  # several tiles for each block, on up to four cores
