@@ -5,22 +5,25 @@
 
 #include "choose.cuh"
 #include "data.cuh"
+#include "ptx.cuh"
 
 namespace demo {
 
-/// Copies bytes, 16 at a time, four times per thread.
+constexpr int kCopyThreads = 256, kCopiesPerThread = 2;
+
+/// Copies bytes, 16 at a time, twice per thread. (1 GiB on an H200: four times is 1% slower, once
+/// 5%, and without the hint evict_last, which 7_gelu explains, 4%.)
 __global__ void copy_vectorized(const signed char* from, signed char* to, size_t size) {
-    constexpr int kAtOnce = 4;
     const size_t vectors = size / sizeof(uint4);
-    const size_t first = size_t(blockIdx.x) * blockDim.x * kAtOnce + threadIdx.x;
-    uint4 values[kAtOnce];
+    const size_t first = size_t(blockIdx.x) * kCopyThreads * kCopiesPerThread + threadIdx.x;
+    uint4 values[kCopiesPerThread];
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i)
-        if (const size_t v = first + i * blockDim.x; v < vectors)
-            values[i] = reinterpret_cast<const uint4*>(from)[v];
+    for (int i = 0; i < kCopiesPerThread; ++i)
+        if (const size_t v = first + i * kCopyThreads; v < vectors)
+            ptx::ld_global_evict_last(values[i], reinterpret_cast<const uint4*>(from) + v);
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i)
-        if (const size_t v = first + i * blockDim.x; v < vectors)
+    for (int i = 0; i < kCopiesPerThread; ++i)
+        if (const size_t v = first + i * kCopyThreads; v < vectors)
             reinterpret_cast<uint4*>(to)[v] = values[i];
     const size_t rest = vectors * sizeof(uint4) + first;
     if (blockIdx.x == 0 && rest < size) to[rest] = from[rest];
@@ -58,8 +61,9 @@ class Copy {
   private:
     void copy(bool by_kernel) const {
         if (by_kernel) {
-            const size_t blocks = (from_.size() + 4 * 256 * 16 - 1) / (4 * 256 * 16);
-            copy_vectorized<<<blocks, 256>>>(from_.data(), to_.data(), from_.size());
+            const size_t bytes = kCopyThreads * kCopiesPerThread * sizeof(uint4);  // of a block
+            const size_t blocks = (from_.size() + bytes - 1) / bytes;
+            copy_vectorized<<<blocks, kCopyThreads>>>(from_.data(), to_.data(), from_.size());
         } else {
             DEMO_CHECK(
                 cudaMemcpyAsync(to_.data(), from_.data(), from_.bytes(), cudaMemcpyDeviceToDevice));
