@@ -37,35 +37,33 @@ void run(demo::Session& session) {
     const demo::SoftmaxReference<T> reference(session, x);
 
     const Rows<T> r{x, out, shape.rows, cols};
-    // Why a rung that keeps up to `most` columns cannot run. --describe looks for no GPU and lists
-    // what not every GPU can run: there the length is no reason.
-    auto why_not = [&](size_t most) -> std::string {
-        if (cols <= most || session.gpu.arch.empty()) return "";
-        return "keeps rows of up to " + std::to_string(most) + " columns";
+    // Why a rung that keeps rows of up to `most` columns, or bytes, cannot run. --describe looks
+    // for no GPU and lists what not every GPU can run: there the length is no reason.
+    auto why_not = [&](size_t length, size_t most, const std::string& unit) -> std::string {
+        if (length <= most || session.gpu.arch.empty()) return "";
+        return "keeps rows of up to " + std::to_string(most) + unit;
     };
-    const std::string no_pipelines = "needs clusters (sm_90) and 130 KiB shared memory";
-
-    const size_t matrix = x.bytes();
+    auto rung = [&](const char* name, auto prepare, const std::string& reason, size_t moves = 2) {
+        return demo::Contender{.kernel = name,
+                               .setup = [=](demo::Contender& self) { self.launch = prepare(r); },
+                               .moved_bytes = moves * x.bytes(),
+                               .why_not = reason};
+    };
+    const demo::Gpu& gpu = session.gpu;
     const demo::Workload work = shape.workload(session, 5);  // operations per element, as in 8
-    session.run(
-        work, reference.check(out, false),
-        {{.kernel = "by_warp",
-          .setup = [&](demo::Contender& self) { self.launch = prepare_by_warp(r); },
-          .moved_bytes = 2 * matrix,
-          .why_not = why_not(kMostPerWarp)},
-         {.kernel = "by_block",
-          .setup = [&](demo::Contender& self) { self.launch = prepare_by_block(r, session.gpu); },
-          .moved_bytes = 2 * matrix,
-          .why_not = why_not(kMostPerBlock)},
-         {.kernel = "by_cluster_twice",
-          .setup = [&](demo::Contender& self) { self.launch = prepare_by_cluster_twice(r); },
-          .moved_bytes = 3 * matrix},
-         {.kernel = "by_cluster",
-          .setup = [&](demo::Contender& self) { self.launch = prepare_by_cluster(r); },
-          .moved_bytes = 2 * matrix,
-          .why_not =
-              has_pipelines(session.gpu) ? why_not(kMostRowBytes / sizeof(T)) : no_pipelines},
-         demo::copy_contender(session, work)});
+    session.run(work, reference.check(out, false),
+                {rung("by_tile", prepare_by_tile<T>, why_not(cols, kMostPerTile, " columns")),
+                 rung("by_warp", prepare_by_warp<T>, why_not(cols, kMostPerWarp, " columns")),
+                 rung(
+                     "by_block", [&](auto r) { return prepare_by_block(r, gpu); },
+                     why_not(r.row_bytes(), kMostBlockBytes, " bytes")),
+                 rung("by_cluster_twice", prepare_by_cluster_twice<T>, "", 3),
+                 rung("by_cluster", prepare_by_cluster<T>,
+                      has_clusters(gpu) ? why_not(r.row_bytes(), kMostClusterBytes, " bytes")
+                                        : "needs clusters (sm_90)"),
+                 rung(
+                     "by_grid", [&](auto r) { return prepare_by_grid(r, gpu); }, ""),
+                 demo::copy_contender(session, work)});
 }
 
 }  // namespace softmax

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "demo/device.cuh"
 #include "demo/measure.cuh"
@@ -17,83 +19,7 @@
 
 namespace softmax {
 
-// --- Rows in pieces of 16 bytes: what all rungs share -------------------------------------------
-
-/// Elements that a thread moves at a time: 16 bytes, or a single one at the edges of a row.
-template <class T, int kElements>
-struct alignas(kElements * sizeof(T)) Piece {
-    T at[kElements];
-};
-
-/// How threads divide a row: into pieces of 16 bytes. Rows of 50257 columns, say, begin and end
-/// anywhere, and a load of 16 bytes must be aligned to 16. So up to 14 single elements are left at
-/// the edges of a row, fewer than a warp has threads. (The matrix itself is aligned.)
-template <class T>
-struct RowLayout {
-    static constexpr unsigned int kElements = 16 / sizeof(T);  // of a piece
-    size_t head, count;  // how many elements come before the pieces, and how many pieces
-
-    __device__ RowLayout(size_t row, size_t cols)
-        : head(min((kElements - row * cols % kElements) % kElements, cols)),
-          count((cols - head) / kElements) {}
-
-    /// The element at the edges that belongs to a thread, or a number beyond the row.
-    __device__ size_t edge_of(size_t thread) const {
-        return thread < head ? thread : count * kElements + thread;
-    }
-};
-
-/// Maximum and sum of kPieces pieces.
-template <class T, int kElements, int kPieces>
-__device__ MaxSum max_sum_of(const Piece<T, kElements> (&pieces)[kPieces]) {
-    float max = kNothing, sum = 0;
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i)
-        for (T value : pieces[i].at) max = fmaxf(max, float(value));
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i)
-        for (T value : pieces[i].at) sum += power(float(value), shift(max));
-    return {max, sum};
-}
-
-enum class From { kGlobal, kShared };
-
-/// Loads a thread's pieces of a row of `count`: every `stride`-th from `first`. Beyond the row is
-/// -infinity. (Index: 32 bits where they suffice; they need half the registers.)
-template <From kFrom = From::kGlobal, class T, int kElements, int kPieces, class Index>
-__device__ void load(Piece<T, kElements> (&pieces)[kPieces], const T* row, Index first,
-                     Index stride, Index count) {
-    const auto* const from = reinterpret_cast<const Piece<T, kElements>*>(row);
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-        if (first + i * stride < count) {
-            // Most rungs load x once, yet on an H200 evict_last is 3 to 4% faster in fp32 than no
-            // hint, and evict_first 4% slower.
-            if constexpr (kFrom == From::kGlobal && sizeof pieces[i] == 16)
-                ptx::ld_global_evict_last(pieces[i], &from[first + i * stride]);
-            else
-                pieces[i] = from[first + i * stride];
-        } else {
-            for (T& value : pieces[i].at) value = T(kNothing);
-        }
-    }
-}
-
-/// Stores the softmax of the same pieces, given maximum and sum of the whole row.
-template <class T, int kElements, int kPieces, class Index>
-__device__ void store(const Piece<T, kElements> (&pieces)[kPieces], MaxSum whole, T* row,
-                      Index first, Index stride, Index count) {
-    const float factor = 1 / whole.sum, max = shift(whole.max);
-    auto* const to = reinterpret_cast<Piece<T, kElements>*>(row);
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-        if (first + i * stride >= count) continue;
-        Piece<T, kElements> result;
-        for (int j = 0; j < kElements; ++j)
-            result.at[j] = T(power(float(pieces[i].at[j]), max) * factor);
-        to[first + i * stride] = result;
-    }
-}
+// --- Rows in pieces of 16 bytes: what most rungs share ------------------------------------------
 
 /// What a rung computes: out is the softmax of x's rows.
 template <class T>
@@ -103,95 +29,351 @@ struct Rows {
     size_t rows, cols;
 
     size_t row_bytes() const { return cols * sizeof(T); }
+    size_t row_pieces() const { return (row_bytes() + 15) / 16; }
     bool aligned() const { return row_bytes() % 16 == 0; }  // all rows are, so none has edges
 };
 
-// --- by_warp ------------------------------------------------------------------------------------
-// Adds: a row stays in the registers of one warp, which loads it 16 bytes at a time. Its threads
-// merge by shuffles: no barrier, no shared memory. Costs: registers, and code for unaligned rows.
-// Limits: 32 numbers a thread, so 1024 columns. Source: CUDA Programming Guide, "Warp Shuffle
-// Functions"; PTX ISA, "Cache Eviction Priority Hints", for the loads.
-
-constexpr int kPerThread = 32;  // numbers that a thread keeps: with more, fewer threads fit
+/// 16 bytes of a row, which a thread moves at a time.
 template <class T>
-constexpr int kMostPieces = kPerThread * sizeof(T) / 16;
-constexpr size_t kMostPerWarp = 32 * kPerThread;  // columns
+using Piece = demo::Vector<T>;
 
-/// The softmax of one row by `threads` threads, which keep it: up to kPieces pieces each.
-/// merge_team(pair) returns the pair of all of them. kAligned: all rows begin and end at multiples
-/// of 16 bytes (no edges: this saves registers).
-template <int kPieces, bool kAligned, class T, class MergeTeam>
-__device__ void softmax_row(const T* x,  // [rows, cols] row-major, like out
-                            T* out, size_t row, size_t cols, unsigned int thread,
-                            unsigned int threads, MergeTeam merge_team) {
-    const RowLayout<T> layout(kAligned ? 0 : row, cols);
-    const unsigned int count = layout.count, at_edge = layout.edge_of(thread);
-    const size_t begin = row * cols, pieces_begin = begin + layout.head;
+/// A block's share of a row, or a warp's: whole pieces, and elements at the edges. Rows of 50257
+/// columns, say, begin and end anywhere, and a load of 16 bytes must be aligned to 16. So up to 14
+/// single elements are left at the edges of a row, fewer than a warp has threads: the first share
+/// has them as well. (The matrix itself is aligned. In a short row the last shares may be empty.)
+template <class T, bool kAligned>
+struct Share {
+    size_t begin;         // element of the matrix where the pieces begin
+    unsigned int pieces;  // how many
+    size_t edge;          // element of the matrix at the edges for this thread
+    bool has_edge;
 
-    Piece<T, RowLayout<T>::kElements> pieces[kPieces];
-    Piece<T, 1> edge[1];
-    load(pieces, x + pieces_begin, thread, threads, count);
-    if (!kAligned) load(edge, x + begin, at_edge, 1u, unsigned(cols));
-    MaxSum own = max_sum_of(pieces);
-    if (!kAligned) own = merge(own, max_sum_of(edge));
-    const MaxSum whole = merge_team(own);
-    store(pieces, whole, out + pieces_begin, thread, threads, count);
-    if (!kAligned) store(edge, whole, out + begin, at_edge, 1u, unsigned(cols));
+    __device__ Share(size_t row, size_t cols, unsigned int thread, unsigned int rank = 0,
+                     unsigned int shares = 1) {
+        constexpr unsigned int kElements = Piece<T>::kSize;
+        const size_t first = row * cols;
+        const unsigned int before =
+            kAligned ? 0 : min(size_t((kElements - first % kElements) % kElements), cols);
+        const unsigned int all = (cols - before) / kElements;
+        const unsigned int most = shares == 1 ? all : (all + shares - 1) / shares;
+        begin = first + before + size_t(rank * most) * kElements;
+        pieces = rank * most < all ? min(most, all - rank * most) : 0;
+        const bool at_front = !kAligned && thread < before;
+        const size_t in_row = (at_front ? 0 : size_t(all) * kElements) + thread;
+        edge = first + in_row;
+        has_edge = !kAligned && rank == 0 && in_row < cols;
+    }
+
+    /// Asks the L2 cache to fetch the share.
+    __device__ void fetch(const T* x) const {
+        if (pieces > 0) ptx::cp_async_bulk_prefetch_L2(x + begin, pieces * 16);
+    }
+};
+
+/// Loads a thread's pieces of `count`: every `stride`-th from `first`. Beyond them is -infinity.
+template <class T, int kPieces>
+__device__ void load(Piece<T> (&pieces)[kPieces], const T* from, unsigned int first,
+                     unsigned int stride, unsigned int count) {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+        if (first + i * stride < count) {
+            // Most rungs load x once, yet on an H200 evict_last is 3 to 4% faster in fp32 than no
+            // hint, and evict_first 4% slower.
+            ptx::ld_global_evict_last(pieces[i],
+                                      reinterpret_cast<const Piece<T>*>(from) + first + i * stride);
+        } else {
+            for (T& value : pieces[i].at) value = T(kNothing);
+        }
+    }
 }
 
-/// For rows of up to 32 * kPieces pieces.
-template <class T, bool kAligned, int kPieces>
-__global__ void by_warp(const T* x,  // [rows, cols] row-major, like out
-                        T* out, size_t rows, size_t cols) {
-    const size_t row = size_t(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-    if (row >= rows) return;
-    softmax_row<kPieces, kAligned>(x, out, row, cols, threadIdx.x % 32, 32, merge_warp);
+/// The greatest number of some pieces. fp16 in pairs, which are one instruction from 8.0 on.
+template <class T, int kPieces>
+__device__ float max_of(const Piece<T> (&pieces)[kPieces]) {
+    if constexpr (std::is_same_v<T, half>) {
+        half2 max = __half2half2(T(kNothing));
+#pragma unroll
+        for (int i = 0; i < 4 * kPieces; ++i)
+            max = __hmax2(max, reinterpret_cast<const half2*>(pieces[i / 4].at)[i % 4]);
+        return fmaxf(float(max.x), float(max.y));
+    } else {
+        float max = kNothing;
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i)
+            for (T value : pieces[i].at) max = fmaxf(max, float(value));
+        return max;
+    }
+}
+
+/// What a thread keeps of a share while its block, or several, merge: the numbers as they came.
+template <class T, int kPieces, bool kAligned>
+struct Kept {
+    Piece<T> pieces[kPieces];
+    T edge;
+
+    /// Loads the pieces from number p on, and the edge.
+    __device__ void load(const T* x, const Share<T, kAligned>& share, unsigned int p = 0) {
+        softmax::load(pieces, x + share.begin, p + threadIdx.x, blockDim.x, share.pieces);
+        edge = share.has_edge ? x[share.edge] : T(kNothing);
+    }
+
+    __device__ MaxSum max_sum_of_pieces() {
+        const float max = max_of(pieces);
+        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i)
+            for (T value : pieces[i].at) sum += power(float(value), shift(max));
+        return {max, sum};
+    }
+    __device__ MaxSum max_sum() {
+        const MaxSum own = max_sum_of_pieces();
+        return kAligned ? own : merge(own, {float(edge), 1});
+    }
+
+    /// Stores the softmax of the pieces, given maximum and sum of the whole row.
+    __device__ void store_pieces(MaxSum whole, T* out, const Share<T, kAligned>& share,
+                                 unsigned int p = 0) {
+        const float factor = 1 / whole.sum, max = shift(whole.max);
+        auto* const to = reinterpret_cast<Piece<T>*>(out + share.begin);
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i) {
+            const unsigned int at = p + threadIdx.x + i * blockDim.x;
+            if (at >= share.pieces) continue;
+            Piece<T> result;
+            for (int j = 0; j < Piece<T>::kSize; ++j)
+                result.at[j] = T(power(float(pieces[i].at[j]), max) * factor);
+            to[at] = result;
+        }
+    }
+    __device__ void store(MaxSum whole, T* out, const Share<T, kAligned>& share,
+                          unsigned int p = 0) {
+        store_pieces(whole, out, share, p);
+        if (share.has_edge) out[share.edge] = T(power(float(edge), shift(whole.max)) / whole.sum);
+    }
+};
+
+// --- What the rungs for short rows share --------------------------------------------------------
+
+/// Reduces over teams of kTeam neighbors in a warp: all of a team get the result.
+template <int kTeam, class Combine>
+__device__ float reduce_team(float own, Combine combine) {
+#pragma unroll
+    for (int lanes = kTeam / 2; lanes > 0; lanes /= 2)
+        own = combine(own, __shfl_xor_sync(~0u, own, lanes));
+    return own;
+}
+
+/// The softmax of a row that a team of kTeam threads keeps as fp32, kCount numbers each. Numbers
+/// that are not there are -infinity.
+template <int kTeam, int kCount>
+__device__ void softmax_in_team(float (&values)[kCount]) {
+    float max = kNothing, sum = 0;
+#pragma unroll
+    for (float value : values) max = fmaxf(max, value);
+    max = shift(reduce_team<kTeam>(max, [](float a, float b) { return fmaxf(a, b); }));
+#pragma unroll
+    for (float& value : values) value = power(value, max), sum += value;
+    const float factor =
+        ptx::rcp_approx(reduce_team<kTeam>(sum, [](float a, float b) { return a + b; }));
+#pragma unroll
+    for (float& value : values) value *= factor;
+}
+
+// --- by_tile ------------------------------------------------------------------------------------
+// Adds: short rows that begin anywhere, many at a time. They are neighbors in memory, so a block
+// copies a tile of them to shared memory and back in pieces of 16 bytes, wherever rows begin. There
+// a thread takes a row, or neighbors share one, a stretch of columns each. A stretch's length is
+// known to the compiler, and odd in longer rows: then threads hardly meet at the banks.
+// Costs: shared memory twice on the way. Limits: 16 stretches of 17 columns; the instructions for
+// each number, of which fp16 has twice as many per byte. In rows that are multiples of 32 bytes
+// threads do meet at the banks.
+// Source: CUDA Programming Guide, "Asynchronous Data Copies", "Shared Memory" (on banks).
+
+constexpr unsigned int kTileThreads = 256;
+constexpr size_t kTileBytes = 12 << 10;   // at least, but for whole teams
+constexpr size_t kMostPerThread = 16;     // columns that a thread takes by itself
+constexpr size_t kMostPerTile = 16 * 17;  // columns
+
+template <class T, int kTeam, int kStretch>
+__global__ void __launch_bounds__(kTileThreads)
+    by_tile(const T* x,  // [rows, cols] row-major, like out
+            T* out, size_t rows, unsigned int cols, unsigned int tile_rows) {
+    constexpr unsigned int kElements = Piece<T>::kSize, kTeams = kTileThreads / kTeam;
+    extern __shared__ __align__(16) unsigned char shared[];
+    T* const tile = reinterpret_cast<T*>(shared);         // [tile_rows, cols]
+    const size_t first = size_t(blockIdx.x) * tile_rows;  // its tile begins at a multiple of 16
+    const unsigned int here = min(size_t(tile_rows), rows - first);  // rows of this tile
+    x += first * cols, out += first * cols;
+    const unsigned int in_pieces = here * cols / kElements * kElements;
+    for (unsigned int i = threadIdx.x * kElements; i < in_pieces; i += kTileThreads * kElements)
+        ptx::cp_async_16(&tile[i], &x[i], true);
+    const unsigned int last = in_pieces + threadIdx.x;  // the matrix may end within a piece
+    if (last < here * cols) tile[last] = x[last];
+    ptx::cp_async_commit_group();
+    ptx::cp_async_wait_group<0>();
+    __syncthreads();  // the tile is there
+
+    const unsigned int begin = threadIdx.x % kTeam * kStretch;  // of the thread's columns
+    for (unsigned int r = threadIdx.x / kTeam; r < tile_rows; r += kTeams) {
+        if (kTeam == 1 && r >= here) break;
+        T* const row = &tile[kTeam == 1 ? r * kStretch : r * cols + begin];
+        const int left = r < here ? int(cols) - int(begin) : 0;  // columns from there on
+        auto is_own = [&](int i) { return kTeam == 1 || i < left; };
+        float values[kStretch];
+#pragma unroll
+        for (int i = 0; i < kStretch; ++i) values[i] = is_own(i) ? float(row[i]) : kNothing;
+        softmax_in_team<kTeam>(values);
+#pragma unroll
+        for (int i = 0; i < kStretch; ++i)
+            if (is_own(i)) row[i] = T(values[i]);
+    }
+    __syncthreads();  // the results are there
+    for (unsigned int i = threadIdx.x * kElements; i < in_pieces; i += kTileThreads * kElements)
+        reinterpret_cast<uint4&>(out[i]) = reinterpret_cast<const uint4&>(tile[i]);
+    if (last < here * cols) out[last] = tile[last];
+}
+
+template <class T>
+using ByTile = void (*)(const T*, T*, size_t, unsigned int, unsigned int);
+
+/// The kernel where one thread takes a row, for each number of columns from 1 on.
+template <class T, int... kBefore>
+ByTile<T> by_tile_of_one(size_t cols, std::integer_sequence<int, kBefore...>) {
+    constexpr ByTile<T> kernels[] = {by_tile<T, 1, kBefore + 1>...};
+    return kernels[cols - 1];
+}
+template <class T, int kTeam>
+ByTile<T> by_tile_of_team(size_t cols) {
+    return cols <= kTeam * 9    ? by_tile<T, kTeam, 9>
+           : cols <= kTeam * 11 ? by_tile<T, kTeam, 11>
+           : cols <= kTeam * 13 ? by_tile<T, kTeam, 13>
+           : cols <= kTeam * 15 ? by_tile<T, kTeam, 15>
+                                : by_tile<T, kTeam, 17>;
+}
+
+/// Prepares the launch for rows of up to kMostPerTile columns.
+template <class T>
+std::function<void()> prepare_by_tile(Rows<T> r) {
+    const size_t cols = r.cols;
+    const auto alone = std::make_integer_sequence<int, kMostPerThread>();
+    const auto [kernel, team] = cols <= kMostPerThread
+                                    ? std::pair{by_tile_of_one<T>(cols, alone), 1}
+                                : cols <= 2 * 17 ? std::pair{by_tile_of_team<T, 2>(cols), 2}
+                                : cols <= 4 * 17 ? std::pair{by_tile_of_team<T, 4>(cols), 4}
+                                : cols <= 8 * 17 ? std::pair{by_tile_of_team<T, 8>(cols), 8}
+                                                 : std::pair{by_tile_of_team<T, 16>(cols), 16};
+    const size_t together = kTileThreads / team;  // rows: a multiple of 16
+    const size_t tile_rows = (kTileBytes / r.row_bytes() / together + 1) * together;
+    const size_t tiles = (r.rows + tile_rows - 1) / tile_rows;
+    return [=] {
+        kernel<<<tiles, kTileThreads, tile_rows * r.row_bytes()>>>(r.x, r.out, r.rows, r.cols,
+                                                                   tile_rows);
+    };
+}
+
+// --- by_warp ------------------------------------------------------------------------------------
+// Adds: a row stays in the registers of one warp, which loads it 16 bytes at a time, or of 1 to 16
+// threads where 16 bytes each suffice. They merge by shuffles: no barrier, no shared memory.
+// Costs: registers, and code for unaligned rows. Limits: 32 numbers a thread, so 1024 columns.
+// Source: CUDA Programming Guide, "Warp Shuffle Functions"; PTX ISA, "Cache Eviction Priority
+// Hints", for the loads.
+
+constexpr int kMostInWarp = 32;                    // numbers that a thread keeps
+constexpr size_t kMostPerWarp = 32 * kMostInWarp;  // columns
+constexpr unsigned int kWarpThreads = 256;         // of a block
+
+/// For rows of up to kTeam * kPieces pieces. kAligned: all rows begin and end at multiples of 16
+/// bytes. Others take a whole warp.
+template <class T, bool kAligned, int kTeam, int kPieces>
+__global__ void __launch_bounds__(kWarpThreads)
+    by_warp(const T* x,  // [rows, cols] row-major, like out
+            T* out, size_t rows, size_t cols) {
+    constexpr int kElements = Piece<T>::kSize, kNumbers = kPieces * kElements;
+    const unsigned int lane = threadIdx.x % kTeam;
+    const size_t row = size_t(blockIdx.x) * (kWarpThreads / kTeam) + threadIdx.x / kTeam;
+    Share<T, kAligned> share(row, cols, lane);
+    if (row >= rows) share.pieces = 0, share.has_edge = false;
+
+    Piece<T> pieces[kPieces];
+    load(pieces, x + share.begin, lane, kTeam, share.pieces);
+    float values[kNumbers + (kAligned ? 0 : 1)];
+    if (!kAligned) values[kNumbers] = share.has_edge ? float(x[share.edge]) : kNothing;
+#pragma unroll
+    for (int i = 0; i < kNumbers; ++i) values[i] = float(pieces[i / kElements].at[i % kElements]);
+    softmax_in_team<kTeam>(values);
+#pragma unroll
+    for (int i = 0; i < kNumbers; ++i) pieces[i / kElements].at[i % kElements] = T(values[i]);
+    auto* const to = reinterpret_cast<Piece<T>*>(out + share.begin);
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i)
+        if (lane + i * kTeam < share.pieces) to[lane + i * kTeam] = pieces[i];
+    if (share.has_edge) out[share.edge] = T(values[kNumbers - (kAligned ? 1 : 0)]);
 }
 
 /// Prepares the launch for rows of up to kMostPerWarp columns.
 template <class T>
 std::function<void()> prepare_by_warp(Rows<T> r) {
-    auto choose = [&]<bool kAligned>() {
-        return r.row_bytes() <= 32 * 16       ? by_warp<T, kAligned, 1>
-               : r.row_bytes() <= 4 * 32 * 16 ? by_warp<T, kAligned, 4>
-                                              : by_warp<T, kAligned, kMostPieces<T>>;
+    const size_t pieces = r.row_pieces();
+    auto whole_warp = [&]<bool kAligned>() {
+        return pieces <= 32    ? by_warp<T, kAligned, 32, 1>
+               : pieces <= 64  ? by_warp<T, kAligned, 32, 2>
+               : pieces <= 128 ? by_warp<T, kAligned, 32, 4>
+                               : by_warp<T, kAligned, 32, kMostInWarp * sizeof(T) / 16>;
     };
-    const auto kernel =
-        r.aligned() ? choose.template operator()<true>() : choose.template operator()<false>();
-    return [=] { kernel<<<(r.rows + 7) / 8, 8 * 32>>>(r.x, r.out, r.rows, r.cols); };
+    const size_t team = r.aligned() ? std::min<size_t>(std::bit_ceil(pieces), 32) : 32;
+    const auto kernel = team == 1     ? by_warp<T, true, 1, 1>
+                        : team == 2   ? by_warp<T, true, 2, 1>
+                        : team == 4   ? by_warp<T, true, 4, 1>
+                        : team == 8   ? by_warp<T, true, 8, 1>
+                        : team == 16  ? by_warp<T, true, 16, 1>
+                        : r.aligned() ? whole_warp.template operator()<true>()
+                                      : whole_warp.template operator()<false>();
+    const size_t together = kWarpThreads / team;  // rows of a block
+    return [=] {
+        kernel<<<(r.rows + together - 1) / together, kWarpThreads>>>(r.x, r.out, r.rows, r.cols);
+    };
 }
 
 // --- by_block -----------------------------------------------------------------------------------
 // Adds: up to 16 warps keep a row together, and merge through shared memory.
 // Costs: a barrier, at which memory idles. To fill the gap, a block has the L2 cache fetch the row
-// of a block that starts later. Limits: the registers of 512 threads, 16384 columns.
+// of a block that starts later. Limits: the registers of 512 threads, 64 KiB.
 // Source: PTX ISA, "cp.async.bulk.prefetch".
 
-constexpr int kMostThreads = 512;                            // of a block
-constexpr size_t kMostPerBlock = kMostThreads * kPerThread;  // columns
-constexpr size_t kShortestFetched = kMostPerBlock / 2;       // columns: fetching slows shorter rows
-constexpr size_t kBytesAhead = 3 << 20;  // how far ahead to fetch: 8 MiB is 13% slower in fp32
+constexpr int kKept = 8;           // pieces that a thread keeps
+constexpr int kMostThreads = 512;  // of a block
+constexpr size_t kMostBlockBytes = kMostThreads * kKept * 16;
+constexpr size_t kShortestFetched = 8192;  // columns: fetching slows shorter rows
+constexpr size_t kBytesAhead = 3 << 20;    // how far ahead to fetch: 8 MiB is 13% slower in fp32
 
 /// Also has the L2 cache fetch the row that comes `ahead` rows later, from row `first_fetched` on:
 /// the blocks of rows before that start at once, and load them themselves.
-template <class T, bool kAligned>
+template <class T, bool kAligned, int kPieces>
 __global__ void __launch_bounds__(kMostThreads, 2)
     by_block(const T* x,  // [rows, cols] row-major, like out
              T* out, size_t cols, size_t ahead, size_t first_fetched) {
-    const size_t later = blockIdx.x + ahead, bytes = cols * sizeof(T);
-    if (threadIdx.x == 0 && later >= first_fetched && later < gridDim.x) {
-        const char* const from = reinterpret_cast<const char*>(x) + later * bytes / 16 * 16;
-        ptx::cp_async_bulk_prefetch_L2(from, bytes / 16 * 16);  // it requires multiples of 16
-    }
-    softmax_row<kMostPieces<T>, kAligned>(x, out, blockIdx.x, cols, threadIdx.x, blockDim.x,
-                                          [](MaxSum own) { return merge_block(own); });
+    const Share<T, kAligned> share(blockIdx.x, cols, threadIdx.x);
+    Kept<T, kPieces, kAligned> kept;
+    kept.load(x, share);
+    const size_t later = blockIdx.x + ahead;
+    if (threadIdx.x == 0 && later >= first_fetched && later < gridDim.x)
+        Share<T, kAligned>(later, cols, 0).fetch(x);
+    kept.store(merge_block(kept.max_sum()), out, share);
 }
 
-/// Prepares the launch for rows of up to kMostPerBlock columns.
+/// Whole warps that keep so many pieces, in threads.
+constexpr unsigned int threads_for(size_t pieces, size_t per_thread) {
+    return 32 * ((pieces + 32 * per_thread - 1) / (32 * per_thread));
+}
+
+/// Prepares the launch for rows of up to kMostBlockBytes.
 template <class T>
 std::function<void()> prepare_by_block(Rows<T> r, const demo::Gpu& gpu) {
-    const auto kernel = r.aligned() ? by_block<T, true> : by_block<T, false>;
-    const int threads = 32 * int((r.cols + kMostPerWarp - 1) / kMostPerWarp);
+    const bool four = sizeof(T) == 2 && r.row_pieces() <= 4 * kMostThreads;
+    const auto kernel = four          ? r.aligned() ? by_block<T, true, 4> : by_block<T, false, 4>
+                                 : r.aligned() ? by_block<T, true, kKept>
+                                      : by_block<T, false, kKept>;
+    const unsigned int threads = threads_for(r.row_pieces(), four ? 4 : kKept);
     size_t first_fetched = r.rows;  // none
     if (r.cols > kShortestFetched) {
         const int blocks_per_sm = demo::blocks_per_multiprocessor(kernel, threads, 0);
@@ -201,15 +383,16 @@ std::function<void()> prepare_by_block(Rows<T> r, const demo::Gpu& gpu) {
     return [=] { kernel<<<r.rows, threads>>>(r.x, r.out, r.cols, ahead, first_fetched); };
 }
 
-// --- by_cluster_twice ---------------------------------------------------------------------------
-// Adds: rows of any length. Eight blocks share a row, a cluster, whose blocks read each other's
-// shared memory. Costs: the row is loaded twice, so 3 MN numbers move instead of 2 MN, unless the
-// L2 cache still has it. Limits: that traffic, and in short rows starting and meeting. Before 9.0
-// there are no clusters: one block a row.
-// Source: CUDA Programming Guide, "Thread Block Clusters" and "Distributed Shared Memory".
+// --- by_cluster ---------------------------------------------------------------------------------
+// Adds: up to 8 blocks keep a row together, a cluster, whose blocks reach each other's shared
+// memory. Each warp sends its pair straight to every block.
+// Costs: starting clusters, and the way between multiprocessors. Limits: the registers of 8 blocks,
+// so rows of 512 KiB. Before 9.0 there are no clusters.
+// Source: CUDA Programming Guide, "Thread Block Clusters" and "Distributed Shared Memory"; PTX ISA,
+// "st.async".
 
 constexpr unsigned int kMostBlocks = 8;  // of a cluster, on every GPU that has clusters
-constexpr int kTwiceThreads = 512;
+constexpr size_t kMostClusterBytes = kMostBlocks * kMostBlockBytes;
 
 /// The cluster that a block belongs to. A single block before 9.0.
 struct Cluster {
@@ -237,33 +420,89 @@ struct Cluster {
 #endif
 };
 
+/// Fetches ahead as by_block does.
+template <class T, bool kAligned>
+__global__ void __launch_bounds__(kMostThreads, 2)
+    by_cluster(const T* x,  // [rows, cols] row-major, like out
+               T* out, size_t rows, size_t cols, size_t ahead, size_t first_fetched) {
+    __shared__ float2 pairs[kMostBlocks * kMostThreads / 32];  // from each warp of the cluster
+    __shared__ hopper::Barrier full;
+    const unsigned int blocks = Cluster().size(), rank = Cluster().rank();
+    const unsigned int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const size_t row = blockIdx.x / blocks, later = row + ahead;
+    const Share<T, kAligned> share(row, cols, threadIdx.x, rank, blocks);
+    Kept<T, kKept, kAligned> kept;
+    kept.load(x, share);
+    if (threadIdx.x == 0) {
+        hopper::mbarrier_init(&full, 1);
+        hopper::fence_mbarrier_init();
+        hopper::mbarrier_arrive_expect_tx(&full, blocks * warps * sizeof pairs[0]);
+        if (later >= first_fetched && later < rows)
+            Share<T, kAligned>(later, cols, 0, rank, blocks).fetch(x);
+    }
+    hopper::barrier_cluster_sync();  // every block's barrier is ready; the loads are on their way
+
+    const MaxSum own = merge_warp(kept.max_sum());
+    if (lane < blocks)  // each lane sends to another block
+        hopper::st_async(&pairs[rank * warps + warp], {own.max, own.sum}, &full, lane);
+    hopper::mbarrier_wait(&full, 0);
+    MaxSum whole{kNothing, 0};
+    for (unsigned int k = lane; k < blocks * warps; k += 32)
+        whole = merge(whole, {pairs[k].x, pairs[k].y});
+    kept.store(merge_warp(whole), out, share);
+}
+
+/// Prepares the launch for rows of up to kMostClusterBytes, on a GPU that has clusters.
+template <class T>
+std::function<void()> prepare_by_cluster(Rows<T> r) {
+    const auto kernel = r.aligned() ? by_cluster<T, true> : by_cluster<T, false>;
+    const size_t needed = (r.row_bytes() + kMostBlockBytes - 1) / kMostBlockBytes;
+    const size_t blocks = std::max<size_t>(needed, 2);
+    const unsigned int threads = threads_for((r.row_pieces() + blocks - 1) / blocks, kKept);
+    const demo::ClusterLaunch launch(r.rows, blocks, threads, 0);
+    const size_t at_once = launch.at_once(kernel), ahead = kBytesAhead / r.row_bytes();
+    return [=] { launch(kernel, r.x, r.out, r.rows, r.cols, ahead, at_once); };
+}
+
+// --- by_cluster_twice ---------------------------------------------------------------------------
+// Adds: rows of any length. Of a long row a block keeps only the last step's pieces. Costs: the
+// others are loaded twice, so up to 3 MN numbers move instead of 2 MN, unless the L2 cache still
+// has them. Limits: that traffic, and in short rows starting and meeting. Before 9.0 there are no
+// clusters: one block a row.
+// Source: CUDA Programming Guide, "Thread Block Clusters" and "Distributed Shared Memory".
+
+/// The softmax of a row of any length, of which this block has a share. merge_all(pair) returns the
+/// pair of all blocks.
+template <int kPieces, class T, bool kAligned, class MergeAll>
+__device__ void softmax_in_steps(const T* x, T* out, const Share<T, kAligned>& share,
+                                 MergeAll merge_all) {
+    const unsigned int step = kPieces * blockDim.x;
+    Kept<T, kPieces, kAligned> kept;
+    kept.load(x, share);
+    MaxSum own = kept.max_sum();
+    unsigned int p = 0;
+    for (; p + step < share.pieces;) {
+        kept.load(x, share, p += step);
+        own = merge(own, kept.max_sum_of_pieces());
+    }
+    const MaxSum whole = merge_all(merge_block(own));
+    kept.store(whole, out, share, p);
+    for (; p > 0;) {  // backward: the latest pieces are the likeliest to be in the cache
+        kept.load(x, share, p -= step);
+        kept.store_pieces(whole, out, share, p);
+    }
+}
+
+constexpr int kTwiceThreads = 512;
+
 template <class T>
 __global__ void __launch_bounds__(kTwiceThreads)
     by_cluster_twice(const T* x,  // [rows, cols] row-major, like out
                      T* out, size_t cols) {
-    constexpr size_t kElements = RowLayout<T>::kElements, kPieces = 16 / kElements;  // at a time
     const Cluster cluster;
-    const size_t row = blockIdx.x / cluster.size();
-    x += row * cols, out += row * cols;
-    const size_t first = cluster.rank() * blockDim.x + threadIdx.x;
-    const size_t stride = cluster.size() * blockDim.x;
-    const RowLayout<T> layout(row, cols);
-    const size_t head = layout.head, count = layout.count, at_edge = layout.edge_of(first);
-
-    Piece<T, 1> edge[1];
-    load(edge, x, at_edge, size_t(1), cols);
-    Piece<T, kElements> pieces[kPieces];
-    MaxSum own = max_sum_of(edge);
-    for (size_t p = first; p < count; p += stride * kPieces) {
-        load(pieces, x + head, p, stride, count);
-        own = merge(own, max_sum_of(pieces));
-    }
-    const MaxSum whole = cluster.merge_all(merge_block(own));
-    store(edge, whole, out, at_edge, size_t(1), cols);
-    for (size_t p = first; p < count; p += stride * kPieces) {
-        load(pieces, x + head, p, stride, count);
-        store(pieces, whole, out + head, p, stride, count);
-    }
+    const Share<T, false> share(blockIdx.x / cluster.size(), cols, threadIdx.x, cluster.rank(),
+                                cluster.size());
+    softmax_in_steps<4>(x, out, share, [&](MaxSum own) { return cluster.merge_all(own); });
 }
 
 /// Prepares the launch, for rows of any length.
@@ -275,191 +514,101 @@ std::function<void()> prepare_by_cluster_twice(Rows<T> r) {
     };
 }
 
-// --- by_cluster ---------------------------------------------------------------------------------
-// Adds: the cluster keeps its row in shared memory, and each warp has one job: to load, reduce or
-// write. So a row is written while the next ones are loaded, and in long rows memory hardly idles.
-// Costs: a protocol of barriers, and 130 KiB of shared memory. Limits: rows of 512 KiB; short rows,
-// of which each takes the whole protocol; in unaligned rows, the single elements at the edges.
-// Source: Bauer, Cook, Khailany, "CudaDMA: optimizing GPU memory bandwidth via warp
-// specialization", SC 2011; PTX ISA, "mbarrier", "cp.async.bulk" and "st.async".
+// --- by_grid ------------------------------------------------------------------------------------
+// Adds: all multiprocessors share a row, or a few rows, and keep them in registers.
+// Costs: blocks meet by way of global memory, once a row. Limits: that meeting, and 128 KiB a
+// multiprocessor: of a longer row all but that is loaded twice.
+// Source: Xiao and Feng, "Inter-block GPU communication via fast barrier synchronization", 2010.
 
-constexpr unsigned int kChunkPieces = 1024;          // pieces of 16 bytes that are copied at a time
-constexpr unsigned int kSlots = 8;                   // chunks in flight: with 13, fp16 is 6% slower
-constexpr unsigned int kReducers = 8, kWriters = 8;  // warps; one more loads
-constexpr unsigned int kPipelineThreads = 32 * (kReducers + kWriters + 1);
-constexpr size_t kMostShareBytes = 64 << 10;  // half of the slots; the next row uses the others
+constexpr unsigned int kGridThreads = 1024;  // at most
 
-/// A block's share of a row: as many pieces as the other blocks', and for the first block of the
-/// cluster the edges as well. (In a short row the last blocks may have none.)
-template <class T, bool kAligned>
-struct Share {
-    size_t begin;         // element of the matrix where the pieces begin
-    unsigned int pieces;  // of 16 bytes
-    size_t at_edge;       // the element of the row for this thread, or a number beyond the row
+/// Where the blocks of a row, a team, leave their pairs for each other: each block has a letterbox
+/// for every member of its team, in two sets, which rows use in turn. A sum is never negative, so
+/// its sign tells news from what was there before: each pair's differs from the last one's in the
+/// same box. Nothing is ever set back, and a launch begins where the one before ended.
+///
+/// Two sets suffice: when a block writes to a box again, two rows on, it has had the owner's pair
+/// of the row in between, and that was sent after the owner had read the box.
+struct Letterboxes {
+    unsigned long long* pairs;  // [2, blocks of the grid, blocks of a team]: maximum and sum
+    unsigned int team;          // blocks
 
-    __device__ Share(size_t row, size_t cols, unsigned int rank, unsigned int blocks,
-                     unsigned int thread) {
-        const RowLayout<T> layout(kAligned ? 0 : row, cols);
-        const unsigned int all = layout.count, most = (all + blocks - 1) / blocks;
-        begin = row * cols + layout.head + size_t(rank * most) * RowLayout<T>::kElements;
-        pieces = min(most, all - rank * most);
-        at_edge = rank == 0 ? layout.edge_of(thread) : cols;
+    static constexpr unsigned long long kSign = 1ull << 63;
+
+    __device__ unsigned long long* box(unsigned int set, unsigned int to, unsigned int rank) const {
+        return &pairs[(set * gridDim.x + to) * team + rank];
+    }
+    /// What the sign of the next pair will be. (What a block has sent to itself shows the last.)
+    __device__ unsigned long long sign(unsigned int set) const {
+        return ~*box(set, blockIdx.x, blockIdx.x % team) & kSign;
+    }
+    /// Sends a pair to the whole team, and merges all pairs. All threads get the result.
+    __device__ MaxSum merge_all(MaxSum own, unsigned int set, unsigned long long sign) const {
+        const unsigned int rank = blockIdx.x % team, first = blockIdx.x - rank;
+        const unsigned long long sum = __float_as_uint(own.sum), max = __float_as_uint(own.max);
+        const unsigned long long pair = (sum << 32 & ~kSign) | max | sign;
+        MaxSum whole{kNothing, 0};
+        for (unsigned int k = threadIdx.x; k < team; k += blockDim.x)
+            atomicExch(box(set, first + k, rank), pair);
+        for (unsigned int k = threadIdx.x; k < team; k += blockDim.x) {
+            unsigned long long theirs;
+            do theirs = atomicAdd(box(set, blockIdx.x, k), 0ull);
+            while ((theirs & kSign) != sign);
+            whole =
+                merge(whole, {__uint_as_float(theirs), __uint_as_float((theirs & ~kSign) >> 32)});
+        }
+        return merge_block(whole, 1);
     }
 };
 
-/// A block's shared memory. Chunks of rows pass through the slots in turn: chunk i uses slot
-/// i % kSlots, and waits there for parity i / kSlots % 2. Rows alternate between two sets of pairs.
-/// (An mbarrier counts arrivals and announced bytes; when all have come, its phase ends and the
-/// parity changes. Waiting for parity 1 on a new one passes. See bonus_matmul_hopper, rung 2.)
-///
-///     barrier            its phase ends when                           who waits for it
-///     full[slot]         the chunk has arrived                         reducers, writers
-///     empty[slot]        all writers have read the chunk               the loader
-///     pairs_full[set]    all reducers of the cluster have sent pairs   the writers
-///     pairs_empty[set]   all writers of the cluster have read them     the reducers, two rows on
-///
-/// A slot needs no "reducers are done" barrier: writers start a row only after every reducer has
-/// sent its pair, and so has read every chunk of that row.
-struct RowPipeline {
-    uint4 chunks[kSlots][kChunkPieces];
-    hopper::Barrier full[kSlots], empty[kSlots];
-    float2 pairs[2][kMostBlocks * kReducers];  // maximum and sum from each reducer of the cluster
-    hopper::Barrier pairs_full[2], pairs_empty[2];
-
-    /// One thread prepares the barriers, for clusters of `blocks`.
-    __device__ void init(unsigned int blocks) {
-        for (unsigned int s = 0; s < kSlots; ++s) {
-            hopper::mbarrier_init(&full[s], 1);
-            hopper::mbarrier_init(&empty[s], kWriters);
-        }
-        for (int set = 0; set < 2; ++set) {
-            hopper::mbarrier_init(&pairs_full[set], 1);
-            hopper::mbarrier_init(&pairs_empty[set], blocks * kWriters);
-        }
-        hopper::fence_mbarrier_init();
-        for (int set = 0; set < 2; ++set) expect_pairs(set, blocks);
-    }
-    __device__ void expect_pairs(int set, unsigned int blocks) {
-        hopper::mbarrier_arrive_expect_tx(&pairs_full[set],
-                                          blocks * kReducers * sizeof pairs[set][0]);
-    }
-};
-
-/// A cluster takes row after row. In each of its blocks:
-///
-///     reducers  warps that reduce each chunk as it arrives; at a row's end each sends the pair of
-///               its part to all blocks of the cluster
-///     writers   warps that wait for all pairs of a row, merge them, and go over its chunks again
-///     loader    a thread that starts the copy of the next chunk, of this row or a later one, as
-///               soon as a slot is empty
-template <class T, bool kAligned>
-__global__ void __launch_bounds__(kPipelineThreads, 1)
-    by_cluster(const T* x,  // [rows, cols] row-major, like out
-               T* out, size_t rows, size_t cols) {
-    constexpr unsigned int kElements = RowLayout<T>::kElements;
-    extern __shared__ __align__(16) unsigned char shared[];
-    RowPipeline& pipeline = *reinterpret_cast<RowPipeline*>(shared);
-    const unsigned int blocks = Cluster().size(), rank = Cluster().rank();
-    const size_t own_row = blockIdx.x / blocks, clusters = gridDim.x / blocks;
-
-    if (threadIdx.x == 0) pipeline.init(blocks);
-    hopper::barrier_cluster_sync();  // all blocks' barriers are ready
-
-    // The shuffle tells the compiler that all lanes of a warp have the same `warp`.
-    const unsigned int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-    unsigned int i = 0, turn = 0;  // the next chunk's number, and the next row's
-    if (warp < kReducers) {
-        for (size_t row = own_row; row < rows; row += clusters, ++turn) {
-            const Share<T, kAligned> share(row, cols, rank, blocks, threadIdx.x);
-            Piece<T, 1> edge[1];
-            if (!kAligned) load(edge, x + row * cols, share.at_edge, size_t(1), cols);
-            MaxSum part{kNothing, 0};
-            for (unsigned int p = 0; p < share.pieces; p += kChunkPieces, ++i) {
-                hopper::mbarrier_wait(&pipeline.full[i % kSlots], i / kSlots % 2);
-                const T* const chunk = reinterpret_cast<T*>(pipeline.chunks[i % kSlots]);
-                Piece<T, kElements> own[kChunkPieces / (32 * kReducers)];
-                load<From::kShared>(own, chunk, threadIdx.x, 32 * kReducers, share.pieces - p);
-                part = merge(part, max_sum_of(own));
-            }
-            if (!kAligned) part = merge(part, max_sum_of(edge));
-            part = merge_warp(part);
-            const int set = turn % 2;
-            hopper::mbarrier_wait(&pipeline.pairs_empty[set],
-                                  turn / 2 % 2 ^ 1);  // the first two rows find both sets empty
-            __syncwarp();  // all lanes have looked: once pairs are sent, the next phase may begin
-            if (lane < blocks)  // each lane sends to another block
-                hopper::st_async(&pipeline.pairs[set][rank * kReducers + warp],
-                                 {part.max, part.sum}, &pipeline.pairs_full[set], lane);
-        }
-        // The cluster's writers arrive at this block's barriers: it stays until the last ones have.
-        for (int last = 0; last < 2; ++last, ++turn)
-            hopper::mbarrier_wait(&pipeline.pairs_empty[turn % 2], turn / 2 % 2 ^ 1);
-    } else if (warp < kReducers + kWriters) {
-        const unsigned int thread = threadIdx.x - 32 * kReducers;
-        for (size_t row = own_row; row < rows; row += clusters, ++turn) {
-            const Share<T, kAligned> share(row, cols, rank, blocks, thread);
-            Piece<T, 1> edge[1];
-            if (!kAligned) load(edge, x + row * cols, share.at_edge, size_t(1), cols);
-            const int set = turn % 2;
-            hopper::mbarrier_wait(&pipeline.pairs_full[set], turn / 2 % 2);
-            MaxSum whole{kNothing, 0};
-            for (unsigned int k = lane; k < blocks * kReducers; k += 32)
-                whole = merge(whole, {pipeline.pairs[set][k].x, pipeline.pairs[set][k].y});
-            whole = merge_warp(whole);
-            if (thread == 0) pipeline.expect_pairs(set, blocks);  // re-arm for the row after next
-            __syncwarp();  // every lane has read its pairs: their values went into the shuffles
-            if (lane < blocks) hopper::mbarrier_arrive_cluster(&pipeline.pairs_empty[set], lane);
-            for (unsigned int p = 0; p < share.pieces; p += kChunkPieces, ++i) {
-                hopper::mbarrier_wait(&pipeline.full[i % kSlots], i / kSlots % 2);
-                const T* const chunk = reinterpret_cast<T*>(pipeline.chunks[i % kSlots]);
-                Piece<T, kElements> own[kChunkPieces / (32 * kWriters)];
-                load<From::kShared>(own, chunk, thread, 32 * kWriters, share.pieces - p);
-                __syncwarp();  // the warp has read its part of the chunk
-                if (lane == 0) hopper::mbarrier_arrive(&pipeline.empty[i % kSlots]);
-                store(own, whole, out + share.begin + p * kElements, thread, 32 * kWriters,
-                      share.pieces - p);
-            }
-            if (!kAligned) store(edge, whole, out + row * cols, share.at_edge, size_t(1), cols);
-        }
-    } else if (lane == 0) {
-        for (size_t row = own_row; row < rows; row += clusters) {
-            const Share<T, kAligned> share(row, cols, rank, blocks, 0);
-            for (unsigned int p = 0; p < share.pieces; p += kChunkPieces, ++i) {
-                hopper::mbarrier_wait(&pipeline.empty[i % kSlots],
-                                      i / kSlots % 2 ^ 1);  // at first all are empty
-                const unsigned int bytes = min(kChunkPieces, share.pieces - p) * 16;
-                hopper::mbarrier_arrive_expect_tx(&pipeline.full[i % kSlots], bytes);
-                hopper::cp_async_bulk(pipeline.chunks[i % kSlots], x + share.begin + p * kElements,
-                                      bytes, &pipeline.full[i % kSlots]);
-            }
-        }
+/// Each team of blocks takes row after row.
+template <class T, bool kAligned, int kPieces>
+__global__ void __launch_bounds__(kGridThreads, 1)
+    by_grid(const T* x,  // [rows, cols] row-major, like out
+            T* out, size_t rows, size_t cols, Letterboxes boxes) {
+    const unsigned int rank = blockIdx.x % boxes.team, teams = gridDim.x / boxes.team;
+    unsigned long long signs[2] = {boxes.sign(0), boxes.sign(1)};
+    unsigned int set = 0;
+    for (size_t row = blockIdx.x / boxes.team; row < rows; row += teams, set ^= 1) {
+        const Share<T, kAligned> share(row, cols, threadIdx.x, rank, boxes.team);
+        softmax_in_steps<kPieces>(x, out, share, [&](MaxSum own) {
+            if (threadIdx.x == 0 && row + teams < rows)
+                Share<T, kAligned>(row + teams, cols, 0, rank, boxes.team).fetch(x);
+            return boxes.merge_all(own, set, signs[set]);
+        });
+        signs[set] ^= Letterboxes::kSign;
     }
 }
 
-constexpr size_t kMostRowBytes = kMostBlocks * kMostShareBytes;
-
-/// Prepares the launch for rows of up to kMostRowBytes, on a GPU that has_pipelines().
+/// Prepares the launch, for rows of any length.
 template <class T>
-std::function<void()> prepare_by_cluster(Rows<T> r) {
-    const auto kernel = r.aligned() ? by_cluster<T, true> : by_cluster<T, false>;
-    const size_t shares = (r.row_bytes() + kMostShareBytes - 1) / kMostShareBytes;
-    const unsigned int blocks = std::max(size_t(2), std::bit_ceil(shares));
-    demo::allow_shared_bytes(kernel, sizeof(RowPipeline));
-    const demo::ClusterLaunch one(1, blocks, kPipelineThreads, sizeof(RowPipeline));
-    const size_t clusters = std::min(r.rows, size_t(one.at_once(kernel)));
-    return
-        [=, launch = demo::ClusterLaunch(clusters, blocks, kPipelineThreads, sizeof(RowPipeline))] {
-            launch(kernel, r.x, r.out, r.rows, r.cols);
-        };
-}
-
-/// Whether by_cluster runs on this GPU. (A dry run cannot ask what was compiled for it.)
-inline bool has_pipelines(const demo::Gpu& gpu) {
-    return gpu.compute_capability >= 90 && sizeof(RowPipeline) <= gpu.shared_per_block &&
-           (demo::dry_run || hopper::has_bulk_copies());
+std::function<void()> prepare_by_grid(Rows<T> r, const demo::Gpu& gpu) {
+    constexpr int kFew = 2;  // pieces a thread: a short share is spread over more threads
+    const size_t pieces = r.row_pieces(), most = kGridThreads * kKept;
+    const size_t all = std::max(gpu.multiprocessors, 1);  // a block on each, so all run at once
+    const size_t needed = std::min((pieces + most - 1) / most, all);  // blocks that keep a row
+    const size_t teams = std::min(all / needed, r.rows);
+    const size_t team = std::min(all / teams, (pieces + 511) / 512);
+    const size_t share = (pieces + team - 1) / team, grid = teams * team;
+    const bool few = share <= kFew * kGridThreads;
+    const auto kernel = few ? r.aligned() ? by_grid<T, true, kFew> : by_grid<T, false, kFew>
+                        : r.aligned() ? by_grid<T, true, kKept>
+                                      : by_grid<T, false, kKept>;
+    const unsigned int threads = std::min(threads_for(share, few ? kFew : kKept), kGridThreads);
+    const auto pairs = std::make_shared<demo::Buffer<unsigned long long>>(2 * grid * team);
+    DEMO_CHECK(cudaMemset(pairs->data(), 0, pairs->bytes()));
+    return [=] {
+        kernel<<<grid, threads>>>(r.x, r.out, r.rows, r.cols,
+                                  Letterboxes{pairs->data(), unsigned(team)});
+    };
 }
 
 // --- The choice ---------------------------------------------------------------------------------
+
+/// Whether by_cluster runs on this GPU. (A dry run cannot ask what was compiled for it.)
+inline bool has_clusters(const demo::Gpu& gpu) {
+    return gpu.compute_capability >= 90 && (demo::dry_run || hopper::has_bulk_copies());
+}
 
 /// The best rung for rows of this length, on this GPU, as other programs run it: the one that
 /// keeps a row nearest to the arithmetic.
@@ -468,13 +617,16 @@ std::vector<demo::Contender> records(const T* x, T* out, size_t rows, size_t col
                                      const demo::Gpu& gpu) {
     const Rows<T> r{x, out, rows, cols};
     auto setup = [r, &gpu](demo::Contender& self) {
-        const bool in_registers = r.cols <= kMostPerBlock;
-        const bool kept = in_registers || (r.row_bytes() <= kMostRowBytes && has_pipelines(gpu));
-        self.moved_bytes = (kept ? 2 : 3) * r.rows * r.row_bytes();
-        self.launch = r.cols <= kMostPerWarp ? prepare_by_warp(r)
-                      : in_registers         ? prepare_by_block(r, gpu)
-                      : kept                 ? prepare_by_cluster(r)
-                                             : prepare_by_cluster_twice(r);
+        const size_t bytes = r.row_bytes();
+        const bool few = r.rows * kMostBlocks <= size_t(gpu.multiprocessors);
+        const bool kept = bytes <= (has_clusters(gpu) ? kMostClusterBytes : kMostBlockBytes);
+        self.moved_bytes = (kept ? 2 : 3) * r.rows * bytes;
+        self.launch = !r.aligned() && r.cols <= kMostPerTile ? prepare_by_tile(r)
+                      : r.cols <= kMostPerWarp               ? prepare_by_warp(r)
+                      : bytes <= kMostBlockBytes             ? prepare_by_block(r, gpu)
+                      : few                                  ? prepare_by_grid(r, gpu)
+                      : kept                                 ? prepare_by_cluster(r)
+                                                             : prepare_by_cluster_twice(r);
     };
     return {demo::record("bonus_softmax_rows", {.kernel = "softmax_rows", .setup = setup})};
 }

@@ -133,14 +133,15 @@ std::vector<std::vector<float>> all_softmaxes(const std::vector<float>& values, 
     record.setup(record), record.launch();
     results.push_back(out.read());
     const softmax::Rows<T> r{x.data(), out.data(), rows, cols};  // any rung takes short rows
-    softmax::prepare_by_cluster_twice(r)();
-    results.push_back(out.read());
-    if (cols <= softmax::kMostPerBlock) {
-        softmax::prepare_by_block(r, gpu)();
-        results.push_back(out.read());
-    }
-    if (softmax::has_pipelines(gpu) && r.row_bytes() <= softmax::kMostRowBytes) {
-        softmax::prepare_by_cluster(r)();
+    std::vector<std::function<void()>> rungs = {softmax::prepare_by_cluster_twice(r),
+                                                softmax::prepare_by_grid(r, gpu)};
+    if (cols <= softmax::kMostPerTile) rungs.push_back(softmax::prepare_by_tile(r));
+    if (r.row_bytes() <= softmax::kMostBlockBytes)
+        rungs.push_back(softmax::prepare_by_block(r, gpu));
+    if (softmax::has_clusters(gpu) && r.row_bytes() <= softmax::kMostClusterBytes)
+        rungs.push_back(softmax::prepare_by_cluster(r));
+    for (const auto& launch : rungs) {
+        launch();
         results.push_back(out.read());
     }
     return results;
