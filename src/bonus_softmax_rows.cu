@@ -5,20 +5,22 @@
 // its row through shared memory, or waits at its barrier. So keep a row as near to the arithmetic
 // as it fits, and share it between as few threads as can hold it:
 //
-//     columns: fp32    fp16    rung               the row is kept in
-//       up to    1024    1024  by_warp            registers of a warp, which needs no barrier
-//       up to   16384   16384  by_block           registers of up to 16 warps
-//       up to  131072  262144  by_cluster         shared memory of 2 to 8 blocks (a cluster)
-//       beyond                 by_cluster_twice   nothing: it is loaded twice
+//     rows of up to             rung               a row is kept in the registers of
+//       240 columns, unaligned  by_tile            1 to 16 threads, by way of shared memory
+//       1024 columns            by_warp            1 to 32 threads of a warp: no barrier
+//       64 KiB                  by_block           up to 16 warps
+//       512 KiB                 by_cluster         2 to 8 blocks, a cluster
+//       128 KiB per SM          by_grid            all multiprocessors (SM), or some of them
+//       any length              by_cluster_twice   nobody: it is loaded twice
 //
-// Every rung runs that can take the row, so run several lengths to see where they cross:
+// A row is aligned if it begins at a multiple of 16 bytes, as vectors must. A few long rows are
+// by_grid's as well. Every rung runs that can take the row, so try lengths to see where they cross:
 //
-//     ./bonus_softmax_rows --rows 262144 --cols 1000           ./bonus_softmax_rows 16384
-//     ./bonus_softmax_rows --rows 4096 --cols 131072           (and --dtype fp16)
-//     ./bonus_softmax_rows --rows 8192 --cols 50257            GPT-2's vocabulary: few of its rows
-//                                                              begin at a multiple of 16 bytes
+//     ./bonus_softmax_rows --rows 1000000 --cols 17           ./bonus_softmax_rows 16384
+//     ./bonus_softmax_rows --rows 1 --cols 1000000            (and --dtype fp16)
+//     ./bonus_softmax_rows --rows 8192 --cols 50257           GPT-2's vocabulary: unaligned
 //
-// What limits it: rows that are not aligned, most of all in fp16, and rows that fit nowhere.
+// What limits it: the meeting of many multiprocessors, and rows that fit nowhere.
 // The kernels: kernels/softmax_rows.cuh. How maximum and sum merge: 8_softmax.
 #include "demo.cuh"
 #include "demo/copy.cuh"
@@ -57,12 +59,13 @@ void run(demo::Session& session) {
                  rung(
                      "by_block", [&](auto r) { return prepare_by_block(r, gpu); },
                      why_not(r.row_bytes(), kMostBlockBytes, " bytes")),
-                 rung("by_cluster_twice", prepare_by_cluster_twice<T>, "", 3),
                  rung("by_cluster", prepare_by_cluster<T>,
                       has_clusters(gpu) ? why_not(r.row_bytes(), kMostClusterBytes, " bytes")
                                         : "needs clusters (sm_90)"),
                  rung(
-                     "by_grid", [&](auto r) { return prepare_by_grid(r, gpu); }, ""),
+                     "by_grid", [&](auto r) { return prepare_by_grid(r, gpu); }, "",
+                     grid_keeps(r.row_bytes(), gpu) ? 2 : 3),
+                 rung("by_cluster_twice", prepare_by_cluster_twice<T>, "", 3),
                  demo::copy_contender(session, work)});
 }
 
@@ -71,7 +74,8 @@ void run(demo::Session& session) {
 int main(int argc, char** argv) {
     const demo::Program program{
         .name = "bonus_softmax_rows",
-        .summary = "softmax at a copy's speed, of rows up to 512 KiB: by warp, block, cluster",
+        .summary =
+            "softmax at a copy's speed, of rows up to 512 KiB: by tile, warp, block, cluster, grid",
         .types = {{"fp32", softmax::run<float>}, {"fp16", softmax::run<half>}},
         .any_shape = true,
         .sizes = {4096, 8192, 16384},

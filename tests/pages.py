@@ -118,6 +118,16 @@ WAITS_LATE = (
     "        hopper::wgmma_wait_group<0>();\n"
     "        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);")
 
+# Of kernels/softmax_rows.cuh, for pages' unused(): of by_tile's many kernels, each for a few numbers
+# of columns, those alone that the mutants' runs need.
+FEWER_TILES = [
+    ("std::make_integer_sequence<int, kMostPerThread>()", "std::make_integer_sequence<int, 1>()"),
+    ("cols <= kTeam * 9    ? by_tile<T, kTeam, 9>\n"
+     "           : cols <= kTeam * 11 ? by_tile<T, kTeam, 11>\n"
+     "           : cols <= kTeam * 13 ? by_tile<T, kTeam, 13>\n"
+     "           : cols <= kTeam * 15 ? by_tile<T, kTeam, 15>\n"
+     "                                : by_tile<T, kTeam, 17>;", "by_tile<T, kTeam, 17>;")]
+
 
 def kernel_headers(program):
     """The headers of src/kernels that a program includes, straight or through another: their

@@ -193,6 +193,7 @@ constexpr unsigned int kTileThreads = 256;
 constexpr size_t kTileBytes = 12 << 10;   // at least, but for whole teams
 constexpr size_t kMostPerThread = 16;     // columns that a thread takes by itself
 constexpr size_t kMostPerTile = 16 * 17;  // columns
+constexpr size_t kBestPerTile = 240;  // by_warp is 5% faster at 250, of which it wastes few lanes
 
 template <class T, int kTeam, int kStretch>
 __global__ void __launch_bounds__(kTileThreads)
@@ -520,7 +521,8 @@ std::function<void()> prepare_by_cluster_twice(Rows<T> r) {
 // multiprocessor: of a longer row all but that is loaded twice.
 // Source: Xiao and Feng, "Inter-block GPU communication via fast barrier synchronization", 2010.
 
-constexpr unsigned int kGridThreads = 1024;  // at most
+constexpr unsigned int kGridThreads = 1024;               // at most
+constexpr size_t kGridBytes = kGridThreads * kKept * 16;  // that a block keeps
 
 /// Where the blocks of a row, a team, leave their pairs for each other: each block has a letterbox
 /// for every member of its team, in two sets, which rows use in turn. A sum is never negative, so
@@ -584,9 +586,10 @@ __global__ void __launch_bounds__(kGridThreads, 1)
 template <class T>
 std::function<void()> prepare_by_grid(Rows<T> r, const demo::Gpu& gpu) {
     constexpr int kFew = 2;  // pieces a thread: a short share is spread over more threads
-    const size_t pieces = r.row_pieces(), most = kGridThreads * kKept;
+    const size_t pieces = r.row_pieces();
     const size_t all = std::max(gpu.multiprocessors, 1);  // a block on each, so all run at once
-    const size_t needed = std::min((pieces + most - 1) / most, all);  // blocks that keep a row
+    const size_t keepers = (r.row_bytes() + kGridBytes - 1) / kGridBytes;  // blocks for a row
+    const size_t needed = std::min(keepers, all);
     const size_t teams = std::min(all / needed, r.rows);
     const size_t team = std::min(all / teams, (pieces + 511) / 512);
     const size_t share = (pieces + team - 1) / team, grid = teams * team;
@@ -610,22 +613,29 @@ inline bool has_clusters(const demo::Gpu& gpu) {
     return gpu.compute_capability >= 90 && (demo::dry_run || hopper::has_bulk_copies());
 }
 
-/// The best rung for rows of this length, on this GPU, as other programs run it: the one that
-/// keeps a row nearest to the arithmetic.
+/// Whether all multiprocessors together keep a row of so many bytes. (A dry run knows of none.)
+inline bool grid_keeps(size_t bytes, const demo::Gpu& gpu) {
+    return demo::dry_run || bytes <= kGridBytes * gpu.multiprocessors;
+}
+
+/// The best rung for such rows, on this GPU, as other programs run it: the one that keeps a row
+/// nearest to the arithmetic, and all multiprocessors busy.
 template <class T>
 std::vector<demo::Contender> records(const T* x, T* out, size_t rows, size_t cols,
                                      const demo::Gpu& gpu) {
     const Rows<T> r{x, out, rows, cols};
     auto setup = [r, &gpu](demo::Contender& self) {
         const size_t bytes = r.row_bytes();
+        const bool in_cluster = has_clusters(gpu) && bytes <= kMostClusterBytes;
+        const bool kept = in_cluster || grid_keeps(bytes, gpu);
+        // With a row for every cluster's worth of multiprocessors, or fewer, most would idle.
         const bool few = r.rows * kMostBlocks <= size_t(gpu.multiprocessors);
-        const bool kept = bytes <= (has_clusters(gpu) ? kMostClusterBytes : kMostBlockBytes);
         self.moved_bytes = (kept ? 2 : 3) * r.rows * bytes;
-        self.launch = !r.aligned() && r.cols <= kMostPerTile ? prepare_by_tile(r)
+        self.launch = !r.aligned() && r.cols <= kBestPerTile ? prepare_by_tile(r)
                       : r.cols <= kMostPerWarp               ? prepare_by_warp(r)
                       : bytes <= kMostBlockBytes             ? prepare_by_block(r, gpu)
-                      : few                                  ? prepare_by_grid(r, gpu)
-                      : kept                                 ? prepare_by_cluster(r)
+                      : in_cluster && !few                   ? prepare_by_cluster(r)
+                      : kept || few                          ? prepare_by_grid(r, gpu)
                                                              : prepare_by_cluster_twice(r);
     };
     return {demo::record("bonus_softmax_rows", {.kernel = "softmax_rows", .setup = setup})};
