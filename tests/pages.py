@@ -118,8 +118,8 @@ WAITS_LATE = (
     "        hopper::wgmma_wait_group<0>();\n"
     "        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);")
 
-# Of kernels/softmax_rows.cuh, for pages' unused(): of by_tile's many kernels, each for a few numbers
-# of columns, those alone that the mutants' runs need.
+# Of kernels/softmax_rows.cuh, for unused(): by_tile is many kernels, each for a few numbers of
+# columns. The mutants' runs need few of them.
 FEWER_TILES = [
     ("std::make_integer_sequence<int, kMostPerThread>()", "std::make_integer_sequence<int, 1>()"),
     ("cols <= kTeam * 9    ? by_tile<T, kTeam, 9>\n"
