@@ -569,16 +569,17 @@ __global__ void __launch_bounds__(kGridThreads, 1)
     by_grid(const T* x,  // [rows, cols] row-major, like out
             T* out, size_t rows, size_t cols, Letterboxes boxes) {
     const unsigned int rank = blockIdx.x % boxes.team, teams = gridDim.x / boxes.team;
-    unsigned long long signs[2] = {boxes.sign(0), boxes.sign(1)};
+    unsigned long long sign = boxes.sign(0), next = boxes.sign(1);  // of the sets, in turn
     unsigned int set = 0;
     for (size_t row = blockIdx.x / boxes.team; row < rows; row += teams, set ^= 1) {
         const Share<T, kAligned> share(row, cols, threadIdx.x, rank, boxes.team);
         softmax_in_steps<kPieces>(x, out, share, [&](MaxSum own) {
             if (threadIdx.x == 0 && row + teams < rows)
                 Share<T, kAligned>(row + teams, cols, 0, rank, boxes.team).fetch(x);
-            return boxes.merge_all(own, set, signs[set]);
+            return boxes.merge_all(own, set, sign);
         });
-        signs[set] ^= Letterboxes::kSign;
+        const unsigned long long used = sign;
+        sign = next, next = used ^ Letterboxes::kSign;
     }
 }
 

@@ -38,7 +38,7 @@ MUTANTS = [
            sizes=(), cpu_runs=("--rows 120 --cols 16384 --kernel by_block",), stops=PAST_THE_END),
     Mutant("softmax_old_news", "by_grid",
            "a pair of two rows before passes for the row's own",
-           [("signs[set] ^= Letterboxes::kSign;", "")],
+           [("next = used ^ Letterboxes::kSign;", "next = used;")],
            sizes=(), cpu_runs=("--rows 5 --cols 100000 --kernel by_grid",), race=True),
     Mutant("softmax_letterbox_as_it_was", "by_grid",
            "what two blocks' letterboxes held before passes for each other's pairs",
