@@ -530,10 +530,10 @@ def test_registers_are_waited_for(tmp_path):
 @on_cpu
 def test_the_blocks_of_a_cluster_run_together(tmp_path):
     """From block to block and back. A stage is free when the warps of both have freed it."""
-    at_4 = "tbreak matmul_hopper.cuh:126 if threadIdx.x == 128 && t == 4"
+    at_4 = "tbreak matmul_hopper.cuh:133 if threadIdx.x == 128 && t == 4"
     said = walk(tmp_path, "bonus_matmul_hopper", at_4, "continue", "block 1", "who", "thread 129",
                 "next", "block 0", "who", options=("320", "--kernel", "multicast"))
-    assert line_of(said[2]) == 126
+    assert line_of(said[2]) == 133
     assert [re.search(r"block \((\d),0\), thread \((\d+),0\) in ", said[i]).groups()
             for i in (2, 3, 5, 7)] == [("0", "128"), ("1", "128"), ("1", "129"), ("0", "129")]
     for block, who in ((1, said[4]), (0, said[8])):
