@@ -1,9 +1,8 @@
 // Bonus: the fastest fused gating of square matrices on Hopper (compute capability 9.0), in fp16.
 //
-// Fusion can only win here if its main loop is as good as the library's. So this is the main loop
-// of bonus_matmul_hopper's seventh rung, backward. Where a stage there holds 256 columns of B, here
-// it holds 128 of W1 and the same 128 of W2: TMA places them side by side as it copies, so nothing
-// has to be packed beforehand:
+// Fusion can only win here if its main loop is as good as the library's. So this one is that of rung
+// 7 of bonus_matmul_hopper. A stage there holds 256 columns of B; here it holds 128 of W1 and the
+// same 128 of W2. TMA places them side by side as it copies, so nothing has to be packed beforehand:
 //
 //                    stage.B: 4 panels of 64 columns
 //                 +------+------+------+------+
@@ -14,7 +13,7 @@
 //      +-------+  +------+------+------+------+       -> sigmoid(x W1 + b1) * (x W2 + b2) -> out
 //
 // What limits it: at large N the power that the tensor cores take, at small N the first copies and
-// the last stores. Elsewhere bonus_gating_mma is the fastest; for tall and skinny matrices see
+// the last stores. On other GPUs bonus_gating_mma is the fastest; for tall and skinny matrices see
 // bonus_gating_talk.
 //
 //     ./bonus_gating_hopper 4096
@@ -26,8 +25,8 @@
 using namespace gating_hopper;
 
 // --- Rung 1: fused_panels, two weights in one stage ---------------------------------------------
-// Adds    to bonus_matmul_hopper's backward panels of both weights in a stage, and the gate between
-//         a tile's last step and its way out: gate_tiles() in kernels/gating_hopper.cuh.
+// Adds    to rung 7 of bonus_matmul_hopper: a stage with panels of both weights, and gating after a
+//         tile's last step. See gate_tiles() in kernels/gating_hopper.cuh.
 // Costs   a block computes half as many columns of out: x is read as often as for two products. And
 //         the gate takes as long as two to four steps of the main loop.
 // Limits  while both warpgroups gate, at the same time, the tensor cores have nothing to do.
@@ -44,8 +43,8 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 // Adds    before a tile's last two steps warpgroup 1 waits until warpgroup 0 has started its last.
 //         So one gates while the other has the tensor cores.
 // Costs   an mbarrier, and stages that wait for warpgroup 1: there must be at least four.
-// Limits  at large N power, which takes back what the turns gain, at N = 16384 even more; at small
-//         N tiles that do not fill the last round.
+// Limits  at large N power: the GPU lowers its clock, and little of the gain is left. At small N
+//         tiles that do not fill the last round.
 // Source  related: "ping-pong" kernels in CUTLASS, and FlashAttention-3 (Shah et al., 2024).
 
 __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)

@@ -1,9 +1,9 @@
-// Bonus: softmax of rows of any length, at a copy's speed up to 512 KiB: 8_softmax, continued.
+// Bonus: softmax of rows of any length, up to 512 KiB at a copy's speed: 8_softmax, continued.
 //
 // While a row fits, the kernel `online` of 8_softmax moves each number once in and once out, the
 // least there is, and is still slower than a copy: too few bytes are in flight while a block passes
-// its row through shared memory, or waits at its barrier. So keep a row as near to the arithmetic
-// as it fits, and share it between as few threads as can hold it:
+// its row through shared memory, or waits at its barrier. So keep a row in registers, of as few
+// threads as can hold it:
 //
 //     rows of up to             rung               a row is kept in the registers of
 //       240 columns, unaligned  by_tile            1 to 16 threads, by way of shared memory
@@ -11,7 +11,7 @@
 //       64 KiB                  by_block           up to 16 warps
 //       512 KiB                 by_cluster         2 to 8 blocks, a cluster
 //       128 KiB per SM          by_grid            all multiprocessors (SM), or some of them
-//       any length              by_cluster_twice   nobody: it is loaded twice
+//       any length              by_cluster_twice   nobody, but for its end: it is loaded twice
 //
 // A row is aligned if it begins at a multiple of 16 bytes, as vectors must. A few long rows are
 // by_grid's as well. Every rung runs that can take the row, so try lengths to see where they cross:
@@ -20,7 +20,7 @@
 //     ./bonus_softmax_rows --rows 1 --cols 1000000            (and --dtype fp16)
 //     ./bonus_softmax_rows --rows 8192 --cols 50257           GPT-2's vocabulary: unaligned
 //
-// What limits it: the meeting of many multiprocessors, and rows that fit nowhere.
+// What limits it: the meeting of many multiprocessors, and rows too long to be kept on the chip.
 // The kernels: kernels/softmax_rows.cuh. How maximum and sum merge: 8_softmax.
 #include "demo.cuh"
 #include "demo/copy.cuh"
@@ -33,7 +33,7 @@ template <class T>
 void run(demo::Session& session) {
     const auto shape = demo::MatrixShape::of(session.options);
     const size_t cols = shape.cols;
-    // Even rows lie around 100, odd ones around -100: e^x itself would overflow or vanish.
+    // Numbers of even rows are around 100, of odd ones around -100: e^x would overflow or vanish.
     const demo::Input<T> x(session, "x", shape, {.then = demo::Then::kOffsetRows});
     const demo::Output<T> out(session, "out", shape);
     const demo::SoftmaxReference<T> reference(session, x);

@@ -19,8 +19,8 @@ template <int kTileM, int kTileN, int kStages>
 struct GatingMemory {
     static constexpr int kColumns = kPanelColumns<kTileN / 2>;  // of a panel
     Ring<half, kTileN, kStages, kTileM, kColumns> ring;
-    alignas(
-        1024) half out[4 * kConsumers][1][16][kColumns];  // a panel for each warp; rows swizzled
+    // One panel for each warp: it is stored by the time that the next is filled. Rows swizzled.
+    alignas(1024) half out[4 * kConsumers][1][16][kColumns];
     hopper::Barrier last_step[kConsumers];  // the warpgroup has started a tile's last step
     static_assert(kAlone + 2 <= kStages,
                   "else a deadlock: warpgroup 0's last step needs a stage that warpgroup 1 holds");
@@ -107,7 +107,8 @@ __device__ void gate_tiles(const CUtensorMap& x,    // [N, N] row-major
         auto& panel = memory.out[threadIdx.x / 32];
         Outgoing<half, kCols> outgoing;
         int tile = 0;
-        // Warpgroup 0 has the first tile, and so waits for a phase that counts as over.
+        // Warpgroup 0 does not wait for its first tile: a new barrier's phase before counts as
+        // over.
         uint32_t parity = kAlternate && warpgroup == 0;
         schedule.for_each_part(rank, [&](const Part& part) {
             const int steps = part.last - part.first;
@@ -115,8 +116,9 @@ __device__ void gate_tiles(const CUtensorMap& x,    // [N, N] row-major
                 at.skip(steps);  // the other's tile
                 return;
             }
-            // Warpgroup 0 is at most kStages steps ahead: the ring holds it back. With fewer steps
-            // it could be two tiles ahead, and a barrier's parity cannot tell two phases apart.
+            // Parts of tiles, and short tiles, take no turns. The ring lets warpgroup 0 run up to
+            // kStages steps ahead, which must not be two tiles: a barrier's parity cannot tell its
+            // phases apart then.
             const bool turns = kTurns && !kAlternate && steps == schedule.steps && steps >= kStages;
             auto wait_for_turn = [&] {
                 hopper::mbarrier_wait(&memory.last_step[1 - warpgroup], parity), parity ^= 1;
@@ -130,14 +132,14 @@ __device__ void gate_tiles(const CUtensorMap& x,    // [N, N] row-major
             };
             consume(
                 sums, ring, at, steps, kAlternate ? 0 : warpgroup,
-                [&](int t) {  // the tile before leaves during this one's first steps ...
+                [&](int t) {  // during this tile's first steps the previous one is stored
                     if (t < kPanels) outgoing.store(t, panel, out);
                     if (turns && warpgroup == 1 && t + 1 + kAlone == steps) wait_for_turn();
                     if (t + 1 < steps) return;
                     if ((kAlternate || (turns && warpgroup == 0)) && lane == 0)
                         hopper::mbarrier_arrive(&memory.last_step[warpgroup]);
-                    if (kDivide) return;  // too few registers until parts are one
-                    load_both();          // ... and the biases come at its last
+                    if (kDivide) return;  // no registers to spare before join_parts()
+                    load_both();          // which takes as long as the last step
                 },
                 [&](int stage) {  // each warp tells every block that copies into this one
                     if (lane < kCluster) hopper::mbarrier_arrive_cluster(&ring.empty[stage], lane);
@@ -164,7 +166,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     gate_tiles<kTileM, kTileN, kStages, kGates>(x, W1, b1, W2, b2, out, N, divided, exchange);
 }
 
-/// Clusters of a kernel that runs gate_tiles, with these template arguments, that run at once.
+/// How many clusters of a kernel that runs gate_tiles() with these arguments run at once.
 template <int kTileM, int kTileN, int kStages, class Kernel>
 int clusters_at_once(Kernel kernel) {
     const size_t bytes = sizeof(GatingMemory<kTileM, kTileN, kStages>);
@@ -189,15 +191,14 @@ std::function<void()> prepare(Kernel kernel, const demo::Gating& g, int clusters
     };
 }
 
-/// The tiles that fused_hopper comes in; their columns are those of both weights. Those of 64 rows
-/// copy more for each multiplication, but gate while the next tile is multiplied.
+/// The tile shapes of fused_hopper; their columns count both weights.
 constexpr TileShape kShapes[] = {{128, 256, kCluster},
                                  {128, 192, kCluster, false},
                                  {128, 128, kCluster, false},
                                  {64, 256, kCluster, false},
                                  {64, 128, kCluster, false}};
 
-/// x times both weights, side by side. A gate takes some 3000 clocks.
+/// x times both weights, side by side. 3000: clocks for gating a tile of 128 rows, fitted.
 inline Product product(size_t N) { return {N, 2 * N, 3000}; }
 
 /// Prepares fused_hopper in one shape of tiles.

@@ -1,5 +1,5 @@
-// Which tiles the records of matrix products and of gating multiply in, and whether blocks divide
-// some of them: a model of the time that each choice takes.
+// Chooses the tile shape of matmul_hopper and of fused_hopper, and whether blocks divide some
+// tiles, by a model of the time that each choice takes.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@ namespace matmul_hopper {
 /// What the choice depends on.
 struct Machine {
     int multiprocessors;
-    double l2_bytes = 128;  // a clock, from L2 to one multiprocessor, beside what is multiplied
+    double l2_bytes = 128;  // a clock and multiprocessor, fitted: most of a copy's time is hidden
 };
 
 /// C[N, columns] = A[N, N] B[N, columns].
 struct Product {
     size_t N, columns;
-    // Clocks at the end of a tile of 128 rows, in which nothing is multiplied.
+    // Clocks at the end of a tile of 128 rows that no multiplication hides. (Of 64 rows, none.)
     double tile_end = 0;
 };
 
@@ -28,12 +28,12 @@ struct TileShape {
     bool divides = true;  // there is a kernel whose blocks divide such tiles
 };
 
-/// Clocks of a step, which is 64 along k: 128 bytes are copied for each row of the tile, from A,
-/// and for each column, from B. The tensor cores do 2048 multiply-adds a clock. The next step is
-/// copied meanwhile, yet a part of that time shows. (Fitted to an NVIDIA H200's times of products
-/// and of gating at 27 and 12 sizes: the choice is the best of the shapes, or nearly.)
+/// Clocks of a step, which is 64 along k. The tensor cores do 2048 multiply-adds a clock. For the
+/// next step 128 bytes are copied meanwhile for each row of A, and for each column of B, of which
+/// each block of a cluster copies a part. The constants were fitted on an NVIDIA H200, to products
+/// at 27 sizes and gating at 12: the choice is the fastest shape, or close to it.
 inline double step_clocks(const TileShape& tile, const Machine& machine) {
-    constexpr int kAlways = 120;
+    constexpr int kAlways = 120;  // whatever the shape
     const double copied = tile.rows + double(tile.columns) / tile.cluster;
     return tile.rows * tile.columns * 64 / 2048.0 + kAlways + copied * 128 / machine.l2_bytes;
 }
@@ -42,25 +42,25 @@ inline double step_clocks(const TileShape& tile, const Machine& machine) {
 struct Division {
     int clusters;
     int divided;   // tiles whose steps are dealt out evenly to all clusters; the others are whole
-    double tiles;  // of the cluster that has most
-    double steps;  // of these
+    double tiles;  // of the busiest cluster
+    double steps;  // its time, with what dividing costs
 };
 
 /// `at_once`: clusters that run at the same time.
 inline Division divide(const TileShape& tile, const Product& product, int at_once) {
-    // In steps: what passing sums from block to block costs; what a tile costs where clusters are
-    // out of step; and of divided tiles each cluster has at least so many, or another would wait.
+    // In steps: passing sums from block to block; for each tile, that clusters out of step share
+    // less of L2; and the least that a cluster has of divided tiles, or another would wait for it.
     constexpr int kExchange = 18, kOutOfStep = 4, kLeast = 4;
     const size_t height = size_t(tile.rows) * tile.cluster, width = tile.columns;
     const int tiles =
         int((product.N + height - 1) / height * ((product.columns + width - 1) / width));
     const int steps = int((product.N + 63) / 64);  // of a tile
-    // As few clusters as need no more rounds. That takes as long, and they stay in step, so that
-    // they find in the cache what others have read.
+    // As few clusters as need no more rounds: no slower, and they stay in step, so that they find
+    // in L2 what others have read.
     const int rounds = (tiles + at_once - 1) / at_once;
     const Division whole{(tiles + rounds - 1) / rounds, 0, double(rounds), double(rounds) * steps};
-    // Or what does not fill a round is divided, and with it the round before. So a share is longer
-    // than a tile, and two clusters divide one, not many.
+    // Or the tiles of the last, incomplete round are divided, and those of the round before. So a
+    // share is longer than a tile, and two clusters divide one, not many.
     const int rest = tiles % at_once, divided = std::min(tiles, at_once + rest);
     const double each = double(tiles) / at_once;
     const Division even{at_once, divided, each, each * (steps + kOutOfStep) + kExchange};

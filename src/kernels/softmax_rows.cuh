@@ -183,14 +183,14 @@ __device__ void softmax_in_team(float (&values)[kCount]) {
 // Adds: short rows that begin anywhere, many at a time. They are neighbors in memory, so a block
 // copies a tile of them to shared memory and back in pieces of 16 bytes, wherever rows begin. There
 // a thread takes a row, or neighbors share one, a stretch of columns each. A stretch's length is
-// known to the compiler, and odd in longer rows: then threads hardly meet at the banks.
+// known to the compiler, and odd in longer rows, which avoids most bank conflicts.
 // Costs: shared memory twice on the way. Limits: 16 stretches of 17 columns; the instructions for
-// each number, of which fp16 has twice as many per byte. In rows that are multiples of 32 bytes
-// threads do meet at the banks.
+// each number, of which fp16 has twice as many per byte; bank conflicts in rows that are multiples
+// of 32 bytes.
 // Source: CUDA Programming Guide, "Asynchronous Data Copies", "Shared Memory" (on banks).
 
 constexpr unsigned int kTileThreads = 256;
-constexpr size_t kTileBytes = 12 << 10;   // at least, but for whole teams
+constexpr size_t kTileBytes = 12 << 10;   // at least: all teams have equally many rows
 constexpr size_t kMostPerThread = 16;     // columns that a thread takes by itself
 constexpr size_t kMostPerTile = 16 * 17;  // columns
 constexpr size_t kBestPerTile = 240;  // by_warp is 5% faster at 250, of which it wastes few lanes
@@ -216,6 +216,7 @@ __global__ void __launch_bounds__(kTileThreads)
 
     const unsigned int begin = threadIdx.x % kTeam * kStretch;  // of the thread's columns
     for (unsigned int r = threadIdx.x / kTeam; r < tile_rows; r += kTeams) {
+        // Teams go on past the last row: a shuffle needs all threads of the warp.
         if (kTeam == 1 && r >= here) break;
         T* const row = &tile[kTeam == 1 ? r * kStretch : r * cols + begin];
         const int left = r < here ? int(cols) - int(begin) : 0;  // columns from there on
@@ -279,9 +280,9 @@ std::function<void()> prepare_by_tile(Rows<T> r) {
 // Source: CUDA Programming Guide, "Warp Shuffle Functions"; PTX ISA, "Cache Eviction Priority
 // Hints", for the loads.
 
-constexpr int kMostInWarp = 32;                    // numbers that a thread keeps
-constexpr size_t kMostPerWarp = 32 * kMostInWarp;  // columns
-constexpr unsigned int kWarpThreads = 256;         // of a block
+constexpr int kNumbers = 32;                    // that a thread keeps
+constexpr size_t kMostPerWarp = 32 * kNumbers;  // columns
+constexpr unsigned int kWarpThreads = 256;      // of a block
 
 /// For rows of up to kTeam * kPieces pieces. kAligned: all rows begin and end at multiples of 16
 /// bytes. Others take a whole warp.
@@ -319,7 +320,7 @@ std::function<void()> prepare_by_warp(Rows<T> r) {
         return pieces <= 32    ? by_warp<T, kAligned, 32, 1>
                : pieces <= 64  ? by_warp<T, kAligned, 32, 2>
                : pieces <= 128 ? by_warp<T, kAligned, 32, 4>
-                               : by_warp<T, kAligned, 32, kMostInWarp * sizeof(T) / 16>;
+                               : by_warp<T, kAligned, 32, kNumbers * sizeof(T) / 16>;
     };
     const size_t team = r.aligned() ? std::min<size_t>(std::bit_ceil(pieces), 32) : 32;
     const auto kernel = team == 1     ? by_warp<T, true, 1, 1>
@@ -344,7 +345,7 @@ std::function<void()> prepare_by_warp(Rows<T> r) {
 constexpr int kKept = 8;           // pieces that a thread keeps
 constexpr int kMostThreads = 512;  // of a block
 constexpr size_t kMostBlockBytes = kMostThreads * kKept * 16;
-constexpr size_t kShortestFetched = 8192;  // columns: fetching slows shorter rows
+constexpr size_t kLongestUnfetched = 8192;  // columns: fetching slows such rows
 constexpr size_t kBytesAhead = 3 << 20;    // how far ahead to fetch: 8 MiB is 13% slower in fp32
 
 /// Also has the L2 cache fetch the row that comes `ahead` rows later, from row `first_fetched` on:
@@ -376,7 +377,7 @@ std::function<void()> prepare_by_block(Rows<T> r, const demo::Gpu& gpu) {
                                       : by_block<T, false, kKept>;
     const unsigned int threads = threads_for(r.row_pieces(), four ? 4 : kKept);
     size_t first_fetched = r.rows;  // none
-    if (r.cols > kShortestFetched) {
+    if (r.cols > kLongestUnfetched) {
         const int blocks_per_sm = demo::blocks_per_multiprocessor(kernel, threads, 0);
         first_fetched = size_t(blocks_per_sm * gpu.multiprocessors);
     }
@@ -446,6 +447,7 @@ __global__ void __launch_bounds__(kMostThreads, 2)
     const MaxSum own = merge_warp(kept.max_sum());
     if (lane < blocks)  // each lane sends to another block
         hopper::st_async(&pairs[rank * warps + warp], {own.max, own.sum}, &full, lane);
+    // Once all pairs are here no other block needs this one, so it may end.
     hopper::mbarrier_wait(&full, 0);
     MaxSum whole{kNothing, 0};
     for (unsigned int k = lane; k < blocks * warps; k += 32)
@@ -524,13 +526,13 @@ std::function<void()> prepare_by_cluster_twice(Rows<T> r) {
 constexpr unsigned int kGridThreads = 1024;               // at most
 constexpr size_t kGridBytes = kGridThreads * kKept * 16;  // that a block keeps
 
-/// Where the blocks of a row, a team, leave their pairs for each other: each block has a letterbox
-/// for every member of its team, in two sets, which rows use in turn. A sum is never negative, so
-/// its sign tells news from what was there before: each pair's differs from the last one's in the
-/// same box. Nothing is ever set back, and a launch begins where the one before ended.
+/// Where the blocks of a row, a team, leave each other their pairs: each block has a letterbox for
+/// every member of its team, in two sets, which rows use in turn. A sum is never negative, so its
+/// sign bit is free: it flips with each pair that is sent to a box, and so tells the reader that a
+/// new one has come. Nothing is ever set back, and a launch begins where the one before ended.
 ///
-/// Two sets suffice: when a block writes to a box again, two rows on, it has had the owner's pair
-/// of the row in between, and that was sent after the owner had read the box.
+/// Two sets suffice. A block writes to a box again two rows later, after it has received the owner's
+/// pair of the row in between, which the owner sent after reading this box.
 struct Letterboxes {
     unsigned long long* pairs;  // [2, blocks of the grid, blocks of a team]: maximum and sum
     unsigned int team;          // blocks
@@ -540,7 +542,7 @@ struct Letterboxes {
     __device__ unsigned long long* box(unsigned int set, unsigned int to, unsigned int rank) const {
         return &pairs[(set * gridDim.x + to) * team + rank];
     }
-    /// What the sign of the next pair will be. (What a block has sent to itself shows the last.)
+    /// The sign of the next pair: not the last one's, which this block's box to itself holds.
     __device__ unsigned long long sign(unsigned int set) const {
         return ~*box(set, blockIdx.x, blockIdx.x % team) & kSign;
     }
@@ -629,7 +631,7 @@ std::vector<demo::Contender> records(const T* x, T* out, size_t rows, size_t col
         const size_t bytes = r.row_bytes();
         const bool in_cluster = has_clusters(gpu) && bytes <= kMostClusterBytes;
         const bool kept = in_cluster || grid_keeps(bytes, gpu);
-        // With a row for every cluster's worth of multiprocessors, or fewer, most would idle.
+        // With so few rows, clusters would leave many multiprocessors idle.
         const bool few = r.rows * kMostBlocks <= size_t(gpu.multiprocessors);
         self.moved_bytes = (kept ? 2 : 3) * r.rows * bytes;
         self.launch = !r.aligned() && r.cols <= kBestPerTile ? prepare_by_tile(r)
