@@ -1,8 +1,9 @@
 // Bonus: the fastest fused gating of square matrices on Hopper (compute capability 9.0), in fp16.
 //
-// Fusion can only win here if its main loop is as good as the library's. So this one is that of rung
-// 7 of bonus_matmul_hopper. A stage there holds 256 columns of B; here it holds 128 of W1 and the
-// same 128 of W2. TMA places them side by side as it copies, so nothing has to be packed beforehand:
+// Fusion can only win here if its main loop is as good as the library's. So this one is that of
+// rung 7 of bonus_matmul_hopper. A stage there holds 256 columns of B; here it holds 128 of W1 and
+// the same 128 of W2. TMA places them side by side as it copies, so nothing has to be packed
+// beforehand:
 //
 //                    stage.B: 4 panels of 64 columns
 //                 +------+------+------+------+

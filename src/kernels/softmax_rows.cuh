@@ -346,7 +346,7 @@ constexpr int kKept = 8;           // pieces that a thread keeps
 constexpr int kMostThreads = 512;  // of a block
 constexpr size_t kMostBlockBytes = kMostThreads * kKept * 16;
 constexpr size_t kLongestUnfetched = 8192;  // columns: fetching slows such rows
-constexpr size_t kBytesAhead = 3 << 20;    // how far ahead to fetch: 8 MiB is 13% slower in fp32
+constexpr size_t kBytesAhead = 3 << 20;     // how far ahead to fetch: 8 MiB is 13% slower in fp32
 
 /// Also has the L2 cache fetch the row that comes `ahead` rows later, from row `first_fetched` on:
 /// the blocks of rows before that start at once, and load them themselves.
@@ -531,8 +531,8 @@ constexpr size_t kGridBytes = kGridThreads * kKept * 16;  // that a block keeps
 /// sign bit is free: it flips with each pair that is sent to a box, and so tells the reader that a
 /// new one has come. Nothing is ever set back, and a launch begins where the one before ended.
 ///
-/// Two sets suffice. A block writes to a box again two rows later, after it has received the owner's
-/// pair of the row in between, which the owner sent after reading this box.
+/// Two sets suffice. A block writes to a box again two rows later, after it has received the
+/// owner's pair of the row in between, which the owner sent after reading this box.
 struct Letterboxes {
     unsigned long long* pairs;  // [2, blocks of the grid, blocks of a team]: maximum and sum
     unsigned int team;          // blocks
