@@ -258,13 +258,14 @@ template <class T>
 std::function<void()> prepare_by_tile(Rows<T> r) {
     const size_t cols = r.cols;
     const auto alone = std::make_integer_sequence<int, kMostPerThread>();
-    const auto [kernel, team] = cols <= kMostPerThread
-                                    ? std::pair{by_tile_of_one<T>(cols, alone), 1}
-                                : cols <= 2 * 17 ? std::pair{by_tile_of_team<T, 2>(cols), 2}
-                                : cols <= 4 * 17 ? std::pair{by_tile_of_team<T, 4>(cols), 4}
-                                : cols <= 8 * 17 ? std::pair{by_tile_of_team<T, 8>(cols), 8}
-                                                 : std::pair{by_tile_of_team<T, 16>(cols), 16};
-    const size_t together = kTileThreads / team;  // rows: a multiple of 16
+    const std::pair<ByTile<T>, int> chosen =
+        cols <= kMostPerThread ? std::pair{by_tile_of_one<T>(cols, alone), 1}
+        : cols <= 2 * 17       ? std::pair{by_tile_of_team<T, 2>(cols), 2}
+        : cols <= 4 * 17       ? std::pair{by_tile_of_team<T, 4>(cols), 4}
+        : cols <= 8 * 17       ? std::pair{by_tile_of_team<T, 8>(cols), 8}
+                               : std::pair{by_tile_of_team<T, 16>(cols), 16};
+    const ByTile<T> kernel = chosen.first;
+    const size_t together = kTileThreads / chosen.second;  // rows: a multiple of 16
     const size_t tile_rows = (kTileBytes / r.row_bytes() / together + 1) * together;
     const size_t tiles = (r.rows + tile_rows - 1) / tile_rows;
     return [=] {
