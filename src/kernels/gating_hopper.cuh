@@ -107,8 +107,8 @@ __device__ void gate_tiles(const CUtensorMap& x,    // [N, N] row-major
         auto& panel = memory.out[threadIdx.x / 32];
         Outgoing<half, kCols> outgoing;
         int tile = 0;
-        // Warpgroup 0 does not wait for its first tile: a new barrier's phase before counts as
-        // over.
+        // Warpgroup 0 does not wait for its first tile: the phase before a barrier's first counts
+        // as over.
         uint32_t parity = kAlternate && warpgroup == 0;
         schedule.for_each_part(rank, [&](const Part& part) {
             const int steps = part.last - part.first;
@@ -139,7 +139,7 @@ __device__ void gate_tiles(const CUtensorMap& x,    // [N, N] row-major
                     if ((kAlternate || (turns && warpgroup == 0)) && lane == 0)
                         hopper::mbarrier_arrive(&memory.last_step[warpgroup]);
                     if (kDivide) return;  // no registers to spare before join_parts()
-                    load_both();          // which takes as long as the last step
+                    load_both();          // while the last step is multiplied
                 },
                 [&](int stage) {  // each warp tells every block that copies into this one
                     if (lane < kCluster) hopper::mbarrier_arrive_cluster(&ring.empty[stage], lane);

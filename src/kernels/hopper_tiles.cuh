@@ -31,7 +31,7 @@ struct TileShape {
 /// Clocks of a step, which is 64 along k. The tensor cores do 2048 multiply-adds a clock. For the
 /// next step 128 bytes are copied meanwhile for each row of A, and for each column of B, of which
 /// each block of a cluster copies a part. The constants were fitted on an NVIDIA H200, to products
-/// at 27 sizes and gating at 12: the choice is the fastest shape, or close to it.
+/// at 23 sizes and gating at 12: the choice is the fastest shape, or close to it.
 inline double step_clocks(const TileShape& tile, const Machine& machine) {
     constexpr int kAlways = 120;  // whatever the shape
     const double copied = tile.rows + double(tile.columns) / tile.cluster;
