@@ -83,6 +83,32 @@ void parallel(uint64_t count, const std::function<void(uint64_t)>& body) {
     workers.run(count, body);
 }
 
+void Turns::begin(uint64_t i) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return begun_ == i; });
+    ++begun_;
+    changed_.notify_all();
+    wait(lock);
+}
+
+void Turns::pass() {
+    std::unique_lock lock(mutex_);
+    ++current_;
+    changed_.notify_all();
+    wait(lock);
+}
+
+void Turns::end() {
+    std::lock_guard lock(mutex_);
+    ++current_;
+    changed_.notify_all();
+}
+
+void Turns::wait(std::unique_lock<std::mutex>& lock) {
+    const uint64_t mine = asked_++;
+    changed_.wait(lock, [&] { return current_ == mine; });
+}
+
 void use_own_signal_stack() {
     constexpr size_t bytes = 128 << 10;
     stack_t stack{};

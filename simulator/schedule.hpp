@@ -7,9 +7,10 @@ namespace simulator {
 
 struct Schedule {
     enum { kForward, kReverse, kRandom } order = kForward;
-    uint64_t seed = 0;  // of kRandom
+    uint64_t seed = 0;   // of kRandom
+    bool alone = false;  // one block at a time, or one cluster: the next runs when this one waits
 
-    /// What DEMO_SCHEDULE says: forward, reverse or random:SEED.
+    /// What DEMO_SCHEDULE says: forward, reverse, random:SEED or alone.
     Schedule();
 };
 extern const Schedule schedule;

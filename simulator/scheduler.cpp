@@ -96,6 +96,7 @@ struct Grid {
     unsigned int cluster;                       // blocks of one
     uint64_t number;                            // of launches so far
     std::atomic<unsigned int>& wanted_cluster;  // what the kernel itself asks for
+    Turns* turns;                               // null if clusters run at the same time
 
     unsigned int threads() const { return launch.block.x * launch.block.y * launch.block.z; }
 };
@@ -524,6 +525,7 @@ void Runner::polled() {
     if (polling_since_ == Time{}) polling_since_ = now;
     if (now - polling_since_ > std::chrono::minutes(1))
         fail(3, "waits for ever: for a minute its atomic operations have changed nothing");
+    if (grid_->turns) grid_->turns->pass();
     if (ready_.empty()) {
         std::this_thread::yield();  // to blocks on other workers
     } else {
@@ -678,12 +680,21 @@ void run_grid(const Launch& launch, const void* function, void (*thread)(const v
     count_launch(launch, function, thread);
     const uint64_t blocks = uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
     auto run = [&](unsigned int cluster) {
-        const Grid grid{launch, thread, call, cluster, ++launches, wanted_cluster};
+        Turns turns;
+        const Grid grid{launch,
+                        thread,
+                        call,
+                        cluster,
+                        ++launches,
+                        wanted_cluster,
+                        schedule.alone ? &turns : nullptr};
         const uint64_t clusters = blocks / cluster;
         parallel(clusters, [&](uint64_t i) {
             static thread_local Runner& own = *new Runner;
-            if (wanted_cluster > cluster) return;
-            own.run_cluster(grid, schedule.order == Schedule::kReverse ? clusters - 1 - i : i);
+            if (grid.turns) grid.turns->begin(i);
+            if (wanted_cluster <= cluster)
+                own.run_cluster(grid, schedule.order == Schedule::kReverse ? clusters - 1 - i : i);
+            if (grid.turns) grid.turns->end();
         });
     };
     run(launch.cluster);

@@ -44,6 +44,7 @@ class Backend(NamedTuple):
     usual_size: int  # N of the runs that measure, and of most others
     largest_mutant: int  # N; S is up to an eighth of it
     schedules: Tuple[str, ...] = ("",)  # orders of the simulator's threads; the first is the usual
+    block_schedules: Tuple[str, ...] = ()  # of its blocks, which otherwise run at the same time
 
     def run(self, program, *arguments, timeout=120, env=None):
         path = self.folder / program
@@ -87,7 +88,7 @@ BACKENDS = [
             talk_sizes=(16, 32, 48, 112, 128, 1024), usual_size=1024, largest_mutant=8192),
     Backend("cpu", ROOT / "cpu", ROOT / "cpu/mutants", sizes=(32, 64, 96, 160, 256),
             talk_sizes=(16,), usual_size=96, largest_mutant=160,
-            schedules=("forward", "reverse", "random:7")),
+            schedules=("forward", "reverse", "random:7"), block_schedules=("alone",)),
 ]
 GPU, CPU = BACKENDS
 

@@ -40,7 +40,7 @@ def test_a_mutant_is_rejected(live, program, mutant):
     once = [] if mutant.timed else ["--once"]
     kernels = set(mutant.kernels.split())
     rejected = {}
-    schedules = live.schedules if mutant.race else live.schedules[:1]
+    schedules = live.schedules + live.block_schedules if mutant.race else live.schedules[:1]
     for size, schedule in itertools.product(sizes, schedules):
         done = run(bundle, mutant.name, *size, "--csv", *once, env={"DEMO_SCHEDULE": schedule})
         if done.returncode == SKIPPED and live.may_skip(program):

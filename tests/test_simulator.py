@@ -506,7 +506,7 @@ def test_the_tile_kernel_without_a_fault(request, kind):
     assert wrong_elements(program, "none", "random:3") == 0
 
 
-@pytest.mark.parametrize("schedule", ["forward", "reverse", "random:7",
+@pytest.mark.parametrize("schedule", ["forward", "reverse", "random:7", "alone",
                                       *(f"random:{seed}" for seed in range(1, 6))])
 @pytest.mark.parametrize("case", ["none", "cluster_none"])
 def test_the_kernels_without_a_fault(normal, case, schedule):
@@ -523,10 +523,10 @@ def test_the_kernels_without_a_fault_sanitized(sanitized, case):
 def test_bad_schedule(normal, value):
     done = run(normal / "language", schedule=value)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == ("language: DEMO_SCHEDULE takes forward, reverse or random:SEED, "
+    assert done.stderr == ("language: DEMO_SCHEDULE takes forward, reverse, random:SEED or alone, "
                            f"not '{value}'\n")
 
 
-@pytest.mark.parametrize("value", ["", f"random:{2**64 - 1}"])
+@pytest.mark.parametrize("value", ["", "alone", f"random:{2**64 - 1}"])
 def test_allowed_schedule(normal, value):
     assert run(normal / "language", schedule=value).returncode == 0
