@@ -121,12 +121,13 @@ def results():
     files = sorted((PROJECT / "results").glob("*.csv"))
     if not files:
         raise Stop("results/ holds no measurements: scripts/compare_gpus.sh writes them", USAGE)
-    return "\n\n".join(section(table.read(file)) for file in files)
+    measured = [table.read(file) for file in files]
+    return "\n\n".join(map(section, table.titles(measured), measured))
 
 
-def section(measured):
+def section(title, measured):
     """One GPU's tables."""
-    lines = [f"### {measured.gpu}", "", table.circumstances(measured)]
+    lines = [f"### {title}", "", table.circumstances(measured)]
     for title, (head, rows) in table.families(measured.rows):
         rows = [[f"`{program}`", *cells] for program, *cells in rows]
         lines += ["", title + ":", "", table.markdown(head, rows, left=3)]

@@ -130,9 +130,7 @@ def document(tables, n, baseline=0):
     names = table.titles(tables)
     lines, notes = table.comparison(tables, wanted, baseline)
     notes = [table.mixed(tables)] * bool(table.mixed(tables)) + notes
-    for other in tables[:baseline] + tables[baseline + 1:]:
-        if other.gpu == tables[baseline].gpu:
-            notes += table.differences(tables[baseline], other)
+    notes += table.differences(tables, baseline)
 
     title = "GPUs and kernel fusion: " + ", ".join(
         dict.fromkeys(table.short(results.gpu) for results in tables))

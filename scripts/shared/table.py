@@ -19,6 +19,7 @@ import functools
 import io
 import math
 import re
+import statistics
 import textwrap
 from pathlib import Path
 from typing import Dict, List, NamedTuple
@@ -48,7 +49,8 @@ ROLES = ("ours", "chain", "library", "yardstick", "record")
 OWN = ("ours", "record")  # the suite's own kernels
 YARDSTICK = "yardstick"  # a library's kernel, or a copy: that computes nothing, so no TFLOP/s
 NOISY_PCT = 2.0  # a spread above it
-ALIKE_PCT = 3.0  # two runs of one GPU lie within it
+ALIKE_PCT = 3.0  # two runs of one GPU, or of two of one kind, lie within it
+WORST = 5  # of the rows that do not, so many are shown
 COLUMNS = 79  # of the tables for a screen
 LARGEST_FILE = 4 << 20  # bytes: forty whole runs
 LEAST, MOST = 1e-9, 1e15  # of a figure that is not 0: time, rate, bytes
@@ -71,6 +73,11 @@ class Results(NamedTuple):
     def gpu(self):
         return (self.about.get("GPU") or foreign.name(self.rows[0]["gpu"])
                 or foreign.name(self.path.name))
+
+    @property
+    def place(self):
+        """Which machine of several measured it, and which GPU there: node1, 0@node1. Or empty."""
+        return foreign.name(self.about.get("place", ""))
 
     @property
     def protocol(self):
@@ -376,9 +383,18 @@ def run(files):
 
 
 def titles(tables):
-    """A name for each file: its GPU's, or where two are alike the file's own."""
-    gpus = [table.gpu for table in tables]
-    return [_file(t, tables) if gpus.count(t.gpu) > 1 else t.gpu for t in tables]
+    """A name for each file: its GPU's. Where two are alike the place is added, or where that does
+    not tell them apart, it is the file's own."""
+    names = []
+    for table in tables:
+        places = [other.place for other in tables if other.gpu == table.gpu]
+        if len(places) == 1:
+            names.append(table.gpu)
+        elif all(places) and len(set(places)) == len(places):
+            names.append(f"{table.gpu} {table.place}")
+        else:
+            names.append(_file(table, tables))
+    return names
 
 
 def short_titles(tables):
@@ -592,20 +608,60 @@ def about_summary(tables):
             "of how many")
 
 
-def differences(first, other, wanted=lambda row: True):
-    """Lines about two runs on the same kind of GPU: how many of their steady rows agree, and what
-    differed between the others."""
-    pairs = [
-        pair
-        for pair in side_by_side([first, other]).values()
-        if all(row and row["verified"] == "yes" and rate(row)[0] and not noisy(row) for row in pair)
-        and wanted(pair[0])
-    ]
-    far = []
-    for a, b in pairs:
-        change = 100 * (rate(b)[0] / rate(a)[0] - 1)
-        if abs(change) <= ALIKE_PCT:
-            continue
+def differences(tables, baseline=0, wanted=lambda row: True):
+    """Lines about files of the same kind of GPU: who is slower than another as a whole, and how far
+    each agrees with the baseline, or where that is another GPU's, with the first of its kind."""
+    names = short_titles(tables)
+    steady = [_steady(results, wanted) for results in tables]
+    alike = {}
+    for i in [baseline, *range(len(tables))]:
+        alike.setdefault(tables[i].gpu, {})[i] = steady[i]
+    lines = []
+    for group in alike.values():
+        lines += [_slower(i, group, names) for i in sorted(group)]
+        (first, its_rows), *others = group.items()
+        for i, rows in others:
+            lines += _apart(f"{names[first]} -> {names[i]}", its_rows, rows)
+    return [line for line in lines if line]
+
+
+def _steady(results, wanted):
+    """{what was measured: its row} of figures that two runs should agree in."""
+    return {key(row): row for row in results.rows
+            if _has_figure(row) and rate(row)[0] and not noisy(row) and wanted(row)}
+
+
+def _change(row, to):
+    """Of a figure, in percent."""
+    return 100 * (rate(row)[0] / rate(to)[0] - 1)
+
+
+def _slower(i, group, names):
+    """A line, where a GPU is slower than another of its kind by the median of what both have."""
+    behind = []
+    for j, rows in group.items():
+        changes = [_change(row, rows[at]) for at, row in group[i].items() if at in rows]
+        if changes and statistics.median(changes) < -ALIKE_PCT:
+            behind.append((statistics.median(changes), j, len(changes)))
+    if not behind:
+        return ""
+    change, most, count = min(behind)
+    line = (f"{names[i]} is {-change:.1f}% slower than {names[most]}, by the median of {count} "
+            "results")
+    others = f", and over {ALIKE_PCT:.0f}% slower than {len(behind) - 1} more of its kind"
+    return line + others * (len(behind) > 1)
+
+
+def _apart(what, first, other):
+    """How many steady rows of two files agree, and what differed between those that do not: the
+    worst of them."""
+    common = [(row, other[at]) for at, row in first.items() if at in other]
+    if not common:
+        return []
+    far = [(_change(b, a), a, b) for a, b in common if abs(_change(b, a)) > ALIKE_PCT]
+    far.sort(key=lambda some: -abs(some[0]))
+    lines = []
+    for change, a, b in far[:WORST]:
         seen = [
             f"{what} {a[name]:.0f} -> {b[name]:.0f} {unit}"
             for name, what, unit in (("sm_mhz", "SM clock", "MHz"), ("power_w", "power", "W"),
@@ -614,11 +670,12 @@ def differences(first, other, wanted=lambda row: True):
         ]
         if a["throttled"] != b["throttled"]:
             seen.append(f"throttled: {a['throttled'] or 'no'} -> {b['throttled'] or 'no'}")
-        what = f"{a['program']} {a['kernel']} {a['dtype']} {size(a)}"
-        far.append(f"  {what}: {change:+.1f}%; " + ("; ".join(seen) or "clocks were not sampled"))
-    names = " -> ".join(_file(table, [first, other]) for table in (first, other))
-    alike = f"{len(pairs) - len(far)} of {len(pairs)} steady results within {ALIKE_PCT:.0f}%"
-    return [f"{names}: {alike}" + (", but" if far else "")] + far
+        row = f"{a['program']} {a['kernel']} {a['dtype']} {size(a)}"
+        lines.append(f"  {row}: {change:+.1f}%; " + ("; ".join(seen) or "clocks were not sampled"))
+    if len(far) > WORST:
+        lines.append(f"  and {len(far) - WORST} more, by less")
+    count = f"{len(common) - len(far)} of {len(common)} steady results within {ALIKE_PCT:.0f}%"
+    return [f"{what}: {count}" + (", but" if far else "")] + lines
 
 
 def baseline_of(text, tables):
@@ -664,9 +721,7 @@ def compare(arguments):
     lines = best_of(tables, wanted, baseline) if options.best else lines
     if not lines:
         raise TableError("no program has a figure at the sizes asked for")
-    for other in tables[:baseline] + tables[baseline + 1:]:
-        if other.gpu == tables[baseline].gpu:
-            notes += differences(tables[baseline], other, wanted)
+    notes += differences(tables, baseline, wanted)
     if options.csv:
         for note in notes:
             say(note)
