@@ -163,6 +163,7 @@ fi
 ((status == 77)) && exit 77
 ((status != 130)) || kill -INT $PPID # as Ctrl-C would
 ((status != 40)) || sleep 0.4
+((status != 41)) || sleep 60
 echo COLUMNS
 verified=yes
 ((status == 1)) && verified=no

@@ -53,6 +53,7 @@ def test_a_program_begins_with_its_idea(program):
 
 
 @pytest.mark.parametrize("path", [*sorted((ROOT / "scripts").rglob("*.sh")),
+                                  *(ROOT / "scripts").glob("*.sbatch"),
                                   *(ROOT / "tests").glob("*.sh"), ROOT / ".ci/run"],
                          ids=lambda path: path.name)
 def test_shell_scripts_parse(path):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Usage: scripts/compare_gpus.sh [OPTION ...]
+       scripts/compare_gpus.sh --hosts HOST,... [OPTION ...]
        scripts/compare_gpus.sh --table [OPTION ...] FILE ...
 
 Builds the programs, runs each on every GPU of this machine (MIG instances too), and writes one file
@@ -19,13 +20,22 @@ selection is written to build/results/, so that results/ holds whole runs.
   --fresh            forget what an interrupted run has measured
   --no-build         measure the programs that lie here; they were built elsewhere
 
+  --hosts HOST,...   do that on these machines, all at once, over ssh, which must get there without
+                     a question. Sends the files of this checkout that git tracks (with --no-build
+                     the programs that lie here, too) to ~/.cache/compare_gpus/ there, and brings
+                     results/<gpu>@<host>.csv back. The others go on where a host fails
+  --patience SECONDS give a host up that says nothing for so long (default 1800)
+  --as NAME          call this machine so, one of several that share a folder, as in a cluster:
+                     results/<gpu>@<name>.csv, and no table. compare_gpus.sbatch uses it
+
   --table FILE ...   print such files side by side, with ratios to the first; runs and builds
                      nothing. --programs, --sizes and --talk choose rows. With it also:
   --best             one row for a program, data type and size: its best kernel
   --baseline FILE    ratios to this file, or to the one of this number: 2
   --markdown, --csv  one table in this form, without the summary
 
-Exit status: 0 all that could run is verified; 1 a wrong result; 2 usage; 3 an error; 77 no GPU.
+Exit status: 0 all that could run is verified; 1 a wrong result; 2 usage; 3 an error, or a host that
+failed; 77 no GPU.
 """
 
 import contextlib
@@ -46,6 +56,7 @@ import clocks  # noqa: E402
 import collect  # noqa: E402
 import command_line  # noqa: E402
 import cuda_toolkit  # noqa: E402
+import fleet  # noqa: E402
 import foreign  # noqa: E402
 import programs  # noqa: E402
 import table  # noqa: E402
@@ -56,6 +67,7 @@ WHO = "compare_gpus.sh"
 PROTOCOL = 2  # of measuring: changes when figures are no longer comparable with earlier ones
 SEED = 1
 QUICK_SIZE, QUICK_TALK_SIZE = 4096, 1024
+PATIENCE_S = 1800  # more than the longest silence: the toolkit being fetched, on a slow line
 FEW = 5  # steps, after which the time left can be told
 DEVICE_FACTS = Path(__file__).with_name("device_facts.py")
 
@@ -74,6 +86,9 @@ def parse_arguments(arguments):
     add("--out")
     add("--fresh", action="store_true")
     add("--no-build", action="store_true")
+    add("--hosts", type=fleet.hosts)
+    add("--patience", type=fleet.seconds)
+    add("--as", dest="place", type=fleet.place)
     if "--table" in arguments:
         parser.error("--table comes first, and only files and its options after it")
     options = parser.parse_args(arguments)
@@ -81,12 +96,29 @@ def parse_arguments(arguments):
         parser.error("--quick excludes --sizes and --talk")
     if options.out == "":
         parser.error("--out needs a folder")
+    if options.hosts and options.place:
+        parser.error("--hosts and --as exclude each other")
+    if options.patience and not options.hosts:
+        parser.error("--patience is for --hosts")
+    options.patience = options.patience or PATIENCE_S
+    options.passed_on = passed_on(options)
     chosen = options.programs or options.sizes or options.talk or options.quick
     options.out = (Path(options.out).resolve() if options.out  # named from where the caller is
                    else Path("build/results" if chosen else "results"))
     if options.quick:
         options.sizes, options.talk = [QUICK_SIZE], [QUICK_TALK_SIZE]
     return options
+
+
+def passed_on(options):
+    """What every host is told of the command line."""
+    words = ["--rounds", str(options.rounds)]
+    for name in ("programs", "sizes", "talk"):
+        if getattr(options, name):
+            words += [f"--{name}", ",".join(map(str, getattr(options, name)))]
+    for name in ("quick", "fresh", "no_build"):
+        words += ["--" + name.replace("_", "-")] * getattr(options, name)
+    return words
 
 
 # --- The GPUs -----------------------------------------------------------------------------------
@@ -133,12 +165,12 @@ def list_gpus(text):
     return gpus
 
 
-def stems(gpus):
-    """The name of each GPU's file: "NVIDIA H200" becomes nvidia-h200; several alike are numbered.
-    """
+def numbers(gpus):
+    """The name of each GPU's file, and its number among those alike: "NVIDIA H200" becomes
+    nvidia-h200; a GPU that has no like has no number."""
     names = [foreign.file_stem(gpu.name) for gpu in gpus]
     for i, name in enumerate(names):
-        yield name + (f"-{names[:i].count(name)}" if names.count(name) > 1 else "")
+        yield name, str(names[:i].count(name)) if names.count(name) > 1 else ""
 
 
 # --- What is measured ---------------------------------------------------------------------------
@@ -168,6 +200,13 @@ def steps_of(options):
     return steps
 
 
+def suite_version():
+    """Of the files that are measured. A host has those of another checkout, which says it."""
+    note = PROJECT / fleet.SUITE
+    return note.read_text() if note.is_file() else first_line("git", "describe", "--always",
+                                                              "--dirty")
+
+
 def toolkit_version():
     """The CUDA toolkit that built the programs."""
     note = PROJECT / "build/toolkit.txt"
@@ -186,13 +225,13 @@ class Measuring:
         self.options, self.steps = options, steps
         # What was measured so far of this selection; it goes when the last GPU is done.
         selection = "\n".join(map(str, steps)).encode()
-        self.measured = Path("build/compare", hashlib.sha256(selection).hexdigest()[:16])
+        self.measured = base(options) / "compare" / hashlib.sha256(selection).hexdigest()[:16]
         self.runner = Runner(WHO)
         self.left = len(steps) * len(gpus)
         self.began = time.monotonic()
         self.driver = first_line("nvidia-smi", "--query-gpu=driver_version",
                                  "--format=csv,noheader")  # the same for every GPU
-        self.suite = first_line("git", "describe", "--always", "--dirty")
+        self.suite = suite_version()
         self.toolkit = toolkit_version()
 
     def time_left(self):
@@ -202,18 +241,22 @@ class Measuring:
         seconds = int((time.monotonic() - self.began) * self.left / self.runner.count)
         return f", about {seconds // 60}:{seconds % 60:02} left"
 
-    def about(self, gpu):
+    def about(self, gpu, place):
         """What makes figures comparable, as lines. An interrupted run goes on only where all of it
         is the same."""
         _, facts = output(sys.executable, DEVICE_FACTS, CUDA_VISIBLE_DEVICES=gpu.uuid)
-        return (f"GPU: {gpu.name}\n{facts}driver: {self.driver}\ntoolkit: {self.toolkit}\n"
+        return (f"GPU: {gpu.name}\n" + f"place: {place}\n" * bool(place) +
+                f"{facts}driver: {self.driver}\ntoolkit: {self.toolkit}\n"
                 f"seed: {SEED}\nrounds: {self.options.rounds}\n"
                 f"suite: {self.suite}\nprotocol: {PROTOCOL}\n")
 
-    def measure(self, gpu, stem):
+    def measure(self, gpu, name, number):
         """Runs all steps on one GPU, and returns the file that it wrote, or None."""
+        stem, place = name + f"-{number}" * bool(number), self.options.place
+        if place:
+            stem, place = f"{stem}@{place}", f"{number}@{place}" if number else place
         folder = self.measured / stem  # which collect.py reads
-        about, earlier = self.about(gpu), folder / "about"
+        about, earlier = self.about(gpu, place), folder / "about"
         if self.options.fresh or not earlier.is_file() or earlier.read_text() != about:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
@@ -236,7 +279,7 @@ class Measuring:
 
         file = self.options.out / f"{stem}.csv"
         if not any(folder.glob("*.csv")):
-            command_line.say(WHO, f"{gpu.name}: nothing ran, so {file} is not written")
+            command_line.say(WHO, f"{gpu.name}: nothing ran, so {file.name} is not written")
             return None
         everything = folder / "all"
         with everything.open("w", encoding="utf-8") as stream:
@@ -270,11 +313,16 @@ def is_done(folder, step):
 # --- The command --------------------------------------------------------------------------------
 
 
+def base(options):
+    """The folder of what is known of this machine. One that shares this checkout has another."""
+    return Path("build/as", options.place) if options.place else Path("build")
+
+
 @contextlib.contextmanager
-def alone():
+def alone(path):
     """Two at a time would disturb each other's figures."""
-    Path("build").mkdir(exist_ok=True)
-    folder = os.open("build", os.O_RDONLY)  # a program that runs on does not keep it
+    path.mkdir(parents=True, exist_ok=True)
+    folder = os.open(path, os.O_RDONLY)  # a program that runs on does not keep it
     try:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -290,7 +338,7 @@ def measure_all(options):
     gpus = list_gpus(output("nvidia-smi", "-L")[1])
     if not gpus:
         raise Stop("no GPU here: measuring needs an NVIDIA GPU and its driver", SKIPPED)
-    with alone():
+    with alone(base(options)):
         return measure_each(gpus, options)
 
 
@@ -300,16 +348,28 @@ def measure_each(gpus, options):
     measuring = Measuring(options, gpus, steps_of(options))
 
     options.out.mkdir(parents=True, exist_ok=True)
-    files = [measuring.measure(gpu, stem) for gpu, stem in zip(gpus, stems(gpus))]
+    files = [measuring.measure(gpu, *named) for gpu, named in zip(gpus, numbers(gpus))]
     shutil.rmtree(measuring.measured)
     with contextlib.suppress(OSError):  # it holds what another selection has measured
         measuring.measured.parent.rmdir()
 
-    files = [str(file) for file in files if file]
+    if not options.place:
+        show([str(file) for file in files if file])
+    return measuring.runner.status
+
+
+def show(files):
     if files:
         print("\n" + table.compare(files), flush=True)
         command_line.say(WHO, "wrote " + " ".join(files))
-    return measuring.runner.status
+
+
+def measure_hosts(options):
+    """Measures all GPUs of all hosts, prints a table, and returns the exit status."""
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a host whose connection ends is not the last
+    hosts = fleet.measure(WHO, options)
+    show([str(file) for host in hosts for file in host.files])
+    return fleet.status(hosts)
 
 
 @command_line.reporting(WHO)
@@ -325,7 +385,7 @@ def main(arguments):
     os.chdir(PROJECT)
     signal.signal(signal.SIGPIPE, command_line.interrupt)  # so that no sampling goes on
     try:
-        return measure_all(options)
+        return (measure_hosts if options.hosts else measure_all)(options)
     except KeyboardInterrupt:
         with contextlib.suppress(OSError, KeyboardInterrupt):
             print(flush=True)
