@@ -23,7 +23,7 @@ cd "HOSTS/$2" 2>/dev/null || {
     printf '@@@@@@@\nssh: connect to host %s port 22: Connection refused\r\n' "$2" >&2
     exit 255
 }
-HOME=$PWD exec bash -c "$3" # and not with the folder's options
+HOME=$PWD exec setsid -w bash -c "$3" # which nothing but the end of stdin reaches from here
 """
 PROFILE = """PATH="$HOME/bin:$PATH"
 echo Welcome!
@@ -71,6 +71,13 @@ def fleet(tmp_path):
 
 def calls(folder):
     return (folder / "calls").read_text().splitlines()
+
+
+def wait_until(what):
+    deadline = time.monotonic() + 30
+    while not what() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert what()
 
 
 # --- By ssh -----------------------------------------------------------------------------------
@@ -177,13 +184,6 @@ def test_git_must_know_the_files(fleet):
 # --- Interrupted ------------------------------------------------------------------------------
 
 
-def wait_until(what):
-    deadline = time.monotonic() + 30
-    while not what() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert what()
-
-
 def test_an_interrupt_ends_all_and_the_same_command_goes_on(fleet):
     """The first host is done then, and the second waits in its third program."""
     one = fleet.host("node1", TWO_GPUS[0])
@@ -268,11 +268,17 @@ def ended(process):
 
 
 def test_tasks_measure_one_machine_each_and_their_files_merge(cluster):
-    tasks = [task(cluster, i, f"node{i}", *THREE) for i in (1, 2)]
-    for process in tasks:
-        status, out, err = ended(process)
-        assert (status, err) == (0, "")
-        assert "verified" not in out and len(out.splitlines()) in (3, 6)  # progress, and no table
+    """The second is canceled in its third program, and begins once more."""
+    cluster.fail("6_gating_fused", 41, "hangs")
+    two = task(cluster, 2, "node2", *THREE)
+    wait_until(lambda: (cluster.root / "calls").exists() and len(cluster.calls()) == 3)
+    (cluster.root / "fakes/6_gating_fused").unlink()
+    status, out, err = ended(task(cluster, 1, "node1", *THREE))
+    assert (status, err) == (0, "") and len(out.splitlines()) == 3  # progress, and no table
+    two.terminate()
+    assert ended(two)[0] == INTERRUPTED
+    status, out, err = ended(task(cluster, 2, "node2", *THREE))
+    assert status == 0 and "Fake GPU: 2 of 3 steps were measured before" in err
     folder = cluster.root / "build/results"
     names = ["fake-gpu-0@node2.csv", "fake-gpu-1@node2.csv", "fake-gpu@node1.csv"]
     assert sorted(path.name for path in folder.iterdir()) == names
@@ -285,7 +291,6 @@ def test_tasks_measure_one_machine_each_and_their_files_merge(cluster):
     assert (status, out) == (SKIPPED, "")
     assert_one_line(err, "compare_gpus.sbatch")
     assert "another task has node2" in err and err.endswith("--exclude=node1,node2\n")
-    assert ended(task(cluster, 2, "node2", *THREE))[0] == 0  # the same one, started again
 
 
 def test_out_of_slurm_the_array_is_refused(cluster):
