@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What compare_gpus.sh --hosts runs on a host, in the files that it sent: on_host.sh MARK OPTION ...
-# Measures, and prints the results as an archive. A line MARK stands before either part, and first on
+# Measures, and prints the results as an archive. A line MARK stands before either part, and once on
 # stderr: what comes earlier is the login's. Stdin is the connection; when it ends, so does this.
 set -euo pipefail
 mark=$1 out=build/out
