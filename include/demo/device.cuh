@@ -272,6 +272,34 @@ class ClusterLaunch {
     cudaLaunchAttribute cluster_{};
 };
 
+/// Times launches on the GPU's own clock: by an event before and one after.
+class EventTimer {
+  public:
+    EventTimer() {
+        DEMO_CHECK(cudaEventCreate(&begin_));
+        DEMO_CHECK(cudaEventCreate(&end_));
+    }
+    ~EventTimer() {
+        if (begin_) cudaEventDestroy(begin_), cudaEventDestroy(end_);
+    }
+    EventTimer(const EventTimer&) = delete;
+
+    /// Milliseconds of what launch() enqueues, which is done then. `who`: to name in an error.
+    template <class Launch>
+    double ms(Launch launch, const std::string& who = "cudaEventSynchronize") const {
+        float ms = 0;
+        DEMO_CHECK(cudaEventRecord(begin_));
+        launch();
+        DEMO_CHECK(cudaEventRecord(end_));
+        if (!dry_run) check(cudaEventSynchronize(end_), who);
+        DEMO_CHECK(cudaEventElapsedTime(&ms, begin_, end_));
+        return double(ms);
+    }
+
+  private:
+    cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
 /// 16 bytes, the most that one thread can load or store at a time.
 template <class T>
 struct alignas(16) Vector {

@@ -42,6 +42,9 @@ struct Contender {
     // right before a launch give a GPU at its power limit a rest: a product was 6% faster then. So
     // what is needed once, as packing weights is, belongs into `renew`.
     std::function<void()> prepare = [] {}, renew = [] {};
+    // Takes a sample in a way of its own, instead of: flush the cache, event, launch, event. It
+    // launches the kernel, whose output is then verified as ever, and returns milliseconds.
+    std::function<double()> sample = {};
 };
 
 /// Whether a median is what was predicted of the contender, or nothing was.
@@ -85,12 +88,7 @@ class Measurement {
     /// `arrays`: inputs and outputs. `on_progress` is called now and then with what is being done.
     Measurement(const Options& options, const Gpu& gpu, const std::list<Array>& arrays,
                 std::function<void(const std::string&)> on_progress)
-        : options_(options), gpu_(gpu), inputs_(arrays), on_progress_(on_progress) {
-        DEMO_CHECK(cudaEventCreate(&begin_));
-        DEMO_CHECK(cudaEventCreate(&end_));
-    }
-    ~Measurement() { cudaEventDestroy(begin_), cudaEventDestroy(end_); }
-    Measurement(const Measurement&) = delete;
+        : options_(options), gpu_(gpu), inputs_(arrays), on_progress_(on_progress) {}
 
     /// Calls `on_result`(i) once contender i has had its last turn, or failed.
     std::vector<Result> measure(const std::vector<Contender>& contenders,
@@ -195,22 +193,20 @@ class Measurement {
         inputs_.fill(0);
     }
 
-    /// The time of one launch, in ms, with nothing of it in the cache.
-    float sample(const Contender& contender, const Buffer<char>& flushed, int number) const {
+    /// The time of one launch, in ms, with nothing of it in the cache; or the contender's sample.
+    double sample(const Contender& contender, const Buffer<char>& flushed, int number) const {
         contender.prepare();
-        if (flushes()) {
+        if (flushes() && !contender.sample) {
             // What a launch asked the cache to keep would outlast the memset. (GPUs before 8.0
             // keep nothing, and may refuse: that error is dropped.)
             cudaCtxResetPersistingL2Cache(), cudaGetLastError();
             DEMO_CHECK(cudaMemsetAsync(flushed.data(), number, flushed.bytes()));
         }
         const Range kernel(contender.kernel);  // around what is timed, not inside
-        DEMO_CHECK(cudaEventRecord(begin_));
-        launch(contender);
-        DEMO_CHECK(cudaEventRecord(end_));
-        check(cudaEventSynchronize(end_), contender.kernel);
-        float ms = 0;
-        DEMO_CHECK(cudaEventElapsedTime(&ms, begin_, end_));
+        if (!contender.sample) return timer_.ms([&] { launch(contender); }, contender.kernel);
+        const double ms = contender.sample();
+        check(cudaGetLastError(), "launch of " + contender.kernel);
+        check(cudaDeviceSynchronize(), contender.kernel);
         return ms;
     }
 
@@ -218,7 +214,7 @@ class Measurement {
     const Gpu& gpu_;
     Inputs inputs_;
     std::function<void(const std::string&)> on_progress_;
-    cudaEvent_t begin_ = nullptr, end_ = nullptr;  // of what is timed
+    const EventTimer timer_;
 };
 
 }  // namespace demo
