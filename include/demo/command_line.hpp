@@ -27,6 +27,8 @@ inline constexpr bool kSimulator = false;
 #endif
 
 class Session;
+struct Gpu;
+struct Options;
 
 // --- The declaration ----------------------------------------------------------------------------
 
@@ -83,6 +85,8 @@ struct Program {
     std::vector<std::string> variants = {};  // command lines with options of its own
 
     Sweep sweep = Sweep::kNever;  // over shapes; over sizes up to N, where it is always
+    // The N of a sweep that is always, where they are not 32, 64, 128, ...
+    std::vector<size_t> (*sweep_sizes)(const Options&, const Gpu&) = nullptr;
 
     size_t step() const { return any_n || any_shape ? 1 : 32; }  // N is a multiple of it
 };

@@ -4,6 +4,7 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <thread>
@@ -34,6 +35,9 @@ struct Contender {
     std::string program = "";    // of a record: the program that is about it
     std::string only = "";       // the one shape that it is for: "talk"
     std::string why_not = "";    // why it cannot run here; empty where it can
+    // Its time by arithmetic, and by what part of it the median may differ before a sweep's line
+    // marks it. `within` 0: nobody predicts it; `predicted_ms` 0: nobody can here.
+    double predicted_ms = 0, within = 0;
     // Enqueued before each launch, and when the inputs have changed. Neither is timed. But copies
     // right before a launch give a GPU at its power limit a rest: a product was 6% faster then. So
     // what is needed once, as packing weights is, belongs into `renew`.
@@ -42,6 +46,12 @@ struct Contender {
     // launches the kernel, whose output is then verified as ever, and returns milliseconds.
     std::function<double()> sample = {};
 };
+
+/// Whether a median is what was predicted of the contender, or nothing was.
+inline bool as_predicted(const Contender& contender, double median_ms) {
+    const double off = std::abs(median_ms - contender.predicted_ms);
+    return contender.predicted_ms == 0 || off <= contender.within * contender.predicted_ms;
+}
 
 /// A kernel as other programs run it, below their own: `program` is about it.
 inline Contender record(const std::string& program, Contender contender) {

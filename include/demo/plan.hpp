@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "numbers.hpp"
@@ -69,6 +70,8 @@ struct Workload {
     bool memory_bound = false;    // GB/s of least_bytes says how good a kernel is
     std::string text = "";        // the size for people: "N = 4096"
     std::string arithmetic = "";  // what the type alone does not tell: "fp32 sums"
+    // What else a line of a sweep says of its size: a column's name, and what stands in it.
+    std::vector<std::pair<std::string, std::string>> facts = {};
 };
 
 /// What a dry run found.

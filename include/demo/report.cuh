@@ -75,7 +75,7 @@ class Report {
             std::printf(
                 "program,kernel,gpu,sm,dtype,shape,n,median_ms,spread_pct,tflops,gb_per_s,"
                 "verified,error_of_bound,launches,temp_bytes,moved_bytes,least_bytes,role,"
-                "output_hash\n");
+                "output_hash,predicted_ms,as_predicted\n");
         } else {
             const std::string where = gpu.name + (kSimulator ? " (not a GPU)" : "");
             const std::string who = program_name + " on " + where, what = subject(plan);
@@ -127,6 +127,7 @@ class Report {
         if (options_.csv) return;
         if (!record_.empty() && !options_.sweep) note(record_);
         if (noisy_) note("~ noisy: the middle half of the samples spreads over more than 2%");
+        if (missed_) note("! not as predicted");
         if (kSimulator && times_.size() > 0) {
             note("(CPU): this computer's time, which says nothing about a GPU's. To see what");
             note("the kernels touch: DEMO_COUNT=1 in front of the command");
@@ -289,12 +290,19 @@ class Report {
         std::string line = "  " + left(size, size_width);
         std::string head = "  " + left(kSimulator ? "(CPU) ms" : "ms", size_width);
         bool ok = true;
+        auto cell = [&](const std::string& title, const std::string& text) {
+            const size_t width = std::max<size_t>(title.size(), 8) + 2;
+            head += right(title, width), line += right(text, width);
+        };
+        auto figure = [](double ms) { return ms > 0 ? significant(ms, 4) : "-"; };
+        for (const auto& [title, text] : work.facts) cell(title, text);
         for (const Measured& each : line_) {
-            const size_t width = std::max<size_t>(each.contender.kernel.size(), 8) + 1;
-            head += right(each.contender.kernel, width);
             const double ms = each.result.median_ms();
-            line += right(ms > 0 ? significant(ms, 4) : "-", width);
+            const bool off = ms > 0 && !as_predicted(each.contender, ms);
+            if (each.contender.within > 0) cell("predicted", figure(each.contender.predicted_ms));
+            cell(each.contender.kernel, figure(ms) + (off ? "!" : ""));
             ok = ok && each.result.verdict.ok();
+            missed_ |= off;
         }
         for (const Measured& each : line_) {
             const Role role = each.contender.role;
@@ -348,11 +356,18 @@ class Report {
         rate(contender.computes, result.tflops(work));
         rate(work.memory_bound && !kSimulator, result.gb_per_s(work));
         auto counted = [](size_t bytes) { return bytes ? std::to_string(bytes) : ""; };
-        std::printf("%s,%.4f,%zu,%zu,%s,%s,%s,%016llx\n", result.verdict.ok() ? "yes" : "no",
+        std::printf("%s,%.4f,%zu,%zu,%s,%s,%s,%016llx,", result.verdict.ok() ? "yes" : "no",
                     std::bit_cast<float>(result.verdict.error_of_bound), contender.launches,
                     contender.temporary_bytes, counted(contender.moved_bytes).c_str(),
                     counted(work.least_bytes).c_str(), to_text(contender.role),
                     result.verdict.output_hash);
+        if (contender.predicted_ms > 0)
+            std::printf("%.6f,%s\n", contender.predicted_ms,
+                        !timed                                        ? ""
+                        : as_predicted(contender, result.median_ms()) ? "yes"
+                                                                      : "no");
+        else
+            std::printf(",\n");
     }
 
     /// One line on stderr: what is wrong with a result, and where.
@@ -397,7 +412,8 @@ class Report {
     bool counts_lines_ = false;   // of source: kernels of several operations stand in one table
     bool headed_ = false;         // whether the table's head was printed
     double first_ms_ = 0;         // of the table's first line
-    bool noisy_ = false;          // whether a line was marked
+    bool noisy_ = false;          // whether a line was marked so
+    bool missed_ = false;         // whether a prediction was missed
     std::string record_;          // where a record's kernel comes from
     std::vector<Time> times_;     // of every line
     std::vector<Measured> line_;  // of --sweep: what its next line shows
