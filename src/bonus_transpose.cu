@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads)
         const Vector column = {in[0].at[j], in[1].at[j], in[2].at[j], in[3].at[j]};
         tile[4 * left + j][swizzled_place(4 * left + j, top)] = column;
     }
-    __syncthreads();  // the tile is complete
+    __syncthreads();  // the tile of out is complete
     for (int i = 0; i < 4; ++i) {
         const int below = top + kVectors * i;  // a row of the tile: 16 threads store 256 bytes
         const Vector values = tile[below][swizzled_place(below, left)];

@@ -45,6 +45,9 @@ struct Contender {
     // Takes a sample in a way of its own, instead of: flush the cache, event, launch, event. It
     // launches the kernel, whose output is then verified as ever, and returns milliseconds.
     std::function<double()> sample = {};
+    // What a sweep's line shows instead of milliseconds: a function of them, and its unit.
+    std::function<double(double ms)> figure = {};
+    std::string unit = "";
 };
 
 /// Whether a median is what was predicted of the contender, or nothing was.

@@ -286,24 +286,38 @@ class Report {
                 if (!best || each.result.median_ms() < best->result.median_ms()) best = &each;
         const std::string size = work.text.substr(0, work.text.find(':'));
         const bool is_shape = size.find(" x ") != std::string::npos;
-        const size_t size_width = is_shape ? 13 : 9;  // "262144 x 1024", "N = 16384"
+        // "262144 x 1024", "N = 16384"
+        const size_t size_width =
+            is_shape ? 13
+                     : std::max<size_t>(9, size.find('=') + 2 + std::to_string(options_.n).size());
         std::string line = "  " + left(size, size_width);
-        std::string head = "  " + left(kSimulator ? "(CPU) ms" : "ms", size_width);
+        const std::string ms_text = kSimulator ? "(CPU) ms" : "ms";
+        const bool has_units = !kSimulator && std::ranges::any_of(line_, [](auto& m) {
+            return m.contender.unit != "";
+        });
+        std::string head = "  " + left(has_units ? "" : ms_text, size_width);
+        std::string units = "  " + left("", size_width);  // a line of its own
         bool ok = true;
-        auto cell = [&](const std::string& title, const std::string& text) {
+        auto cell = [&](const std::string& title, const std::string& text,
+                        const std::string& unit = "") {
             const size_t width = std::max<size_t>(title.size(), 8) + 2;
-            head += right(title, width), line += right(text, width);
+            head += right(title, width), line += right(text, width), units += right(unit, width);
         };
         auto figure = [](double ms) { return ms > 0 ? significant(ms, 4) : "-"; };
         for (const auto& [title, text] : work.facts) cell(title, text);
         for (const Measured& each : line_) {
+            const Contender& contender = each.contender;
             const double ms = each.result.median_ms();
-            const bool off = ms > 0 && !as_predicted(each.contender, ms);
-            if (each.contender.within > 0) cell("predicted", figure(each.contender.predicted_ms));
-            cell(each.contender.kernel, figure(ms) + (off ? "!" : ""));
+            const bool off = ms > 0 && !as_predicted(contender, ms);
+            if (contender.within > 0) cell("predicted", figure(contender.predicted_ms));
+            const bool has_unit = !kSimulator && contender.figure;
+            const double shown = has_unit && ms > 0 ? contender.figure(ms) : ms;
+            cell(contender.kernel, figure(shown) + (off ? "!" : ""),
+                 has_unit ? contender.unit : ms_text);
             ok = ok && each.result.verdict.ok();
             missed_ |= off;
         }
+        if (has_units) head += "\n" + units;
         for (const Measured& each : line_) {
             const Role role = each.contender.role;
             if (kSimulator || (role != Role::kChain && role != Role::kLibrary)) continue;

@@ -1,0 +1,240 @@
+// Bonus: what a load costs. How long does one take, how many bytes a second arrive, and what
+// becomes of that if a warp's 32 loads lie apart? The other programs argue with these figures.
+//
+//     ./bonus_memory                   working sets from 16 KiB to 1 GiB: L1, L2, DRAM; and shared
+//     ./bonus_memory 8388608           memory. N is the largest of them in KiB: here 8 GiB
+//     ./bonus_memory --show strides    a warp's loads N = 1 to 32 numbers apart
+//     ./bonus_memory --show offsets    next to each other, N numbers after a multiple of 128 bytes
+//
+// chase    latency. One thread follows pointers through all lines of 128 bytes:
+//
+//          line   0     1     2     3     4          a load brings the address of the next one,
+//               +-|-+ +-|-+ +-|-+ +-|-+ +-|-+        so no two are under way. The order looks
+//                 +--------------->+                 random: nothing nearby is of any use
+//                       +<---------+   ...
+//
+// read     bandwidth. Each multiprocessor (SM) reads the whole working set, again and again, from
+//          a place of its own on. So a cache helps only if it holds all of it.
+// strided  bandwidth, counting only bytes that were asked for. Memory delivers sectors of 32 bytes:
+//          from stride 8 on 4 bytes of each are used.
+//
+// A sample is scaled to a million loads of 4 bytes, so a chase's milliseconds (--csv) are also the
+// nanoseconds of one load. Registers need no measurement: a multiply-add reads three, 12 bytes, so
+// 128 of them in a cycle take 1536 bytes from an SM's registers. docs/experiments/memory.md says
+// what to see.
+#include <bit>
+
+#include "demo.cuh"
+#include "demo/memory.cuh"
+
+namespace memory {
+
+using demo::kSimulator, demo::kPointers, demo::kLineBytes;
+
+constexpr int kThreads = kSimulator ? 64 : 1024;  // of a block; an SM runs one
+constexpr int kAtOnce = 8;                        // loads that a thread has under way
+constexpr int kSteps = kSimulator ? 16 : 8192;    // loads of a thread: 0.5 ms from L1
+constexpr int kFirst = kSimulator ? 64 : 2048;    // loads of a chase that fill L1: 256 KiB
+constexpr int kLoads = kSimulator ? 256 : 4096;   // loads that it times
+constexpr size_t kLargestShared = 128;            // KiB: both L1 and shared memory have as much
+constexpr size_t kStridedBytes = kSimulator ? 1 << 18 : 1 << 30;  // far more than L2 holds
+
+// --- Latency ------------------------------------------------------------------------------------
+
+/// One thread. L1 is empty when a kernel starts, so it walks some steps before it counts cycles.
+__global__ void chase(const uint64_t* chain, uint32_t lines, const uint32_t* begin, uint32_t* last,
+                      long long* cycles) {
+    const uint64_t* at = chain + size_t(*begin % lines) * kPointers;
+    // __ldca: as any load, but known to be from global memory, wherever the address comes from
+    auto walk = [&](int steps) {
+#pragma unroll 16
+        for (int i = 0; i < steps; ++i) at = reinterpret_cast<const uint64_t*>(__ldca(at));
+    };
+    walk(kFirst);
+    const long long before = clock64();
+    walk(kLoads);
+    *cycles = clock64() - before;
+    *last = uint32_t(size_t(at - chain) / kPointers);
+}
+
+/// The same in shared memory, by offsets in bytes. All threads make the chain, one follows it.
+__global__ void chase_shared(uint32_t lines, const uint32_t* begin, uint32_t* last,
+                             long long* cycles) {
+    extern __shared__ char chain[];
+    auto offset_at = [&](uint32_t at) -> uint32_t& {
+        return reinterpret_cast<uint32_t&>(chain[at]);
+    };
+    for (uint32_t i = threadIdx.x; i < lines; i += blockDim.x)
+        offset_at(i * kLineBytes) = demo::next_line(i, lines) * kLineBytes;
+    __syncthreads();  // the chain is complete
+    if (threadIdx.x > 0) return;
+    uint32_t at = *begin % lines * kLineBytes;
+    const long long before = clock64();
+#pragma unroll 16
+    for (int i = 0; i < kLoads; ++i) at = offset_at(at);
+    *cycles = clock64() - before;
+    *last = at / kLineBytes;
+}
+
+// --- Bandwidth ----------------------------------------------------------------------------------
+
+/// The sum of kSteps vectors, kThreads apart from `at` on; after the last of 2^n comes the first.
+__device__ uint32_t add_up(const uint4* x, uint32_t vectors, uint32_t at) {
+    uint32_t sum = 0;
+    for (int step = 0; step < kSteps; step += kAtOnce) {
+        uint4 values[kAtOnce];
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i, at += kThreads) values[i] = x[at & (vectors - 1)];
+#pragma unroll
+        for (const uint4& v : values) sum += v.x + v.y + v.z + v.w;
+    }
+    return sum;
+}
+
+/// `apart`: by how many vectors a block begins after the one before. sums: [blocks, kThreads].
+__global__ void __launch_bounds__(kThreads)
+    read(const uint4* x, uint32_t vectors, uint32_t apart, uint32_t* sums) {
+    const uint32_t first = blockIdx.x * apart + threadIdx.x;
+    sums[blockIdx.x * kThreads + threadIdx.x] = add_up(x, vectors, first);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    read_shared(const uint4* x, uint32_t vectors, uint32_t* sums) {
+    extern __shared__ uint4 copy[];
+    for (uint32_t i = threadIdx.x; i < vectors; i += kThreads) copy[i] = x[i];
+    __syncthreads();  // the copy is complete
+    sums[blockIdx.x * kThreads + threadIdx.x] = add_up(copy, vectors, threadIdx.x);
+}
+
+/// In each step all threads of the grid load a number each, kStride apart.
+template <int kStride>
+__global__ void __launch_bounds__(kThreads)
+    strided(const uint32_t* x, uint32_t* sums, int steps, int offset) {
+    const size_t thread = size_t(blockIdx.x) * kThreads + threadIdx.x;
+    const size_t apart = size_t(gridDim.x) * kThreads * kStride;
+    const uint32_t* from = x + thread * kStride + offset;
+    uint32_t sum = 0;
+    for (int step = 0; step < steps; step += kAtOnce) {
+        uint32_t values[kAtOnce];
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i, from += apart) values[i] = *from;
+#pragma unroll
+        for (const uint32_t value : values) sum += value;
+    }
+    sums[thread] = sum;
+}
+
+// --- Running ------------------------------------------------------------------------------------
+
+/// One line of the table: chase and read, of a working set of N KiB.
+static void working_set(demo::Session& session, size_t blocks) {
+    const demo::Gpu& gpu = session.gpu;
+    const size_t bytes = std::bit_floor(session.n()) << 10;
+    const uint32_t lines = uint32_t(bytes / kLineBytes), vectors = uint32_t(bytes / 16);
+    const demo::Input<uint32_t> x(session, "x", {1, bytes / 4});
+    const demo::Output<uint32_t> last(session, "last", {1, 1});
+    const demo::Output<uint32_t> sums(session, "sums", {blocks, kThreads});
+    const demo::Chain chain(lines);
+    auto ends = [&](int steps) { return last.check(demo::ExpectLine{x, lines, uint32_t(steps)}); };
+    auto adds_up = [&](size_t apart) {
+        return sums.check(demo::ExpectSum{x, bytes / 4, 4 * apart, 4, 4 * kThreads, kSteps, 4});
+    };
+    const uint32_t apart = uint32_t(vectors / blocks);
+    auto read_all = [&](const void* from) {
+        read<<<blocks, kThreads>>>(static_cast<const uint4*>(from), vectors, apart, sums);
+    };
+    const double loads = 4.0 * kSteps * kThreads * double(blocks);
+    std::vector<demo::Contender> all = {
+        demo::latency("chase", chain, kLoads, gpu.boost_ghz, ends(kFirst + kLoads),
+                      [&] {
+                          read_all(chain.lines());  // so that L2 holds what it can
+                          chase<<<1, 1>>>(chain.lines(), lines, x, last, chain.cycles());
+                      }),
+        demo::bandwidth("read", loads, adds_up(apart), [&] { read_all(x); })};
+    if (session.n() <= kLargestShared) {
+        auto by_one = [&] { chase_shared<<<1, kThreads, bytes>>>(lines, x, last, chain.cycles()); };
+        auto by_all = [&] {
+            const auto from = reinterpret_cast<const uint4*>(x.data());
+            read_shared<<<blocks, kThreads, bytes>>>(from, vectors, sums);
+        };
+        all.push_back(
+            demo::latency("chase_shared", chain, kLoads, gpu.boost_ghz, ends(kLoads), by_one));
+        all.push_back(demo::bandwidth("read_shared", loads, adds_up(0), by_all));
+        all[2].why_not = demo::try_shared_bytes(chase_shared, bytes);
+        all[3].why_not = demo::try_shared_bytes(read_shared, bytes);
+    }
+    const char* const level = bytes <= gpu.shared_per_block ? "L1"
+                              : bytes <= gpu.l2_bytes       ? "L2"
+                                                            : "DRAM";
+    session.run(demo::million_loads(session.n(), {{"fits", level}}), {}, all);
+}
+
+/// One line: a warp's loads `stride` apart, the first of them `offset` after a multiple of 32.
+static void warp_loads(demo::Session& session, size_t blocks, size_t stride, size_t offset) {
+    const size_t size = kStridedBytes / 4, threads = blocks * kThreads;
+    const int steps = int(size / (threads * stride) / kAtOnce * kAtOnce) - kAtOnce * (offset > 0);
+    const demo::Input<uint32_t> x(session, "x", {1, size});
+    const demo::Output<uint32_t> sums(session, "sums", {blocks, kThreads});
+    auto launch = [&] {
+        switch (stride) {
+            case 1:
+                return strided<1><<<blocks, kThreads>>>(x, sums, steps, int(offset));
+            case 2:
+                return strided<2><<<blocks, kThreads>>>(x, sums, steps, int(offset));
+            case 4:
+                return strided<4><<<blocks, kThreads>>>(x, sums, steps, int(offset));
+            case 8:
+                return strided<8><<<blocks, kThreads>>>(x, sums, steps, int(offset));
+            case 16:
+                return strided<16><<<blocks, kThreads>>>(x, sums, steps, int(offset));
+            default:
+                return strided<32><<<blocks, kThreads>>>(x, sums, steps, int(offset));
+        }
+    };
+    const size_t sectors =
+        std::min<size_t>(32, (offset % 8 + 31 * stride) / 8 + 1);  // of a request
+    session.run(
+        demo::million_loads(session.n(), {{"sectors", std::to_string(sectors)}}), {},
+        {demo::bandwidth("strided", double(steps) * double(threads),
+                         sums.check(demo::ExpectSum{x, size, kThreads * stride, stride,
+                                                    threads * stride, size_t(steps), 1, offset}),
+                         launch)});
+}
+
+static void run(demo::Session& session) {
+    const std::string& show = session.options.choice("--show");
+    const size_t N = session.n(),
+                 blocks = kSimulator ? 4 : std::max(session.gpu.multiprocessors, 1);
+    if (show == "working_sets") working_set(session, blocks);
+    if (show == "strides") warp_loads(session, blocks, std::min<size_t>(std::bit_floor(N), 32), 0);
+    if (show == "offsets") warp_loads(session, blocks, 1, std::min<size_t>(N, 32));
+}
+
+/// The N of the lines: powers of two up to the one on the command line.
+static std::vector<size_t> sizes(const demo::Options& options, const demo::Gpu&) {
+    const bool sets = options.choice("--show") == "working_sets";
+    std::vector<size_t> all;
+    for (size_t N = sets ? std::min<size_t>(16, std::bit_floor(options.n)) : 1;
+         N <= (sets ? options.n : std::min<size_t>(32, options.n)); N *= 2)
+        all.push_back(N);
+    return all;
+}
+
+}  // namespace memory
+
+int main(int argc, char** argv) {
+    const demo::Program program{
+        .name = "bonus_memory",
+        .summary = "what a load costs: latency, bandwidth, and a warp's loads lying apart",
+        .types = {{"uint32", memory::run}},
+        .any_n = true,
+        .n_means = "working sets of up to N KiB; strides or offsets of up to N numbers",
+        .default_n = demo::kSimulator ? 256 : 1 << 20,
+        .options = {{.name = "--show",
+                     .help = "which experiment",
+                     .choices = {"working_sets", "strides", "offsets"}}},
+        .sizes = {},
+        .sweep = demo::Sweep::kAlways,
+        .sweep_sizes = memory::sizes};
+    return demo::main_of(program, argc, argv);
+}
