@@ -1,17 +1,17 @@
 // Bonus: what a load costs. How long does one take, how many bytes a second arrive, and what
 // becomes of that if a warp's 32 loads lie apart? The other programs argue with these figures.
 //
-//     ./bonus_memory                   working sets from 16 KiB to 1 GiB: L1, L2, DRAM; and shared
-//     ./bonus_memory 8388608           memory. N is the largest of them in KiB: here 8 GiB
+//     ./bonus_memory                   working sets of 16 KiB to 1 GiB. N is the largest, in KiB
 //     ./bonus_memory --show strides    a warp's loads N = 1 to 32 numbers apart
 //     ./bonus_memory --show offsets    next to each other, N numbers after a multiple of 128 bytes
 //
-// chase    latency. One thread follows pointers through all lines of 128 bytes:
+// chase    latency. One thread follows pointers through all lines of 128 bytes, in an order that
+//          looks random. A load brings the address of the next one, so no two are under way:
 //
-//          line   0     1     2     3     4          a load brings the address of the next one,
-//               +-|-+ +-|-+ +-|-+ +-|-+ +-|-+        so no two are under way. The order looks
-//                 +--------------->+                 random: nothing nearby is of any use
-//                       +<---------+   ...
+//          line   0     1     2     3     4
+//               +-|-+ +-|-+ +-|-+ +-|-+ +-|-+
+//                 +--------------->+    ...
+//                       +<---------+
 //
 // read     bandwidth. Each multiprocessor (SM) reads the whole working set, again and again, from
 //          a place of its own on. So a cache helps only if it holds all of it.
@@ -19,9 +19,8 @@
 //          from stride 8 on 4 bytes of each are used.
 //
 // A sample is scaled to a million loads of 4 bytes, so a chase's milliseconds (--csv) are also the
-// nanoseconds of one load. Registers need no measurement: a multiply-add reads three, 12 bytes, so
-// 128 of them in a cycle take 1536 bytes from an SM's registers. docs/experiments/memory.md says
-// what to see.
+// nanoseconds of one load. docs/experiments/memory.md says what to see.
+#include <array>
 #include <bit>
 
 #include "demo.cuh"
@@ -32,7 +31,6 @@ namespace memory {
 using demo::kSimulator, demo::kPointers, demo::kLineBytes;
 
 constexpr int kThreads = kSimulator ? 64 : 1024;  // of a block; an SM runs one
-constexpr int kAtOnce = 8;                        // loads that a thread has under way
 constexpr int kSteps = kSimulator ? 16 : 8192;    // loads of a thread: 0.5 ms from L1
 constexpr int kFirst = kSimulator ? 64 : 2048;    // loads of a chase that fill L1: 256 KiB
 constexpr int kLoads = kSimulator ? 256 : 4096;   // loads that it times
@@ -81,12 +79,10 @@ __global__ void chase_shared(uint32_t lines, const uint32_t* begin, uint32_t* la
 /// The sum of kSteps vectors, kThreads apart from `at` on; after the last of 2^n comes the first.
 __device__ uint32_t add_up(const uint4* x, uint32_t vectors, uint32_t at) {
     uint32_t sum = 0;
-    for (int step = 0; step < kSteps; step += kAtOnce) {
-        uint4 values[kAtOnce];
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i, at += kThreads) values[i] = x[at & (vectors - 1)];
-#pragma unroll
-        for (const uint4& v : values) sum += v.x + v.y + v.z + v.w;
+#pragma unroll 8  // so many are under way
+    for (int step = 0; step < kSteps; ++step) {
+        const uint4 v = x[(at + step * kThreads) & (vectors - 1)];
+        sum += v.x + v.y + v.z + v.w;
     }
     return sum;
 }
@@ -99,9 +95,10 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    read_shared(const uint4* x, uint32_t vectors, uint32_t* sums) {
+    read_shared(const uint32_t* x, uint32_t vectors, uint32_t* sums) {
     extern __shared__ uint4 copy[];
-    for (uint32_t i = threadIdx.x; i < vectors; i += kThreads) copy[i] = x[i];
+    for (uint32_t i = threadIdx.x; i < vectors; i += kThreads)
+        copy[i] = reinterpret_cast<const uint4*>(x)[i];
     __syncthreads();  // the copy is complete
     sums[blockIdx.x * kThreads + threadIdx.x] = add_up(copy, vectors, threadIdx.x);
 }
@@ -112,111 +109,88 @@ __global__ void __launch_bounds__(kThreads)
     strided(const uint32_t* x, uint32_t* sums, int steps, int offset) {
     const size_t thread = size_t(blockIdx.x) * kThreads + threadIdx.x;
     const size_t apart = size_t(gridDim.x) * kThreads * kStride;
-    const uint32_t* from = x + thread * kStride + offset;
+    const uint32_t* const first = x + thread * kStride + offset;
     uint32_t sum = 0;
-    for (int step = 0; step < steps; step += kAtOnce) {
-        uint32_t values[kAtOnce];
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i, from += apart) values[i] = *from;
-#pragma unroll
-        for (const uint32_t value : values) sum += value;
-    }
+#pragma unroll 16
+    for (int step = 0; step < steps; ++step) sum += first[step * apart];
     sums[thread] = sum;
 }
 
 // --- Running ------------------------------------------------------------------------------------
 
-/// One line of the table: chase and read, of a working set of N KiB.
+/// A line of the table: a working set of N KiB.
 static void working_set(demo::Session& session, size_t blocks) {
-    const demo::Gpu& gpu = session.gpu;
-    const size_t bytes = std::bit_floor(session.n()) << 10;
+    const size_t N = session.n(), bytes = std::bit_floor(N) << 10;
     const uint32_t lines = uint32_t(bytes / kLineBytes), vectors = uint32_t(bytes / 16);
     const demo::Input<uint32_t> x(session, "x", {1, bytes / 4});
     const demo::Output<uint32_t> last(session, "last", {1, 1});
     const demo::Output<uint32_t> sums(session, "sums", {blocks, kThreads});
     const demo::Chain chain(lines);
-    auto ends = [&](int steps) { return last.check(demo::ExpectLine{x, lines, uint32_t(steps)}); };
-    auto adds_up = [&](size_t apart) {
-        return sums.check(demo::ExpectSum{x, bytes / 4, 4 * apart, 4, 4 * kThreads, kSteps, 4});
-    };
     const uint32_t apart = uint32_t(vectors / blocks);
     auto read_all = [&](const void* from) {
         read<<<blocks, kThreads>>>(static_cast<const uint4*>(from), vectors, apart, sums);
     };
-    const double loads = 4.0 * kSteps * kThreads * double(blocks);
+    auto walk = [&] {
+        read_all(chain.lines());  // so that L2 holds what it can
+        chase<<<1, 1>>>(chain.lines(), lines, x, last, chain.cycles());
+    };
+    auto walk_shared = [&] {
+        chase_shared<<<1, kThreads, bytes>>>(lines, x, last, chain.cycles());
+    };
+    auto read_copies = [&] { read_shared<<<blocks, kThreads, bytes>>>(x, vectors, sums); };
+    auto ends = [&](int steps) { return last.check(demo::ExpectLine{x, lines, uint32_t(steps)}); };
+    auto adds_up = [&](size_t apart) {
+        return sums.check(demo::ExpectSum{x, bytes / 4, 4 * apart, 4, 4 * kThreads, kSteps, 4});
+    };
+    const double loads = 4.0 * kSteps * kThreads * double(blocks), ghz = session.gpu.boost_ghz;
     std::vector<demo::Contender> all = {
-        demo::latency("chase", chain, kLoads, gpu.boost_ghz, ends(kFirst + kLoads),
-                      [&] {
-                          read_all(chain.lines());  // so that L2 holds what it can
-                          chase<<<1, 1>>>(chain.lines(), lines, x, last, chain.cycles());
-                      }),
-        demo::bandwidth("read", loads, adds_up(apart), [&] { read_all(x); })};
-    if (session.n() <= kLargestShared) {
-        auto by_one = [&] { chase_shared<<<1, kThreads, bytes>>>(lines, x, last, chain.cycles()); };
-        auto by_all = [&] {
-            const auto from = reinterpret_cast<const uint4*>(x.data());
-            read_shared<<<blocks, kThreads, bytes>>>(from, vectors, sums);
-        };
-        all.push_back(
-            demo::latency("chase_shared", chain, kLoads, gpu.boost_ghz, ends(kLoads), by_one));
-        all.push_back(demo::bandwidth("read_shared", loads, adds_up(0), by_all));
+        demo::latency("chase", walk, ends(kFirst + kLoads), chain, kLoads, ghz),
+        demo::bandwidth(
+            "read", [&] { read_all(x); }, adds_up(apart), loads),
+        demo::latency("chase_shared", walk_shared, ends(kLoads), chain, kLoads, ghz),
+        demo::bandwidth("read_shared", read_copies, adds_up(0), loads)};
+    if (N > kLargestShared) {
+        all.resize(2);
+    } else {
         all[2].why_not = demo::try_shared_bytes(chase_shared, bytes);
         all[3].why_not = demo::try_shared_bytes(read_shared, bytes);
     }
-    const char* const level = bytes <= gpu.shared_per_block ? "L1"
-                              : bytes <= gpu.l2_bytes       ? "L2"
-                                                            : "DRAM";
-    session.run(demo::million_loads(session.n(), {{"fits", level}}), {}, all);
+    const std::string level = demo::level_of(session.gpu, bytes);
+    session.run(demo::million_loads(N, {{"fits", level}}), {}, all);
 }
 
-/// One line: a warp's loads `stride` apart, the first of them `offset` after a multiple of 32.
+/// A line: a warp's loads `stride` numbers apart, the first `offset` after a multiple of 32.
 static void warp_loads(demo::Session& session, size_t blocks, size_t stride, size_t offset) {
-    const size_t size = kStridedBytes / 4, threads = blocks * kThreads;
-    const int steps = int(size / (threads * stride) / kAtOnce * kAtOnce) - kAtOnce * (offset > 0);
+    const std::array kernels = {strided<1>, strided<2>,  strided<4>,
+                                strided<8>, strided<16>, strided<32>};
+    const auto kernel = kernels[std::countr_zero(stride)];
+    const size_t size = kStridedBytes / 4 + 32, threads = blocks * kThreads;
+    const size_t steps = kStridedBytes / 4 / (threads * stride);
     const demo::Input<uint32_t> x(session, "x", {1, size});
     const demo::Output<uint32_t> sums(session, "sums", {blocks, kThreads});
-    auto launch = [&] {
-        switch (stride) {
-            case 1:
-                return strided<1><<<blocks, kThreads>>>(x, sums, steps, int(offset));
-            case 2:
-                return strided<2><<<blocks, kThreads>>>(x, sums, steps, int(offset));
-            case 4:
-                return strided<4><<<blocks, kThreads>>>(x, sums, steps, int(offset));
-            case 8:
-                return strided<8><<<blocks, kThreads>>>(x, sums, steps, int(offset));
-            case 16:
-                return strided<16><<<blocks, kThreads>>>(x, sums, steps, int(offset));
-            default:
-                return strided<32><<<blocks, kThreads>>>(x, sums, steps, int(offset));
-        }
-    };
-    const size_t sectors =
-        std::min<size_t>(32, (offset % 8 + 31 * stride) / 8 + 1);  // of a request
-    session.run(
-        demo::million_loads(session.n(), {{"sectors", std::to_string(sectors)}}), {},
-        {demo::bandwidth("strided", double(steps) * double(threads),
-                         sums.check(demo::ExpectSum{x, size, kThreads * stride, stride,
-                                                    threads * stride, size_t(steps), 1, offset}),
-                         launch)});
+    auto launch = [&] { kernel<<<blocks, kThreads>>>(x, sums, int(steps), int(offset)); };
+    const auto check = sums.check(
+        demo::ExpectSum{x, size, kThreads * stride, stride, threads * stride, steps, 1, offset});
+    const size_t sectors = std::min<size_t>(32, (offset % 8 + 31 * stride) / 8 + 1);
+    session.run(demo::million_loads(session.n(), {{"sectors", std::to_string(sectors)}}), {},
+                {demo::bandwidth("strided", launch, check, double(steps) * double(threads))});
 }
 
 static void run(demo::Session& session) {
     const std::string& show = session.options.choice("--show");
-    const size_t N = session.n(),
-                 blocks = kSimulator ? 4 : std::max(session.gpu.multiprocessors, 1);
+    const size_t N = std::bit_floor(session.n()), few = std::min<size_t>(N, 32);
+    const size_t blocks = kSimulator ? 4 : std::max(session.gpu.multiprocessors, 1);
     if (show == "working_sets") working_set(session, blocks);
-    if (show == "strides") warp_loads(session, blocks, std::min<size_t>(std::bit_floor(N), 32), 0);
-    if (show == "offsets") warp_loads(session, blocks, 1, std::min<size_t>(N, 32));
+    if (show == "strides") warp_loads(session, blocks, few, 0);
+    if (show == "offsets") warp_loads(session, blocks, 1, few);
 }
 
 /// The N of the lines: powers of two up to the one on the command line.
 static std::vector<size_t> sizes(const demo::Options& options, const demo::Gpu&) {
     const bool sets = options.choice("--show") == "working_sets";
+    const size_t last = std::bit_floor(sets ? options.n : std::min<size_t>(options.n, 32));
     std::vector<size_t> all;
-    for (size_t N = sets ? std::min<size_t>(16, std::bit_floor(options.n)) : 1;
-         N <= (sets ? options.n : std::min<size_t>(32, options.n)); N *= 2)
-        all.push_back(N);
+    for (size_t N = sets ? std::min<size_t>(last, 16) : 1; N <= last; N *= 2) all.push_back(N);
     return all;
 }
 

@@ -82,9 +82,14 @@ inline Workload million_loads(size_t N, std::vector<std::pair<std::string, std::
             .facts = std::move(facts)};
 }
 
+/// The nearest memory that holds so many bytes.
+inline std::string level_of(const Gpu& gpu, size_t bytes) {
+    return bytes <= gpu.shared_per_block ? "L1" : bytes <= gpu.l2_bytes ? "L2" : "DRAM";
+}
+
 /// A contender whose launch makes so many loads. Caches hold what the launch before left there.
-inline Contender bandwidth(const std::string& kernel, double loads, Check check,
-                           std::function<void()> launch) {
+inline Contender bandwidth(const std::string& kernel, std::function<void()> launch, Check check,
+                           double loads) {
     const auto timer = std::make_shared<EventTimer>();
     return {.kernel = kernel,
             .launch = launch,
@@ -95,8 +100,8 @@ inline Contender bandwidth(const std::string& kernel, double loads, Check check,
 }
 
 /// A contender whose kernel counts the cycles of so many loads, one after the other.
-inline Contender latency(const std::string& kernel, const Chain& chain, double loads, double ghz,
-                         Check check, std::function<void()> launch) {
+inline Contender latency(const std::string& kernel, std::function<void()> launch, Check check,
+                         const Chain& chain, double loads, double ghz) {
     if (ghz == 0) ghz = 1;  // the simulator's clock64() counts nanoseconds
     auto sample = [=, from = chain.cycles()] {
         long long cycles = 0;
