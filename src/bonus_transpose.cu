@@ -16,7 +16,7 @@
 //
 //     naive      a warp loads a row, and stores a column: 4 + 32 sectors
 //     tiled      by way of shared memory: 4 + 4 sectors, but a column of the tile is in one bank
-//     padded     rows of the tile are one number longer: a column is in 32 banks
+//     padded     rows of the tile are 4 bytes longer: a column is in 32 banks
 //     swizzled   16 bytes at a time everywhere, four times as many on their way, no padding
 //
 //     ./bonus_transpose 8192        ./bonus_transpose --rows 1000 --cols 50257
@@ -42,8 +42,9 @@ struct Corner {
 };
 
 /// Adds: nothing; this is the definition. Costs: a store of a warp touches 32 sectors. Limits: the
-/// caches take 32 bytes for each 4 that are stored.
-__global__ void naive(const float* x, float* out, size_t R, size_t C) {  // x: [R, C], out: [C, R]
+/// caches take 32 bytes for each number that is stored.
+template <class T>
+__global__ void naive(const T* x, T* out, size_t R, size_t C) {  // x: [R, C], out: [C, R]
     const Corner corner(C, kTile);
     const size_t col = corner.col + threadIdx.x;
     for (int i = threadIdx.y; i < kTile; i += kRows)
@@ -52,9 +53,9 @@ __global__ void naive(const float* x, float* out, size_t R, size_t C) {  // x: [
 }
 
 /// Transposes by way of a tile whose rows in shared memory are kPadding numbers longer.
-template <int kPadding>
-__device__ void by_tile(const float* x, float* out, size_t R, size_t C) {
-    __shared__ float tile[kTile][kTile + kPadding];
+template <int kPadding, class T>
+__device__ void by_tile(const T* x, T* out, size_t R, size_t C) {
+    __shared__ T tile[kTile][kTile + kPadding];
     const Corner corner(C, kTile);
     const int lane = threadIdx.x;
     for (int i = threadIdx.y; i < kTile; i += kRows)
@@ -67,96 +68,116 @@ __device__ void by_tile(const float* x, float* out, size_t R, size_t C) {
 }
 
 /// Adds: the tile. Costs: a barrier, during which a block loads nothing. Limits: a column of the
-/// tile is in one bank, which gives its 32 numbers one after the other.
-__global__ void tiled(const float* x, float* out, size_t R, size_t C) { by_tile<0>(x, out, R, C); }
+/// tile is in one bank (fp16: two), which gives its 32 numbers one after the other.
+template <class T>
+__global__ void tiled(const T* x, T* out, size_t R, size_t C) {
+    by_tile<0>(x, out, R, C);
+}
 
-/// Adds: a 33rd number in each row of the tile, so that the one below is in the next bank. Costs:
-/// 128 bytes. Limits: bytes in flight: a thread asks for four times 4 bytes, then waits.
-__global__ void padded(const float* x, float* out, size_t R, size_t C) { by_tile<1>(x, out, R, C); }
+/// Adds: one or two more numbers, 4 bytes, in each row of the tile, so that the row below begins in
+/// the next bank. Costs: 128 bytes. Limits: bytes in flight. A thread asks for four numbers, and
+/// waits.
+template <class T>
+__global__ void padded(const T* x, T* out, size_t R, size_t C) {
+    by_tile<4 / sizeof(T)>(x, out, R, C);
+}
 
 // --- 16 bytes at a time -------------------------------------------------------------------------
 
-constexpr int kLargeTile = 64, kVectors = kLargeTile / 4;  // vectors in a row of the tile
-constexpr int kThreads = kVectors * kVectors;              // each moves 4 x 4 numbers
-using Vector = demo::Vector<float>;
+constexpr int kVectors = 16;                   // in a row of the tile, and as many such rows
+constexpr int kThreads = kVectors * kVectors;  // each moves V x V numbers, of which 16 bytes have V
+template <class T>
+constexpr int kLargeTile = kVectors* demo::Vector<T>::kSize;
 
-/// Where vector v of row `row` of the tile is. Rows are 256 bytes long, so without this vectors
-/// below each other would be in the same banks. Eight threads load or store 128 bytes at a time:
-/// v of eight rows, four apart, or eight v of a row. Both are in all banks once.
-__device__ int swizzled_place(int row, int v) { return v ^ (row / 4 % kVectors); }
+/// Where vector v of row `row` of the tile is. Rows are 256 bytes long, so vectors below each other
+/// would be in the same banks. Eight threads load or store 128 bytes at a time: vector v of eight
+/// rows, V apart, or eight vectors of a row. In this order both are in all 32 banks once.
+template <class T>
+__device__ int swizzled_place(int row, int v) {
+    return v ^ (row / demo::Vector<T>::kSize % kVectors);
+}
 
-/// Adds: loads and stores of 16 bytes, for which padding would be 16 bytes a row. A thread loads
-/// four vectors below each other; taken by columns they are four vectors of out. Costs: 64
-/// registers, R and C must be multiples of 4, or all is done by fours of single numbers. Limits:
-/// memory, as of a copy.
-__global__ void __launch_bounds__(kThreads)
-    swizzled(const float* x, float* out, size_t R, size_t C) {
-    __shared__ Vector tile[kLargeTile][kVectors];  // of out: [column of x][row of x / 4]
-    const Corner corner(C, kLargeTile);
-    const int left = threadIdx.x % kVectors, top = threadIdx.x / kVectors;  // which 4 x 4 of them
+/// Adds: loads and stores of 16 bytes. A thread loads V vectors below each other, all on their way
+/// at once; taken by columns they are V vectors of out. Padding would take 16 bytes a row now, and
+/// a swizzle takes none. Costs: registers; R and C must be multiples of V, or these vectors are
+/// moved number by number. Limits: memory, as it limits a copy.
+template <class T>
+__global__ void __launch_bounds__(kThreads) swizzled(const T* x, T* out, size_t R, size_t C) {
+    using Vector = demo::Vector<T>;
+    constexpr int V = Vector::kSize;
+    __shared__ Vector tile[kLargeTile<T>][kVectors];  // of out: [column of x][row of x / V]
+    const Corner corner(C, kLargeTile<T>);
+    const int left = threadIdx.x % kVectors, top = threadIdx.x / kVectors;
 
-    Vector in[4];  // [row of x]
-    const size_t row = corner.row + 4 * top, col = corner.col + 4 * left;
-    for (int i = 0; i < 4; ++i) {
-        const float* const from = x + (row + i) * C + col;
-        if (C % 4 == 0 && row + i < R && col < C)
+    Vector in[V];  // one of V rows of x
+    const size_t row = corner.row + V * top, col = corner.col + V * left;
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+        const T* const from = x + (row + i) * C + col;
+        if (C % V == 0 && row + i < R && col < C)
             // The hint makes loads faster on an H200: see 7_gelu.
             ptx::ld_global_evict_last(in[i], reinterpret_cast<const Vector*>(from));
         else if (row + i < R)
-            for (int j = 0; j < 4; ++j)
+            for (int j = 0; j < V; ++j)
                 if (col + j < C) in[i].at[j] = from[j];
     }
-    for (int j = 0; j < 4; ++j) {
-        const Vector column = {in[0].at[j], in[1].at[j], in[2].at[j], in[3].at[j]};
-        tile[4 * left + j][swizzled_place(4 * left + j, top)] = column;
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+        Vector column;
+#pragma unroll
+        for (int i = 0; i < V; ++i) column.at[i] = in[i].at[j];
+        tile[V * left + j][swizzled_place<T>(V * left + j, top)] = column;
     }
     __syncthreads();  // the tile of out is complete
-    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
         const int below = top + kVectors * i;  // a row of the tile: 16 threads store 256 bytes
-        const Vector values = tile[below][swizzled_place(below, left)];
-        const size_t row = corner.row + 4 * left, col = corner.col + below;
-        float* const to = out + col * R + row;
-        if (R % 4 == 0 && row < R && col < C)
+        const Vector values = tile[below][swizzled_place<T>(below, left)];
+        const size_t row = corner.row + V * left, col = corner.col + below;
+        T* const to = out + col * R + row;
+        if (R % V == 0 && row < R && col < C)
             *reinterpret_cast<Vector*>(to) = values;
         else if (col < C)
-            for (int j = 0; j < 4; ++j)
+            for (int j = 0; j < V; ++j)
                 if (row + j < R) to[j] = values.at[j];
     }
 }
 
 // --- Running ------------------------------------------------------------------------------------
 
+template <class T>
 struct ExpectTransposed {  // exactly
-    const float* x;        // [R, C]
+    const T* x;            // [R, C]
     size_t C;
     DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t row, size_t col) const {
-        return {double(x[col * C + row]), 0};
+        return {double(float(x[col * C + row])), 0};
     }
 };
 
-static void run(demo::Session& session) {
+template <class T>
+void run(demo::Session& session) {
     const auto shape = demo::MatrixShape::of(session.options);
     const size_t R = shape.rows, C = shape.cols;
-    const demo::Input<float> x(session, "x", shape);  // random
-    const demo::Output<float> out(session, "out", {C, R});
+    const demo::Input<T> x(session, "x", shape);  // random
+    const demo::Output<T> out(session, "out", {C, R});
     auto tiles = [&](size_t size) { return (R + size - 1) / size * ((C + size - 1) / size); };
-    auto by = [&](void (*kernel)(const float*, float*, size_t, size_t), size_t tile, dim3 block) {
+    auto by = [&](void (*kernel)(const T*, T*, size_t, size_t), size_t tile, dim3 block) {
         return [=, &x, &out] { kernel<<<tiles(tile), block>>>(x, out, R, C); };
     };
     const demo::Workload work = shape.workload(session, 0);
     const dim3 block(kTile, kRows);
-    session.run(work, out.check(ExpectTransposed{x, C}),
-                {{.kernel = "naive", .launch = by(naive, kTile, block)},
-                 {.kernel = "tiled", .launch = by(tiled, kTile, block)},
-                 {.kernel = "padded", .launch = by(padded, kTile, block)},
-                 {.kernel = "swizzled", .launch = by(swizzled, kLargeTile, dim3(kThreads))},
+    session.run(work, out.check(ExpectTransposed<T>{x, C}),
+                {{.kernel = "naive", .launch = by(naive<T>, kTile, block)},
+                 {.kernel = "tiled", .launch = by(tiled<T>, kTile, block)},
+                 {.kernel = "padded", .launch = by(padded<T>, kTile, block)},
+                 {.kernel = "swizzled", .launch = by(swizzled<T>, kLargeTile<T>, dim3(kThreads))},
                  demo::copy_contender(session, work)});
 }
 
 int main(int argc, char** argv) {
     const demo::Program program{.name = "bonus_transpose",
                                 .summary = "out[c][r] = x[r][c] in four steps up to a copy's speed",
-                                .types = {{"fp32", run}},
+                                .types = {{"fp32", run<float>}, {"fp16", run<half>}},
                                 .any_shape = true,
                                 .sizes = {4096, 8192, 16384}};
     return demo::main_of(program, argc, argv);

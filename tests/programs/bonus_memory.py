@@ -31,7 +31,8 @@ MUTANTS = [
            "the last line leads back to the first; the last vector is that before it",
            [("demo::next_line(i, lines) * kLineBytes",
              "(i + 1 < lines ? demo::next_line(i, lines) : 0) * kLineBytes"),
-            ("copy[i] = x[i];", "copy[i] = x[min(i, vectors - 2)];")],
+            ("copy[i] = reinterpret_cast<const uint4*>(x)[i];",
+             "copy[i] = reinterpret_cast<const uint4*>(x)[min(i, vectors - 2)];")],
            sizes=(), runs=("16",), cpu_runs=("16",), kind="stale"),
 ]
 

@@ -13,7 +13,7 @@ MUTANTS = [
     Mutant("transpose_lost_row", "tiled padded swizzled",
            "the tile's last row is never filled",
            [("tile[i][lane] = x", "if (i + 1 < kTile) tile[i][lane] = x"),
-            ("tile[4 * left + j][swizzled", "if (top + 1 < kVectors) tile[4 * left + j][swizzled")],
+            ("tile[V * left + j][swizzled", "if (top + 1 < kVectors) tile[V * left + j][swizzled")],
            sizes=(128, 1024), kind="stale"),
     Mutant("transpose_shifted", "naive swizzled",
            "a number is taken from the next row; what is left beside whole vectors is not moved",
@@ -38,7 +38,7 @@ def counts(n):
     blocks = (n // 32)**2
 
     def title(name, blocks, block):
-        return f"{name}: ({blocks} x 1) blocks of ({block}) threads, one launch"
+        return f"{name}<float>: ({blocks} x 1) blocks of ({block}) threads, one launch"
 
     by_row, by_column = accesses(n * n, 4, sectors=n * n // 8), accesses(n * n, 4, sectors=n * n)
     shared, crowded = accesses(n * n, 4), accesses(n * n, 4, conflicts=n * n // 32 * 31)
