@@ -36,8 +36,9 @@ constexpr double kTileStepCycles = 2200;  // 128 x 256 of C, 64 along k, by mma_
 constexpr double kTileCycles = 5000;      // the tile's first loads and its stores
 constexpr double kStaircaseWithin = 0.03, kSawToothWithin = 0.08;
 
-/// Milliseconds of a launch whose blocks run in so many waves.
+/// Milliseconds of a launch whose blocks run in so many waves; 0 where the clock is not known.
 static double predicted_ms(const demo::Gpu& gpu, size_t waves, double cycles_of_a_block) {
+    if (gpu.boost_ghz == 0) return 0;
     return kLaunchUs / 1e3 + double(waves) * cycles_of_a_block / (gpu.boost_ghz * 1e6);
 }
 

@@ -194,6 +194,27 @@ class HostBuffer : public std::vector<T> {
     }
 };
 
+/// The same where the GPU's copy engines reach it by themselves: pinned, so that it stays in place.
+template <class T>
+class PinnedBuffer {
+  public:
+    explicit PinnedBuffer(size_t size) : size_(size) {
+        if (dry_run) dry_run->take_on_host(bytes());
+        DEMO_CHECK(cudaMallocHost(&data_, bytes()));
+    }
+    ~PinnedBuffer() {
+        if (data_) cudaFreeHost(data_);
+    }
+    PinnedBuffer(const PinnedBuffer&) = delete;
+
+    T* data() const { return data_; }
+    size_t bytes() const { return saturating_product(size_, sizeof(T)); }
+
+  private:
+    T* data_ = nullptr;
+    size_t size_;
+};
+
 // --- Launching ----------------------------------------------------------------------------------
 
 /// A kernel's blocks may have more than 48 KiB of shared memory only if that is asked for.
