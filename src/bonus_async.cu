@@ -3,10 +3,10 @@
 //
 //     host   launch launch launch ...            launch        launch        ...
 //     GPU           kernel kernel kernel ...            kernel        kernel
-//                   the host is ahead                   ... and here it reads a value of each
+//                   the host is ahead                   ... unless it reads a value of each
 //
 // --show launches: N kernels, each of which computes a row from the row before, and little else
-//   one_by_one   launched one after the other
+//   one_by_one   launched one after the other. Of 1000 kernels, ms are us a launch
 //   graph        recorded once, and launched as one
 //   dependent    each starts while the one before ends (Hopper)
 //   read_each    the host reads a value of each, as to print a loss, or as item() does
@@ -15,7 +15,7 @@
 //   pinned       in memory that the GPU's copy engines read and write by themselves
 //   overlapped   in chunks, on streams: one comes, one is computed, one goes, all at the same time
 //
-//     ./bonus_async        ./bonus_async --show copies        scripts/profile.sh bonus_async 512
+//     ./bonus_async        ./bonus_async 4096 --show copies      scripts/profile.sh bonus_async 100
 //
 // What limits it: the host, at some microseconds a launch; the bus. See docs/experiments/async.md.
 #include "demo.cuh"
@@ -26,8 +26,14 @@
 
 namespace async {
 
-static bool is_timed(const demo::Session& session) {
-    return !demo::kSimulator && !demo::dry_run && !session.options.once;
+/// Each step brings v nearer to 1, in four cycles: it waits for the one before.
+constexpr float kKept = 0.999f, kAdded = 0.001f;
+__global__ void approach_one(float* v, size_t size, int steps) {  // [size]
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i >= size) return;
+    float value = v[i];
+    for (int step = 0; step < steps; ++step) value = kKept * value + kAdded;
+    v[i] = value;
 }
 
 // --- Launches -----------------------------------------------------------------------------------
@@ -52,30 +58,22 @@ struct ExpectRow {
     }
 };
 
-/// Takes four cycles a step.
-__global__ void busy(float* out, float one, int steps) {
-    float count = 0;
-    for (int i = 0; i < steps; ++i) count = count * one + 1.0f;
-    *out = count;
-}
-
 /// While the GPU is busy the queue fills, until a launch has to wait.
 template <class Launch>
 void fill_the_queue(const demo::Session& session, Launch launch) {
-    const demo::Buffer<float> count(1);
-    busy<<<1, 1>>>(count.data(), 1.0f, 50'000'000);  // 0.1 s
+    const demo::Buffer<float> v(1);
+    approach_one<<<1, 1>>>(v.data(), 1, 50'000'000);  // 0.1 s
     const demo::Stopwatch time;
     double before = 0, now = 0;
-    size_t launches = 0;
-    for (; launches < 100'000 && now - before < 5; ++launches) {
+    int ahead = -1;  // the launch that waits does not count
+    for (; ahead < 100'000 && now - before < 5; ++ahead) {
         before = now;
         launch();
         now = time.ms();
     }
     DEMO_CHECK(cudaDeviceSynchronize());
-    session.note("the host gets " + std::to_string(launches - 1) + " launches ahead, at " +
-                 demo::significant(before / double(launches - 1) * 1000, 3) +
-                 " us each, and then has to wait");
+    session.note("the host gets " + std::to_string(ahead) + " launches ahead, at " +
+                 demo::significant(1000 * before / ahead, 3) + " us each, then it has to wait");
 }
 
 static void launches(demo::Session& session) {
@@ -116,36 +114,21 @@ static void launches(demo::Session& session) {
                                      cudaMemcpyHostToDevice));
     };
     const demo::MatrixShape shape{N, kRow, true};
-    const auto results =
-        session.run(shape.workload(session, 1), out.check(ExpectRow{x}),
-                    {{.kernel = "one_by_one", .launch = [&] { launch_all(); }, .launches = N},
-                     {.kernel = "graph", .setup = record, .launches = N},
-                     {.kernel = "dependent",
-                      .launch = launch_early,
-                      .launches = N,
-                      .why_not = hopper::why_not(session.gpu)},
-                     {.kernel = "read_each", .launch = read_each, .launches = N}});
-    if (!is_timed(session)) return;
-    std::string each = "us each:";
-    for (const demo::Result& result : results)
-        each += " " + demo::significant(result.median_ms() / double(N) * 1000, 3);
-    session.note(each);
-    fill_the_queue(session, [&] { launch(0); });
+    session.run(shape.workload(session, 1), out.check(ExpectRow{x}),
+                {{.kernel = "one_by_one", .launch = [&] { launch_all(); }, .launches = N},
+                 {.kernel = "graph", .setup = record, .launches = N},
+                 {.kernel = "dependent",
+                  .launch = launch_early,
+                  .launches = N,
+                  .why_not = hopper::why_not(session.gpu)},
+                 {.kernel = "read_each", .launch = read_each, .launches = N}});
+    if (session.timed()) fill_the_queue(session, [&] { launch(0); });
 }
 
 // --- Copies -------------------------------------------------------------------------------------
 
 constexpr int kSteps = demo::kSimulator ? 16 : 2000;  // so that it takes as long as a copy
-constexpr float kKept = 0.999f, kAdded = 0.001f;
 constexpr size_t kThreads = 256, kChunks = 16, kStreams = 3;
-
-__global__ void approach_one(float* v, size_t size) {  // [size]
-    const size_t i = size_t(blockIdx.x) * kThreads + threadIdx.x;
-    if (i >= size) return;
-    float value = v[i];
-    for (int step = 0; step < kSteps; ++step) value = kKept * value + kAdded;
-    v[i] = value;
-}
 
 struct ExpectNearOne {
     const float* x;
@@ -167,14 +150,14 @@ static void copies(demo::Session& session) {
     cudaStream_t streams[kStreams] = {};
     for (cudaStream_t& stream : streams) DEMO_CHECK(cudaStreamCreate(&stream));
 
-    // A part of the matrix: it comes from the host, is computed, and goes to the host's second
-    // half.
+    // A part of the matrix comes from `host`, is computed, and goes to the other half of `host`.
     auto pass = [&](float* host, size_t begin, size_t end, cudaStream_t stream) {
         const size_t count = end - begin, bytes = count * sizeof(float);
         if (count == 0) return;
         float* const part = v.data() + begin;
         DEMO_CHECK(cudaMemcpyAsync(part, host + begin, bytes, cudaMemcpyHostToDevice, stream));
-        approach_one<<<(count + kThreads - 1) / kThreads, kThreads, 0, stream>>>(part, count);
+        approach_one<<<(count + kThreads - 1) / kThreads, kThreads, 0, stream>>>(part, count,
+                                                                                 kSteps);
         DEMO_CHECK(
             cudaMemcpyAsync(host + size + begin, part, bytes, cudaMemcpyDeviceToHost, stream));
     };
@@ -182,7 +165,7 @@ static void copies(demo::Session& session) {
         for (size_t c = 0; c < kChunks; ++c)
             pass(host, size * c / kChunks, size * (c + 1) / kChunks, streams[c % kStreams]);
     };
-    auto at_once = [&](float* host) { pass(host, 0, size, nullptr); };
+    auto whole = [&](float* host) { pass(host, 0, size, nullptr); };
     // Not timed: before a launch the host gets x, afterwards `out` gets what came to the host.
     const demo::EventTimer timer;
     auto contender = [&](const std::string& name, float* host, auto launch) {
@@ -194,22 +177,21 @@ static void copies(demo::Session& session) {
         };
         return demo::Contender{.kernel = name, .launch = [=] { timed(); }, .sample = timed};
     };
-    session.run(demo::MatrixShape::of(session.options).workload(session, 2 * kSteps),
-                out.check(ExpectNearOne{x, N}),
-                {contender("pageable", pageable.data(), at_once),
-                 contender("pinned", pinned.data(), at_once),
-                 contender("overlapped", pinned.data(), in_chunks)});
+    session.run(
+        demo::MatrixShape::of(session.options).workload(session, 2 * kSteps),
+        out.check(ExpectNearOne{x, N}),
+        {contender("pageable", pageable.data(), whole), contender("pinned", pinned.data(), whole),
+         contender("overlapped", pinned.data(), in_chunks)});
     auto rate = [&](float* to, const float* from) {
         const double ms = demo::quick_time(
             [&] { DEMO_CHECK(cudaMemcpyAsync(to, from, v.bytes(), cudaMemcpyDefault)); });
         return demo::significant(double(v.bytes()) / ms / 1e6, 3) + " GB/s";
     };
-    if (is_timed(session)) {
-        session.note("to the GPU: pageable " + rate(v.data(), pageable.data()) + ", pinned " +
-                     rate(v.data(), pinned.data()));
-        session.note("to the host: pageable " + rate(pageable.data(), v.data()) + ", pinned " +
-                     rate(pinned.data(), v.data()));
-    }
+    if (session.timed())
+        for (float* const host : {pageable.data(), pinned.data()})
+            session.note(std::string(host == pinned.data() ? "pinned" : "pageable") +
+                         " memory: to the GPU " + rate(v.data(), host) + ", back " +
+                         rate(host, v.data()));
     for (cudaStream_t stream : streams)
         if (stream) cudaStreamDestroy(stream);
 }
@@ -227,6 +209,7 @@ int main(int argc, char** argv) {
         .types = {{"fp32", async::run}},
         .any_n = true,
         .n_means = "N launches, or a matrix of N x N",
+        .default_n = demo::kSimulator ? 100 : 1000,
         .options = {{.name = "--show",
                      .help = "which experiment",
                      .choices = {"launches", "copies"}}},

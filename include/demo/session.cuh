@@ -47,6 +47,9 @@ class Session {
                             std::vector<Contender> contenders,
                             const std::vector<Contender>& records = {});
 
+    /// Whether times are taken, and say something about a GPU.
+    bool timed() const { return report_ && !options.once && !kSimulator; }
+
     /// Prints a remark, for people only.
     void note(const std::string& text) const {
         if (report_ && !options.sweep) report_->note(text);
