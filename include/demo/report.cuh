@@ -99,7 +99,7 @@ class Report {
             line_.push_back({contender, result});
         else
             print_line(work, contender, result, beside);
-        count(contender, result);
+        count(work, contender, result);
         std::fflush(stdout);
     }
 
@@ -127,6 +127,11 @@ class Report {
         if (options_.csv) return;
         if (!record_.empty() && !options_.sweep) note(record_);
         if (noisy_) note("~ noisy: the middle half of the samples spreads over more than 2%");
+        if (!above_peak_.empty())
+            std::printf("%s", wrapped("  above what this GPU can do, so not its speed: " +
+                                          join(above_peak_, ", "),
+                                      4)
+                                  .c_str());
         if (kSimulator && times_.size() > 0) {
             note("(CPU): this computer's time, which says nothing about a GPU's. To see what");
             note("the kernels touch: DEMO_COUNT=1 in front of the command");
@@ -162,10 +167,13 @@ class Report {
         return join(parts, ", ");
     }
 
-    void count(const Contender& contender, const Result& result) {
+    void count(const Workload& work, const Contender& contender, const Result& result) {
         if (!result.verdict.ok()) explain(contender, result.verdict);
         if (exit_code_ != kWrong) exit_code_ = result.verdict.ok() ? kVerified : kWrong;
         noisy_ |= !result.ms.empty() && result.noisy() && !kSimulator;
+        const double peak = work.memory_bound ? 0 : gpu_.peak(work.dtype);
+        if (!kSimulator && contender.computes && peak > 0 && result.tflops(work) > peak)
+            above_peak_.push_back(contender.kernel);
         if (!contender.program.empty()) record_ = contender.kernel + ": see " + contender.program;
         if (result.median_ms() > 0)
             times_.push_back(
@@ -228,7 +236,7 @@ class Report {
         } else if (!options_.once) {
             line += right("-", kTime) + right("-", rate_width());
         }
-        std::printf("%s  %s%s\n", line.c_str(), verdict(result.verdict.ok()).c_str(), bar.c_str());
+        std::printf("%s  %s%s\n", line.c_str(), verdict(contender, result).c_str(), bar.c_str());
         if (options_.verbose) print_details(contender, result);
     }
 
@@ -239,9 +247,10 @@ class Report {
         return "  " + std::string(size_t(std::min(part, 1.0) * room + 0.5), '#');
     }
 
-    std::string verdict(bool ok) const {
-        return ok ? terminal.styled(Terminal::kGood, "verified")
-                  : terminal.styled(Terminal::kBad, "WRONG");
+    std::string verdict(const Contender& contender, const Result& result) const {
+        if (!result.verdict.ok()) return terminal.styled(Terminal::kBad, "WRONG");
+        return contender.rejected ? terminal.styled(Terminal::kBad, "rejected")
+                                  : terminal.styled(Terminal::kGood, "verified");
     }
 
     void print_details(const Contender& contender, const Result& result) const {
@@ -392,15 +401,16 @@ class Report {
 
     const Options& options_;
     const Gpu& gpu_;
-    size_t names_ = 6;            // columns of the kernels' names
-    size_t kernels_ = 0;          // how many there are
-    bool counts_lines_ = false;   // of source: kernels of several operations stand in one table
-    bool headed_ = false;         // whether the table's head was printed
-    double first_ms_ = 0;         // of the table's first line
-    bool noisy_ = false;          // whether a line was marked
-    std::string record_;          // where a record's kernel comes from
-    std::vector<Time> times_;     // of every line
-    std::vector<Measured> line_;  // of --sweep: what its next line shows
+    size_t names_ = 6;           // columns of the kernels' names
+    size_t kernels_ = 0;         // how many there are
+    bool counts_lines_ = false;  // of source: kernels of several operations stand in one table
+    bool headed_ = false;        // whether the table's head was printed
+    double first_ms_ = 0;        // of the table's first line
+    bool noisy_ = false;         // whether a line was marked
+    std::vector<std::string> above_peak_;  // kernels with more TFLOP/s than the GPU has
+    std::string record_;                   // where a record's kernel comes from
+    std::vector<Time> times_;              // of every line
+    std::vector<Measured> line_;           // of --sweep: what its next line shows
     std::string sweep_head_;
     ExitCode exit_code_ = kSkipped;  // until there is a result
 };

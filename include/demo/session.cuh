@@ -71,8 +71,8 @@ inline void Session::run(const Workload& work, const Check& check,
     if (dry_run) {
         Plan::Comparison comparison{work, {}, {arrays.begin(), arrays.end()}};
         for (const Contender& c : contenders)
-            comparison.kernels.push_back(
-                {c.kernel, c.role, c.only, c.why_not, c.program, c.lines, c.repeatable});
+            comparison.kernels.push_back({c.kernel, c.role, c.only, c.why_not, c.program, c.lines,
+                                          c.repeatable, c.expected});
         dry_run->comparisons.push_back(comparison);
         const bool flushes = !options.hot && !options.once && !kSimulator;
         const Buffer<char> flushed(flushes ? gpu.flush_bytes() : 0);
