@@ -81,9 +81,9 @@ def assert_for_people(done, program):
 
 
 ROW = re.compile(r"  (?P<kernel>\w+) +(?P<noisy>~?)(?P<ms>[\d.]+) ms +(?P<rate>[\d.]+)"
-                 r"(?: +(?P<percent>[\d.]+)%)?(?: +(?P<speedup>[\d.]+)x)? +verified")
+                 r"(?: +(?P<percent>[\d.]+)%)?(?: +(?P<speedup>[\d.]+)x)? +(?:verified|rejected)")
 ROW_OF_THE_SIMULATOR = re.compile(r"  (?P<kernel>\w+) +\(CPU\) (?P<ms>[\d.]+) ms"
-                                  r"(?: +\(CPU\) (?P<rate><?[\d.]+))? +verified")
+                                  r"(?: +\(CPU\) (?P<rate><?[\d.]+))? +(?:verified|rejected)")
 
 
 def figures_of(live, lines):
@@ -172,7 +172,7 @@ def test_rounds_measure_more_often(live, program):
                         timeout=300)
         lines = assert_for_people(done, program)
         found = re.findall(r"^      (\d+) samples, spread [\d.]+%;", "\n".join(lines), re.MULTILINE)
-        assert len(found) == sum(line.endswith("  verified") for line in lines)
+        assert len(found) == sum(line.endswith(("  verified", "  rejected")) for line in lines)
         return [int(count) for count in found]
 
     if live is CPU:  # three of each round
