@@ -1,25 +1,21 @@
-// Bonus: waves. A multiprocessor runs only so many blocks at a time, the others wait. If all take
-// equally long, blocks run in waves, and the last wave takes as long as a full one:
+// Bonus: a multiprocessor (SM) holds few blocks at a time, and the others wait. Where all blocks
+// take equally long, they run in waves, and a last wave of one block takes as long as a full one:
 //
-//     blocks:        132            133            264            265
-//                    |####|         |####|#   |    |####|####|    |####|####|#   |
-//     time:          1 wave         2 waves        2 waves        3 waves
+//     blocks on 132 SMs:    132            133            264             265
+//                           |####|         |####|#   |    |####|####|     |####|####|#   |
+//     time:                 1 wave         2 waves        2 waves         3 waves
 //
-// Three experiments. In the first two, arithmetic comes before the measurement: a line shows the
-// time that the constants below predict, then the one that was measured. A line is marked ! where
-// they disagree. Change a constant, and see it.
-//
-//   staircase     blocks of fixed work, 1 to 8 times as many as there are multiprocessors, and one
-//                 block more: a staircase, by 3%
-//   saw_tooth     C = A B with one tile size, N in steps of the tile: TFLOP/s rise and fall like
-//                 the teeth of a saw; by 8% from N = 2048. Beside it a kernel that divides what is
-//                 left for the last wave, and cuBLAS
-//   block_sizes   GELU with blocks of 32 to 1024 threads: small ones leave a multiprocessor half
-//                 empty, since it holds no more than 32 blocks
+// --show staircase     blocks of fixed work, up to 8 for each SM
+// --show saw_tooth     C = A B in tiles of one size: TFLOP/s over N have the teeth of a saw. Beside
+//                      it cuBLAS, and the record, whose blocks divide what is left for a last wave
+// --show block_sizes   GELU by blocks of 32 to 1024 threads: an SM holds no more than 32 blocks, so
+//                      small ones leave it half empty
 //
 //     ./bonus_waves        ./bonus_waves --show saw_tooth        ./bonus_waves --show block_sizes
 //
-// N is where it ends: blocks, the matrices' size, or threads. docs/experiments/waves.md explains.
+// The first two predict each time, from the constants below, and mark a measurement that disagrees
+// with a `!`. N is where it ends: at so many blocks, at matrices of N x N, at N threads.
+// docs/experiments/waves.md goes on from here.
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "demo/matmul.cuh"
@@ -28,35 +24,55 @@
 
 namespace waves {
 
-// What predictions are made of: measured on an NVIDIA H200.
-constexpr double kLaunchUs = 3;           // a launch that finds nothing to wait for
-constexpr double kBlockCycles = 1000;     // a block starts, loads, stores, and makes room
-constexpr double kStepCycles = 4;         // a multiply-add, until the next one may use its result
-constexpr double kTileStepCycles = 2200;  // 128 x 256 of C, 64 along k, by mma_ptx
-constexpr double kTileCycles = 5000;      // the tile's first loads and its stores
-constexpr double kStaircaseWithin = 0.03, kSawToothWithin = 0.08;
+// What is predicted, from constants measured on an NVIDIA H200. Change one and see.
+constexpr double kLaunchUs = 3;           // of a kernel that does nothing
+constexpr double kStepCycles = 4;         // of a multiply-add that waits for the one before
+constexpr double kBlockCycles = 1000;     // to start a block, to load, to store, to end
+constexpr double kTileStepCycles = 2200;  // of mma_ptx, for 128 x 256 of C and 64 along k
+constexpr double kTileCycles = 5000;      // of its first loads, and of its stores
+constexpr double kStaircaseWithin = 0.03, kSawToothWithin = 0.08;  // may be off by this part
 
-/// Milliseconds of a launch whose blocks run in so many waves.
-static double predicted_ms(const demo::Gpu& gpu, size_t waves, double cycles_of_a_block) {
-    return kLaunchUs / 1e3 + double(waves) * cycles_of_a_block / (gpu.boost_ghz * 1e6);
-}
+struct Waves {
+    const demo::Gpu& gpu;
+    size_t blocks;
+    int resident;  // blocks that a multiprocessor holds at a time
 
-/// How many waves it takes to run `blocks`, if a multiprocessor holds `resident` at a time.
-static size_t waves_of(size_t blocks, const demo::Gpu& gpu, int resident) {
-    const size_t at_once = std::max<size_t>(1, size_t(gpu.multiprocessors) * size_t(resident));
-    return (blocks + at_once - 1) / at_once;
-}
+    size_t count() const {
+        const size_t at_once = std::max<size_t>(1, size_t(gpu.multiprocessors) * size_t(resident));
+        return (blocks + at_once - 1) / at_once;
+    }
+    double cycles_per_ms() const { return gpu.boost_ghz * 1e6; }  // 0 where nobody knows the clock
+
+    double predicted_ms(double cycles_of_a_block) const {
+        if (cycles_per_ms() == 0 || cycles_of_a_block == 0) return 0;
+        return kLaunchUs / 1e3 + double(count()) * cycles_of_a_block / cycles_per_ms();
+    }
+    double cycles_of_a_block(double ms) const {
+        return (ms - kLaunchUs / 1e3) * cycles_per_ms() / double(count());
+    }
+};
 
 static std::string text(size_t number) { return std::to_string(number); }
 
+/// `operations` on each of rows x columns numbers, as the table's line of this N.
+static demo::Workload line(const demo::Session& session, size_t rows, size_t columns,
+                           double operations) {
+    const demo::MatrixShape shape{rows, columns, true};
+    demo::Workload work = shape.workload(session, operations);
+    work.size = session.n(), work.text = "N = " + text(work.size);
+    return work;
+}
+
 // --- Staircase ----------------------------------------------------------------------------------
 
-constexpr int kThreads = 128;                           // a warp for each scheduler
+constexpr int kThreads = 128;                           // a warp for each of an SM's schedulers
 constexpr int kSteps = demo::kSimulator ? 256 : 98304;  // 0.2 ms
 
 /// A chain: each multiply-add waits for the one before. `one` is an argument, so that the compiler
 /// has to multiply.
-__global__ void fixed_work(const float* x, float* out, float one) {  // x, out: [blocks, kThreads]
+__global__ void fixed_work(const float* x,  // [blocks, kThreads]
+                           float* out,      // [blocks, kThreads]
+                           float one) {
     const size_t i = size_t(blockIdx.x) * kThreads + threadIdx.x;
     float count = 0;
 #pragma unroll 256
@@ -73,61 +89,65 @@ struct ExpectWork {
 };
 
 static void staircase(demo::Session& session) {
-    const demo::Gpu& gpu = session.gpu;
-    const size_t blocks = session.n(), all_memory = gpu.shared_per_block;
+    const size_t blocks = session.n(), all_of_it = session.gpu.shared_per_block;
     const demo::Input<float> x(session, "x", {blocks, kThreads});
     const demo::Output<float> out(session, "out", {blocks, kThreads});
-    demo::allow_shared_bytes(fixed_work, all_memory);  // so that one block fills a multiprocessor
-    const int resident = demo::blocks_per_multiprocessor(fixed_work, kThreads, all_memory);
-    const size_t waves = waves_of(blocks, gpu, resident);
-    const double cycles = kSteps * kStepCycles + kBlockCycles;
-    session.run({.shape = "square",
-                 .size = blocks,
-                 .dtype = "fp32",
-                 .flops = 2.0 * double(blocks) * kThreads * kSteps,
-                 .least_bytes = session.least_bytes(),
-                 .text = "N = " + text(blocks),
-                 .facts = {{"waves", text(waves)}, {"blocks/SM", text(size_t(resident))}}},
-                out.check(ExpectWork{x}),
+    demo::allow_shared_bytes(fixed_work, all_of_it);  // so an SM holds one block
+    const int resident = demo::blocks_per_multiprocessor(fixed_work, kThreads, all_of_it);
+    const Waves waves{session.gpu, blocks, resident};
+    demo::Workload work = line(session, blocks, kThreads, 2.0 * kSteps);
+    work.memory_bound = false;
+    work.facts = {{"blocks/SM", text(size_t(resident))}, {"waves", text(waves.count())}};
+    session.run(work, out.check(ExpectWork{x}),
                 {{.kernel = "fixed_work",
-                  .launch = [&] { fixed_work<<<blocks, kThreads, all_memory>>>(x, out, 1.0f); },
-                  .predicted_ms = predicted_ms(gpu, waves, cycles),
+                  .launch = [&] { fixed_work<<<blocks, kThreads, all_of_it>>>(x, out, 1.0f); },
+                  .predicted_ms = waves.predicted_ms(kSteps * kStepCycles + kBlockCycles),
                   .within = kStaircaseWithin}});
 }
 
 // --- Saw-tooth ----------------------------------------------------------------------------------
 
-static void saw_tooth(demo::Session& session) {
-    const demo::Gpu& gpu = session.gpu;
-    const size_t N = session.n();
+template <class Tile>
+void saw_tooth(demo::Session& session) {
+    const size_t N = session.n(), tiles = Tile::blocks(N, N);
     const demo::Input<half> A(session, "A", {N, N}), B(session, "B", {N, N});
     const demo::Output<half> C(session, "C", {N, N});
     const demo::MatmulReference reference(session, A, B);
-
-    using Tile = matmul_mma::Tiles<128, 256, 3>;
-    const auto mma = matmul_mma::mma_ptx<Tile>;
-    const std::string why_not = demo::try_shared_bytes(mma, Tile::kSharedBytes);
-    const size_t tiles = Tile::blocks(N, N), waves = waves_of(tiles, gpu, 1);
+    const auto kernel = matmul_mma::mma_ptx<Tile>;
+    demo::allow_shared_bytes(kernel, Tile::kSharedBytes);
+    const int resident =
+        demo::blocks_per_multiprocessor(kernel, Tile::kThreads, Tile::kSharedBytes);
+    const Waves waves{session.gpu, tiles, resident};
     const double steps = double(N) / matmul_mma::kDepth;
+    // On other GPUs the first line tells how long a step takes. So it has no prediction there.
+    static double step_cycles = session.gpu.compute_capability == 90 ? kTileStepCycles : 0;
+    const double cycles = step_cycles > 0 ? steps * step_cycles + kTileCycles : 0;
     demo::Workload work = demo::matmul_workload<half>(N);
-    work.facts = {{"tiles", text(tiles)}, {"waves", text(waves)}};
-    session.run(
+    work.facts = {{"blocks/SM", text(size_t(resident))}, {"waves", text(waves.count())}};
+    const auto results = session.run(
         work, reference.check(C),
         {{.kernel = "mma_ptx",
-          .launch = [=, &A, &B,
-                     &C] { mma<<<tiles, Tile::kThreads, Tile::kSharedBytes>>>(A, B, C, N); },
-          .why_not = why_not,
-          .predicted_ms = predicted_ms(gpu, waves, steps * kTileStepCycles + kTileCycles),
+          .launch = [&] { kernel<<<tiles, Tile::kThreads, Tile::kSharedBytes>>>(A, B, C, N); },
+          .predicted_ms = waves.predicted_ms(cycles),
           .within = kSawToothWithin},
          demo::cublas_contender<half>("cublas_fp16", A, B, C, N)},
-        matmul_records(A, B, C, N, gpu));
+        {matmul_records(A, B, C, N, session.gpu)[0]});
+    if (step_cycles == 0 && session.wants("mma_ptx") && !results.empty())
+        step_cycles = (waves.cycles_of_a_block(results[0].median_ms()) - kTileCycles) / steps;
+}
+
+/// The widest tile for which this GPU has shared memory, whatever N.
+static void saw_tooth_of_one_tile(demo::Session& session) {
+    using Wide = matmul_mma::Tiles<128, 256, 3>;
+    if (Wide::kSharedBytes <= session.gpu.shared_per_block) return saw_tooth<Wide>(session);
+    matmul_mma::with_square_tiles(session.gpu, [&]<class T>(T) { saw_tooth<T>(session); });
 }
 
 // --- Block sizes --------------------------------------------------------------------------------
 
 constexpr size_t kSide = demo::kSimulator ? 64 : 8192;  // of the matrix
 
-__global__ void gelu(const float* x, float* out, size_t size) {
+__global__ void gelu(const float* x, float* out, size_t size) {  // [size]
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= size) return;
     const float v = x[i], a = 0.79788456f * (v + 0.044715f * v * v * v);
@@ -146,42 +166,34 @@ static void block_sizes(demo::Session& session) {
     const size_t threads = session.n(), size = kSide * kSide;
     const demo::Input<float> x(session, "x", {kSide, kSide}, {.scale = 6});
     const demo::Output<float> out(session, "out", {kSide, kSide});
-    const int resident = demo::blocks_per_multiprocessor(gelu, int(threads), 0);
-    session.run({.shape = "square",
-                 .size = threads,
-                 .dtype = "fp32",
-                 .flops = 9.0 * double(size),
-                 .least_bytes = session.least_bytes(),
-                 .memory_bound = true,
-                 .text = "N = " + text(threads),
-                 .facts = {{"blocks/SM", text(size_t(resident))},
-                           {"threads/SM", text(size_t(resident) * threads)}}},
-                out.check(ExpectGelu{x}),
-                {{.kernel = "gelu", .launch = [&] {
-                      gelu<<<(size + threads - 1) / threads, unsigned(threads)>>>(x, out, size);
-                  }}});
+    const size_t resident = size_t(demo::blocks_per_multiprocessor(gelu, int(threads), 0));
+    demo::Workload work = line(session, kSide, kSide, 9);
+    work.facts = {{"blocks/SM", text(resident)}, {"threads/SM", text(resident * threads)}};
+    auto launch = [&] {
+        gelu<<<(size + threads - 1) / threads, unsigned(threads)>>>(x, out, size);
+    };
+    session.run(work, out.check(ExpectGelu{x}), {{.kernel = "gelu", .launch = launch}});
 }
 
-// --- Which, and how far -------------------------------------------------------------------------
+// --- Which of them, and how far -----------------------------------------------------------------
 
 static void run(demo::Session& session) {
     const std::string& show = session.options.choice("--show");
-    (show == "staircase" ? staircase : show == "saw_tooth" ? saw_tooth : block_sizes)(session);
+    if (show == "staircase") staircase(session);
+    if (show == "saw_tooth") saw_tooth_of_one_tile(session);
+    if (show == "block_sizes") block_sizes(session);
 }
 
-/// The lines of the table, up to the N on the command line.
+/// The N of the table's lines.
 static std::vector<size_t> sizes(const demo::Options& options, const demo::Gpu& gpu) {
     const std::string& show = options.choice("--show");
-    const size_t step = demo::kSimulator ? 128 : 256;
-    std::vector<size_t> all;
-    for (size_t i = 1; i <= 8 && show == "staircase"; ++i)
-        for (const size_t more : {0, 1}) all.push_back(i * size_t(gpu.multiprocessors) + more);
-    for (size_t N = demo::kSimulator ? 128 : 1024; N <= options.n && show == "saw_tooth"; N += step)
-        all.push_back(N);
-    for (size_t threads = 32; threads <= 1024 && show == "block_sizes"; threads *= 2)
-        all.push_back(threads);
-    std::erase_if(all, [&](size_t N) { return N > options.n; });
-    if (all.empty()) all.push_back(options.n);
+    const size_t SMs = size_t(gpu.multiprocessors), step = demo::kSimulator ? 128 : 256;
+    std::vector<size_t> all = {1};
+    for (size_t i = 1; i <= 8; ++i) all.insert(all.end(), {i * SMs, i * SMs + 1});
+    if (show == "saw_tooth") all = {demo::kSimulator ? 128 : 1024};
+    while (show == "saw_tooth" && all.back() < options.n) all.push_back(all.back() + step);
+    if (show == "block_sizes") all = {32, 64, 128, 256, 512, 1024};
+    while (all.size() > 1 && all.back() > options.n) all.pop_back();
     return all;
 }
 

@@ -68,6 +68,7 @@ struct Gpu {
     double boost_ghz = 0;         // the highest clock
     size_t l2_bytes = 0;          // size of the L2 cache
     size_t shared_per_block = 0;  // most shared memory that a block may ask for, bytes
+    std::string bus_id = "";      // "00000000:01:00.0", as NVML knows it
     std::string machine = "";     // what it has of everything, for people
 
     /// None: for dry runs that need no GPU.
@@ -97,6 +98,11 @@ struct Gpu {
         boost_ghz = khz / 1e6;
         l2_bytes = size_t(std::max(properties.l2CacheSize, 0));
         shared_per_block = properties.sharedMemPerBlockOptin;
+#ifndef SIMULATOR
+        char bus[32] = "";
+        DEMO_CHECK(cudaDeviceGetPCIBusId(bus, sizeof bus, options.device));
+        bus_id = bus;
+#endif
         machine = describe_machine(properties, options.device);
     }
 
@@ -192,6 +198,27 @@ class HostBuffer : public std::vector<T> {
     HostBuffer(size_t rows, size_t columns) : std::vector<T>(dry_run ? 0 : rows * columns) {
         if (dry_run) dry_run->take_on_host(saturating_product(rows, columns, sizeof(T)));
     }
+};
+
+/// The same where the GPU's copy engines reach it by themselves: pinned, so that it stays in place.
+template <class T>
+class PinnedBuffer {
+  public:
+    explicit PinnedBuffer(size_t size) : size_(size) {
+        if (dry_run) dry_run->take_on_host(bytes());
+        DEMO_CHECK(cudaMallocHost(&data_, bytes()));
+    }
+    ~PinnedBuffer() {
+        if (data_) cudaFreeHost(data_);
+    }
+    PinnedBuffer(const PinnedBuffer&) = delete;
+
+    T* data() const { return data_; }
+    size_t bytes() const { return saturating_product(size_, sizeof(T)); }
+
+  private:
+    T* data_ = nullptr;
+    size_t size_;
 };
 
 // --- Launching ----------------------------------------------------------------------------------

@@ -44,6 +44,11 @@ struct Fill {
     uint64_t seed = 0;  // set by Input
 };
 
+/// A range for a contender's speed-up over the first of its comparison; 0 to 0: nobody says.
+struct SpeedUp {
+    double least = 0, most = 0;
+};
+
 struct Verdict;
 
 /// An array that a program computes from, or into.
@@ -85,6 +90,7 @@ struct Plan {
         std::string program;  // of a record: the program that is about it
         size_t lines;         // of its source; 0 where nobody counts them
         bool repeatable;      // whether it rounds in the same way each time
+        SpeedUp expected;     // on an NVIDIA H200
     };
     /// One call of Session::run().
     struct Comparison {

@@ -75,7 +75,7 @@ class Report {
             std::printf(
                 "program,kernel,gpu,sm,dtype,shape,n,median_ms,spread_pct,tflops,gb_per_s,"
                 "verified,error_of_bound,launches,temp_bytes,moved_bytes,least_bytes,role,"
-                "output_hash,predicted_ms,as_predicted\n");
+                "output_hash,joules,pj_per_flop,pj_per_byte,predicted_ms,as_predicted\n");
         } else {
             const std::string where = gpu.name + (kSimulator ? " (not a GPU)" : "");
             const std::string who = program_name + " on " + where, what = subject(plan);
@@ -99,7 +99,7 @@ class Report {
             line_.push_back({contender, result});
         else
             print_line(work, contender, result, beside);
-        count(contender, result);
+        count(work, contender, result);
         std::fflush(stdout);
     }
 
@@ -122,12 +122,22 @@ class Report {
         if (!options_.csv) std::printf("  %s\n", text.c_str());
     }
 
+    /// Notes why --energy has nothing to show; empty where it has.
+    void no_energy(const std::string& reason) { no_energy_ = reason; }
+
     /// Prints what stands below the table.
     void finish() const {
         if (options_.csv) return;
         if (!record_.empty() && !options_.sweep) note(record_);
         if (noisy_) note("~ noisy: the middle half of the samples spreads over more than 2%");
         if (missed_) note("! not as predicted");
+        if (!above_peak_.empty())
+            std::printf("%s", wrapped("  above what this GPU can do, so not its speed: " +
+                                          join(above_peak_, ", "),
+                                      4)
+                                  .c_str());
+        if (!no_energy_.empty())
+            std::printf("%s", wrapped("  no energy: " + no_energy_, 4).c_str());
         if (kSimulator && times_.size() > 0) {
             note("(CPU): this computer's time, which says nothing about a GPU's. To see what");
             note("the kernels touch: DEMO_COUNT=1 in front of the command");
@@ -163,10 +173,13 @@ class Report {
         return join(parts, ", ");
     }
 
-    void count(const Contender& contender, const Result& result) {
+    void count(const Workload& work, const Contender& contender, const Result& result) {
         if (!result.verdict.ok()) explain(contender, result.verdict);
         if (exit_code_ != kWrong) exit_code_ = result.verdict.ok() ? kVerified : kWrong;
         noisy_ |= !result.ms.empty() && result.noisy() && !kSimulator;
+        const double peak = work.memory_bound ? 0 : gpu_.peak(work.dtype);
+        if (!kSimulator && contender.computes && peak > 0 && result.tflops(work) > peak)
+            above_peak_.push_back(contender.kernel);
         if (!contender.program.empty()) record_ = contender.kernel + ": see " + contender.program;
         if (result.median_ms() > 0)
             times_.push_back(
@@ -229,7 +242,8 @@ class Report {
         } else if (!options_.once) {
             line += right("-", kTime) + right("-", rate_width());
         }
-        std::printf("%s  %s%s\n", line.c_str(), verdict(result.verdict.ok()).c_str(), bar.c_str());
+        std::printf("%s  %s%s\n", line.c_str(), verdict(contender, result).c_str(), bar.c_str());
+        if (result.energy.joules > 0) print_energy(work, contender, result.energy);
         if (options_.verbose) print_details(contender, result);
     }
 
@@ -240,9 +254,20 @@ class Report {
         return "  " + std::string(size_t(std::min(part, 1.0) * room + 0.5), '#');
     }
 
-    std::string verdict(bool ok) const {
-        return ok ? terminal.styled(Terminal::kGood, "verified")
-                  : terminal.styled(Terminal::kBad, "WRONG");
+    std::string verdict(const Contender& contender, const Result& result) const {
+        if (!result.verdict.ok()) return terminal.styled(Terminal::kBad, "WRONG");
+        return contender.rejected ? terminal.styled(Terminal::kBad, "rejected")
+                                  : terminal.styled(Terminal::kGood, "verified");
+    }
+
+    void print_energy(const Workload& work, const Contender& contender,
+                      const Energy& energy) const {
+        std::string text = significant(energy.joules, 3) + " J a launch, ";
+        if (work.memory_bound)
+            text += significant(1e12 * energy.joules / double(work.least_bytes), 3) + " pJ/byte, ";
+        else if (contender.computes)
+            text += significant(1e12 * energy.joules / work.flops, 3) + " pJ/FLOP, ";
+        note("    " + text + significant(energy.watts, 3) + " W");
     }
 
     void print_details(const Contender& contender, const Result& result) const {
@@ -300,7 +325,7 @@ class Report {
         bool ok = true;
         auto cell = [&](const std::string& title, const std::string& text,
                         const std::string& unit = "") {
-            const size_t width = std::max<size_t>(title.size(), 8) + 2;
+            const size_t width = std::max<size_t>(title.size(), 8) + 1;
             head += right(title, width), line += right(text, width), units += right(unit, width);
         };
         auto figure = [](double ms) { return ms > 0 ? significant(ms, 4) : "-"; };
@@ -375,13 +400,17 @@ class Report {
                     contender.temporary_bytes, counted(contender.moved_bytes).c_str(),
                     counted(work.least_bytes).c_str(), to_text(contender.role),
                     result.verdict.output_hash);
-        if (contender.predicted_ms > 0)
-            std::printf("%.6f,%s\n", contender.predicted_ms,
-                        !timed                                        ? ""
-                        : as_predicted(contender, result.median_ms()) ? "yes"
-                                                                      : "no");
-        else
-            std::printf(",\n");
+        const double joules = result.energy.joules;
+        auto energy = [&](bool known, double value) {
+            std::printf("%s,", joules > 0 && known ? significant(value, 4).c_str() : "");
+        };
+        energy(true, joules);
+        energy(contender.computes, 1e12 * joules / work.flops);
+        energy(work.memory_bound, 1e12 * joules / double(work.least_bytes));
+        const bool predicted = contender.predicted_ms > 0;
+        if (predicted) std::printf("%.6f", contender.predicted_ms);
+        const char* const agrees = as_predicted(contender, result.median_ms()) ? "yes" : "no";
+        std::printf(",%s\n", predicted && timed ? agrees : "");
     }
 
     /// One line on stderr: what is wrong with a result, and where.
@@ -421,16 +450,18 @@ class Report {
 
     const Options& options_;
     const Gpu& gpu_;
-    size_t names_ = 6;            // columns of the kernels' names
-    size_t kernels_ = 0;          // how many there are
-    bool counts_lines_ = false;   // of source: kernels of several operations stand in one table
-    bool headed_ = false;         // whether the table's head was printed
-    double first_ms_ = 0;         // of the table's first line
-    bool noisy_ = false;          // whether a line was marked so
-    bool missed_ = false;         // whether a prediction was missed
-    std::string record_;          // where a record's kernel comes from
-    std::vector<Time> times_;     // of every line
-    std::vector<Measured> line_;  // of --sweep: what its next line shows
+    size_t names_ = 6;           // columns of the kernels' names
+    size_t kernels_ = 0;         // how many there are
+    bool counts_lines_ = false;  // of source: kernels of several operations stand in one table
+    bool headed_ = false;        // whether the table's head was printed
+    double first_ms_ = 0;        // of the table's first line
+    std::string no_energy_;      // why --energy has nothing to show
+    bool noisy_ = false;         // whether a line was marked ~
+    bool missed_ = false;        // whether a prediction was missed
+    std::vector<std::string> above_peak_;  // kernels with more TFLOP/s than the GPU has
+    std::string record_;                   // where a record's kernel comes from
+    std::vector<Time> times_;              // of every line
+    std::vector<Measured> line_;           // of --sweep: what its next line shows
     std::string sweep_head_;
     ExitCode exit_code_ = kSkipped;  // until there is a result
 };

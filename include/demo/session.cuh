@@ -47,6 +47,9 @@ class Session {
                             std::vector<Contender> contenders,
                             const std::vector<Contender>& records = {});
 
+    /// Whether times are taken, and say something about a GPU.
+    bool timed() const { return report_ && !options.once && !kSimulator; }
+
     /// Prints a remark, for people only.
     void note(const std::string& text) const {
         if (report_ && !options.sweep) report_->note(text);
@@ -73,8 +76,8 @@ inline std::vector<Result> Session::run(const Workload& work, const Check& check
     if (dry_run) {
         Plan::Comparison comparison{work, {}, {arrays.begin(), arrays.end()}};
         for (const Contender& c : contenders)
-            comparison.kernels.push_back(
-                {c.kernel, c.role, c.only, c.why_not, c.program, c.lines, c.repeatable});
+            comparison.kernels.push_back({c.kernel, c.role, c.only, c.why_not, c.program, c.lines,
+                                          c.repeatable, c.expected});
         dry_run->comparisons.push_back(comparison);
         const bool flushes = !options.hot && !options.once && !kSimulator;
         const Buffer<char> flushed(flushes ? gpu.flush_bytes() : 0);
@@ -112,6 +115,7 @@ inline std::vector<Result> Session::run(const Workload& work, const Check& check
         }
     });
     report_->end_line(work);
+    report_->no_energy(measurement.no_energy());
     for (const Contender& contender : all)
         if (!contender.why_not.empty()) report_->skip(contender);
     return results;
@@ -253,6 +257,8 @@ inline ExitCode answer(const Program& program, std::span<const char* const> argu
         return kVerified;
     }
     check_kernel(options, plan);
+    if (options.energy && kSimulator)
+        fail(kSkipped, "--energy counts a GPU's joules, and this is the simulator");
     if (!options.describe) return run_all(program, options);
     std::vector<Plan> plans;
     for (size_t type = 0; type < program.types.size(); ++type) {

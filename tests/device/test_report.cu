@@ -270,6 +270,30 @@ TEST(Table, OfSweepHasALineForASize) {
     EXPECT_EQ(printed.exit_code, demo::kWrong);
 }
 
+TEST(Table, OfSweepShowsAPredictionBesideTheMeasurementAndMarksOneThatIsWrong) {
+    demo::Options options;
+    options.sweep = true;
+    demo::Workload work = kMatmul;
+    work.text = "N = 133", work.facts = {{"waves", "2"}};
+    demo::Contender contender{.kernel = "fixed_work", .predicted_ms = 4, .within = 0.03};
+    auto lines = [&](double ms) { return print(work, {{contender, {ms}}}, options).lines; };
+    EXPECT_EQ(lines(4.1)[1], "  ms           waves predicted fixed_work");
+    EXPECT_EQ(lines(4.1)[2], "  N = 133          2     4.000      4.100  ok");
+    EXPECT_EQ(lines(4.1).size(), 3u);
+    EXPECT_EQ(lines(4.13)[2], "  N = 133          2     4.000     4.130!  ok");
+    EXPECT_EQ(lines(3.87)[2], "  N = 133          2     4.000     3.870!  ok");
+    EXPECT_EQ(lines(3.87)[3], "  ! not as predicted");
+    contender.predicted_ms = 0;  // nobody knows
+    EXPECT_EQ(lines(4.13)[2], "  N = 133          2         -      4.130  ok");
+    EXPECT_EQ(print(work, {{contender, {4.13}}}, options).exit_code, demo::kVerified);
+
+    options.csv = true;
+    EXPECT_TRUE(lines(4.13)[1].ends_with(",,,,,")) << lines(4.13)[1];
+    contender.predicted_ms = 4;
+    EXPECT_TRUE(lines(4.1)[1].ends_with(",4.000000,yes")) << lines(4.1)[1];
+    EXPECT_TRUE(lines(4.13)[1].ends_with(",4.000000,no")) << lines(4.13)[1];
+}
+
 TEST(Table, OfSeveralComparisonsCountsLines) {
     std::vector<Line> table = {
         {{.kernel = "gelu_tile", .lines = 9}, {0.025}},
