@@ -99,9 +99,9 @@ __device__ int swizzled_place(int row, int v) {
 
 /// Adds: loads and stores of 16 bytes. A thread loads V vectors below each other, all on their way
 /// at once; taken by columns they are V vectors of out. Padding would take 16 bytes a row now, and
-/// a swizzle takes none. Costs: registers; R and C must be multiples of V, or these vectors are
-/// moved number by number. Limits: memory, as it limits a copy.
-template <class T>
+/// a swizzle takes none. Costs: registers; and if R or C is no multiple of V (not kWhole), numbers
+/// are moved one by one. Limits: memory, as it limits a copy.
+template <class T, bool kWhole>
 __global__ void __launch_bounds__(kThreads) swizzled(const T* x, T* out, size_t R, size_t C) {
     using Vector = demo::Vector<T>;
     constexpr int V = Vector::kSize;
@@ -109,17 +109,18 @@ __global__ void __launch_bounds__(kThreads) swizzled(const T* x, T* out, size_t 
     const Corner corner(C, kLargeTile<T>);
     const int left = threadIdx.x % kVectors, top = threadIdx.x / kVectors;
 
-    Vector in[V];  // one of V rows of x
-    const size_t row = corner.row + V * top, col = corner.col + V * left;
+    Vector in[V];  // in each of V rows of x
 #pragma unroll
     for (int i = 0; i < V; ++i) {
-        const T* const from = x + (row + i) * C + col;
-        if (C % V == 0 && row + i < R && col < C)
-            // The hint makes loads faster on an H200: see 7_gelu.
-            ptx::ld_global_evict_last(in[i], reinterpret_cast<const Vector*>(from));
-        else if (row + i < R)
+        const size_t row = corner.row + V * top + i, col = corner.col + V * left;
+        const T* const from = x + row * C + col;
+        if constexpr (kWhole) {  // the hint makes loads faster on an H200: see 7_gelu
+            if (row < R && col < C)
+                ptx::ld_global_evict_last(in[i], reinterpret_cast<const Vector*>(from));
+        } else {
             for (int j = 0; j < V; ++j)
-                if (col + j < C) in[i].at[j] = from[j];
+                if (row < R && col + j < C) in[i].at[j] = from[j];
+        }
     }
 #pragma unroll
     for (int j = 0; j < V; ++j) {
@@ -132,14 +133,15 @@ __global__ void __launch_bounds__(kThreads) swizzled(const T* x, T* out, size_t 
 #pragma unroll
     for (int i = 0; i < V; ++i) {
         const int below = top + kVectors * i;  // a row of the tile: 16 threads store 256 bytes
-        const Vector values = tile[below][swizzled_place<T>(below, left)];
         const size_t row = corner.row + V * left, col = corner.col + below;
+        const Vector values = tile[below][swizzled_place<T>(below, left)];
         T* const to = out + col * R + row;
-        if (R % V == 0 && row < R && col < C)
-            *reinterpret_cast<Vector*>(to) = values;
-        else if (col < C)
+        if constexpr (kWhole) {
+            if (row < R && col < C) *reinterpret_cast<Vector*>(to) = values;
+        } else {
             for (int j = 0; j < V; ++j)
-                if (row + j < R) to[j] = values.at[j];
+                if (row + j < R && col < C) to[j] = values.at[j];
+        }
     }
 }
 
@@ -166,11 +168,13 @@ void run(demo::Session& session) {
     };
     const demo::Workload work = shape.workload(session, 0);
     const dim3 block(kTile, kRows);
+    const bool whole = R % demo::Vector<T>::kSize == 0 && C % demo::Vector<T>::kSize == 0;
+    const auto last = whole ? swizzled<T, true> : swizzled<T, false>;
     session.run(work, out.check(ExpectTransposed<T>{x, C}),
                 {{.kernel = "naive", .launch = by(naive<T>, kTile, block)},
                  {.kernel = "tiled", .launch = by(tiled<T>, kTile, block)},
                  {.kernel = "padded", .launch = by(padded<T>, kTile, block)},
-                 {.kernel = "swizzled", .launch = by(swizzled<T>, kLargeTile<T>, dim3(kThreads))},
+                 {.kernel = "swizzled", .launch = by(last, kLargeTile<T>, dim3(kThreads))},
                  demo::copy_contender(session, work)});
 }
 

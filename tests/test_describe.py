@@ -168,7 +168,7 @@ def test_bytes_are_those_of_the_shapes(backend, program):
             assert 0 < problem["least_bytes"] <= whole
         else:
             assert problem["least_bytes"] == whole
-        assert problem["flops"] > 0
+        assert problem["flops"] >= 0  # 0: it moves numbers, and computes none
 
 
 @pytest.mark.parametrize("program, arguments", runs_of("OPERATIONS"), ids=words)

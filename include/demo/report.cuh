@@ -311,10 +311,8 @@ class Report {
                 if (!best || each.result.median_ms() < best->result.median_ms()) best = &each;
         const std::string size = work.text.substr(0, work.text.find(':'));
         const bool is_shape = size.find(" x ") != std::string::npos;
-        // "262144 x 1024", "N = 16384"
-        const size_t size_width =
-            is_shape ? 13
-                     : std::max<size_t>(9, size.find('=') + 2 + std::to_string(options_.n).size());
+        const size_t largest = std::string("N = ").size() + std::to_string(options_.n).size();
+        const size_t size_width = is_shape ? 13 : std::max<size_t>(9, largest);  // "262144 x 1024"
         std::string line = "  " + left(size, size_width);
         const std::string ms_text = kSimulator ? "(CPU) ms" : "ms";
         const bool has_units = !kSimulator && std::ranges::any_of(line_, [](auto& m) {
@@ -342,7 +340,6 @@ class Report {
             ok = ok && each.result.verdict.ok();
             missed_ |= off;
         }
-        if (has_units) head += "\n" + units;
         for (const Measured& each : line_) {
             const Role role = each.contender.role;
             if (kSimulator || (role != Role::kChain && role != Role::kLibrary)) continue;
@@ -352,6 +349,7 @@ class Report {
             head += right(title, title.size() + 1);
             line += right(timed ? significant(ratio, 3) + "x" : "-", title.size() + 1);
         }
+        if (has_units) head += "\n" + units;
         if (head != sweep_head_) {
             std::printf("%s%s\n", sweep_head_.empty() ? "" : "\n",
                         terminal.styled(Terminal::kAside, head).c_str());

@@ -19,7 +19,7 @@ MUTANTS = [
            "a number is taken from the next row; what is left beside whole vectors is not moved",
            [("out[col * R + row] = x[row * C + col];",
              "out[col * R + row] = x[(row + 1) % R * C + col];"),
-            ("if (row + j < R) to[j] = values.at[j];", "")], sizes=(33, 1025)),
+            ("if (row + j < R && col < C) to[j] = values.at[j];", ";")], sizes=(33, 1025)),
     Mutant("transpose_stale", "naive tiled padded swizzled",
            "only the first launch does anything",
            [launch_once("kernel<<<tiles(tile), block>>>(x, out, R, C);")], timed=True, sizes=(33,)),
@@ -37,8 +37,8 @@ def counts(n):
     in one bank, so 31 of a request's 32 lanes wait; with padding, and swizzled, none does."""
     blocks = (n // 32)**2
 
-    def title(name, blocks, block):
-        return f"{name}<float>: ({blocks} x 1) blocks of ({block}) threads, one launch"
+    def title(name, blocks, block, more=""):
+        return f"{name}<float{more}>: ({blocks} x 1) blocks of ({block}) threads, one launch"
 
     by_row, by_column = accesses(n * n, 4, sectors=n * n // 8), accesses(n * n, 4, sectors=n * n)
     shared, crowded = accesses(n * n, 4), accesses(n * n, 4, conflicts=n * n // 32 * 31)
@@ -52,7 +52,7 @@ def counts(n):
         title("padded", blocks, "32 x 8"): {
             "global loads": by_row, "global stores": by_row, "shared loads": shared,
             "shared stores": shared, "barriers": barriers},
-        title("swizzled", blocks // 4, "256 x 1"): {
+        title("swizzled", blocks // 4, "256 x 1", ", true"): {
             "global loads": vectors, "global stores": vectors,
             "shared loads": accesses(n * n // 4, 16), "shared stores": accesses(n * n // 4, 16),
             "barriers": accesses(n * n // 16, 0)}}
