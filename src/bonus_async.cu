@@ -26,8 +26,9 @@
 
 namespace async {
 
-/// Each step brings v nearer to 1, in four cycles: it waits for the one before.
 constexpr float kKept = 0.999f, kAdded = 0.001f;
+
+/// Each step brings v nearer to 1, in four cycles: it waits for the one before.
 __global__ void approach_one(float* v, size_t size, int steps) {  // [size]
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= size) return;
@@ -40,21 +41,22 @@ __global__ void approach_one(float* v, size_t size, int steps) {  // [size]
 
 constexpr int kRow = 1024;  // numbers; a thread for each
 
-/// A row of out: the one before (x, if there is none), turned by one place and negated.
+/// A row of out: the one before (x, if there is none), turned by one place and made smaller.
 __global__ void next_row(const float* x,  // [kRow]
                          float* out,      // [N, kRow]
                          size_t row) {
     hopper::griddepcontrol_launch_dependents();  // the next launch may start
     hopper::griddepcontrol_wait();               // the one before is done, and has written its row
     const float* const from = row == 0 ? x : &out[(row - 1) * kRow];
-    out[row * kRow + threadIdx.x] = -from[(threadIdx.x + 1) % kRow];
+    out[row * kRow + threadIdx.x] = kKept * from[(threadIdx.x + 1) % kRow];
 }
 
 struct ExpectRow {
     const float* x;
     DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t row, size_t col) const {
-        const double value = x[(row + 1 + col) % kRow];
-        return {row % 2 == 0 ? -value : value, 0};
+        const double steps = double(row + 1), kept = pow(double(kKept), steps);
+        const double value = kept * x[(row + 1 + col) % kRow];
+        return {value, 2 * steps * 0x1p-24 * fabs(value) + 0x1p-126};  // each step rounds
     }
 };
 
