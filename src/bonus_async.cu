@@ -26,8 +26,9 @@
 
 namespace async {
 
-/// Each step brings v nearer to 1, in four cycles: it waits for the one before.
 constexpr float kKept = 0.999f, kAdded = 0.001f;
+
+/// Each step brings v nearer to 1, in four cycles: it waits for the one before.
 __global__ void approach_one(float* v, size_t size, int steps) {  // [size]
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= size) return;
@@ -40,89 +41,73 @@ __global__ void approach_one(float* v, size_t size, int steps) {  // [size]
 
 constexpr int kRow = 1024;  // numbers; a thread for each
 
-/// A row of out: the one before (x, if there is none), turned by one place and negated.
+/// A row of out: the one before (x, if there is none), turned by one place and made smaller.
 __global__ void next_row(const float* x,  // [kRow]
                          float* out,      // [N, kRow]
                          size_t row) {
     hopper::griddepcontrol_launch_dependents();  // the next launch may start
     hopper::griddepcontrol_wait();               // the one before is done, and has written its row
     const float* const from = row == 0 ? x : &out[(row - 1) * kRow];
-    out[row * kRow + threadIdx.x] = -from[(threadIdx.x + 1) % kRow];
+    out[row * kRow + threadIdx.x] = kKept * from[(threadIdx.x + 1) % kRow];
 }
 
 struct ExpectRow {
     const float* x;
     DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t row, size_t col) const {
-        const double value = x[(row + 1 + col) % kRow];
-        return {row % 2 == 0 ? -value : value, 0};
+        const double steps = double(row + 1), kept = pow(double(kKept), steps);
+        const double value = kept * x[(row + 1 + col) % kRow];
+        return {value, 2 * steps * 0x1p-24 * fabs(value) + 0x1p-126};  // each step rounds
     }
 };
 
-/// While the GPU is busy the queue fills, until a launch has to wait.
-template <class Launch>
-void fill_the_queue(const demo::Session& session, Launch launch) {
-    const demo::Buffer<float> v(1);
-    approach_one<<<1, 1>>>(v.data(), 1, 50'000'000);  // 0.1 s
-    const demo::Stopwatch time;
-    double before = 0, now = 0;
-    int ahead = -1;  // the launch that waits does not count
-    for (; ahead < 100'000 && now - before < 5; ++ahead) {
-        before = now;
-        launch();
-        now = time.ms();
-    }
-    DEMO_CHECK(cudaDeviceSynchronize());
-    session.note("the host gets " + std::to_string(ahead) + " launches ahead, at " +
-                 demo::significant(1000 * before / ahead, 3) + " us each, then it has to wait");
-}
-
 static void launches(demo::Session& session) {
-    const size_t N = session.n(), pitch = kRow * sizeof(float);
+    const size_t N = session.n(), one = sizeof(float);
     const demo::Input<float> x(session, "x", {1, kRow});
     const demo::Output<float> out(session, "out", {N, kRow});
     const demo::PinnedBuffer<float> values(N);
     float *const rows = out, *const read = values.data();
-    auto launch = [&](size_t row, cudaStream_t stream = nullptr) {
-        next_row<<<1, kRow, 0, stream>>>(x, rows, row);
+    auto launch = [&](size_t row, cudaStream_t stream = nullptr, bool early = false) {
+        cudaLaunchAttribute attribute{};
+        attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attribute.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config{.gridDim = 1, .blockDim = kRow, .stream = stream};
+        config.attrs = &attribute, config.numAttrs = early;
+        cudaLaunchKernelEx(&config, next_row, x.data(), rows, row);  // as <<<1, kRow, 0, stream>>>
     };
-    auto launch_all = [&](cudaStream_t stream = nullptr) {
-        for (size_t row = 0; row < N; ++row) launch(row, stream);
+    auto launch_all = [&](cudaStream_t stream = nullptr, bool early = false) {
+        for (size_t row = 0; row < N; ++row) launch(row, stream, early);
     };
     auto record = [&](demo::Contender& self) {
-        const auto graph = std::make_shared<demo::Graph>(launch_all);
+        const auto graph = std::make_shared<demo::Graph>([&](auto stream) { launch_all(stream); });
         self.launch = [graph] { (*graph)(); };
-    };
-    auto launch_early = [&] {
-        cudaLaunchAttribute early{};
-        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        early.val.programmaticStreamSerializationAllowed = 1;
-        cudaLaunchConfig_t config{};
-        config.gridDim = dim3(1), config.blockDim = dim3(kRow);
-        config.attrs = &early, config.numAttrs = 1;
-        for (size_t row = 0; row < N; ++row)
-            DEMO_CHECK(cudaLaunchKernelEx(&config, next_row, x.data(), rows, row));
     };
     auto read_each = [&] {
         for (size_t row = 0; row < N; ++row) {
             launch(row);
-            DEMO_CHECK(cudaMemcpyAsync(&read[row], &rows[row * kRow], sizeof(float),
-                                       cudaMemcpyDeviceToHost));
+            DEMO_CHECK(cudaMemcpyAsync(&read[row], &rows[row * kRow], one, cudaMemcpyDeviceToHost));
             DEMO_CHECK(cudaStreamSynchronize(nullptr));  // the value is there
         }
         // They go back to where they came from: so what the host has read is verified, too.
-        DEMO_CHECK(cudaMemcpy2DAsync(rows, pitch, read, sizeof(float), sizeof(float), N,
-                                     cudaMemcpyHostToDevice));
+        DEMO_CHECK(cudaMemcpy2DAsync(rows, kRow * one, read, one, one, N, cudaMemcpyHostToDevice));
     };
-    const demo::MatrixShape shape{N, kRow, true};
-    session.run(shape.workload(session, 1), out.check(ExpectRow{x}),
+    session.run(demo::MatrixShape{N, kRow, true}.workload(session, 1), out.check(ExpectRow{x}),
                 {{.kernel = "one_by_one", .launch = [&] { launch_all(); }, .launches = N},
                  {.kernel = "graph", .setup = record, .launches = N},
                  {.kernel = "dependent",
-                  .launch = launch_early,
+                  .launch = [&] { launch_all(nullptr, true); },
                   .launches = N,
                   .why_not = hopper::why_not(session.gpu)},
                  {.kernel = "read_each", .launch = read_each, .launches = N}});
-    if (session.timed()) fill_the_queue(session, [&] { launch(0); });
+    if (!session.timed()) return;
+    const demo::Buffer<float> v(1);
+    approach_one<<<1, 1>>>(v.data(), 1, 50'000'000);  // 0.1 s, in which the queue fills
+    const demo::Stopwatch time;
+    double before = 0, now = 0;
+    int ahead = -1;  // without the launch that has to wait
+    for (; ahead < 100'000 && now - before < 5; ++ahead) before = now, launch(0), now = time.ms();
+    DEMO_CHECK(cudaDeviceSynchronize());
+    session.note("the host gets " + std::to_string(ahead) + " launches ahead, at " +
+                 demo::significant(1000 * before / ahead, 3) + " us each, then it has to wait");
 }
 
 // --- Copies -------------------------------------------------------------------------------------
@@ -150,38 +135,34 @@ static void copies(demo::Session& session) {
     cudaStream_t streams[kStreams] = {};
     for (cudaStream_t& stream : streams) DEMO_CHECK(cudaStreamCreate(&stream));
 
-    // A part of the matrix comes from `host`, is computed, and goes to the other half of `host`.
-    auto pass = [&](float* host, size_t begin, size_t end, cudaStream_t stream) {
-        const size_t count = end - begin, bytes = count * sizeof(float);
-        if (count == 0) return;
-        float* const part = v.data() + begin;
-        DEMO_CHECK(cudaMemcpyAsync(part, host + begin, bytes, cudaMemcpyHostToDevice, stream));
-        approach_one<<<(count + kThreads - 1) / kThreads, kThreads, 0, stream>>>(part, count,
-                                                                                 kSteps);
-        DEMO_CHECK(
-            cudaMemcpyAsync(host + size + begin, part, bytes, cudaMemcpyDeviceToHost, stream));
-    };
-    auto in_chunks = [&](float* host) {
-        for (size_t c = 0; c < kChunks; ++c)
-            pass(host, size * c / kChunks, size * (c + 1) / kChunks, streams[c % kStreams]);
-    };
-    auto whole = [&](float* host) { pass(host, 0, size, nullptr); };
-    // Not timed: before a launch the host gets x, afterwards `out` gets what came to the host.
+    // The matrix comes from `host`, is computed, and goes to the other half of `host`. Not timed:
+    // how the host gets x, and how `out` gets what came back, to be verified.
     const demo::EventTimer timer;
-    auto contender = [&](const std::string& name, float* host, auto launch) {
+    auto contender = [&](const std::string& name, float* host, size_t chunks) {
+        auto launch = [=, &v, &streams] {
+            for (size_t c = 0; c < chunks; ++c) {
+                const size_t begin = size * c / chunks, count = size * (c + 1) / chunks - begin;
+                const size_t blocks = (count + kThreads - 1) / kThreads, bytes = 4 * count;
+                const cudaStream_t stream = streams[c % kStreams];
+                float *const from = host + begin, *const to = from + size, *part = v.data() + begin;
+                if (count == 0) continue;
+                DEMO_CHECK(cudaMemcpyAsync(part, from, bytes, cudaMemcpyHostToDevice, stream));
+                approach_one<<<blocks, kThreads, 0, stream>>>(part, count, kSteps);
+                DEMO_CHECK(cudaMemcpyAsync(to, part, bytes, cudaMemcpyDeviceToHost, stream));
+            }
+        };
         auto timed = [=, &x, &out, &timer] {
             DEMO_CHECK(cudaMemcpy(host, x, x.bytes(), cudaMemcpyDeviceToHost));
-            const double ms = timer.ms([&] { launch(host); });
+            const double ms = timer.ms(launch);
             DEMO_CHECK(cudaMemcpy(out, host + size, x.bytes(), cudaMemcpyHostToDevice));
             return ms;
         };
         return demo::Contender{.kernel = name, .launch = [=] { timed(); }, .sample = timed};
     };
-    session.run(
-        demo::MatrixShape::of(session.options).workload(session, 2 * kSteps),
-        out.check(ExpectNearOne{x, N}),
-        {contender("pageable", pageable.data(), whole), contender("pinned", pinned.data(), whole),
-         contender("overlapped", pinned.data(), in_chunks)});
+    session.run(demo::MatrixShape::of(session.options).workload(session, 2 * kSteps),
+                out.check(ExpectNearOne{x, N}),
+                {contender("pageable", pageable.data(), 1), contender("pinned", pinned.data(), 1),
+                 contender("overlapped", pinned.data(), kChunks)});
     auto rate = [&](float* to, const float* from) {
         const double ms = demo::quick_time(
             [&] { DEMO_CHECK(cudaMemcpyAsync(to, from, v.bytes(), cudaMemcpyDefault)); });

@@ -8,8 +8,7 @@
 // --show staircase     blocks of fixed work, up to 8 for each SM
 // --show saw_tooth     C = A B in tiles of one size: TFLOP/s over N have the teeth of a saw. Beside
 //                      it cuBLAS, and the record, whose blocks divide what is left for a last wave
-// --show block_sizes   GELU by blocks of 32 to 1024 threads: an SM holds no more than 32 blocks, so
-//                      small ones leave it half empty
+// --show block_sizes   GELU by blocks of 32 to 1024 threads. What starts blocks has a speed, too
 //
 //     ./bonus_waves        ./bonus_waves --show saw_tooth        ./bonus_waves --show block_sizes
 //
@@ -24,21 +23,20 @@
 
 namespace waves {
 
-// What is predicted, from constants measured on an NVIDIA H200. Change one and see.
-constexpr double kLaunchUs = 3;           // of a kernel that does nothing
+// The prediction is made of these. Change one and see.
+constexpr double kLaunchUs = 3.5;         // of a kernel that does nothing
 constexpr double kStepCycles = 4;         // of a multiply-add that waits for the one before
-constexpr double kBlockCycles = 1000;     // to start a block, to load, to store, to end
-constexpr double kTileStepCycles = 2200;  // of mma_ptx, for 128 x 256 of C and 64 along k
-constexpr double kTileCycles = 5000;      // of its first loads, and of its stores
-constexpr double kStaircaseWithin = 0.03, kSawToothWithin = 0.08;  // may be off by this part
+constexpr double kBlockCycles = 3300;     // what a block does besides: start, load, loop, store
+constexpr double kTileStepCycles = 2280;  // of mma_ptx on Hopper: 128 x 256 of C, 64 along k
+constexpr double kStaircaseWithin = 0.03, kSawToothWithin = 0.08;  // how far off it may be
 
+/// Blocks of equal work, of which a multiprocessor holds so many at a time.
 struct Waves {
     const demo::Gpu& gpu;
-    size_t blocks;
-    int resident;  // blocks that a multiprocessor holds at a time
+    size_t blocks, resident;
 
     size_t count() const {
-        const size_t at_once = std::max<size_t>(1, size_t(gpu.multiprocessors) * size_t(resident));
+        const size_t at_once = std::max<size_t>(1, size_t(gpu.multiprocessors) * resident);
         return (blocks + at_once - 1) / at_once;
     }
     double cycles_per_ms() const { return gpu.boost_ghz * 1e6; }  // 0 where nobody knows the clock
@@ -50,23 +48,16 @@ struct Waves {
     double cycles_of_a_block(double ms) const {
         return (ms - kLaunchUs / 1e3) * cycles_per_ms() / double(count());
     }
+    /// Columns of the table.
+    std::vector<std::pair<std::string, std::string>> facts() const {
+        return {{"blocks/SM", std::to_string(resident)}, {"waves", std::to_string(count())}};
+    }
 };
-
-static std::string text(size_t number) { return std::to_string(number); }
-
-/// `operations` on each of rows x columns numbers, as the table's line of this N.
-static demo::Workload line(const demo::Session& session, size_t rows, size_t columns,
-                           double operations) {
-    const demo::MatrixShape shape{rows, columns, true};
-    demo::Workload work = shape.workload(session, operations);
-    work.size = session.n(), work.text = "N = " + text(work.size);
-    return work;
-}
 
 // --- Staircase ----------------------------------------------------------------------------------
 
 constexpr int kThreads = 128;                           // a warp for each of an SM's schedulers
-constexpr int kSteps = demo::kSimulator ? 256 : 98304;  // 0.2 ms
+constexpr int kSteps = demo::kSimulator ? 192 : 98304;  // 0.2 ms
 
 /// A chain: each multiply-add waits for the one before. `one` is an argument, so that the compiler
 /// has to multiply.
@@ -84,23 +75,22 @@ struct ExpectWork {
     const float* x;
     DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t row, size_t col) const {
         const double value = double(kSteps) * double(x[row * kThreads + col]);
-        return {value, demo::kFormat<float>.roundoff * fabs(value)};
+        return {value, 2 * demo::kFormat<float>.roundoff * fabs(value)};
     }
 };
 
 static void staircase(demo::Session& session) {
-    const size_t blocks = session.n(), all_of_it = session.gpu.shared_per_block;
-    const demo::Input<float> x(session, "x", {blocks, kThreads});
-    const demo::Output<float> out(session, "out", {blocks, kThreads});
-    demo::allow_shared_bytes(fixed_work, all_of_it);  // so an SM holds one block
-    const int resident = demo::blocks_per_multiprocessor(fixed_work, kThreads, all_of_it);
-    const Waves waves{session.gpu, blocks, resident};
-    demo::Workload work = line(session, blocks, kThreads, 2.0 * kSteps);
-    work.memory_bound = false;
-    work.facts = {{"blocks/SM", text(size_t(resident))}, {"waves", text(waves.count())}};
+    const size_t N = session.n(), all_shared = session.gpu.shared_per_block;
+    const demo::Input<float> x(session, "x", {N, kThreads});
+    const demo::Output<float> out(session, "out", {N, kThreads});
+    demo::allow_shared_bytes(fixed_work, all_shared);  // so an SM holds a single block
+    const int resident = demo::blocks_per_multiprocessor(fixed_work, kThreads, all_shared);
+    const Waves waves{session.gpu, N, size_t(resident)};
+    demo::Workload work = demo::MatrixShape{N, kThreads, true}.workload(session, 2.0 * kSteps);
+    work.memory_bound = false, work.text = "N = " + std::to_string(N), work.facts = waves.facts();
     session.run(work, out.check(ExpectWork{x}),
                 {{.kernel = "fixed_work",
-                  .launch = [&] { fixed_work<<<blocks, kThreads, all_of_it>>>(x, out, 1.0f); },
+                  .launch = [&] { fixed_work<<<N, kThreads, all_shared>>>(x, out, 1.0f); },
                   .predicted_ms = waves.predicted_ms(kSteps * kStepCycles + kBlockCycles),
                   .within = kStaircaseWithin}});
 }
@@ -109,38 +99,29 @@ static void staircase(demo::Session& session) {
 
 template <class Tile>
 void saw_tooth(demo::Session& session) {
-    const size_t N = session.n(), tiles = Tile::blocks(N, N);
+    const size_t N = session.n(), tiles = Tile::blocks(N, N), bytes = Tile::kSharedBytes;
     const demo::Input<half> A(session, "A", {N, N}), B(session, "B", {N, N});
     const demo::Output<half> C(session, "C", {N, N});
     const demo::MatmulReference reference(session, A, B);
     const auto kernel = matmul_mma::mma_ptx<Tile>;
-    demo::allow_shared_bytes(kernel, Tile::kSharedBytes);
-    const int resident =
-        demo::blocks_per_multiprocessor(kernel, Tile::kThreads, Tile::kSharedBytes);
-    const Waves waves{session.gpu, tiles, resident};
+    demo::allow_shared_bytes(kernel, bytes);
+    const int resident = demo::blocks_per_multiprocessor(kernel, Tile::kThreads, bytes);
+    const Waves waves{session.gpu, tiles, size_t(resident)};
     const double steps = double(N) / matmul_mma::kDepth;
-    // On other GPUs the first line tells how long a step takes. So it has no prediction there.
+    // On other GPUs the first line, which then has no prediction, tells how long a step takes.
     static double step_cycles = session.gpu.compute_capability == 90 ? kTileStepCycles : 0;
-    const double cycles = step_cycles > 0 ? steps * step_cycles + kTileCycles : 0;
     demo::Workload work = demo::matmul_workload<half>(N);
-    work.facts = {{"blocks/SM", text(size_t(resident))}, {"waves", text(waves.count())}};
-    const auto results = session.run(
-        work, reference.check(C),
-        {{.kernel = "mma_ptx",
-          .launch = [&] { kernel<<<tiles, Tile::kThreads, Tile::kSharedBytes>>>(A, B, C, N); },
-          .predicted_ms = waves.predicted_ms(cycles),
-          .within = kSawToothWithin},
-         demo::cublas_contender<half>("cublas_fp16", A, B, C, N)},
-        {matmul_records(A, B, C, N, session.gpu)[0]});
+    work.facts = waves.facts();
+    const auto results =
+        session.run(work, reference.check(C),
+                    {{.kernel = "mma_ptx",
+                      .launch = [&] { kernel<<<tiles, Tile::kThreads, bytes>>>(A, B, C, N); },
+                      .predicted_ms = waves.predicted_ms(steps * step_cycles),
+                      .within = kSawToothWithin},
+                     demo::cublas_contender<half>("cublas_fp16", A, B, C, N)},
+                    {matmul_records(A, B, C, N, session.gpu)[0]});
     if (step_cycles == 0 && session.wants("mma_ptx") && !results.empty())
-        step_cycles = (waves.cycles_of_a_block(results[0].median_ms()) - kTileCycles) / steps;
-}
-
-/// The widest tile for which this GPU has shared memory, whatever N.
-static void saw_tooth_of_one_tile(demo::Session& session) {
-    using Wide = matmul_mma::Tiles<128, 256, 3>;
-    if (Wide::kSharedBytes <= session.gpu.shared_per_block) return saw_tooth<Wide>(session);
-    matmul_mma::with_square_tiles(session.gpu, [&]<class T>(T) { saw_tooth<T>(session); });
+        step_cycles = waves.cycles_of_a_block(results[0].median_ms()) / steps;
 }
 
 // --- Block sizes --------------------------------------------------------------------------------
@@ -163,28 +144,31 @@ struct ExpectGelu {
 };
 
 static void block_sizes(demo::Session& session) {
-    const size_t threads = session.n(), size = kSide * kSide;
+    const size_t N = session.n(), size = kSide * kSide, blocks = (size + N - 1) / N;
     const demo::Input<float> x(session, "x", {kSide, kSide}, {.scale = 6});
     const demo::Output<float> out(session, "out", {kSide, kSide});
-    const size_t resident = size_t(demo::blocks_per_multiprocessor(gelu, int(threads), 0));
-    demo::Workload work = line(session, kSide, kSide, 9);
-    work.facts = {{"blocks/SM", text(resident)}, {"threads/SM", text(resident * threads)}};
-    auto launch = [&] {
-        gelu<<<(size + threads - 1) / threads, unsigned(threads)>>>(x, out, size);
-    };
+    const int resident = demo::blocks_per_multiprocessor(gelu, int(N), 0);
+    demo::Workload work = demo::MatrixShape{kSide, kSide, true}.workload(session, 9);
+    work.size = N, work.text = "N = " + std::to_string(N);
+    work.facts = Waves{session.gpu, blocks, size_t(resident)}.facts();
+    work.facts.push_back({"threads/SM", std::to_string(size_t(resident) * N)});
+    auto launch = [&] { gelu<<<blocks, unsigned(N)>>>(x, out, size); };
     session.run(work, out.check(ExpectGelu{x}), {{.kernel = "gelu", .launch = launch}});
 }
 
 // --- Which of them, and how far -----------------------------------------------------------------
 
 static void run(demo::Session& session) {
+    using Wide = matmul_mma::Tiles<128, 256, 3>;
     const std::string& show = session.options.choice("--show");
     if (show == "staircase") staircase(session);
-    if (show == "saw_tooth") saw_tooth_of_one_tile(session);
     if (show == "block_sizes") block_sizes(session);
+    if (show != "saw_tooth") return;
+    if (Wide::kSharedBytes <= session.gpu.shared_per_block) return saw_tooth<Wide>(session);
+    matmul_mma::with_square_tiles(session.gpu, [&]<class T>(T) { saw_tooth<T>(session); });
 }
 
-/// The N of the table's lines.
+/// N of the table's lines.
 static std::vector<size_t> sizes(const demo::Options& options, const demo::Gpu& gpu) {
     const std::string& show = options.choice("--show");
     const size_t SMs = size_t(gpu.multiprocessors), step = demo::kSimulator ? 128 : 256;

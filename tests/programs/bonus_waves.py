@@ -28,5 +28,5 @@ REFUSED = ("--show", "--show waves", "0")
 
 def unused(*_):
     """The saw-tooth's kernels are other programs': nothing here compiles them again."""
-    return [('if (show == "saw_tooth") saw_tooth_of_one_tile(session);', ""),
-            ("static void saw_tooth_of_one_tile", "[[maybe_unused]] static void saw_tooth_of_one_tile")]
+    return [("return saw_tooth<Wide>(session);\n", "return;\n"),
+            ("{ saw_tooth<T>(session); }", "{}")]
