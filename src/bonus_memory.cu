@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kThreads)
 
 /// A line of the table: a working set of N KiB.
 static void working_set(demo::Session& session, size_t blocks) {
-    const size_t N = session.n(), bytes = std::bit_floor(N) << 10;
+    const size_t N = session.n(), bytes = demo::saturating_product(std::bit_floor(N), 1024);
     const uint32_t lines = uint32_t(bytes / kLineBytes), vectors = uint32_t(bytes / 16);
     const demo::Input<uint32_t> x(session, "x", {1, bytes / 4});
     const demo::Output<uint32_t> last(session, "last", {1, 1});
@@ -142,6 +142,10 @@ static void working_set(demo::Session& session, size_t blocks) {
     auto adds_up = [&](size_t apart) {
         return sums.check(demo::ExpectSum{x, bytes / 4, 4 * apart, 4, 4 * kThreads, kSteps, 4});
     };
+    auto why_not = [&](auto kernel) {
+        if (demo::dry_run || N <= kLargestShared) return demo::try_shared_bytes(kernel, bytes);
+        return std::string("shared memory is smaller");
+    };
     const double loads = 4.0 * kSteps * kThreads * double(blocks), ghz = session.gpu.boost_ghz;
     std::vector<demo::Contender> all = {
         demo::latency("chase", walk, ends(kFirst + kLoads), chain, kLoads, ghz),
@@ -149,12 +153,7 @@ static void working_set(demo::Session& session, size_t blocks) {
             "read", [&] { read_all(x); }, adds_up(apart), loads),
         demo::latency("chase_shared", walk_shared, ends(kLoads), chain, kLoads, ghz),
         demo::bandwidth("read_shared", read_copies, adds_up(0), loads)};
-    if (N > kLargestShared) {
-        all.resize(2);
-    } else {
-        all[2].why_not = demo::try_shared_bytes(chase_shared, bytes);
-        all[3].why_not = demo::try_shared_bytes(read_shared, bytes);
-    }
+    all[2].why_not = why_not(chase_shared), all[3].why_not = why_not(read_shared);
     const std::string level = demo::level_of(session.gpu, bytes);
     session.run(demo::million_loads(N, {{"fits", level}}), {}, all);
 }

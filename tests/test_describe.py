@@ -164,7 +164,9 @@ def test_bytes_are_those_of_the_shapes(backend, program):
             assert array["bytes"] == size
             assert array["dtype"] == "uint32" or BYTES[array["dtype"]] == BYTES[problem["dtype"]]
         whole = sum(array["bytes"] for array in arrays)
-        if any(array["dtype"] == "uint32" for array in arrays):  # of the tables some rows are read
+        if of_page(program, "SCALED"):
+            assert problem["least_bytes"] == of_page(program, "SCALED")
+        elif any(array["dtype"] == "uint32" for array in arrays):  # of the tables some rows are read
             assert 0 < problem["least_bytes"] <= whole
         else:
             assert problem["least_bytes"] == whole

@@ -205,8 +205,9 @@ def test_no_line_is_too_long(live, program, options):
     assert_for_people(live.run(program, small_size(live, program), *options), program)
 
 
-def table_lines(lines):
-    """The lines of the tables of --sweep: (size, the columns' names, the cells, the verdict)."""
+def table_lines(lines, facts=()):
+    """The lines of the tables of --sweep: (size, the columns' names, the cells, the verdict). A
+    head has the unit in front, or facts; then the units are on a line of their own."""
     found, head = [], []
     for line in lines[1:]:
         row = re.fullmatch(r"  ([NS] = \d+|\d+ x \d+) +(\S.*)  (\w+)", line)
@@ -214,6 +215,8 @@ def table_lines(lines):
             found.append((row[1], head, row[2].split(), row[3]))
         elif "ms" in line.split():
             head = re.sub(r"\bx ", "x_", line.replace("(CPU) ms", "ms")).split()[1:]
+        elif set(facts) & set(line.split()):
+            head = line.split()
     return found
 
 
@@ -226,10 +229,10 @@ def test_a_sweep_prints_a_line_for_each_size(live, program):
         {"square": f"N = {row['n']}", "talk": f"S = {row['n']}"}.get(row["shape"], row["shape"])
         for row in rows))
     lines = assert_for_people(live.run(program, *options, timeout=300), program)
-    table = table_lines(lines)
+    facts = set(of_page(program, "FACTS"))
+    table = table_lines(lines, facts)
     assert [size.replace(" x ", "x") for size, *_ in table] == sizes and len(sizes) > 1
     roles = {c["role"] for c in describe(program)["contenders"]}
-    facts = set(of_page(program, "FACTS"))
     for size, head, cells, verdict in table:
         assert verdict == "ok" and len(cells) == len(head)
         times = dict(zip(head, cells))
@@ -243,7 +246,8 @@ def test_a_sweep_prints_a_line_for_each_size(live, program):
         shapes = [f"{rows}x{cols}" for rows, cols in describe(program)["shapes"]]
         assert sizes == shapes[:len(sizes)] and (live.name == "cpu" or sizes == shapes)
 
-    untimed = table_lines(assert_for_people(live.run(program, *options, "--once"), program))
+    said = assert_for_people(live.run(program, *options, "--once"), program)
+    untimed = table_lines(said, facts)
     assert [size for size, *_ in untimed] == [size for size, *_ in table]
     assert all({cell for name, cell in zip(head, cells) if name not in facts} == {"-"}
                for _, head, cells, _ in untimed)

@@ -2,7 +2,7 @@
 
 from pages import Mutant, accesses
 
-SETS, STRIDES = "64", "32 --show strides"  # command lines: working sets of 16 to 64 KiB; strides
+SET, STRIDE = "16", "1 --show strides"  # command lines with one line: a set of 16 KiB; stride 1
 READERS = "read read_shared strided"
 
 MUTANTS = [
@@ -11,29 +11,32 @@ MUTANTS = [
            [("walk(kLoads);", "walk(kLoads - 1);"),
             ("i < kLoads; ++i) at = ", "i < kLoads - 1; ++i) at = "),
             ("step < kSteps;", "step < kSteps - 1;"), ("step < steps;", "step < steps - 1;")],
-           sizes=(), runs=(SETS, STRIDES), cpu_runs=(SETS, STRIDES), kind="grid"),
+           sizes=(), runs=(SET, STRIDE), cpu_runs=(SET, STRIDE), kind="grid"),
     Mutant("memory_register_as_it_was", READERS,
            "the sum begins as what its register held",
            [("uint32_t sum = 0;\n#pragma unroll 8", "uint32_t sum = 1;\n#pragma unroll 8"),
             ("uint32_t sum = 0;\n#pragma unroll 16", "uint32_t sum = 1;\n#pragma unroll 16")],
-           sizes=(), runs=(SETS, STRIDES), cpu_runs=(SETS, STRIDES), kind="accumulator"),
+           sizes=(), runs=(SET, STRIDE), cpu_runs=(SET, STRIDE), kind="accumulator"),
     Mutant("memory_one_twice", READERS,
            "a number is added twice",
            [("    return sum;\n", "    return sum + x[at & (vectors - 1)].x;\n"),
             ("sums[thread] = sum;", "sums[thread] = sum + *first;")],
-           sizes=(), runs=(SETS, STRIDES), cpu_runs=(SETS, STRIDES), kind="tail"),
-    Mutant("memory_no_barrier", "chase_shared read_shared",
+           sizes=(), runs=(SET, STRIDE), cpu_runs=(SET, STRIDE), kind="tail"),
+    Mutant("memory_no_barrier", "read_shared",
            "shared memory is read while it is being filled",
-           [("__syncthreads();  // the chain is complete", ""),
-            ("__syncthreads();  // the copy is complete", "")],
-           sizes=(), runs=(SETS,), cpu_runs=(SETS,), race=True, kind="fence"),
+           [("__syncthreads();  // the copy is complete", "")],
+           sizes=(), runs=(SET,), cpu_runs=(SET,), race=True, kind="fence"),
+    Mutant("memory_no_chain", "chase_shared",
+           "the chain is followed while it is being made",
+           [("__syncthreads();  // the chain is complete", "")],
+           sizes=(), runs=(SET,), cpu_runs=(SET,), race=True, stops="in no buffer", kind="fence"),
     Mutant("memory_last_as_before", "chase_shared read_shared",
            "the last line leads back to the first; the last vector is that before it",
            [("demo::next_line(i, lines) * kLineBytes",
              "(i + 1 < lines ? demo::next_line(i, lines) : 0) * kLineBytes"),
             ("copy[i] = reinterpret_cast<const uint4*>(x)[i];",
              "copy[i] = reinterpret_cast<const uint4*>(x)[min(i, vectors - 2)];")],
-           sizes=(), runs=("16",), cpu_runs=("16",), kind="stale"),
+           sizes=(), runs=(SET,), cpu_runs=(SET,), kind="stale"),
 ]
 
 FAST = {"read": (r"LDG\.E\S*\.128",), "read_shared": (r"LDS\S*\.128",),
@@ -46,12 +49,15 @@ def strides(most):
     found = {}
     for stride in (1, 2, 4, 8, 16, 32)[:most.bit_length()]:
         loads = 2**16 // stride
-        found[f"memory::strided<{stride}>: (4 x 1) blocks of (64 x 1) threads, one launch"] = {
+        found[f"strided<{stride}>: (4 x 1) blocks of (64 x 1) threads, one launch"] = {
             "global loads": accesses(loads, 4, sectors=loads // 32 * min(32, 4 * stride)),
             "global stores": accesses(256, 4, sectors=32)}
     return found
 
 
-COUNTS = {STRIDES: strides(32)}
-PRINTS = {"16": (r"\bchase_shared\b", r"\bN = 16 +L1 "), STRIDES: (r"N = 4 +16 ",),
+COUNTS = {"32 --show strides": strides(32)}
+FACTS = ("fits",)
+SCALED = 4 * 10**6
+PRINTS = {"16": (r"\bchase_shared\b", r"\bN = 16 +L1 "), "4 --show strides": (r"N = 4 +16 ",),
           "8 --show offsets": (r"N = 1 +5 ", r"N = 8 +4 ")}
+REFUSED = ("--show", "--show latency", "0")
