@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kThreads)
     for (uint32_t i = threadIdx.x; i < vectors; i += kThreads)
         copy[i] = reinterpret_cast<const uint4*>(x)[i];
     __syncthreads();  // the copy is complete
-    sums[blockIdx.x * kThreads + threadIdx.x] = add_up(copy, vectors, threadIdx.x);
+    sums[blockIdx.x * kThreads + threadIdx.x] = add_up(copy, vectors, blockIdx.x + threadIdx.x);
 }
 
 /// In each step all threads of the grid load a number each, kStride apart.
@@ -152,7 +152,7 @@ static void working_set(demo::Session& session, size_t blocks) {
         demo::bandwidth(
             "read", [&] { read_all(x); }, adds_up(apart), loads),
         demo::latency("chase_shared", walk_shared, ends(kLoads), chain, kLoads, ghz),
-        demo::bandwidth("read_shared", read_copies, adds_up(0), loads)};
+        demo::bandwidth("read_shared", read_copies, adds_up(1), loads)};
     all[2].why_not = why_not(chase_shared), all[3].why_not = why_not(read_shared);
     const std::string level = demo::level_of(session.gpu, bytes);
     session.run(demo::million_loads(N, {{"fits", level}}), {}, all);

@@ -39,6 +39,9 @@ MUTANTS = [
            sizes=(), runs=(SET,), cpu_runs=(SET,), kind="stale"),
 ]
 
+# It fills shared memory in steps of +=.
+NOT_APPLICABLE = {kind: {"chase_shared": "it sums nothing"} for kind in ("tail", "accumulator")}
+
 FAST = {"read": (r"LDG\.E\S*\.128",), "read_shared": (r"LDS\S*\.128",),
         "chase": (r"LDG\.E\.64",), "chase_shared": (r"LDS ",)}
 
