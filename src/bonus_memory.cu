@@ -1,5 +1,4 @@
-// Bonus: what a load costs. How long does one take, how many bytes a second arrive, and what
-// becomes of that if a warp's 32 loads lie apart? The other programs argue with these figures.
+// Bonus: what a load costs: latency, bandwidth, and what becomes of it if a warp's loads lie apart.
 //
 //     ./bonus_memory                   working sets of 16 KiB to 1 GiB. N is the largest, in KiB
 //     ./bonus_memory --show strides    a warp's loads N = 1 to 32 numbers apart
@@ -8,20 +7,18 @@
 // chase    latency. One thread follows pointers through all lines of 128 bytes, in an order that
 //          looks random. A load brings the address of the next one, so no two are under way:
 //
-//          line   0     1     2     3     4
-//               +-|-+ +-|-+ +-|-+ +-|-+ +-|-+
-//                 +--------------->+    ...
-//                       +<---------+
+//               line 0    line 1    line 2    line 3    line 4
+//               *---------------------------->*    ...
+//                         *<------------------
 //
 // read     bandwidth. Each multiprocessor (SM) reads the whole working set, again and again, from
-//          a place of its own on. So a cache helps only if it holds all of it.
+//          a place of its own on. So a cache helps only as far as it holds all of it.
 // strided  bandwidth, counting only bytes that were asked for. Memory delivers sectors of 32 bytes:
 //          from stride 8 on 4 bytes of each are used.
 //
 // A sample is scaled to a million loads of 4 bytes, so a chase's milliseconds (--csv) are also the
 // nanoseconds of one load. docs/experiments/memory.md says what to see.
 #include <array>
-#include <bit>
 
 #include "demo.cuh"
 #include "demo/memory.cuh"
@@ -34,7 +31,6 @@ constexpr int kThreads = kSimulator ? 64 : 1024;  // of a block; an SM runs one
 constexpr int kSteps = kSimulator ? 16 : 8192;    // loads of a thread: 0.5 ms from L1
 constexpr int kFirst = kSimulator ? 64 : 2048;    // loads of a chase that fill L1: 256 KiB
 constexpr int kLoads = kSimulator ? 256 : 4096;   // loads that it times
-constexpr size_t kLargestShared = 128;            // KiB: both L1 and shared memory have as much
 constexpr size_t kStridedBytes = kSimulator ? 1 << 18 : 1 << 30;  // far more than L2 holds
 
 // --- Latency ------------------------------------------------------------------------------------
@@ -59,17 +55,15 @@ __global__ void chase(const uint64_t* chain, uint32_t lines, const uint32_t* beg
 __global__ void chase_shared(uint32_t lines, const uint32_t* begin, uint32_t* last,
                              long long* cycles) {
     extern __shared__ char chain[];
-    auto offset_at = [&](uint32_t at) -> uint32_t& {
-        return reinterpret_cast<uint32_t&>(chain[at]);
-    };
+    auto next = [&](uint32_t at) -> uint32_t& { return reinterpret_cast<uint32_t&>(chain[at]); };
     for (uint32_t i = threadIdx.x; i < lines; i += blockDim.x)
-        offset_at(i * kLineBytes) = demo::next_line(i, lines) * kLineBytes;
+        next(i * kLineBytes) = demo::next_line(i, lines) * kLineBytes;
     __syncthreads();  // the chain is complete
     if (threadIdx.x > 0) return;
     uint32_t at = *begin % lines * kLineBytes;
     const long long before = clock64();
 #pragma unroll 16
-    for (int i = 0; i < kLoads; ++i) at = offset_at(at);
+    for (int i = 0; i < kLoads; ++i) at = next(at);
     *cycles = clock64() - before;
     *last = at / kLineBytes;
 }
@@ -137,14 +131,10 @@ static void working_set(demo::Session& session, size_t blocks) {
     auto walk_shared = [&] {
         chase_shared<<<1, kThreads, bytes>>>(lines, x, last, chain.cycles());
     };
-    auto read_copies = [&] { read_shared<<<blocks, kThreads, bytes>>>(x, vectors, sums); };
+    auto read_copy = [&] { read_shared<<<blocks, kThreads, bytes>>>(x, vectors, sums); };
     auto ends = [&](int steps) { return last.check(demo::ExpectLine{x, lines, uint32_t(steps)}); };
     auto adds_up = [&](size_t apart) {
         return sums.check(demo::ExpectSum{x, bytes / 4, 4 * apart, 4, 4 * kThreads, kSteps, 4});
-    };
-    auto why_not = [&](auto kernel) {
-        if (demo::dry_run || N <= kLargestShared) return demo::try_shared_bytes(kernel, bytes);
-        return std::string("shared memory is smaller");
     };
     const double loads = 4.0 * kSteps * kThreads * double(blocks), ghz = session.gpu.boost_ghz;
     std::vector<demo::Contender> all = {
@@ -152,10 +142,10 @@ static void working_set(demo::Session& session, size_t blocks) {
         demo::bandwidth(
             "read", [&] { read_all(x); }, adds_up(apart), loads),
         demo::latency("chase_shared", walk_shared, ends(kLoads), chain, kLoads, ghz),
-        demo::bandwidth("read_shared", read_copies, adds_up(1), loads)};
-    all[2].why_not = why_not(chase_shared), all[3].why_not = why_not(read_shared);
-    const std::string level = demo::level_of(session.gpu, bytes);
-    session.run(demo::million_loads(N, {{"fits", level}}), {}, all);
+        demo::bandwidth("read_shared", read_copy, adds_up(1), loads)};
+    all[2].why_not = demo::no_room_for(bytes, chase_shared);
+    all[3].why_not = demo::no_room_for(bytes, read_shared);
+    session.run(demo::million_loads(N, {{"fits", demo::level_of(session.gpu, bytes)}}), {}, all);
 }
 
 /// A line: a warp's loads `stride` numbers apart, the first `offset` after a multiple of 32.
@@ -184,13 +174,10 @@ static void run(demo::Session& session) {
     if (show == "offsets") warp_loads(session, blocks, 1, few);
 }
 
-/// The N of the lines: powers of two up to the one on the command line.
+/// The N of the lines.
 static std::vector<size_t> sizes(const demo::Options& options, const demo::Gpu&) {
     const bool sets = options.choice("--show") == "working_sets";
-    const size_t last = std::bit_floor(sets ? options.n : std::min<size_t>(options.n, 32));
-    std::vector<size_t> all;
-    for (size_t N = sets ? std::min<size_t>(last, 16) : 1; N <= last; N *= 2) all.push_back(N);
-    return all;
+    return demo::powers_of_two(sets ? 16 : 1, sets ? options.n : std::min<size_t>(options.n, 32));
 }
 
 }  // namespace memory

@@ -2,6 +2,7 @@
 // contenders whose samples are scaled to a million loads.
 #pragma once
 
+#include <bit>
 #include <memory>
 #include <string>
 #include <utility>
@@ -85,6 +86,22 @@ inline Workload million_loads(size_t N, std::vector<std::pair<std::string, std::
 /// The nearest memory that holds so many bytes.
 inline std::string level_of(const Gpu& gpu, size_t bytes) {
     return bytes <= gpu.shared_per_block ? "L1" : bytes <= gpu.l2_bytes ? "L2" : "DRAM";
+}
+
+/// Why no block can have this much of it in shared memory; empty where it can. (What a dry run
+/// knows holds for every size.)
+template <class Kernel>
+std::string no_room_for(size_t bytes, Kernel kernel) {
+    constexpr size_t kMost = 128 << 10;  // as much fits into L1, too
+    return dry_run || bytes <= kMost ? try_shared_bytes(kernel, bytes) : "it is too large";
+}
+
+/// Those from `first` to `last`; at least one.
+inline std::vector<size_t> powers_of_two(size_t first, size_t last) {
+    last = std::bit_floor(last);
+    std::vector<size_t> all;
+    for (size_t N = std::min(first, last); N <= last; N *= 2) all.push_back(N);
+    return all;
 }
 
 /// A contender whose launch makes so many loads. Caches hold what the launch before left there.
