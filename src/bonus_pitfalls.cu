@@ -63,8 +63,14 @@ struct Pitfalls {
     /// A wrong way. `at_512`, `at_4096`: the speed-up that it claims on an H200 at that N.
     Contender& add(const std::string& name, const std::string& why, demo::SpeedUp at_512,
                    demo::SpeedUp at_4096) {
-        Contender way{name, demo::Role::kYardstick, [this] { product(); }};
-        way.note = why, way.expected = N == 512 ? at_512 : at_4096;
+        Contender way{name, demo::Role::kMistake, [this] { product(); }};
+        const bool known = N == 512 || N == 4096;
+        const auto [least, most] = N == 512 ? at_512 : at_4096;
+        std::string claim = least >= 1 ? "too much" : most <= 1 ? "too little" : "either";
+        if (known) way.expected = {least, most};
+        if (known && !demo::kSimulator)
+            claim = demo::significant(least, 2) + "-" + demo::significant(most, 2) + "x";
+        way.note = claim + ": " + why;
         return ways.emplace_back(way);  // valid until the next one
     }
 
@@ -165,17 +171,6 @@ struct Pitfalls {
             return found;
         };
     }
-
-    void explain(const Contender& way) const {
-        const auto [least, most] = way.expected;
-        std::string claim = least >= 1 ? "too much" : most <= 1 ? "too little" : "either";
-        if (!demo::kSimulator && (N == 512 || N == 4096))
-            claim = demo::significant(least, 2) + "-" + demo::significant(most, 2) + "x";
-        char line[80];
-        std::snprintf(line, sizeof line, "%-18s  %10s  %s", way.kernel.c_str(), claim.c_str(),
-                      way.note.c_str());
-        session.note(line);
-    }
 };
 
 static void run(demo::Session& session) {
@@ -186,7 +181,8 @@ static void run(demo::Session& session) {
                 pitfalls.ways);
     session.note("What they claim on an H200, and why:");
     for (const Contender& way : pitfalls.ways)
-        if (way.expected.most > 0 && session.wants(way.kernel)) pitfalls.explain(way);
+        if (!way.note.empty() && session.wants(way.kernel))
+            session.note(way.kernel + std::string(20 - way.kernel.size(), ' ') + way.note);
 }
 
 }  // namespace pitfalls
