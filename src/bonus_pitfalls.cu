@@ -1,4 +1,4 @@
-// Bonus: one matmul, timed in ten ways. Nine of them are wrong.
+// Experiment: one matmul, timed in ten ways. Nine of them are wrong.
 //
 // The kernel is always cuBLAS's for C = A B in fp16. The first row is timed as everything here is
 // (docs/measuring.md). Each other row makes one mistake, and shows what it would claim.

@@ -1,5 +1,5 @@
-"""--energy: how joules are read from the driver's library, with a fake one, and who refuses it. (What
-a GPU's own counter says needs that GPU.)"""
+"""--energy: how joules are read from the driver's library, with a fake one, and who refuses it.
+(What a GPU's own counter says needs that GPU.)"""
 
 import re
 import shutil
