@@ -3,7 +3,7 @@
 // The kernel is always cuBLAS's for C = A B in fp16. The first row is timed as everything here is
 // (docs/measuring.md). Each other row makes one mistake, and shows what it would claim.
 // `speed-up` is the mistake: 2x claims twice the speed that the kernel has. Below the table stands
-// what it is on an H200, and why: scripts/compare_gpus.sh fails where it is not. The page
+// what it is on an H100 or H200: scripts/compare_gpus.sh fails where it is not. The page
 // docs/experiments/pitfalls.md goes through the rows.
 //
 // ./bonus_pitfalls 4096            a kernel of 0.2 ms
@@ -61,7 +61,7 @@ struct Pitfalls {
     }
     static void wait() { DEMO_CHECK(cudaDeviceSynchronize()); }
 
-    /// A wrong way. `at_512`, `at_4096`: the speed-up that it claims on an H200 at that N.
+    /// A wrong way. `at_512`, `at_4096`: the speed-up that it claims on an H100 or H200.
     Contender& add(const std::string& name, const std::string& why, demo::SpeedUp at_512,
                    demo::SpeedUp at_4096) {
         Contender way{name, demo::Role::kMistake, [this] { product(); }};
@@ -179,7 +179,7 @@ static void run(demo::Session& session) {
     pitfalls.add_wrong_clocks(), pitfalls.add_wrong_states(), pitfalls.add_wrong_check();
     session.run(demo::matmul_workload<half>(session.n()), pitfalls.reference.check(pitfalls.C),
                 pitfalls.ways);
-    session.note("What they claim on an H200, and why:");
+    session.note("What they claim on an H100 or H200, and why:");
     for (const Contender& way : pitfalls.ways)
         if (!way.note.empty() && session.wants(way.kernel))
             session.note(way.kernel + std::string(20 - way.kernel.size(), ' ') + way.note);

@@ -266,7 +266,7 @@ def test_compare_goes_on_after_a_failure_and_its_row_says_why(machine, status, e
 
 @pytest.mark.parametrize("expected, gpu, message", [
     ([0.5, 2], "NVIDIA H200", ""),
-    ([2, 3], "NVIDIA H200", "has 1x the first row's speed, not 2x to 3x"),
+    ([2, 3], "NVIDIA H100 80GB HBM3", "has 1x the first row's speed, not 2x to 3x"),
     ([2, 3], "Fake GPU", ""),  # of another GPU only the sign counts
     ([0.2, 0.5], "Fake GPU", ""),
 ])

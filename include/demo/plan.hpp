@@ -88,7 +88,7 @@ struct Plan {
         std::string program;  // of a record: the program that is about it
         size_t lines;         // of its source; 0 where nobody counts them
         bool repeatable;      // whether it rounds in the same way each time
-        SpeedUp expected;     // on an NVIDIA H200
+        SpeedUp expected;     // on an NVIDIA H100 or H200
     };
     /// One call of Session::run().
     struct Comparison {
