@@ -139,7 +139,7 @@ def write_measured(path, gpu="GPU A", speed=1.0, extra=(), protocol=1, chain_rat
 FAKE_PROGRAM = r"""#!/usr/bin/env bash
 # Prints what a program with one kernel would; fakes/NAME holds another exit status and message.
 name=$(basename "$0") here=$(dirname "$0") shape=square n=4096 dtype=fp32
-if [[ $* == --describe ]]; then
+if [[ $* == *--describe ]]; then
     echo 'DESCRIPTION'
     exit
 fi
