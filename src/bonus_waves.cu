@@ -161,9 +161,8 @@ static void block_sizes(demo::Session& session) {
 static void run(demo::Session& session) {
     using Wide = matmul_mma::Tiles<128, 256, 3>;
     const std::string& show = session.options.choice("--show");
-    if (show == "staircase") staircase(session);
-    if (show == "block_sizes") block_sizes(session);
-    if (show != "saw_tooth") return;
+    if (show == "staircase") return staircase(session);
+    if (show == "block_sizes") return block_sizes(session);
     if (Wide::kSharedBytes <= session.gpu.shared_per_block) return saw_tooth<Wide>(session);
     matmul_mma::with_square_tiles(session.gpu, [&]<class T>(T) { saw_tooth<T>(session); });
 }
@@ -171,10 +170,11 @@ static void run(demo::Session& session) {
 /// N of the table's lines.
 static std::vector<size_t> sizes(const demo::Options& options, const demo::Gpu& gpu) {
     const std::string& show = options.choice("--show");
-    const size_t SMs = size_t(gpu.multiprocessors), step = demo::kSimulator ? 128 : 256;
+    const size_t SMs = demo::kSimulator ? 4 : size_t(gpu.multiprocessors);
+    const size_t step = demo::kSimulator ? 32 : 256;
     std::vector<size_t> all = {1};
     for (size_t i = 1; i <= 8; ++i) all.insert(all.end(), {i * SMs, i * SMs + 1});
-    if (show == "saw_tooth") all = {demo::kSimulator ? 128 : 1024};
+    if (show == "saw_tooth") all = {4 * step};
     while (show == "saw_tooth" && all.back() < options.n) all.push_back(all.back() + step);
     if (show == "block_sizes") all = {32, 64, 128, 256, 512, 1024};
     while (all.size() > 1 && all.back() > options.n) all.pop_back();

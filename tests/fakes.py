@@ -33,7 +33,7 @@ def row(program="1_matmul_basic", kernel="matmul_basic", gpu="GPU A", sm="90", d
         gb_per_s="", verified="yes", error_of_bound="0.2", launches="1", temp_bytes="0",
         moved_bytes="", least_bytes="12582912", role="ours",
         output_hash="0123456789abcdef", joules="", pj_per_flop="", pj_per_byte="",
-        predicted_ms="", as_predicted=""):
+        predicted_ms="", as_predicted="", figure="", unit=""):
     values = locals()
     return ",".join(values[name] for name in COLUMNS)
 
@@ -139,7 +139,7 @@ def write_measured(path, gpu="GPU A", speed=1.0, extra=(), protocol=1, chain_rat
 FAKE_PROGRAM = r"""#!/usr/bin/env bash
 # Prints what a program with one kernel would; fakes/NAME holds another exit status and message.
 name=$(basename "$0") here=$(dirname "$0") shape=square n=4096 dtype=fp32
-if [[ $* == --describe ]]; then
+if [[ $* == *--describe ]]; then
     echo 'DESCRIPTION'
     exit
 fi

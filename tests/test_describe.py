@@ -86,7 +86,8 @@ def test_the_order_of_keys_stays(backend, program):
     assert list(about) == ["program", "summary", "sweep", "sizes", "talk", "shapes", "variants",
                            "dtypes", "options", "contenders", "problems"]
     assert list(about["problems"][0]) == ["shape", "n", "dtype", "flops", "least_bytes",
-                                          "memory_bound", "contenders", "inputs", "outputs", "expected"]
+                                          "memory_bound", "contenders", "inputs", "outputs",
+                                          "expected"]
 
 
 @each_program

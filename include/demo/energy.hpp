@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <type_traits>
 
 #include "numbers.hpp"
 
@@ -65,14 +66,14 @@ class EnergyCounter {
 };
 
 /// Calls run(), which launches something and returns how often, for at least `seconds`. The counter
-/// moves in steps, so it begins at one and ends at another. Nothing, if it stands still.
-template <class Counter, class Run>
-Energy energy_of(Counter& counter, double seconds, Run run) {
-    constexpr double kPatience = 5;  // seconds: far longer than a step
+/// moves in steps, so it begins at one and ends at another. Nothing, if none comes within
+/// `patience`, which is far longer than a step.
+template <class Run>
+Energy energy_of(EnergyCounter& counter, double seconds, Run run, double patience = 3) {
     double last = counter.joules(), first = 0;
     std::optional<Stopwatch> time;
     size_t launches = 0;
-    for (const Stopwatch all; all.ms() < 1000 * (seconds + kPatience);) {
+    for (const Stopwatch all; all.ms() < 1000 * (seconds + patience);) {
         launches += run();
         const double now = counter.joules();
         if (now == last) continue;

@@ -46,13 +46,13 @@ struct Contender {
     // Takes a sample in a way of its own, instead of: flush the cache, event, launch, event. It
     // launches the kernel, whose output is then verified as ever, and returns milliseconds.
     std::function<double()> sample = {};
-    // Of an experiment: where its speed-up must lie on an NVIDIA H200. compare_gpus.sh checks it.
+    // Of an experiment: the range of its speed-up on an NVIDIA H100 or H200, for compare_gpus.sh.
     SpeedUp expected = {};
-    bool rejected =
-        false;  // wrong on purpose: its own check has seen that the usual one rejects it
     // What a sweep's line shows instead of milliseconds: a function of them, and its unit.
     std::function<double(double ms)> figure = {};
     std::string unit = "";
+    // Wrong on purpose: its own check is content if the usual one rejects the output.
+    bool rejected = false;
 };
 
 /// Whether a median is what was predicted of the contender, or nothing was.

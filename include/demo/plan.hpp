@@ -22,10 +22,11 @@ enum class Role {
     kLibrary,    // the library's best
     kYardstick,  // measured for comparison alone: a copy, a gemm beside our kernels
     kRecord,     // the suite's fastest kernel, another program's
+    kMistake,    // measured in a wrong way, to show what that claims
 };
 
 inline const char* to_text(Role role) {
-    constexpr const char* kNames[] = {"ours", "chain", "library", "yardstick", "record"};
+    constexpr const char* kNames[] = {"ours", "chain", "library", "yardstick", "record", "mistake"};
     return kNames[int(role)];
 }
 
@@ -90,7 +91,7 @@ struct Plan {
         std::string program;  // of a record: the program that is about it
         size_t lines;         // of its source; 0 where nobody counts them
         bool repeatable;      // whether it rounds in the same way each time
-        SpeedUp expected;     // on an NVIDIA H200
+        SpeedUp expected;     // on an NVIDIA H100 or H200
     };
     /// One call of Session::run().
     struct Comparison {

@@ -75,7 +75,8 @@ class Report {
             std::printf(
                 "program,kernel,gpu,sm,dtype,shape,n,median_ms,spread_pct,tflops,gb_per_s,"
                 "verified,error_of_bound,launches,temp_bytes,moved_bytes,least_bytes,role,"
-                "output_hash,joules,pj_per_flop,pj_per_byte,predicted_ms,as_predicted\n");
+                "output_hash,joules,pj_per_flop,pj_per_byte,predicted_ms,as_predicted,"
+                "figure,unit\n");
         } else {
             const std::string where = gpu.name + (kSimulator ? " (not a GPU)" : "");
             const std::string who = program_name + " on " + where, what = subject(plan);
@@ -237,7 +238,9 @@ class Report {
             if (has_part) line += right(stands_beside ? "" : percent(part), kPart);
             if (first_ms_ == 0) first_ms_ = ms;
             const std::string speed_up = significant(first_ms_ / ms, 3) + "x";
-            if (compares()) line += right(contender.computes ? speed_up : "", kSpeedUp);
+            if (compares())
+                line += right(contender.computes ? speed_up : "",
+                              std::max(kSpeedUp, speed_up.size() + 2));
             if (has_part && !stands_beside && terminal.is_one()) bar = this->bar(part, line.size());
         } else if (!options_.once) {
             line += right("-", kTime) + right("-", rate_width());
@@ -403,12 +406,16 @@ class Report {
             std::printf("%s,", joules > 0 && known ? significant(value, 4).c_str() : "");
         };
         energy(true, joules);
-        energy(contender.computes, 1e12 * joules / work.flops);
+        energy(contender.computes && work.flops > 0, 1e12 * joules / work.flops);
         energy(work.memory_bound, 1e12 * joules / double(work.least_bytes));
         const bool predicted = contender.predicted_ms > 0;
         if (predicted) std::printf("%.6f", contender.predicted_ms);
         const char* const agrees = as_predicted(contender, result.median_ms()) ? "yes" : "no";
-        std::printf(",%s\n", predicted && timed ? agrees : "");
+        std::printf(",%s,", predicted && timed ? agrees : "");
+        const bool has_figure = timed && !kSimulator && contender.figure;
+        std::printf("%s,%s\n",
+                    has_figure ? significant(contender.figure(result.median_ms()), 4).c_str() : "",
+                    contender.unit.c_str());
     }
 
     /// One line on stderr: what is wrong with a result, and where.

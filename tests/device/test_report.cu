@@ -160,6 +160,20 @@ TEST(Table, ShowsGigabytesBesideACopyWhereMemoryIsTheLimit) {
     EXPECT_EQ(printed.lines[4], "  copy     0.02000 ms     5000     100%            verified");
 }
 
+TEST(Table, NamesWhatTheGpuCannotDo) {
+    const Printed printed = print(kMatmul, {{{.kernel = "right"}, {0.5}},
+                                            {{.kernel = "call", .role = Role::kMistake}, {0.1}}});
+    EXPECT_EQ(printed.lines.back(), "  above what this GPU can do, so not its speed: call");
+    EXPECT_EQ(printed.exit_code, demo::kVerified);
+}
+
+TEST(Table, NamesWhatIsRejectedAsItMustBe) {
+    const Printed printed =
+        print(kMatmul, {{{.kernel = "half", .role = Role::kMistake, .rejected = true}, {0.5}}});
+    EXPECT_EQ(printed.lines[2], "  half      0.5000 ms    274.9      28%  rejected");
+    EXPECT_EQ(printed.exit_code, demo::kVerified);
+}
+
 TEST(Table, HasNoPeakWhereNobodyKnowsIt) {
     const Printed printed =
         print(kMatmul, {{{.kernel = "wmma"}, {0.5}}, {{.kernel = "mma"}, {0.4}}}, {}, "Some GPU");
