@@ -70,7 +70,8 @@ static void launches(demo::Session& session) {
         cudaLaunchAttribute attribute{};
         attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
         attribute.val.programmaticStreamSerializationAllowed = 1;
-        cudaLaunchConfig_t config{.gridDim = 1, .blockDim = kRow, .stream = stream};
+        cudaLaunchConfig_t config{};
+        config.gridDim = dim3(1), config.blockDim = dim3(kRow), config.stream = stream;
         config.attrs = &attribute, config.numAttrs = early;
         cudaLaunchKernelEx(&config, next_row, x.data(), rows, row);  // as <<<1, kRow, 0, stream>>>
     };
@@ -136,16 +137,15 @@ static void copies(demo::Session& session) {
     for (cudaStream_t& stream : streams) DEMO_CHECK(cudaStreamCreate(&stream));
 
     // The matrix comes from `host`, is computed, and goes to the other half of `host`. Not timed:
-    // how the host gets x, and how `out` gets what came back, to be verified.
+    // how the host gets x, and NaN for a result; and how `out` gets what came, to be verified.
     const demo::EventTimer timer;
     auto contender = [&](const std::string& name, float* host, size_t chunks) {
         auto launch = [=, &v, &streams] {
             for (size_t c = 0; c < chunks; ++c) {
                 const size_t begin = size * c / chunks, count = size * (c + 1) / chunks - begin;
-                const size_t blocks = (count + kThreads - 1) / kThreads, bytes = 4 * count;
+                const size_t blocks = count / kThreads + 1, bytes = 4 * count;
                 const cudaStream_t stream = streams[c % kStreams];
                 float *const from = host + begin, *const to = from + size, *part = v.data() + begin;
-                if (count == 0) continue;
                 DEMO_CHECK(cudaMemcpyAsync(part, from, bytes, cudaMemcpyHostToDevice, stream));
                 approach_one<<<blocks, kThreads, 0, stream>>>(part, count, kSteps);
                 DEMO_CHECK(cudaMemcpyAsync(to, part, bytes, cudaMemcpyDeviceToHost, stream));
@@ -153,6 +153,7 @@ static void copies(demo::Session& session) {
         };
         auto timed = [=, &x, &out, &timer] {
             DEMO_CHECK(cudaMemcpy(host, x, x.bytes(), cudaMemcpyDeviceToHost));
+            std::fill_n(host + size, size, NAN);
             const double ms = timer.ms(launch);
             DEMO_CHECK(cudaMemcpy(out, host + size, x.bytes(), cudaMemcpyHostToDevice));
             return ms;
@@ -168,11 +169,10 @@ static void copies(demo::Session& session) {
             [&] { DEMO_CHECK(cudaMemcpyAsync(to, from, v.bytes(), cudaMemcpyDefault)); });
         return demo::significant(double(v.bytes()) / ms / 1e6, 3) + " GB/s";
     };
-    if (session.timed())
-        for (float* const host : {pageable.data(), pinned.data()})
+    for (float* const host : {pageable.data(), pinned.data()})
+        if (session.timed())
             session.note(std::string(host == pinned.data() ? "pinned" : "pageable") +
-                         " memory: to the GPU " + rate(v.data(), host) + ", back " +
-                         rate(host, v.data()));
+                         ": to the GPU " + rate(v.data(), host) + ", back " + rate(host, v.data()));
     for (cudaStream_t stream : streams)
         if (stream) cudaStreamDestroy(stream);
 }
