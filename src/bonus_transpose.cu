@@ -87,7 +87,7 @@ __global__ void padded(const T* x, T* out, size_t R, size_t C) {
 constexpr int kVectors = 16;                   // in a row of the tile, and as many such rows
 constexpr int kThreads = kVectors * kVectors;  // each moves V x V numbers, of which 16 bytes have V
 template <class T>
-constexpr int kLargeTile = demo::Vector<T>::kSize* kVectors;
+constexpr int kLargeTile = 256 / sizeof(T);  // numbers, on each side
 
 /// Where vector v of row `row` of the tile is. Rows are 256 bytes long, so vectors below each other
 /// would be in the same banks. Eight threads load or store 128 bytes at a time: vector v of eight
