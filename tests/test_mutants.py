@@ -92,7 +92,7 @@ def own_kernels(program):
             if c["kernel"] == kernel)[-1]
 
     return [c["kernel"] for c in describe(program)["contenders"]
-            if c["role"] not in ("yardstick", "library") and at_home(c["kernel"])]
+            if c["role"] not in ("yardstick", "library", "mistake") and at_home(c["kernel"])]
 
 
 @functools.lru_cache(maxsize=None)
