@@ -24,6 +24,8 @@
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "demo/matmul.cuh"
+#include "hopper.cuh"
+#include "kernels/matmul_hopper.cuh"
 #include "kernels/matmul_mma.cuh"
 #include "ptx.cuh"
 
@@ -145,6 +147,242 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
 //
 // mma_ptx is at the end of kernels/matmul_mma.cuh, since 3_matmul_tensorcore runs it, too.
 
+// --- 5: tiles by TMA, on Hopper -----------------------------------------------------------------
+//
+// Adds:    a producer. One thread of a ninth warp starts the copies, by TMA, of whole tiles into a
+//          ring of stages; bonus_matmul_hopper explains it (rungs 2 to 4). TMA writes the swizzle
+//          that ldmatrix wants. Eight warps only load fragments and multiply. Each waits for its
+//          stage alone, without __syncthreads(), and so does not stop while another is late. Blocks
+//          stay, and compute tile after tile: the next one's copies start while this one is stored.
+// Costs:   Hopper, and registers: nine warps share what eight had, 224 per thread.
+// Limits:  mma.sync: see mma_alone. wgmma is what goes past it (bonus_matmul_hopper).
+// Source:  CUDA C++ Programming Guide, "Tensor Memory Accelerator".
+
+/// A block's shared memory: the ring, and a place for each warp to sort 16 rows of its sums in.
+template <class T>
+struct Memory {
+    matmul_hopper::Ring<half, T::kN, T::kStages, T::kM> ring;
+    half patches[T::kThreads / 32][16 * kWarp];  // rows swizzled
+};
+
+/// Stores a warp's 64 x 64 sums as fp16, as store_sums() does, but only 16 rows at a time.
+template <class T>
+__device__ void store_rows(const Sums& sums, half* patch, half* C, size_t N, size_t row,
+                           size_t col) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < kWarp / 16; ++i) {
+#pragma unroll
+        for (int j = 0; j < kWarp / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; e += 2)  // sums 2 and 3 are of 8 rows below
+                *reinterpret_cast<uint32_t*>(
+                    &patch[swizzled<kWarp>(e * 4 + lane / 4, j * 8) + lane % 4 * 2]) =
+                    ptx::cvt_rn_x2<half>(sums[i][j][e], sums[i][j][e + 1]);
+        __syncwarp();
+#pragma unroll
+        for (int r = lane / 8; r < 16; r += 4) {
+            const size_t to_row = row + i * 16 + r, to_col = col + lane % 8 * kChunk;
+            if (to_row < N && to_col < N)
+                *reinterpret_cast<uint4*>(&C[to_row * N + to_col]) =
+                    *reinterpret_cast<uint4*>(&patch[swizzled<kWarp>(r, lane % 8 * kChunk)]);
+        }
+        __syncwarp();  // the patch is free again
+    }
+}
+
+template <class T>
+__global__ void __launch_bounds__(T::kThreads + 32)
+    mma_tma(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
+            const __grid_constant__ CUtensorMap B,  // [N, N] row-major
+            half* C,                                // [N, N] row-major
+            int N) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& memory = *reinterpret_cast<Memory<T>*>(shared);
+    auto& ring = memory.ring;
+    const int rows = (N + T::kM - 1) / T::kM, columns = (N + T::kN - 1) / T::kN;
+    const int steps = (N + kDepth - 1) / kDepth, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (threadIdx.x == 0) ring.init(T::kThreads / 32);  // each warp that multiplies frees a stage
+    __syncthreads();
+
+    matmul_hopper::Position<T::kStages> at;
+    if (warp == T::kThreads / 32) {
+        if (lane > 0) return;
+        for (int i = blockIdx.x; i < rows * columns; i += gridDim.x) {
+            const int2 tile = matmul_hopper::walk<16>(i, rows, columns);
+            matmul_hopper::produce(ring, at, steps, [&](auto& stage, auto* full, int t) {
+                matmul_hopper::load_stage(stage, full, A, B, tile.x * T::kM, tile.y * T::kN,
+                                          t * kDepth);
+            });
+        }
+        return;
+    }
+
+    // As in multiply(). A warp's 64 columns of B are one panel.
+    constexpr int kSteps = kDepth / 16;
+    Fragments a[2], b[2];
+    int a_at[kSteps], b_at[kWarp / 16];
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k)
+        a_at[k] = swizzled<kDepth>(T::warp_row() + lane % 16, k * 16 + lane / 16 * kChunk);
+#pragma unroll
+    for (int j = 0; j < kWarp / 16; ++j)
+        b_at[j] = swizzled<kWarp>(lane % 16, j * 16 + lane / 16 * kChunk);
+    auto load = [&](int s, int k) {
+        const half *const stage_A = &ring.stages[s].A[0][0],
+                          *const stage_B = &ring.stages[s].B[T::warp_col() / kWarp][0][0];
+#pragma unroll
+        for (int i = 0; i < kWarp / 16; ++i)
+            ptx::ldmatrix_x4(a[k % 2][i], &stage_A[a_at[k] + i * 16 * kDepth]);
+#pragma unroll
+        for (int j = 0; j < kWarp / 16; ++j)
+            ptx::ldmatrix_x4_trans(b[k % 2][j], &stage_B[b_at[j] + k * 16 * kWarp]);
+    };
+
+    for (int i = blockIdx.x; i < rows * columns; i += gridDim.x) {
+        const int2 tile = matmul_hopper::walk<16>(i, rows, columns);
+        Sums sums = {};
+        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
+        load(at.stage, 0);
+#pragma unroll 1
+        for (int t = 0; t < steps; ++t) {
+#pragma unroll
+            for (int k = 0; k < kSteps; ++k) {
+                if (k + 1 < kSteps) {
+                    load(at.stage, k + 1);
+                } else {  // all of this stage is in registers
+                    __syncwarp();
+                    if (lane == 0) hopper::mbarrier_arrive(&ring.empty[at.stage]);
+                    at.advance();
+                    if (t + 1 < steps) {
+                        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
+                        load(at.stage, 0);
+                    }
+                }
+                multiply_fragments(sums, a[k % 2], b[k % 2]);
+            }
+        }
+        store_rows<T>(sums, memory.patches[warp], C, N, size_t(tile.x) * T::kM + T::warp_row(),
+                      size_t(tile.y) * T::kN + T::warp_col());
+    }
+}
+
+// --- The yardstick: mma.sync alone --------------------------------------------------------------
+//
+// As many mma.sync as a product of N needs, without its loads and stores: each warp multiplies the
+// same two pairs of fragments over and over. They are random and alternate, since a GPU at its power
+// limit is faster on constants.
+
+constexpr int kAloneDepth = 32;  // k of the two pairs
+
+__global__ void __launch_bounds__(256, 1)
+    mma_alone(const half* A,  // [64 per warp, 32] row-major
+              const half* B,  // [64, 32]: column by column
+              float* totals,  // [threads]: of all sums that a thread holds
+              size_t steps) {
+    const int lane = threadIdx.x % 32;
+    const size_t thread = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    auto pair_at = [&](const half* matrix, size_t row, int k) {
+        return *reinterpret_cast<const uint32_t*>(
+            &matrix[(row + lane / 4) * kAloneDepth + k + lane % 4 * 2]);
+    };
+    Fragments a[2], b[2];
+#pragma unroll
+    for (int k = 0; k < 2; ++k)
+#pragma unroll
+        for (int i = 0; i < kWarp / 16; ++i)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                a[k][i][e] =
+                    pair_at(A, thread / 32 * kWarp + i * 16 + e % 2 * 8, k * 16 + e / 2 * 8);
+                b[k][i][e] = pair_at(B, i * 16 + e / 2 * 8, k * 16 + e % 2 * 8);
+            }
+    Sums sums = {};
+#pragma unroll 1
+    for (size_t step = 0; step < steps; ++step)
+#pragma unroll
+        for (int k = 0; k < 2; ++k) multiply_fragments(sums, a[k], b[k]);
+    float total = 0;
+#pragma unroll
+    for (int i = 0; i < kWarp / 16; ++i)
+#pragma unroll
+        for (int j = 0; j < kWarp / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) total += sums[i][j][e];
+    totals[thread] = total;
+}
+
+/// The total of the thread `lane` of a warp. Its sums are of every eighth row of A and of 16 columns
+/// of B: 128 products, whose total is that of their factors' totals.
+struct ExpectTotal {
+    const half *A, *B;
+    size_t steps;
+    DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t warp, size_t lane) const {
+        demo::Product total{0, 0};
+        for (int k = 0; k < kAloneDepth; ++k) {
+            demo::Product a{0, 0}, b{0, 0};
+            auto add = [&](demo::Product& sum, const half* matrix, size_t row) {
+                const double term = double(float(matrix[row * kAloneDepth + k]));
+                sum.value += term, sum.magnitude += fabs(term);
+            };
+            for (int i = 0; i < kWarp; i += 8) {
+                add(a, A, warp * kWarp + i + lane / 4);
+                add(b, B, i + lane % 4 * 2), add(b, B, i + lane % 4 * 2 + 1);
+            }
+            total.value += a.value * b.value, total.magnitude += a.magnitude * b.magnitude;
+        }
+        // A sum grows steadily, so the roundings of the 2 steps of it do not average out: each may
+        // be 2^-23 of what it has then, on average half of all. 128 more make the total.
+        const double roundings = 2 * double(steps) + 128;
+        return {double(steps) * total.value,
+                roundings * 0x1p-24 * double(steps) * total.magnitude};
+    }
+};
+
+/// mma_alone's own data, and how it is launched.
+class MmaAlone {
+  public:
+    MmaAlone(const demo::Session& session)
+        : warps_(size_t(8) * session.gpu.multiprocessors),
+          steps_(/* mma.sync */ session.n() * session.n() * session.n() / 2048 / 64 /
+                     std::max<size_t>(warps_, 1) +
+                 1),
+          A_(warps_ * kWarp, kAloneDepth),
+          B_(kWarp, kAloneDepth),
+          totals_(warps_, 32),
+          rows_(demo::CheckedRows::all(warps_, session.options.seed)) {
+        demo::fill_uniform(A_, session.options.seed);
+        demo::fill_uniform(B_, session.options.seed + 1);
+    }
+    demo::Check check() const {
+        return demo::check_of(totals_.data(), warps_, 32, rows_,
+                              ExpectTotal{A_.data(), B_.data(), steps_}, INFINITY);
+    }
+    void launch() const {
+        mma_alone<<<warps_ / 8, 256>>>(A_.data(), B_.data(), totals_.data(), steps_);
+    }
+
+  private:
+    const size_t warps_, steps_;
+    const demo::Buffer<half> A_, B_;
+    const demo::Buffer<float> totals_;
+    const demo::CheckedRows rows_;
+};
+
+/// A function that launches mma_tma, as many blocks as run at once.
+template <class T>
+std::function<void()> prepare_mma_tma(const half* A, const half* B, half* C, size_t N,
+                                      const demo::Gpu& gpu) {
+    demo::allow_shared_bytes(mma_tma<T>, sizeof(Memory<T>));
+    const CUtensorMap map_A = hopper::tensor_map(A, N, N, T::kM),
+                      map_B = hopper::tensor_map(B, N, N, kDepth);
+    const size_t per = demo::blocks_per_multiprocessor(mma_tma<T>, T::kThreads + 32, sizeof(Memory<T>));
+    const size_t blocks = std::min(T::blocks(N, N), per * gpu.multiprocessors);
+    return [=] {
+        mma_tma<T><<<blocks, T::kThreads + 32, sizeof(Memory<T>)>>>(map_A, map_B, C, int(N));
+    };
+}
+
 }  // namespace matmul_mma
 
 static void run(demo::Session& session) {
@@ -167,11 +405,20 @@ static void run(demo::Session& session) {
         grouped = prepare(mma_grouped<T>, T::blocks(N, N));
     });
 
+    auto tma = [&](demo::Contender& self) {
+        self.launch = prepare_mma_tma<Tiles<128, 256, 4>>(A, B, C, N, session.gpu);
+    };
+    const auto alone = std::make_shared<const MmaAlone>(session);
     session.run(demo::matmul_workload<half>(N), reference.check(C),
                 {{"mma_swizzled", demo::Role::kOurs, swizzled},
                  {"mma_pipelined", demo::Role::kOurs, pipelined},
                  {"mma_grouped", demo::Role::kOurs, grouped},
                  {"mma_ptx", demo::Role::kOurs, prepare_mma_ptx<half>(A, B, C, N, session.gpu)},
+                 {.kernel = "mma_tma", .setup = tma, .why_not = hopper::why_not(session.gpu)},
+                 {.kernel = "mma_alone",
+                  .role = demo::Role::kYardstick,
+                  .launch = [alone] { alone->launch(); },
+                  .check = alone->check()},
                  demo::cublas_contender<half>("cublas_fp16", A, B, C, N)});
 }
 
