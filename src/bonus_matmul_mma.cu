@@ -158,6 +158,8 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
 // Limits:  mma.sync: see mma_alone. wgmma is what goes past it (bonus_matmul_hopper).
 // Source:  CUDA C++ Programming Guide, "Tensor Memory Accelerator".
 
+constexpr int kProducer = 128;  // threads that copy: a warpgroup, of which one thread works
+
 /// A block's shared memory: the ring, and a place for each warp to sort 16 rows of its sums in.
 template <class T>
 struct Memory {
@@ -192,13 +194,13 @@ __device__ void store_rows(const Sums& sums, half* patch, half* C, size_t N, siz
 }
 
 template <class T>
-__global__ void __launch_bounds__(T::kThreads + 32)
+__global__ void __launch_bounds__(T::kThreads + kProducer, 1)
     mma_tma(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
             const __grid_constant__ CUtensorMap B,  // [N, N] row-major
             half* C,                                // [N, N] row-major
             int N) {
-    extern __shared__ __align__(1024) unsigned char shared[];
-    auto& memory = *reinterpret_cast<Memory<T>*>(shared);
+    extern __shared__ __align__(1024) unsigned char ring_and_patches[];
+    auto& memory = *reinterpret_cast<Memory<T>*>(ring_and_patches);
     auto& ring = memory.ring;
     const int rows = (N + T::kM - 1) / T::kM, columns = (N + T::kN - 1) / T::kN;
     const int steps = (N + kDepth - 1) / kDepth, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -206,8 +208,9 @@ __global__ void __launch_bounds__(T::kThreads + 32)
     __syncthreads();
 
     matmul_hopper::Position<T::kStages> at;
-    if (warp == T::kThreads / 32) {
-        if (lane > 0) return;
+    if (warp >= T::kThreads / 32) {
+        hopper::setmaxnreg_dec<40>();
+        if (threadIdx.x != T::kThreads) return;
         for (int i = blockIdx.x; i < rows * columns; i += gridDim.x) {
             const int2 tile = matmul_hopper::walk<16>(i, rows, columns);
             matmul_hopper::produce(ring, at, steps, [&](auto& stage, auto* full, int t) {
@@ -218,6 +221,7 @@ __global__ void __launch_bounds__(T::kThreads + 32)
         return;
     }
 
+    hopper::setmaxnreg_inc<232>();
     // As in multiply(). A warp's 64 columns of B are one panel.
     constexpr int kSteps = kDepth / 16;
     Fragments a[2], b[2];
@@ -270,8 +274,8 @@ __global__ void __launch_bounds__(T::kThreads + 32)
 // --- The yardstick: mma.sync alone --------------------------------------------------------------
 //
 // As many mma.sync as a product of N needs, without its loads and stores: each warp multiplies the
-// same two pairs of fragments over and over. They are random and alternate, since a GPU at its power
-// limit is faster on constants.
+// same two pairs of fragments over and over. They are random and alternate, since a GPU at its
+// power limit is faster on constants.
 
 constexpr int kAloneDepth = 32;  // k of the two pairs
 
@@ -312,8 +316,8 @@ __global__ void __launch_bounds__(256, 1)
     totals[thread] = total;
 }
 
-/// The total of the thread `lane` of a warp. Its sums are of every eighth row of A and of 16 columns
-/// of B: 128 products, whose total is that of their factors' totals.
+/// The total of the thread `lane` of a warp. Its sums are of every eighth row of A and of 16
+/// columns of B: 128 products, whose total is that of their factors' totals.
 struct ExpectTotal {
     const half *A, *B;
     size_t steps;
@@ -334,8 +338,7 @@ struct ExpectTotal {
         // A sum grows steadily, so the roundings of the 2 steps of it do not average out: each may
         // be 2^-23 of what it has then, on average half of all. 128 more make the total.
         const double roundings = 2 * double(steps) + 128;
-        return {double(steps) * total.value,
-                roundings * 0x1p-24 * double(steps) * total.magnitude};
+        return {double(steps) * total.value, roundings * 0x1p-24 * double(steps) * total.magnitude};
     }
 };
 
@@ -376,10 +379,11 @@ std::function<void()> prepare_mma_tma(const half* A, const half* B, half* C, siz
     demo::allow_shared_bytes(mma_tma<T>, sizeof(Memory<T>));
     const CUtensorMap map_A = hopper::tensor_map(A, N, N, T::kM),
                       map_B = hopper::tensor_map(B, N, N, kDepth);
-    const size_t per = demo::blocks_per_multiprocessor(mma_tma<T>, T::kThreads + 32, sizeof(Memory<T>));
+    const size_t per =
+        demo::blocks_per_multiprocessor(mma_tma<T>, T::kThreads + kProducer, sizeof(Memory<T>));
     const size_t blocks = std::min(T::blocks(N, N), per * gpu.multiprocessors);
     return [=] {
-        mma_tma<T><<<blocks, T::kThreads + 32, sizeof(Memory<T>)>>>(map_A, map_B, C, int(N));
+        mma_tma<T><<<blocks, T::kThreads + kProducer, sizeof(Memory<T>)>>>(map_A, map_B, C, int(N));
     };
 }
 
