@@ -160,38 +160,12 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
 
 constexpr int kProducer = 128;  // threads that copy: a warpgroup, of which one thread works
 
-/// A block's shared memory: the ring, and a place for each warp to sort 16 rows of its sums in.
+/// A block's shared memory: the ring, and where store_sums() sorts a warp's sums.
 template <class T>
 struct Memory {
     matmul_hopper::Ring<half, T::kN, T::kStages, T::kM> ring;
-    half patches[T::kThreads / 32][16 * kWarp];  // rows swizzled
+    half patches[T::kThreads / 32][kWarp * kWarp];
 };
-
-/// Stores a warp's 64 x 64 sums as fp16, as store_sums() does, but only 16 rows at a time.
-template <class T>
-__device__ void store_rows(const Sums& sums, half* patch, half* C, size_t N, size_t row,
-                           size_t col) {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int i = 0; i < kWarp / 16; ++i) {
-#pragma unroll
-        for (int j = 0; j < kWarp / 8; ++j)
-#pragma unroll
-            for (int e = 0; e < 4; e += 2)  // sums 2 and 3 are of 8 rows below
-                *reinterpret_cast<uint32_t*>(
-                    &patch[swizzled<kWarp>(e * 4 + lane / 4, j * 8) + lane % 4 * 2]) =
-                    ptx::cvt_rn_x2<half>(sums[i][j][e], sums[i][j][e + 1]);
-        __syncwarp();
-#pragma unroll
-        for (int r = lane / 8; r < 16; r += 4) {
-            const size_t to_row = row + i * 16 + r, to_col = col + lane % 8 * kChunk;
-            if (to_row < N && to_col < N)
-                *reinterpret_cast<uint4*>(&C[to_row * N + to_col]) =
-                    *reinterpret_cast<uint4*>(&patch[swizzled<kWarp>(r, lane % 8 * kChunk)]);
-        }
-        __syncwarp();  // the patch is free again
-    }
-}
 
 template <class T>
 __global__ void __launch_bounds__(T::kThreads + kProducer, 1)
@@ -202,15 +176,15 @@ __global__ void __launch_bounds__(T::kThreads + kProducer, 1)
     extern __shared__ __align__(1024) unsigned char ring_and_patches[];
     auto& memory = *reinterpret_cast<Memory<T>*>(ring_and_patches);
     auto& ring = memory.ring;
-    const int rows = (N + T::kM - 1) / T::kM, columns = (N + T::kN - 1) / T::kN;
-    const int steps = (N + kDepth - 1) / kDepth, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int rows = (N + T::kM - 1) / T::kM, columns = (N + T::kN - 1) / T::kN;  // of tiles
+    const int steps = (N + kDepth - 1) / kDepth, lane = threadIdx.x % 32;
     if (threadIdx.x == 0) ring.init(T::kThreads / 32);  // each warp that multiplies frees a stage
     __syncthreads();
 
     matmul_hopper::Position<T::kStages> at;
-    if (warp >= T::kThreads / 32) {
+    if (threadIdx.x >= T::kThreads) {
         hopper::setmaxnreg_dec<40>();
-        if (threadIdx.x != T::kThreads) return;
+        if (threadIdx.x > T::kThreads) return;
         for (int i = blockIdx.x; i < rows * columns; i += gridDim.x) {
             const int2 tile = matmul_hopper::walk<16>(i, rows, columns);
             matmul_hopper::produce(ring, at, steps, [&](auto& stage, auto* full, int t) {
@@ -222,52 +196,50 @@ __global__ void __launch_bounds__(T::kThreads + kProducer, 1)
     }
 
     hopper::setmaxnreg_inc<232>();
-    // As in multiply(). A warp's 64 columns of B are one panel.
-    constexpr int kSteps = kDepth / 16;
-    Fragments a[2], b[2];
-    int a_at[kSteps], b_at[kWarp / 16];
+    // As in multiply(): a lane's rows in a stage, and fragments for two steps of k.
+    int A_row[kDepth / 16], B_row[kWarp / 16];
 #pragma unroll
-    for (int k = 0; k < kSteps; ++k)
-        a_at[k] = swizzled<kDepth>(T::warp_row() + lane % 16, k * 16 + lane / 16 * kChunk);
+    for (int k = 0; k < kDepth / 16; ++k)
+        A_row[k] = swizzled<kDepth>(T::warp_row() + lane % 16, k * 16 + lane / 16 * kChunk);
 #pragma unroll
     for (int j = 0; j < kWarp / 16; ++j)
-        b_at[j] = swizzled<kWarp>(lane % 16, j * 16 + lane / 16 * kChunk);
-    auto load = [&](int s, int k) {
-        const half *const stage_A = &ring.stages[s].A[0][0],
-                          *const stage_B = &ring.stages[s].B[T::warp_col() / kWarp][0][0];
+        B_row[j] = swizzled<kWarp>(lane % 16, j * 16 + lane / 16 * kChunk);
+    Fragments a[2], b[2];
+    auto load = [&](const auto& stage, int k) {
+        const half *const A_tile = stage.A[0], *const B_panel = stage.B[T::warp_col() / kWarp][0];
 #pragma unroll
         for (int i = 0; i < kWarp / 16; ++i)
-            ptx::ldmatrix_x4(a[k % 2][i], &stage_A[a_at[k] + i * 16 * kDepth]);
+            ptx::ldmatrix_x4(a[k % 2][i], &A_tile[A_row[k] + i * 16 * kDepth]);
 #pragma unroll
-        for (int j = 0; j < kWarp / 16; ++j)
-            ptx::ldmatrix_x4_trans(b[k % 2][j], &stage_B[b_at[j] + k * 16 * kWarp]);
+        for (int j = 0; j < kWarp / 16; ++j)  // the warp's 64 columns are a panel
+            ptx::ldmatrix_x4_trans(b[k % 2][j], &B_panel[B_row[j] + k * 16 * kWarp]);
     };
-
     for (int i = blockIdx.x; i < rows * columns; i += gridDim.x) {
-        const int2 tile = matmul_hopper::walk<16>(i, rows, columns);
         Sums sums = {};
         hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
-        load(at.stage, 0);
+        load(ring.stages[at.stage], 0);
 #pragma unroll 1
         for (int t = 0; t < steps; ++t) {
 #pragma unroll
-            for (int k = 0; k < kSteps; ++k) {
-                if (k + 1 < kSteps) {
-                    load(at.stage, k + 1);
-                } else {  // all of this stage is in registers
-                    __syncwarp();
+            for (int k = 0; k < kDepth / 16; ++k) {
+                if (k + 1 < kDepth / 16) {
+                    load(ring.stages[at.stage], k + 1);
+                } else {
+                    __syncwarp();  // all that this warp needs of the stage is in registers
                     if (lane == 0) hopper::mbarrier_arrive(&ring.empty[at.stage]);
                     at.advance();
                     if (t + 1 < steps) {
                         hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
-                        load(at.stage, 0);
+                        load(ring.stages[at.stage], 0);
                     }
                 }
                 multiply_fragments(sums, a[k % 2], b[k % 2]);
             }
         }
-        store_rows<T>(sums, memory.patches[warp], C, N, size_t(tile.x) * T::kM + T::warp_row(),
-                      size_t(tile.y) * T::kN + T::warp_col());
+        const int2 tile = matmul_hopper::walk<16>(i, rows, columns);
+        store_sums<T>(sums, &memory.patches[0][0], C, N, size_t(tile.x) * T::kM,
+                      size_t(tile.y) * T::kN);
+        __syncwarp();  // the patch is free again
     }
 }
 
@@ -410,7 +382,7 @@ static void run(demo::Session& session) {
     });
 
     auto tma = [&](demo::Contender& self) {
-        self.launch = prepare_mma_tma<Tiles<128, 256, 4>>(A, B, C, N, session.gpu);
+        self.launch = prepare_mma_tma<Tiles<128, 256, 3>>(A, B, C, N, session.gpu);
     };
     const auto alone = std::make_shared<const MmaAlone>(session);
     session.run(demo::matmul_workload<half>(N), reference.check(C),
@@ -420,7 +392,7 @@ static void run(demo::Session& session) {
                  {"mma_ptx", demo::Role::kOurs, prepare_mma_ptx<half>(A, B, C, N, session.gpu)},
                  {.kernel = "mma_tma", .setup = tma, .why_not = hopper::why_not(session.gpu)},
                  {.kernel = "mma_alone",
-                  .role = demo::Role::kYardstick,
+                  .role = demo::Role::kLimit,
                   .launch = [alone] { alone->launch(); },
                   .check = alone->check()},
                  demo::cublas_contender<half>("cublas_fp16", A, B, C, N)});

@@ -60,7 +60,7 @@ class Backend(NamedTuple):
         its own; the simulator has everything.)"""
         return self.name == "gpu" and all(
             contender["needs"] for contender in describe(program)["contenders"]
-            if contender["role"] != "yardstick")
+            if contender["role"] not in ("yardstick", "limit"))
 
     def size_of(self, program):
         """N of most runs. On the simulator that is less where the page says that it takes long."""

@@ -21,10 +21,11 @@ enum class Role {
     kLibrary,    // the library's best
     kYardstick,  // measured for comparison alone: a copy, a gemm beside our kernels
     kRecord,     // the suite's fastest kernel, another program's
+    kLimit,      // what our kernels' instructions allow at most: nothing else, over and over
 };
 
 inline const char* to_text(Role role) {
-    constexpr const char* kNames[] = {"ours", "chain", "library", "yardstick", "record"};
+    constexpr const char* kNames[] = {"ours", "chain", "library", "yardstick", "record", "limit"};
     return kNames[int(role)];
 }
 

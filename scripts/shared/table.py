@@ -45,7 +45,7 @@ NUMBERS = (  # may be empty
 WORDS = "program kernel dtype shape".split()
 VERDICTS = ("yes", "no", "failed", "skipped")  # of the column `verified`
 # What a kernel is to its program, in the column `role`. A program that stopped has none.
-ROLES = ("ours", "chain", "library", "yardstick", "record")
+ROLES = ("ours", "chain", "library", "yardstick", "record", "limit")
 OWN = ("ours", "record")  # the suite's own kernels
 YARDSTICK = "yardstick"  # a library's kernel, or a copy: that computes nothing, so no TFLOP/s
 NOISY_PCT = 2.0  # a spread above it
