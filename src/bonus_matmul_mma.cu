@@ -243,15 +243,28 @@ __global__ void __launch_bounds__(T::kThreads + kProducer, 1)
     }
 }
 
-// --- The yardstick: mma.sync alone --------------------------------------------------------------
+/// A function that launches mma_tma for C = A B, all [N, N] row-major.
+template <class T>
+std::function<void()> prepare_mma_tma(const half* A, const half* B, half* C, size_t N,
+                                      const demo::Gpu& gpu) {
+    demo::allow_shared_bytes(mma_tma<T>, sizeof(Memory<T>));
+    const CUtensorMap map_A = hopper::tensor_map(A, N, N, T::kM),
+                      map_B = hopper::tensor_map(B, N, N, kDepth);
+    const size_t blocks = std::min(T::blocks(N, N), size_t(gpu.multiprocessors));
+    constexpr int kThreads = T::kThreads + kProducer;
+    return [=] { mma_tma<T><<<blocks, kThreads, sizeof(Memory<T>)>>>(map_A, map_B, C, int(N)); };
+}
+
+// --- The limit: mma.sync alone -------------------------------------------------------------------
 //
-// As many mma.sync as a product of N needs, without its loads and stores: each warp multiplies the
-// same two pairs of fragments over and over. They are random and alternate, since a GPU at its
-// power limit is faster on constants.
+// As many mma.sync as the product takes, and nothing else: no loads, no stores, no waiting. Each
+// warp multiplies two sets of fragments in turn, as often as its share of the product needs. They
+// are random and differ, because at its power limit a GPU is faster on constants.
 
-constexpr int kAloneDepth = 32;  // k of the two pairs
+constexpr int kAloneWarps = 8;   // of a block, one block per SM: as many as mma_ptx has
+constexpr int kAloneDepth = 32;  // k of both sets
 
-__global__ void __launch_bounds__(256, 1)
+__global__ void __launch_bounds__(32 * kAloneWarps, 1)
     mma_alone(const half* A,  // [64 per warp, 32] row-major
               const half* B,  // [64, 32]: column by column
               float* totals,  // [threads]: of all sums that a thread holds
@@ -288,15 +301,16 @@ __global__ void __launch_bounds__(256, 1)
     totals[thread] = total;
 }
 
-/// The total of the thread `lane` of a warp. Its sums are of every eighth row of A and of 16
-/// columns of B: 128 products, whose total is that of their factors' totals.
+/// What lane `lane` of a warp must find: the total of the 128 sums that it holds. These are
+/// products of 8 rows of A and 16 columns of B, so their total is the product of the rows' total
+/// and the columns' total.
 struct ExpectTotal {
     const half *A, *B;
     size_t steps;
     DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t warp, size_t lane) const {
         demo::Product total{0, 0};
         for (int k = 0; k < kAloneDepth; ++k) {
-            demo::Product a{0, 0}, b{0, 0};
+            demo::Product a{0, 0}, b{0, 0};  // the totals, and those of the absolute values
             auto add = [&](demo::Product& sum, const half* matrix, size_t row) {
                 const double term = double(float(matrix[row * kAloneDepth + k]));
                 sum.value += term, sum.magnitude += fabs(term);
@@ -307,21 +321,20 @@ struct ExpectTotal {
             }
             total.value += a.value * b.value, total.magnitude += a.magnitude * b.magnitude;
         }
-        // A sum grows steadily, so the roundings of the 2 steps of it do not average out: each may
-        // be 2^-23 of what it has then, on average half of all. 128 more make the total.
-        const double roundings = 2 * double(steps) + 128;
-        return {double(steps) * total.value, roundings * 0x1p-24 * double(steps) * total.magnitude};
+        // Equal terms are added over and over, so errors add up, too: 2^-23 of the sum so far, on
+        // average half of the last, for each mma.sync. 128 additions make the total.
+        const double n = double(steps), additions = 2 * n + 128;
+        return {n * total.value, additions * 0x1p-24 * n * total.magnitude};
     }
 };
 
-/// mma_alone's own data, and how it is launched.
+/// mma_alone with its own data.
 class MmaAlone {
   public:
-    MmaAlone(const demo::Session& session)
-        : warps_(size_t(8) * session.gpu.multiprocessors),
-          steps_(/* mma.sync */ session.n() * session.n() * session.n() / 2048 / 64 /
-                     std::max<size_t>(warps_, 1) +
-                 1),
+    explicit MmaAlone(const demo::Session& session)
+        : blocks_(session.gpu.multiprocessors),
+          warps_(blocks_ * kAloneWarps),
+          steps_(steps(session.n(), warps_)),
           A_(warps_ * kWarp, kAloneDepth),
           B_(kWarp, kAloneDepth),
           totals_(warps_, 32),
@@ -329,35 +342,31 @@ class MmaAlone {
         demo::fill_uniform(A_, session.options.seed);
         demo::fill_uniform(B_, session.options.seed + 1);
     }
-    demo::Check check() const {
-        return demo::check_of(totals_.data(), warps_, 32, rows_,
-                              ExpectTotal{A_.data(), B_.data(), steps_}, INFINITY);
-    }
-    void launch() const {
-        mma_alone<<<warps_ / 8, 256>>>(A_.data(), B_.data(), totals_.data(), steps_);
+
+    demo::Contender contender() const {
+        return {.kernel = "mma_alone",
+                .role = demo::Role::kLimit,
+                .launch =
+                    [this] {
+                        mma_alone<<<blocks_, 32 * kAloneWarps>>>(A_.data(), B_.data(),
+                                                                 totals_.data(), steps_);
+                    },
+                .check = demo::check_of(totals_.data(), warps_, 32, rows_,
+                                        ExpectTotal{A_.data(), B_.data(), steps_}, INFINITY)};
     }
 
   private:
-    const size_t warps_, steps_;
+    /// How often a warp must multiply 64 x 32 by 32 x 64 for its share of N^3, rounded up.
+    static size_t steps(size_t N, size_t warps) {
+        const size_t all = std::max<size_t>(warps, 1) * kWarp * kWarp * kAloneDepth;
+        return (N * N * N + all - 1) / all;
+    }
+
+    const size_t blocks_, warps_, steps_;
     const demo::Buffer<half> A_, B_;
     const demo::Buffer<float> totals_;
     const demo::CheckedRows rows_;
 };
-
-/// A function that launches mma_tma, as many blocks as run at once.
-template <class T>
-std::function<void()> prepare_mma_tma(const half* A, const half* B, half* C, size_t N,
-                                      const demo::Gpu& gpu) {
-    demo::allow_shared_bytes(mma_tma<T>, sizeof(Memory<T>));
-    const CUtensorMap map_A = hopper::tensor_map(A, N, N, T::kM),
-                      map_B = hopper::tensor_map(B, N, N, kDepth);
-    const size_t per =
-        demo::blocks_per_multiprocessor(mma_tma<T>, T::kThreads + kProducer, sizeof(Memory<T>));
-    const size_t blocks = std::min(T::blocks(N, N), per * gpu.multiprocessors);
-    return [=] {
-        mma_tma<T><<<blocks, T::kThreads + kProducer, sizeof(Memory<T>)>>>(map_A, map_B, C, int(N));
-    };
-}
 
 }  // namespace matmul_mma
 
@@ -384,24 +393,21 @@ static void run(demo::Session& session) {
     auto tma = [&](demo::Contender& self) {
         self.launch = prepare_mma_tma<Tiles<128, 256, 3>>(A, B, C, N, session.gpu);
     };
-    const auto alone = std::make_shared<const MmaAlone>(session);
+    const MmaAlone alone(session);
     session.run(demo::matmul_workload<half>(N), reference.check(C),
                 {{"mma_swizzled", demo::Role::kOurs, swizzled},
                  {"mma_pipelined", demo::Role::kOurs, pipelined},
                  {"mma_grouped", demo::Role::kOurs, grouped},
                  {"mma_ptx", demo::Role::kOurs, prepare_mma_ptx<half>(A, B, C, N, session.gpu)},
                  {.kernel = "mma_tma", .setup = tma, .why_not = hopper::why_not(session.gpu)},
-                 {.kernel = "mma_alone",
-                  .role = demo::Role::kLimit,
-                  .launch = [alone] { alone->launch(); },
-                  .check = alone->check()},
+                 alone.contender(),
                  demo::cublas_contender<half>("cublas_fp16", A, B, C, N)});
 }
 
 int main(int argc, char** argv) {
     const demo::Program program{
         .name = "bonus_matmul_mma",
-        .summary = "tensor cores by mma.sync, on any GPU from Turing on, in four steps",
+        .summary = "tensor cores by mma.sync, on any GPU from Turing on, in five steps",
         .types = {{"fp16", run}}};
     return demo::main_of(program, argc, argv);
 }
