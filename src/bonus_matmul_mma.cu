@@ -266,14 +266,15 @@ constexpr int kAloneDepth = 32;  // k of both sets
 
 __global__ void __launch_bounds__(32 * kAloneWarps, 1)
     mma_alone(const half* A,  // [64 per warp, 32] row-major
-              const half* B,  // [64, 32]: column by column
+              const half* B,  // [64 per warp, 32]: of B's columns
               float* totals,  // [threads]: of all sums that a thread holds
               size_t steps) {
     const int lane = threadIdx.x % 32;
     const size_t thread = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    auto pair_at = [&](const half* matrix, size_t row, int k) {
+    auto pair_at = [&](const half* matrix, int row, int k) {  // what the lane holds of 8 x 8
+        const size_t row_of_all = thread / 32 * kWarp + row + lane / 4;
         return *reinterpret_cast<const uint32_t*>(
-            &matrix[(row + lane / 4) * kAloneDepth + k + lane % 4 * 2]);
+            &matrix[row_of_all * kAloneDepth + k + lane % 4 * 2]);
     };
     Fragments a[2], b[2];
 #pragma unroll
@@ -282,8 +283,7 @@ __global__ void __launch_bounds__(32 * kAloneWarps, 1)
         for (int i = 0; i < kWarp / 16; ++i)
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                a[k][i][e] =
-                    pair_at(A, thread / 32 * kWarp + i * 16 + e % 2 * 8, k * 16 + e / 2 * 8);
+                a[k][i][e] = pair_at(A, i * 16 + e % 2 * 8, k * 16 + e / 2 * 8);
                 b[k][i][e] = pair_at(B, i * 16 + e / 2 * 8, k * 16 + e % 2 * 8);
             }
     Sums sums = {};
@@ -316,8 +316,9 @@ struct ExpectTotal {
                 sum.value += term, sum.magnitude += fabs(term);
             };
             for (int i = 0; i < kWarp; i += 8) {
-                add(a, A, warp * kWarp + i + lane / 4);
-                add(b, B, i + lane % 4 * 2), add(b, B, i + lane % 4 * 2 + 1);
+                const size_t row = warp * kWarp + i;
+                add(a, A, row + lane / 4);
+                add(b, B, row + lane % 4 * 2), add(b, B, row + lane % 4 * 2 + 1);
             }
             total.value += a.value * b.value, total.magnitude += a.magnitude * b.magnitude;
         }
@@ -336,7 +337,7 @@ class MmaAlone {
           warps_(blocks_ * kAloneWarps),
           steps_(steps(session.n(), warps_)),
           A_(warps_ * kWarp, kAloneDepth),
-          B_(kWarp, kAloneDepth),
+          B_(warps_ * kWarp, kAloneDepth),
           totals_(warps_, 32),
           rows_(demo::CheckedRows::all(warps_, session.options.seed)) {
         demo::fill_uniform(A_, session.options.seed);
