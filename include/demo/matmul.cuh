@@ -12,23 +12,19 @@ inline constexpr SumsIn kSumsIn = std::is_integral_v<T>       ? SumsIn::kExact
                                   : sizeof(T) == 1            ? SumsIn::k14Bits
                                                               : SumsIn::kFp32;
 
-/// Which way B is stored.
-enum class Turned { kNo, kYes };
-
 /// One thread per element: products[i, j] = (A B)[rows[i], j], in fp64 and in the plainest way.
 template <class T>
 __global__ void reference_products(const T* A,          // [M, K] row-major
                                    const T* B,          // [K, N] row-major; turned: [N, K]
                                    const size_t* rows,  // [samples]
                                    Product* products,   // [samples, N] row-major
-                                   size_t samples, size_t K, size_t N,
-                                   Turned turned = Turned::kNo) {
+                                   size_t samples, size_t K, size_t N, bool turned = false) {
     const size_t i = size_t(blockIdx.x) * blockDim.y + threadIdx.y;
     const size_t j = size_t(blockIdx.y) * blockDim.x + threadIdx.x;
     if (i >= samples || j >= N) return;
     Product sum{0, 0};
     for (size_t k = 0; k < K; ++k) {
-        const T b = turned == Turned::kYes ? B[j * K + k] : B[k * N + j];
+        const T b = turned ? B[j * K + k] : B[k * N + j];
         const double term = to_double(A[rows[i] * K + k]) * to_double(b);
         sum.value += term;
         sum.magnitude += fabs(term);
@@ -42,7 +38,7 @@ class ProductReference {
   public:
     template <class T>
     ProductReference(const T* A, const T* B, const CheckedRows& rows, size_t K, size_t N,
-                     Turned turned = Turned::kNo)
+                     bool turned = false)
         : products_(rows.size(), N) {
         auto compute = [=, this, &rows](size_t first, size_t count) {
             if (dry_run) return;
@@ -80,7 +76,7 @@ class MatmulReference {
   public:
     template <class T>
     MatmulReference(const T* A, const T* B, size_t M, size_t K, size_t N, uint64_t seed,
-                    Turned turned = Turned::kNo)
+                    bool turned = false)
         : M_(M),
           K_(K),
           N_(N),
@@ -91,9 +87,9 @@ class MatmulReference {
 
     template <class T>
     MatmulReference(const Session& session, const Input<T>& A, const Input<T>& B,
-                    Turned turned = Turned::kNo)
-        : MatmulReference(A.data(), B.data(), A.shape[0], A.shape[1],
-                          B.shape[turned == Turned::kYes ? 0 : 1], session.options.seed, turned) {}
+                    bool turned = false)
+        : MatmulReference(A.data(), B.data(), A.shape[0], A.shape[1], B.shape[turned ? 0 : 1],
+                          session.options.seed, turned) {}
 
     /// How to verify the output C[M, N] (row-major).
     template <class Out>

@@ -81,7 +81,8 @@ TEST(Peak, OfFp64Int8AndFp8FollowsFromOtherTypes) {
         int capability;
         double fp64, int8, fp8;
     };
-    // By the data sheets; of GeForce by the whitepapers on GA102 and Ada.
+    // By the data sheets, of GeForce by the whitepapers on GA102 and Ada. fp64 of those that are
+    // not for it: one 64th of fp32, on Turing a 32nd.
     for (const Known& gpu : {Known{"NVIDIA B200", 100, 37, 4500, 4500},
                              {"NVIDIA H200", 90, 67, 1979, 1979},
                              {"NVIDIA H100 PCIe", 90, 51, 1513, 1513},

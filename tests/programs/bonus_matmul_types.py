@@ -7,7 +7,7 @@ ALL = "fp64 fp32 tf32 bf16 fp16 int8_bt fp8_bt fp8_fast_bt"
 MUTANTS = [
     Mutant("types_tf32_as_fp32", "fp32",
            "TF32 passes itself off as fp32",
-           [('{"fp32", "fp32"}', '{.kernel = "fp32", .dtype = "fp32", .tf32 = true}')],
+           [('.dtype = "fp32"}', '.dtype = "fp32", .tf32 = true}')],
            sizes=(1024, 4096), cpu_sizes=(160,), oldest_sm=80),
     Mutant("types_dropped_k", ALL,
            "the last 32 of k are left out",
