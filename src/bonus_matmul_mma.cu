@@ -8,19 +8,21 @@
 //     mma_pipelined   order: the next fragments are loaded while these are multiplied
 //     mma_grouped     an order of blocks: those that run together share data in the L2 cache
 //     mma_ptx         a wider tile where shared memory has room: fewer bytes per multiply-add
+//     mma_tma         Hopper's copies of whole tiles, by one thread: the others only multiply
 //
-// All have wmma_tiled's plan: warps that compute 64 x 64 of C each, from stages that asynchronous
-// copies fill. A fragment is made of 8 x 8 matrices of 16-bit numbers. ldmatrix loads four at a
-// time, and leaves two neighbors of each in every lane (a thread's number within its warp):
+// and mma_alone is as many mma.sync without all else: what none of them can pass. All have
+// wmma_tiled's plan: warps that compute 64 x 64 of C each, from stages that asynchronous copies
+// fill. A fragment is made of 8 x 8 matrices of 16-bit numbers. ldmatrix loads four at a time, and
+// leaves two neighbors of each in every lane (a thread's number within its warp):
 //
 //     row 0   | lane 0  | lane 1  | lane 2  | lane 3  |      mma.sync multiplies four of them (16 x
 //     row 1   | lane 4  | lane 5  | lane 6  | lane 7  |      16 of A) by two (16 x 8 of B), and
 //     ...     |         |         |         |         |      leaves its 16 x 8 sums in the same
 //     row 7   | lane 28 | lane 29 | lane 30 | lane 31 |      order: two neighbors in a lane.
 //
-// What limits mma_ptx: mma.sync, which on Hopper does not reach the data sheet's rate, and at large
-// N the GPU's power limit. bonus_matmul_hopper goes on with instructions that only Hopper has;
-// bonus_gating_mma makes a fused layer of this main loop.
+// What limits mma_tma: mma.sync, which on Hopper does not reach the data sheet's rate, and the
+// GPU's power limit. bonus_matmul_hopper goes on with wgmma; bonus_gating_mma makes a fused layer
+// of the main loop.
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "demo/matmul.cuh"
@@ -149,13 +151,15 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
 
 // --- 5: tiles by TMA, on Hopper -----------------------------------------------------------------
 //
-// Adds:    a producer. One thread of a ninth warp starts the copies, by TMA, of whole tiles into a
-//          ring of stages; bonus_matmul_hopper explains it (rungs 2 to 4). TMA writes the swizzle
-//          that ldmatrix wants. Eight warps only load fragments and multiply. Each waits for its
-//          stage alone, without __syncthreads(), and so does not stop while another is late. Blocks
-//          stay, and compute tile after tile: the next one's copies start while this one is stored.
-// Costs:   Hopper, and registers: nine warps share what eight had, 224 per thread.
-// Limits:  mma.sync: see mma_alone. wgmma is what goes past it (bonus_matmul_hopper).
+// Adds:    a producer: one thread starts TMA's copies of whole tiles into a ring of stages, which
+//          bonus_matmul_hopper explains (rungs 2 to 4). TMA swizzles rows of 128 bytes just as
+//          ldmatrix wants them. The warps that multiply wait for their stage by its mbarrier, each
+//          for itself, instead of meeting in __syncthreads(). Blocks stay and compute tile after
+//          tile: while one is stored, the next one's copies are under way.
+// Costs:   a warpgroup for that thread. It releases its registers (setmaxnreg).
+// Limits:  mma.sync. The tensor cores are active in 90% of the cycles, in mma_alone's 98% (ncu,
+//          N = 4096, an H100). By time it is further from mma_alone: at its power limit the GPU
+//          lowers the clock, and moving data takes power, too.
 // Source:  CUDA C++ Programming Guide, "Tensor Memory Accelerator".
 
 constexpr int kProducer = 128;  // threads that copy: a warpgroup, of which one thread works
@@ -357,7 +361,8 @@ class MmaAlone {
     }
 
   private:
-    /// How often a warp must multiply 64 x 32 by 32 x 64 for its share of N^3, rounded up.
+    /// How often a warp must multiply 64 x 32 by 32 x 64 for its share of N^3. Rounded up: by 3%
+    /// at N = 1024 on an H200, less beyond.
     static size_t steps(size_t N, size_t warps) {
         const size_t all = std::max<size_t>(warps, 1) * kWarp * kWarp * kAloneDepth;
         return (N * N * N + all - 1) / all;

@@ -27,8 +27,7 @@ template <class T>
 __device__ T element_of(const Fill& fill, size_t columns, size_t i) {
     if constexpr (std::is_same_v<T, uint32_t>)
         return fill.then == Then::kZipf ? zipf_id(fill.seed, i) : random_id(fill.seed, i);
-    if constexpr (std::is_same_v<T, double>)  // all 53 bits, which fp32 would not hold
-        return fill.scale * (double(random_bits(fill.seed, i) >> 11) * 0x1p-52 - 1);
+    if constexpr (std::is_same_v<T, double>) return fill.scale * random_uniform_fp64(fill.seed, i);
     float offset = 0;
     if (fill.then == Then::kOffsetRows) offset = i / columns % 2 == 0 ? 100.0f : -100.0f;
     const float value = fmaf(fill.scale, random_uniform(fill.seed, i), offset);
