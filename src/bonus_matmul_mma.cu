@@ -295,7 +295,7 @@ __global__ void __launch_bounds__(32 * kAloneWarps, 1)
     for (size_t step = 0; step < steps; ++step)
 #pragma unroll
         for (int k = 0; k < 2; ++k) multiply_fragments(sums, a[k], b[k]);
-    float total = 0;
+    float total = 0;  // of all sums, so that the compiler leaves out none
 #pragma unroll
     for (int i = 0; i < kWarp / 16; ++i)
 #pragma unroll

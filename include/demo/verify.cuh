@@ -124,7 +124,10 @@ __global__ void scan_output(const T* output, size_t size, double largest, Verdic
     unsigned long long hash = 0;
     for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += stride) {
         const float value = float(output[i]);
-        hash += random_bits(__float_as_uint(value), i);
+        uint64_t bits = __float_as_uint(value);
+        if constexpr (std::is_same_v<T, double> || std::is_same_v<T, int32_t>)
+            bits = __double_as_longlong(to_double(output[i]));  // more than fp32 holds
+        hash += random_bits(bits, i);
         if (fabsf(value) <= largest) continue;
         const bool is_nan = value != value;
         atomicAdd(is_nan ? &verdict->unwritten : &verdict->huge, 1ull);
