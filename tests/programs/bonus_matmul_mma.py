@@ -117,3 +117,20 @@ FAST = {kernel: ("HMMA", "LDSM", COPY_16, STORE_16)
         for kernel in ("mma_swizzled", "mma_pipelined", "mma_grouped", "mma_ptx")}
 FAST["mma_tma"] = ("HMMA", "LDSM", r"UTMALDG\S*", "USETMAXREG", STORE_16)
 FAST["mma_alone"] = ("HMMA",)
+
+MULTIPLES = "all of these are multiples of 8"
+HARMLESS = {
+    "one_short: k + k_copied < K ? rows : 0);": MULTIPLES,
+    "one_short: inside && k < K ? K - k : 0);": MULTIPLES,
+    "one_short: for (size_t t = 0; t * kDepth < K; ++t) {": MULTIPLES,
+    "one_short: if (row < N && col < N)  // N is a multiple of 8: all of them are inside or none":
+        "of col: both are multiples of 8",
+    "one_short: N - block_row, &B[copied_col], N, copied_col < N);": MULTIPLES,
+    "one_short: N, k + k_copied < N ? N - block_row : 0);": MULTIPLES,
+    "one_short: k < N && col_copied < N ? N - k : 0);": MULTIPLES,
+    "one_short: for (size_t t = 0; t * kDepth < N; ++t) {": MULTIPLES,
+    "no_barrier: __syncwarp();  // all that this warp needs of the stage is in registers":
+        "the simulator's threads have met in ldmatrix; on a GPU the arrival orders one lane's loads",
+    "no_barrier: __syncwarp();  // the patch is free again":
+        "ldmatrix, for which a warp's threads meet, comes before the next tile's stores",
+}
