@@ -14,7 +14,8 @@ from suite import (NO_GPU, PROGRAMS, ROOT, SKIPPED, USAGE, VERIFIED, any_shape, 
                    run, runs_of, takes, takes_n, takes_talk, verified_rows, words)
 
 each_program = pytest.mark.parametrize("program", PROGRAMS)
-BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "uint32": 4}  # of a number in memory
+BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "int8": 1, "fp8": 1, "int32": 4,
+         "uint32": 4}  # of a number in memory
 
 
 @functools.lru_cache(maxsize=None)
@@ -163,7 +164,10 @@ def test_bytes_are_those_of_the_shapes(backend, program):
             for length in array["shape"]:
                 size *= length
             assert array["bytes"] == size
-            assert array["dtype"] == "uint32" or BYTES[array["dtype"]] == BYTES[problem["dtype"]]
+            # Products of bytes need wider sums.
+            wider = BYTES[problem["dtype"]] == 1 and array in problem["outputs"]
+            assert (array["dtype"] == "uint32" or wider
+                    or BYTES[array["dtype"]] == BYTES[problem["dtype"]])
         whole = sum(array["bytes"] for array in arrays)
         if of_page(program, "SCALED"):
             assert problem["least_bytes"] == of_page(program, "SCALED")

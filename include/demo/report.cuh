@@ -140,6 +140,7 @@ class Report {
             note("(CPU): this computer's time, which says nothing about a GPU's. To see what");
             note("the kernels touch: DEMO_COUNT=1 in front of the command");
         }
+        compare_limits();
         compare_best();
     }
 
@@ -283,6 +284,20 @@ class Report {
         }
         if (!contender.note.empty()) parts.push_back(contender.note);
         std::printf("%s", wrapped("      " + join(parts, "; "), 6).c_str());
+    }
+
+    /// How much of what their instructions allow our kernels reach.
+    void compare_limits() const {
+        if (kSimulator || options_.sweep) return;
+        for (const Time& limit : times_) {
+            std::vector<std::string> parts;
+            for (const Time& time : times_)
+                if (limit.role == Role::kLimit && is_ours(time.role))
+                    parts.push_back(time.kernel + " " + percent(limit.ms / time.ms));
+            if (!parts.empty())
+                std::printf("%s",
+                            wrapped("  of " + limit.kernel + ": " + join(parts, ", "), 4).c_str());
+        }
     }
 
     /// How the best of our kernels compares with the library and with other yardsticks.
