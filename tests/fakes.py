@@ -148,7 +148,7 @@ while (($#)); do
         --talk) shape=talk n=$2; shift ;;
         --dtype) dtype=$2; shift ;;
         --rows) shape=$2x$4 n=$2; shift 3 ;;
-        --seed | --rounds) shift ;;
+        --seed | --rounds | --kernel) shift ;;
         --csv) ;;
         *) n=$1 ;;
     esac
@@ -198,7 +198,7 @@ TWO_GPUS = ["GPU 0: Fake GPU (UUID: GPU-aaa)", "GPU 1: Fake GPU (UUID: GPU-bbb)"
 
 
 def description(program, measured=(64,), multiple=32, talk=None, shapes=None, dtypes=("fp32",),
-                sweep="never"):
+                sweep="never", grid=None):
     """What --describe prints, as far as the scripts read it. talk: the sizes S worth measuring."""
     own = []
     if len(dtypes) > 1:
@@ -208,7 +208,7 @@ def description(program, measured=(64,), multiple=32, talk=None, shapes=None, dt
         "program": program, "summary": "computes", "sweep": sweep,
         "sizes": {"multiple": multiple, "default": 4096, "measured": list(measured)},
         "talk": None if talk is None else {"multiple": 16, "measured": list(talk)},
-        "shapes": shapes, "variants": [], "dtypes": list(dtypes),
+        "shapes": shapes, "variants": [], "grid": grid, "dtypes": list(dtypes),
         "options": own + [{"name": "--csv", "help": "rows for scripts", "kind": "flag"}],
         "contenders": [], "problems": []}
 

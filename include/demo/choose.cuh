@@ -9,9 +9,10 @@
 
 namespace demo {
 
-/// Median time of `launch` in ms, of a few launches in a row: enough to choose between two ways.
+/// Median time of `launch` in ms, of a few launches: enough to choose between two ways. `prepare`
+/// comes before each of them, and is not timed.
 template <class Launch>
-double quick_time(Launch launch) {
+double quick_time(Launch launch, const std::function<void()>& prepare = {}) {
     if (dry_run) return 0;
     cudaEvent_t begin, end;
     DEMO_CHECK(cudaEventCreate(&begin));
@@ -19,6 +20,7 @@ double quick_time(Launch launch) {
     std::vector<double> ms;
     for (int i = 0; i < 6; ++i) {
         float time = 0;
+        if (prepare) prepare();
         DEMO_CHECK(cudaEventRecord(begin));
         launch();
         DEMO_CHECK(cudaEventRecord(end));
