@@ -133,6 +133,16 @@ def write_measured(path, gpu="GPU A", speed=1.0, extra=(), protocol=1, chain_rat
     return path
 
 
+def write_grid(path, rates):
+    """A file of compare_gpus.sh --grid, with TFLOP/s of ours and of the library's: {(program, data
+    type, N): (ours, theirs)}."""
+    rows = [measured(program, kernel, dtype, n, 2 * n**3 / rate / 1e9, 2 * n**3, role=role)
+            for (program, dtype, n), both in rates.items()
+            for kernel, role, rate in zip(("fastest", "cublas"), ("ours", "yardstick"), both)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_csv(path, *rows, comments=["GPU: GPU A"], columns=COLUMNS + CLOCKS)
+
+
 # --- A machine --------------------------------------------------------------------------------
 
 FAKE_PROGRAM = r"""#!/usr/bin/env bash
