@@ -5,7 +5,7 @@ docs/pictures/NAME-light.svg and NAME-dark.svg:
     ladder    README's: the steps from a naive matmul to the library's speed, and gating unfused and
               fused. The bars share one linear scale from 0, so that their lengths compare as the
               figures do
-    grid      of results/README.md: ours over the library's best, by N, where results/grid/ has it
+    grid-GPU  results/README.md's, of each file in results/grid/: ours over the library's best, by N
 
     picture.py             draws them
     picture.py --check     exits 1 where they are out of date, and changes nothing
@@ -13,6 +13,7 @@ docs/pictures/NAME-light.svg and NAME-dark.svg:
 Exit status: 2 usage, also where results/ lacks a program.
 """
 
+import functools
 import math
 import sys
 from html import escape
@@ -26,8 +27,7 @@ import programs  # noqa: E402
 import table  # noqa: E402
 from command_line import PROJECT, USAGE, WRONG, Stop  # noqa: E402
 
-RESULTS, GRID, FRAMEWORKS = (PROJECT / "results" / folder / "nvidia-h200.csv"
-                             for folder in (".", "grid", "frameworks"))
+RESULTS = PROJECT / "results/nvidia-h200.csv"
 FOLDER = PROJECT / "docs/pictures"
 N, S = 4096, 1024
 
@@ -138,11 +138,10 @@ def draw_ladder(theme):
 # --- The grid ---------------------------------------------------------------------------------
 
 
-def draw_grid(theme):
+def draw_grid(file, theme):
     """Ours over the best of theirs, by N, as the text of an SVG file."""
-    results = table.read(GRID)
-    every = grid.of_products(results)
-    every += grid.of_gating(table.read(FRAMEWORKS))[:1]  # beside what PyTorch's users would run
+    results = table.read(file)
+    every = grid.of_products(results) + grid.of_gating(file)[:1]  # beside the rivals that count
     ratios = [pair.ratio for series in every for pair in series.pairs.values()]
     sizes = [n for series in every for n in series.pairs]
     low, high = min(18, math.floor(20 * min(ratios))), max(22, math.ceil(20 * max(ratios)))  # / 20
@@ -185,7 +184,9 @@ def draw_grid(theme):
 def main(arguments):
     if arguments not in ([], ["--check"]):
         raise Stop("the only option is --check", USAGE)
-    drawn = {"ladder": draw_ladder, **({"grid": draw_grid} if GRID.exists() else {})}
+    drawn = {"ladder": draw_ladder}
+    for file in grid.FOLDER.glob("*.csv"):
+        drawn[grid.picture(file)] = functools.partial(draw_grid, file)
     for name, draw in drawn.items():
         for theme in plot.THEMES:
             path, text = FOLDER / f"{name}-{theme.name}.svg", draw(theme)

@@ -1,4 +1,4 @@
-"""Ours beside the library's best at many sizes: what documents and pictures make of a grid's file."""
+"""Ours beside the library's best at many sizes: what documents and pictures make of it."""
 
 import sys
 import xml.etree.ElementTree
@@ -40,7 +40,8 @@ def test_a_file_without_the_library_is_refused(tmp_path):
 
 def test_gating_is_beside_the_best_of_theirs():
     results = table.read(ROOT / "results/frameworks/nvidia-h200.csv")
-    by_pointers, with_all = grid.of_gating(results)
+    by_pointers, with_all = grid.of_gating(grid.FOLDER / "nvidia-h200.csv")
+    assert grid.of_gating(grid.FOLDER / "another.csv") == []
     rates = {row["contender"]: row["tflops"] for row in results.rows
              if row["program"] == "6_gating_fused" and row["n"] == 4096}
     ours, theirs = rates.pop("ours"), [rates[name] for name in rates if name != "tile"]
@@ -60,7 +61,7 @@ def test_the_picture_has_a_dot_for_each_ratio(project):
     assert script("picture.py", "--check", root=project).returncode == 1
     assert script("picture.py", root=project).returncode == 0
     assert script("picture.py", "--check", root=project).returncode == 0
-    path = project / f"docs/pictures/grid-{plot.THEMES[0].name}.svg"
+    path = project / f"docs/pictures/grid-nvidia-h200-{plot.THEMES[0].name}.svg"
     dots = [dot for dot in xml.etree.ElementTree.parse(path).getroot().iter()
             if dot.tag.endswith("circle")]
     x, y = ([float(dot.get(name)) for dot in dots] for name in ("cx", "cy"))
@@ -76,4 +77,4 @@ def test_the_documents_have_a_table(tmp_path):
     assert "| 16384 | 110 | 100 | 1.100 | - | - | - |" in text
     assert text.count("<picture>") == 1 and text.count("`6_gating_fused`") == 2
     text = tables.sizes_of(write_grid(tmp_path / "another.csv", RATES))
-    assert "<picture>" not in text and "gating" not in text
+    assert "grid-another-light.svg" in text and "gating" not in text

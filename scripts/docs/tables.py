@@ -142,21 +142,17 @@ def frameworks():
 
 def sizes():
     """Of each GPU: ours beside the library's best at the sizes of the grid."""
-    files = sorted((PROJECT / "results/grid").glob("*.csv"))
-    return "\n\n".join(map(sizes_of, files)) or "None yet."
+    return "\n\n".join(map(sizes_of, sorted(grid.FOLDER.glob("*.csv")))) or "None yet."
 
 
 def sizes_of(file):
     measured = table.read(file)
-    products = grid.of_products(measured)
-    beside = PROJECT / "results/frameworks" / file.name
-    gating = grid.of_gating(table.read(beside)) if beside.exists() else []
+    products, gating = grid.of_products(measured), grid.of_gating(file)
     lines = [f"### {measured.gpu}, the grid", "", table.circumstances(measured), "",
              "Ours over the best of theirs:", ""]
     head = ["program", "data", "against", "sizes", "geometric mean", "lowest", "below the aim"]
     lines.append(table.markdown(head, [summary_of(series) for series in products + gating], left=3))
-    if file.stem == SHOWN_GPU:
-        lines += ["", picture_of("grid", "Ours over the library's best, by N")]
+    lines += ["", picture_of(grid.picture(file), "Ours over the library's best, by N")]
 
     head, every = ["N"], sorted({n for series in products for n in series.pairs})
     for series in products:

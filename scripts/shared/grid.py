@@ -6,7 +6,9 @@ from typing import Dict, NamedTuple
 
 import programs
 import table
+from command_line import PROJECT
 
+FOLDER = PROJECT / "results/grid"
 GATING = "6"  # its program's number
 BY_DESCRIPTORS = "triton tma"  # Triton's kernel that has a line of its own
 
@@ -78,9 +80,13 @@ def of_kernels(program, dtype, rows_of):
     return Series(program, dtype, ", ".join(dict.fromkeys(theirs)), pairs)
 
 
-def of_gating(results):
-    """[Series] of a file in results/frameworks/: against all of theirs but Triton by descriptors, and
-    against all; none where it lacks gating."""
+def of_gating(file):
+    """[Series] of the same GPU's file in results/frameworks/: against all of theirs but Triton by
+    descriptors, and against all; none where gating is not there."""
+    beside = PROJECT / "results/frameworks" / file.name
+    if not beside.exists():
+        return []
+    results = table.read(beside)
     program = programs.named(GATING, [row["program"] for row in results.rows])
     rates_of = {}  # {N: {contender: TFLOP/s}}
     for row in table.shown(results.rows):
@@ -95,3 +101,8 @@ def of_gating(results):
                 pairs[n] = Pair(rates["ours"], max(others))
         found += [Series(program, "fp16", against, pairs)] * bool(pairs)
     return found
+
+
+def picture(file):
+    """What the pictures of a file in results/grid/ are called."""
+    return f"grid-{file.stem}"

@@ -152,8 +152,7 @@ def runs_to_measure(about, sizes=None, talk_sizes=None, first_dtype_alone=False)
 
 
 def runs_of_grid(about):
-    """[Run] of the kernels that a program declares for a grid, at the grid's sizes; None without one.
-    """
+    """[Run] of the kernels and at the sizes that a program declares for its grid; None without."""
     grid = about.get("grid")
     if not grid:
         return None
