@@ -141,7 +141,8 @@ def draw_ladder(theme):
 def draw_grid(file, theme):
     """Ours over the best of theirs, by N, as the text of an SVG file."""
     results = table.read(file)
-    every = grid.of_products(results) + grid.of_gating(file)[:1]  # beside the rivals that count
+    products, gating = grid.of_products(results), grid.of_gating(file)[:1]  # by pointers alone
+    every = products + gating
     ratios = [pair.ratio for series in every for pair in series.pairs.values()]
     sizes = [n for series in every for n in series.pairs]
     low, high = min(18, math.floor(20 * min(ratios))), max(22, math.ceil(20 * max(ratios)))  # / 20
@@ -152,7 +153,7 @@ def draw_grid(file, theme):
         return left + across * (right - left), top + CHART * (high - 20 * ratio) / (high - low)
 
     picture = Picture(theme)
-    title = f"Ours over the library's best, by N: {results.gpu}"
+    title = f"Ours over the library's best, by N: {table.short(results.gpu)}"
     picture.text(MARGIN, MARGIN + TITLE, title, theme.ink, TITLE, ' font-weight="bold"')
     step = 2 if high - low > 8 else 1
     for mark in range(-(-low // step) * step, high + 1, step):
@@ -175,8 +176,8 @@ def draw_grid(file, theme):
         picture.parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{color}"/>'
                           for x, y in places]
     y = top + CHART + 2 * TEXT + 20
-    picture.text(MARGIN, y, "Above 1 ours is faster; dashed: the aim; gating: over PyTorch's best",
-                 theme.muted)
+    about = "Above 1 ours is faster; dashed: the aim" + "; gating: over PyTorch's best" * len(gating)
+    picture.text(MARGIN, y, about, theme.muted)
     return picture.svg(y + MARGIN, title)
 
 
