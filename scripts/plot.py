@@ -275,6 +275,8 @@ def draw_curves(tables, at, plot, theme, title=None):
     sizes = sorted({row["n"] for rows in plot.values() for row in rows})
     ax.set_xscale("log", base=2)
     named = [n for n, before in zip(sizes, [0] + sizes) if n > 1.12 * before]  # others would touch
+    if len(named) > MANY:
+        named = [n for n in named if n & (n - 1) == 0]  # powers of two
     ax.set_xticks(named, [str(size) for size in named])
     ax.minorticks_off()
     if len(sizes) > 1:
@@ -292,6 +294,7 @@ def draw_curves(tables, at, plot, theme, title=None):
 
 
 RATES = ("GB/s", "TFLOP/s")
+MANY = 9  # sizes: of more not all have room for their names
 FAR = 4  # times the best figure: a peak beyond it would press the curves together
 
 

@@ -85,10 +85,22 @@ def test_it_has_the_form_that_the_schema_says(backend, program):
 def test_the_order_of_keys_stays(backend, program):
     about = described(backend, program)
     assert list(about) == ["program", "summary", "sweep", "sizes", "talk", "shapes", "variants",
-                           "dtypes", "options", "contenders", "problems"]
+                           "grid", "dtypes", "options", "contenders", "problems"]
     assert list(about["problems"][0]) == ["shape", "n", "dtype", "flops", "least_bytes",
                                           "memory_bound", "contenders", "inputs", "outputs",
                                           "expected"]
+
+
+@each_program
+def test_a_grid_has_kernels_and_sizes_that_the_program_takes(backend, program):
+    about = described(backend, program)
+    if not about["grid"]:
+        return
+    kernels, sizes = about["grid"]["kernels"], about["grid"]["sizes"]
+    described(backend, program, sizes[-1], "--kernel", ",".join(kernels))  # understands them
+    roles = [c["role"] for c in about["contenders"] if c["kernel"] in kernels]
+    assert set(roles) == {"ours", "yardstick"}
+    assert sizes == sorted(set(sizes)) and all(n % about["sizes"]["multiple"] == 0 for n in sizes)
 
 
 @each_program

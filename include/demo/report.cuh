@@ -194,7 +194,7 @@ class Report {
 
     size_t rate_width() const { return kSimulator ? 16 : counts_lines_ ? 16 : 9; }
     bool compares() const {
-        return !kSimulator && kernels_ > 1 && options_.kernel.empty() && !counts_lines_;
+        return !kSimulator && kernels_ > 1 && options_.kernels.size() != 1 && !counts_lines_;
     }
 
     void print_head(const Workload& work, bool has_part, const Result* beside) {
