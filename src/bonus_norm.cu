@@ -1,0 +1,495 @@
+// Bonus: LayerNorm, and residual + RMSNorm, of rows of any length, at a copy's speed.
+//
+//     --op layernorm    out = (x - mean) / sqrt(variance + epsilon) * gamma + beta
+//     --op rmsnorm      sum = x + residual,  out = sum / sqrt(mean of sum^2 + epsilon) * gamma
+//
+// The least traffic is two matrices for LayerNorm and four for RMSNorm, which also writes `sum`,
+// the residual of the next layer. That takes a row that stays in registers, as in
+// bonus_softmax_rows, of as few threads as can hold it:
+//
+//     rows of up to    rung               a row is kept in the registers of
+//       4 KiB          by_warp            a warp: no barrier
+//       64 KiB         by_block           up to 16 warps
+//       512 KiB        by_cluster         2 to 8 blocks, a cluster
+//       any length     by_cluster_twice   nobody, but for its end: it is loaded twice
+//
+// The mean of squares minus the squared mean would need x only once, and is no variance: around
+// 100, fp32 rounds squares by 2^-11, and the difference may be 1/3. A row in registers is read
+// twice for nothing, so each warp finds its mean first, then the squares of the distances from it:
+// its moments. Moments merge, as a softmax's maxima and sums do.
+//
+//     ./bonus_norm 16384 --dtype fp16        ./bonus_norm 16384 --op rmsnorm
+//     ./bonus_norm --rows 4096 --cols 131072
+//
+// What limits it: memory; and the way from the L2 cache, which gamma and beta take as well.
+#include "demo.cuh"
+#include "demo/copy.cuh"
+#include "demo/norm.cuh"
+#include "kernels/row_pieces.cuh"
+
+namespace norm {
+
+using namespace row_pieces;
+
+// --- Two operations -----------------------------------------------------------------------------
+
+struct LayerNorm {
+    static constexpr bool kCenters = true, kAdds = false;
+};
+struct RmsNorm {
+    static constexpr bool kCenters = false, kAdds = true;  // around 0; x + residual
+};
+
+template <class T>
+struct Arrays : Rows<T> {
+    const T *gamma, *beta;  // [cols]; beta: LayerNorm's
+    const T* residual;      // [rows, cols] like sum: RMSNorm's
+    T* sum;
+};
+
+// --- Moments ------------------------------------------------------------------------------------
+
+/// Some elements of a row: how many, their mean, and the sum of their squared distances from it.
+/// RMSNorm's distances are from 0: its mean is 0.
+struct Moments {
+    float count = 0, mean = 0, squares = 0;
+};
+
+/// The rule: seen from the common mean, the squares of each set grow by count (mean - common)^2.
+__device__ inline Moments merge(Moments a, Moments b) {
+    const float count = a.count + b.count, away = b.mean - a.mean;
+    if (count == 0) return a;
+    const float share = b.count / count;
+    return {count, a.mean + away * share, a.squares + b.squares + away * away * a.count * share};
+}
+
+__device__ inline float sum_of_warp(float own) {
+    return reduce_team<32>(own, [](float a, float b) { return a + b; });
+}
+
+/// Merges the moments of a warp's threads: the common mean first, then all squares seen from there.
+__device__ inline Moments merge_warp(Moments own) {
+    const float count = sum_of_warp(own.count), sum = sum_of_warp(own.count * own.mean);
+    const float mean = count > 0 ? sum / count : 0, away = own.mean - mean;
+    return {count, mean, sum_of_warp(own.squares + own.count * away * away)};
+}
+
+/// Merges the moments of a block's warps. All threads get the result.
+__device__ inline Moments merge_block(Moments of_warp) {
+    __shared__ Moments all[32];
+    const unsigned int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (lane == 0) all[warp] = of_warp;
+    __syncthreads();  // every warp's moments are there
+    return merge_warp(lane < blockDim.x / 32 ? all[lane] : Moments{});
+}
+
+// --- What a thread keeps ------------------------------------------------------------------------
+
+/// Gamma's or beta's elements for a piece, whose first is at `column`. Where rows are not aligned,
+/// neither is this: the 16 bytes are cut out of the 32 around them.
+template <bool kAligned, class T>
+__device__ Piece<T> parameters(const T* from, size_t column, size_t cols) {
+    constexpr unsigned int kSize = Piece<T>::kSize;
+    const unsigned int shift = kAligned ? 0 : column % kSize;
+    const auto* const around = reinterpret_cast<const Piece<T>*>(from + column - shift);
+    if (kAligned || shift == 0) return *around;
+    Piece<T> result;
+    if (column - shift + 2 * kSize > cols) {  // the array ends within them
+        for (int j = 0; j < int(kSize); ++j) result.at[j] = from[column + j];
+        return result;
+    }
+    uint4 words[2] = {reinterpret_cast<const uint4&>(around[0]),
+                      reinterpret_cast<const uint4&>(around[1])};
+    uint32_t w[8] = {words[0].x, words[0].y, words[0].z, words[0].w,
+                     words[1].x, words[1].y, words[1].z, words[1].w};
+    const unsigned int bytes = shift * sizeof(T);
+#pragma unroll
+    for (int i = 0; i < 6; ++i) w[i] = bytes & 8 ? w[i + 2] : w[i];
+#pragma unroll
+    for (int i = 0; i < 5; ++i) w[i] = bytes & 4 ? w[i + 1] : w[i];
+    if constexpr (sizeof(T) == 2) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            w[i] = uint32_t((uint64_t(w[i + 1]) << 32 | w[i]) >> bytes % 4 * 8);
+    }
+    reinterpret_cast<uint4&>(result) = {w[0], w[1], w[2], w[3]};
+    return result;
+}
+
+/// to += from, rounded to T. fp16 in pairs.
+template <class T>
+__device__ void add(Piece<T>& to, const Piece<T>& from) {
+    if constexpr (std::is_same_v<T, half>) {
+        for (int i = 0; i < 4; ++i) {
+            auto& pair = reinterpret_cast<half2*>(to.at)[i];
+            pair = __hadd2(pair, reinterpret_cast<const half2*>(from.at)[i]);
+        }
+    } else {
+        for (int i = 0; i < Piece<T>::kSize; ++i) to.at[i] += from.at[i];
+    }
+}
+
+/// A thread's elements of a row, or of a share of it: the pieces `thread`, `thread` + `threads` and
+/// so on, and perhaps an element at the edges.
+template <class Op, class T, bool kAligned, int kPieces>
+struct Kept {
+    const Arrays<T>& a;
+    const Share<T, kAligned> share;
+    const size_t row_begin;  // element of the matrix
+    const unsigned int thread, threads;
+    Piece<T> pieces[kPieces];
+    T edge;
+
+    __device__ Kept(const Arrays<T>& a, size_t row, unsigned int thread, unsigned int threads,
+                    unsigned int rank = 0, unsigned int shares = 1)
+        : a(a),
+          share(row, a.cols, thread, rank, shares),
+          row_begin(row * a.cols),
+          thread(thread),
+          threads(threads) {}
+
+    /// Where the i-th piece is, of the share's, and whether there is one. `p`: the first thread's.
+    __device__ unsigned int place(unsigned int p, int i) const { return p + thread + i * threads; }
+    __device__ bool has(unsigned int p, int i) const { return place(p, i) < share.pieces; }
+
+    /// Loads the pieces from number p on. RMSNorm's are sums, which are stored at once.
+    __device__ void load_pieces(unsigned int p = 0) {
+        load_from(a.x, p);
+        if constexpr (Op::kAdds) {
+            constexpr int kBatch = 4;  // registers for a few pieces more
+#pragma unroll
+            for (int first = 0; first < kPieces; first += kBatch) {
+                Piece<T> residual[kBatch];
+                load(residual, a.residual + share.begin, place(p, first), threads, share.pieces,
+                     T(0));
+#pragma unroll
+                for (int i = first; i < first + kBatch; ++i) {
+                    add(pieces[i], residual[i - first]);
+                    if (has(p, i)) piece_of(a.sum, p, i) = pieces[i];
+                }
+            }
+        }
+    }
+    __device__ void load_from(const T* x, unsigned int p) {
+        load(pieces, x + share.begin, place(p, 0), threads, share.pieces, T(0));
+    }
+    __device__ void load_edge() {
+        edge = share.has_edge ? a.x[share.edge] : T(0);
+        if (Op::kAdds && share.has_edge)
+            a.sum[share.edge] = edge = T(float(edge) + float(a.residual[share.edge]));
+    }
+
+    /// The moments of the warp's pieces, and if `with_edge` its elements at the edges.
+    __device__ Moments moments(unsigned int p = 0, bool with_edge = true) const {
+        with_edge = with_edge && share.has_edge;
+        float count = with_edge, sum = with_edge ? float(edge) : 0;
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i) {
+            if (has(p, i)) count += Piece<T>::kSize;
+            float of_piece = 0;
+            for (T value : pieces[i].at) of_piece += float(value);
+            sum += of_piece;  // 0 where there is no piece
+        }
+        count = sum_of_warp(count);
+        const float mean = Op::kCenters && count > 0 ? sum_of_warp(sum) / count : 0;
+        float squares = with_edge ? (float(edge) - mean) * (float(edge) - mean) : 0;
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i) {
+            float of_piece = 0;
+            for (T value : pieces[i].at) {
+                const float away = float(value) - mean;
+                of_piece += away * away;
+            }
+            if (has(p, i)) squares += of_piece;
+        }
+        return {count, mean, sum_of_warp(squares)};
+    }
+
+    /// Stores the results of the pieces, given the moments of the whole row.
+    __device__ void store_pieces(Moments whole, unsigned int p = 0) const {
+        const float scale = scale_of(whole);
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i) {
+            if (!has(p, i)) continue;
+            const size_t column = share.begin - row_begin + place(p, i) * Piece<T>::kSize;
+            const Piece<T> gamma = parameters<kAligned>(a.gamma, column, a.cols);
+            Piece<T> beta = {}, result;
+            if (Op::kCenters) beta = parameters<kAligned>(a.beta, column, a.cols);
+            for (int j = 0; j < Piece<T>::kSize; ++j)
+                result.at[j] =
+                    T((float(pieces[i].at[j]) - whole.mean) * scale * float(gamma.at[j]) +
+                      float(beta.at[j]));
+            piece_of(a.out, p, i) = result;
+        }
+    }
+    __device__ void store_edge(Moments whole) const {
+        if (!share.has_edge) return;
+        const size_t column = share.edge - row_begin;
+        const float beta = Op::kCenters ? float(a.beta[column]) : 0;
+        a.out[share.edge] =
+            T((float(edge) - whole.mean) * scale_of(whole) * float(a.gamma[column]) + beta);
+    }
+
+    __device__ void load_row() { load_pieces(), load_edge(); }
+    __device__ void store_row(Moments whole) const { store_pieces(whole), store_edge(whole); }
+
+    /// Asks the L2 cache to fetch what this will load.
+    __device__ void fetch() const {
+        share.fetch(a.x);
+        if (Op::kAdds) share.fetch(a.residual);
+    }
+
+  private:
+    __device__ Piece<T>& piece_of(T* matrix, unsigned int p, int i) const {
+        return reinterpret_cast<Piece<T>*>(matrix + share.begin)[place(p, i)];
+    }
+    __device__ static float scale_of(Moments whole) {
+        return rsqrtf(whole.squares / whole.count + demo::kEpsilon);
+    }
+};
+
+// --- by_warp ------------------------------------------------------------------------------------
+// Adds: a row stays in the registers of one warp, whose threads merge by shuffles.
+// Costs: registers. Limits: 8 pieces of 16 bytes a thread, so rows of 4 KiB; of a short row most
+// lanes have nothing.
+// Source: CUDA Programming Guide, "Warp Shuffle Functions".
+
+constexpr size_t kMostWarpBytes = 32 * kKept * 16;
+constexpr unsigned int kWarpThreads = 256;  // of a block
+
+template <class Op, class T, bool kAligned, int kPieces>
+__global__ void __launch_bounds__(kWarpThreads) by_warp(Arrays<T> a) {
+    const size_t row = size_t(blockIdx.x) * (kWarpThreads / 32) + threadIdx.x / 32;
+    if (row >= a.rows) return;
+    Kept<Op, T, kAligned, kPieces> kept(a, row, threadIdx.x % 32, 32);
+    kept.load_row();
+    kept.store_row(kept.moments());
+}
+
+/// Prepares the launch for rows of up to kMostWarpBytes.
+template <class Op, class T>
+std::function<void()> prepare_by_warp(Arrays<T> a) {
+    const bool few = a.row_pieces() <= 4 * 32;
+    const auto kernel = few ? a.aligned() ? by_warp<Op, T, true, 4> : by_warp<Op, T, false, 4>
+                        : a.aligned() ? by_warp<Op, T, true, kKept>
+                                      : by_warp<Op, T, false, kKept>;
+    const size_t together = kWarpThreads / 32;  // rows of a block
+    return [=] { kernel<<<(a.rows + together - 1) / together, kWarpThreads>>>(a); };
+}
+
+// --- by_block -----------------------------------------------------------------------------------
+// Adds: up to 16 warps keep a row together, and merge through shared memory.
+// Costs: a barrier, at which memory idles. To fill the gap, a block has the L2 cache fetch the row
+// of a block that starts later. Limits: the registers of 512 threads, 64 KiB.
+// Source: Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
+// Variances", 1979, for the merge.
+
+template <class Op, class T, bool kAligned>
+__global__ void __launch_bounds__(kMostThreads, 2)
+    by_block(Arrays<T> a, size_t ahead, size_t first_fetched) {
+    Kept<Op, T, kAligned, kKept> kept(a, blockIdx.x, threadIdx.x, blockDim.x);
+    kept.load_row();
+    const size_t later = blockIdx.x + ahead;
+    if (threadIdx.x == 0 && later >= first_fetched && later < gridDim.x)
+        Kept<Op, T, kAligned, kKept>(a, later, 0, 1).fetch();
+    kept.store_row(merge_block(kept.moments()));
+}
+
+/// Prepares the launch for rows of up to kMostBlockBytes.
+template <class Op, class T>
+std::function<void()> prepare_by_block(Arrays<T> a, const demo::Gpu& gpu) {
+    const auto kernel = a.aligned() ? by_block<Op, T, true> : by_block<Op, T, false>;
+    const unsigned int threads = threads_for(a.row_pieces(), kKept);
+    size_t first_fetched = a.rows;  // none
+    if (a.cols > kLongestUnfetched) {
+        const int blocks_per_sm = demo::blocks_per_multiprocessor(kernel, threads, 0);
+        first_fetched = size_t(blocks_per_sm * gpu.multiprocessors);
+    }
+    const size_t ahead = kBytesAhead / ((Op::kAdds ? 2 : 1) * a.row_bytes());
+    return [=] { kernel<<<a.rows, threads>>>(a, ahead, first_fetched); };
+}
+
+// --- by_cluster ---------------------------------------------------------------------------------
+// Adds: up to 8 blocks keep a row together, a cluster, and take row after row. A block is two
+// teams with a row each, so that one computes while the other loads. Its share of a row is always
+// the same columns, so its part of gamma and beta stays in the L1 cache, whose 256 KiB they half
+// fill: from the L2 cache they would come at twice the speed of x.
+// Costs: the way between multiprocessors. Limits: the registers of 8 blocks, so rows of 512 KiB.
+// Before 9.0 there are no clusters.
+// Source: CUDA Programming Guide, "Distributed Shared Memory"; PTX ISA, "st.async".
+
+constexpr unsigned int kMostWarps = kMostThreads / 32;  // of a team
+
+template <class Op, class T, bool kAligned>
+__global__ void __launch_bounds__(2 * kMostThreads, 1) by_cluster(Arrays<T> a) {
+    // From each warp of the cluster, for rows in turn: two of each team.
+    __shared__ float4 moments[2][2][kMostBlocks * kMostWarps];
+    __shared__ hopper::Barrier full[2][2];
+    const unsigned int blocks = Cluster().size(), rank = Cluster().rank();
+    const unsigned int threads = blockDim.x / 2, team = threadIdx.x / threads;
+    const unsigned int thread = threadIdx.x % threads, lane = threadIdx.x % 32;
+    const unsigned int warps = threads / 32, warp = thread / 32;
+    const unsigned int bytes = blocks * warps * sizeof(float4);
+    if (thread == 0) {
+        for (auto& barrier : full[team]) hopper::mbarrier_init(&barrier, 1);
+        hopper::fence_mbarrier_init();
+        for (auto& barrier : full[team]) hopper::mbarrier_arrive_expect_tx(&barrier, bytes);
+    }
+    hopper::barrier_cluster_sync();  // every block's barriers are ready
+
+    const size_t step = gridDim.x / blocks * 2;
+    unsigned int set = 0, parity = 0;
+    for (size_t row = blockIdx.x / blocks * 2 + team; row < a.rows; row += step) {
+        Kept<Op, T, kAligned, kKept> kept(a, row, thread, threads, rank, blocks);
+        kept.load_row();
+#ifndef FETCH
+#define FETCH 1
+#endif
+        if (FETCH == 1 && thread == 0 && row + step < a.rows)
+            Kept<Op, T, kAligned, kKept>(a, row + step, 0, 1, rank, blocks).fetch();
+        const Moments own = kept.moments();
+        if (lane < blocks)  // each lane sends to another block
+            hopper::st_async(&moments[team][set][rank * warps + warp],
+                             {own.count, own.mean, own.squares, 0}, &full[team][set], lane);
+        hopper::mbarrier_wait(&full[team][set], parity);
+        // For the next row but one, whose moments nobody sends before this block's of the next.
+        if (thread == 0) hopper::mbarrier_arrive_expect_tx(&full[team][set], bytes);
+        Moments whole;
+        for (unsigned int k = lane; k < blocks * warps; k += 32) {
+            const float4 theirs = moments[team][set][k];
+            whole = merge(whole, {theirs.x, theirs.y, theirs.z});
+        }
+        if (FETCH == 2 && thread == 0 && row + step < a.rows)
+            Kept<Op, T, kAligned, kKept>(a, row + step, 0, 1, rank, blocks).fetch();
+        kept.store_row(merge_warp(whole));
+        set ^= 1, parity ^= set == 0;
+    }
+}
+
+/// Prepares the launch for rows of up to kMostClusterBytes, on a GPU that has clusters.
+template <class Op, class T>
+std::function<void()> prepare_by_cluster(Arrays<T> a) {
+    const auto kernel = a.aligned() ? by_cluster<Op, T, true> : by_cluster<Op, T, false>;
+    const size_t needed = (a.row_bytes() + kMostBlockBytes - 1) / kMostBlockBytes;
+    const size_t blocks = std::max<size_t>(needed, 2);
+    const unsigned int threads = 2 * threads_for((a.row_pieces() + blocks - 1) / blocks, kKept);
+    const size_t at_once = demo::ClusterLaunch(1, blocks, threads, 0).at_once(kernel);
+    const size_t clusters = std::min(std::max<size_t>(at_once, 1), (a.rows + 1) / 2);
+    return [=, launch = demo::ClusterLaunch(clusters, blocks, threads, 0)] { launch(kernel, a); };
+}
+
+// --- by_cluster_twice ---------------------------------------------------------------------------
+// Adds: rows of any length. Of a long row a block keeps only the last step's pieces. Costs: the
+// others are loaded twice, unless the L2 cache still has them. Limits: that traffic. Before 9.0
+// there are no clusters: one block a row.
+// Source: Welford, "Note on a Method for Calculating Corrected Sums of Squares and Products", 1962,
+// for merging step by step.
+
+constexpr int kStepPieces = 4;  // of a thread
+constexpr unsigned int kTwiceThreads = 512;
+
+template <class Op, class T>
+__global__ void __launch_bounds__(kTwiceThreads) by_cluster_twice(Arrays<T> a) {
+    const Cluster cluster;
+    Kept<Op, T, false, kStepPieces> kept(a, blockIdx.x / cluster.size(), threadIdx.x, kTwiceThreads,
+                                         cluster.rank(), cluster.size());
+    constexpr unsigned int kStep = kStepPieces * kTwiceThreads;
+    kept.load_row();
+    Moments own = kept.moments();
+    unsigned int p = 0;
+    for (; p + kStep < kept.share.pieces;) {
+        kept.load_pieces(p += kStep);
+        own = merge(own, kept.moments(p, false));
+    }
+    const Moments whole = cluster.merge_all(merge_block(own), Moments{});
+    kept.store_pieces(whole, p), kept.store_edge(whole);
+    for (; p > 0;) {  // backward: the latest pieces are the likeliest to be in the cache
+        kept.load_from(Op::kAdds ? a.sum : a.x, p -= kStep);
+        kept.store_pieces(whole, p);
+    }
+}
+
+/// Prepares the launch, for rows of any length.
+template <class Op, class T>
+std::function<void()> prepare_by_cluster_twice(Arrays<T> a) {
+    const unsigned int blocks = hopper::has_bulk_copies() ? kMostBlocks : 1;
+    return [=, launch = demo::ClusterLaunch(a.rows, blocks, kTwiceThreads, 0)] {
+        launch(by_cluster_twice<Op, T>, a);
+    };
+}
+
+// --- Running them -------------------------------------------------------------------------------
+
+template <class Op, class T>
+void run_all(demo::Session& session, const Arrays<T>& a, demo::Workload work,
+             const demo::Check& check) {
+    const demo::Gpu& gpu = session.gpu;
+    // Why a rung that keeps rows of up to `most` bytes cannot run. --describe looks for no GPU and
+    // lists what not every GPU can run: there the length is no reason.
+    auto why_not = [&](size_t most) -> std::string {
+        if (a.row_bytes() <= most || gpu.arch.empty()) return "";
+        return "keeps rows of up to " + std::to_string(most) + " bytes";
+    };
+    auto rung = [&](const char* name, auto prepare, const std::string& reason, size_t more = 0) {
+        return demo::Contender{.kernel = name,
+                               .setup = [=](demo::Contender& self) { self.launch = prepare(a); },
+                               .moved_bytes = work.least_bytes + more,
+                               .why_not = reason};
+    };
+    session.run(
+        work, check,
+        {rung("by_warp", prepare_by_warp<Op, T>, why_not(kMostWarpBytes)),
+         rung(
+             "by_block", [&](auto a) { return prepare_by_block<Op>(a, gpu); },
+             why_not(kMostBlockBytes)),
+         rung("by_cluster", prepare_by_cluster<Op, T>,
+              has_clusters(gpu) ? why_not(kMostClusterBytes) : "needs clusters (sm_90)"),
+         rung("by_cluster_twice", prepare_by_cluster_twice<Op, T>, "", a.rows * a.row_bytes()),
+         demo::copy_contender(session, work)});
+}
+
+template <class T>
+void run(demo::Session& session) {
+    const auto shape = demo::MatrixShape::of(session.options);
+    const std::vector<size_t> columns{shape.cols};
+    if (session.options.choice("--op") == "layernorm") {
+        // Even rows are around 100, odd ones around -100: a variance found by squares is wrong.
+        const demo::Input<T> x(session, "x", shape, {.then = demo::Then::kOffsetRows});
+        const demo::Input<T> gamma(session, "gamma", columns), beta(session, "beta", columns);
+        const demo::Output<T> out(session, "out", shape);
+        const demo::NormReference<T> reference(session, {x, nullptr, gamma, beta, shape.cols},
+                                               shape.rows);
+        const Arrays<T> a{{x, out, shape.rows, shape.cols}, gamma, beta, nullptr, nullptr};
+        run_all<LayerNorm>(session, a, shape.workload(session, 7), reference.check(out));
+    } else {
+        // So small that epsilon is 0.4% of the mean square.
+        const demo::Fill small{.scale = 1.0f / 16};
+        const demo::Input<T> x(session, "x", shape, small),
+            residual(session, "residual", shape, small);
+        const demo::Input<T> gamma(session, "gamma", columns);
+        const demo::Output<T> out(session, "out", shape), sum(session, "sum", shape);
+        const demo::NormReference<T> reference(session, {x, residual, gamma, nullptr, shape.cols},
+                                               shape.rows);
+        const Arrays<T> a{{x, out, shape.rows, shape.cols}, gamma, nullptr, residual, sum};
+        demo::Workload work = shape.workload(session, 5);
+        work.shape = "rmsnorm" + (shape.square ? "" : work.shape);
+        run_all<RmsNorm>(session, a, work, reference.check(sum, out));
+    }
+}
+
+}  // namespace norm
+
+int main(int argc, char** argv) {
+    const demo::Program program{
+        .name = "bonus_norm",
+        .summary = "LayerNorm, residual + RMSNorm at a copy's speed: by warp, block, cluster",
+        .types = {{"fp16", norm::run<half>}, {"fp32", norm::run<float>}},
+        .any_shape = true,
+        .options = {{.name = "--op",
+                     .help = "what to compute",
+                     .choices = {"layernorm", "rmsnorm"}}},
+        .sizes = {4096, 8192, 16384},
+        .shapes = {{4096, 131072}, {8192, 50257}},
+        .variants = {"16384 --op rmsnorm"}};
+    return demo::main_of(program, argc, argv);
+}
