@@ -27,7 +27,10 @@
 #include "demo/norm.cuh"
 #include "kernels/row_pieces.cuh"
 
-namespace norm {
+#ifndef BATCH
+#define BATCH 2
+#endif
+namespace norms {
 
 using namespace row_pieces;
 
@@ -75,8 +78,9 @@ __device__ inline Moments merge_warp(Moments own) {
 }
 
 /// Merges the moments of a block's warps. All threads get the result.
-__device__ inline Moments merge_block(Moments of_warp) {
-    __shared__ Moments all[32];
+__device__ inline Moments merge_block(Moments of_warp, unsigned int slot = 0) {
+    __shared__ Moments slots[2][32];
+    Moments(&all)[32] = slots[slot];
     const unsigned int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (lane == 0) all[warp] = of_warp;
     __syncthreads();  // every warp's moments are there
@@ -85,33 +89,26 @@ __device__ inline Moments merge_block(Moments of_warp) {
 
 // --- What a thread keeps ------------------------------------------------------------------------
 
-/// Gamma's or beta's elements for a piece, whose first is at `column`. Where rows are not aligned,
-/// neither is this: the 16 bytes are cut out of the 32 around them.
+/// 16 bytes of gamma or beta, from `from` on. Where rows are not aligned, neither is this: it is
+/// `shift` elements off, and cut out of the 32 bytes around it. `end`: the array's.
 template <bool kAligned, class T>
-__device__ Piece<T> parameters(const T* from, size_t column, size_t cols) {
-    constexpr unsigned int kSize = Piece<T>::kSize;
-    const unsigned int shift = kAligned ? 0 : column % kSize;
-    const auto* const around = reinterpret_cast<const Piece<T>*>(from + column - shift);
-    if (kAligned || shift == 0) return *around;
+__device__ Piece<T> parameters(const T* from, unsigned int shift, const T* end) {
+    constexpr int kSize = Piece<T>::kSize;
+    if (kAligned || shift == 0) return reinterpret_cast<const Piece<T>&>(*from);
     Piece<T> result;
-    if (column - shift + 2 * kSize > cols) {  // the array ends within them
-        for (int j = 0; j < int(kSize); ++j) result.at[j] = from[column + j];
+    if (from - shift + 2 * kSize > end) {  // the array ends within them
+        for (int j = 0; j < kSize; ++j) result.at[j] = from[j];
         return result;
     }
-    uint4 words[2] = {reinterpret_cast<const uint4&>(around[0]),
-                      reinterpret_cast<const uint4&>(around[1])};
-    uint32_t w[8] = {words[0].x, words[0].y, words[0].z, words[0].w,
-                     words[1].x, words[1].y, words[1].z, words[1].w};
+    const auto* const around = reinterpret_cast<const uint4*>(from - shift);
+    const uint4 low = around[0], high = around[1];
+    uint32_t w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
     const unsigned int bytes = shift * sizeof(T);
-#pragma unroll
     for (int i = 0; i < 6; ++i) w[i] = bytes & 8 ? w[i + 2] : w[i];
-#pragma unroll
     for (int i = 0; i < 5; ++i) w[i] = bytes & 4 ? w[i + 1] : w[i];
-    if constexpr (sizeof(T) == 2) {
-#pragma unroll
+    if (sizeof(T) == 2)
         for (int i = 0; i < 4; ++i)
             w[i] = uint32_t((uint64_t(w[i + 1]) << 32 | w[i]) >> bytes % 4 * 8);
-    }
     reinterpret_cast<uint4&>(result) = {w[0], w[1], w[2], w[3]};
     return result;
 }
@@ -135,7 +132,7 @@ template <class Op, class T, bool kAligned, int kPieces>
 struct Kept {
     const Arrays<T>& a;
     const Share<T, kAligned> share;
-    const size_t row_begin;  // element of the matrix
+    const size_t column;  // where the share's pieces begin
     const unsigned int thread, threads;
     Piece<T> pieces[kPieces];
     T edge;
@@ -144,7 +141,7 @@ struct Kept {
                     unsigned int rank = 0, unsigned int shares = 1)
         : a(a),
           share(row, a.cols, thread, rank, shares),
-          row_begin(row * a.cols),
+          column(share.begin - row * a.cols),
           thread(thread),
           threads(threads) {}
 
@@ -156,7 +153,7 @@ struct Kept {
     __device__ void load_pieces(unsigned int p = 0) {
         load_from(a.x, p);
         if constexpr (Op::kAdds) {
-            constexpr int kBatch = 4;  // registers for a few pieces more
+            constexpr int kBatch = BATCH;  // registers for a few pieces more
 #pragma unroll
             for (int first = 0; first < kPieces; first += kBatch) {
                 Piece<T> residual[kBatch];
@@ -208,13 +205,14 @@ struct Kept {
     /// Stores the results of the pieces, given the moments of the whole row.
     __device__ void store_pieces(Moments whole, unsigned int p = 0) const {
         const float scale = scale_of(whole);
+        const unsigned int shift = column % Piece<T>::kSize;
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
             if (!has(p, i)) continue;
-            const size_t column = share.begin - row_begin + place(p, i) * Piece<T>::kSize;
-            const Piece<T> gamma = parameters<kAligned>(a.gamma, column, a.cols);
+            const size_t at = column + size_t(place(p, i)) * Piece<T>::kSize;
+            const Piece<T> gamma = parameters<kAligned>(a.gamma + at, shift, a.gamma + a.cols);
             Piece<T> beta = {}, result;
-            if (Op::kCenters) beta = parameters<kAligned>(a.beta, column, a.cols);
+            if (Op::kCenters) beta = parameters<kAligned>(a.beta + at, shift, a.beta + a.cols);
             for (int j = 0; j < Piece<T>::kSize; ++j)
                 result.at[j] =
                     T((float(pieces[i].at[j]) - whole.mean) * scale * float(gamma.at[j]) +
@@ -224,10 +222,10 @@ struct Kept {
     }
     __device__ void store_edge(Moments whole) const {
         if (!share.has_edge) return;
-        const size_t column = share.edge - row_begin;
-        const float beta = Op::kCenters ? float(a.beta[column]) : 0;
+        const size_t at = share.edge - share.begin + column;
+        const float beta = Op::kCenters ? float(a.beta[at]) : 0;
         a.out[share.edge] =
-            T((float(edge) - whole.mean) * scale_of(whole) * float(a.gamma[column]) + beta);
+            T((float(edge) - whole.mean) * scale_of(whole) * float(a.gamma[at]) + beta);
     }
 
     __device__ void load_row() { load_pieces(), load_edge(); }
@@ -309,58 +307,77 @@ std::function<void()> prepare_by_block(Arrays<T> a, const demo::Gpu& gpu) {
     return [=] { kernel<<<a.rows, threads>>>(a, ahead, first_fetched); };
 }
 
+// --- by_block2 (trial)
+template <class Op, class T, bool kAligned>
+__global__ void __launch_bounds__(1024, 1) by_block2(Arrays<T> a) {
+    unsigned int slot = 0;
+    for (size_t row = blockIdx.x; row < a.rows; row += gridDim.x, slot ^= 1) {
+        Kept<Op, T, kAligned, 4> kept(a, row, threadIdx.x, blockDim.x);
+        kept.load_row();
+        if (threadIdx.x == 0 && row + gridDim.x < a.rows && a.cols > kLongestUnfetched)
+            Kept<Op, T, kAligned, 4>(a, row + gridDim.x, 0, 1).fetch();
+        kept.store_row(merge_block(kept.moments(), slot));
+    }
+}
+template <class Op, class T>
+std::function<void()> prepare_by_block2(Arrays<T> a, const demo::Gpu& gpu) {
+    const auto kernel = a.aligned() ? by_block2<Op, T, true> : by_block2<Op, T, false>;
+    const unsigned int threads = threads_for(a.row_pieces(), 4);
+    const int per = demo::blocks_per_multiprocessor(kernel, threads, 0);
+    const size_t blocks = std::min<size_t>(std::max(per * gpu.multiprocessors, 1), a.rows);
+    return [=] { kernel<<<blocks, threads>>>(a); };
+}
+
 // --- by_cluster ---------------------------------------------------------------------------------
-// Adds: up to 8 blocks keep a row together, a cluster, and take row after row. A block is two
-// teams with a row each, so that one computes while the other loads. Its share of a row is always
-// the same columns, so its part of gamma and beta stays in the L1 cache, whose 256 KiB they half
-// fill: from the L2 cache they would come at twice the speed of x.
+// Adds: up to 8 blocks keep a row together, a cluster, and take row after row. A block's share is
+// always of the same columns, so its part of gamma and beta stays in the L1 cache, half of its 256
+// KiB: from the L2 cache they would come at twice the speed of x.
 // Costs: the way between multiprocessors. Limits: the registers of 8 blocks, so rows of 512 KiB.
 // Before 9.0 there are no clusters.
 // Source: CUDA Programming Guide, "Distributed Shared Memory"; PTX ISA, "st.async".
 
-constexpr unsigned int kMostWarps = kMostThreads / 32;  // of a team
+constexpr int kShare = 4;                     // pieces that a thread keeps
+constexpr unsigned int kShareThreads = 1024;  // of a block
+static_assert(kShare * kShareThreads * 16 == kMostBlockBytes);
 
-template <class Op, class T, bool kAligned>
-__global__ void __launch_bounds__(2 * kMostThreads, 1) by_cluster(Arrays<T> a) {
-    // From each warp of the cluster, for rows in turn: two of each team.
-    __shared__ float4 moments[2][2][kMostBlocks * kMostWarps];
-    __shared__ hopper::Barrier full[2][2];
-    const unsigned int blocks = Cluster().size(), rank = Cluster().rank();
-    const unsigned int threads = blockDim.x / 2, team = threadIdx.x / threads;
-    const unsigned int thread = threadIdx.x % threads, lane = threadIdx.x % 32;
-    const unsigned int warps = threads / 32, warp = thread / 32;
-    const unsigned int bytes = blocks * warps * sizeof(float4);
-    if (thread == 0) {
-        for (auto& barrier : full[team]) hopper::mbarrier_init(&barrier, 1);
-        hopper::fence_mbarrier_init();
-        for (auto& barrier : full[team]) hopper::mbarrier_arrive_expect_tx(&barrier, bytes);
-    }
-    hopper::barrier_cluster_sync();  // every block's barriers are ready
-
-    const size_t step = gridDim.x / blocks * 2;
-    unsigned int set = 0, parity = 0;
-    for (size_t row = blockIdx.x / blocks * 2 + team; row < a.rows; row += step) {
-        Kept<Op, T, kAligned, kKept> kept(a, row, thread, threads, rank, blocks);
-        kept.load_row();
 #ifndef FETCH
 #define FETCH 1
 #endif
-        if (FETCH == 1 && thread == 0 && row + step < a.rows)
-            Kept<Op, T, kAligned, kKept>(a, row + step, 0, 1, rank, blocks).fetch();
+template <class Op, class T, bool kAligned>
+__global__ void __launch_bounds__(kShareThreads, 1) by_cluster(Arrays<T> a) {
+    __shared__ float4 moments[2][kMostBlocks * kShareThreads / 32];  // from each warp; rows in turn
+    __shared__ hopper::Barrier full[2];
+    const unsigned int blocks = Cluster().size(), rank = Cluster().rank();
+    const unsigned int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const unsigned int bytes = blocks * warps * sizeof(float4);
+    if (threadIdx.x == 0) {
+        for (auto& barrier : full) hopper::mbarrier_init(&barrier, 1);
+        hopper::fence_mbarrier_init();
+        for (auto& barrier : full) hopper::mbarrier_arrive_expect_tx(&barrier, bytes);
+    }
+    hopper::barrier_cluster_sync();  // every block's barriers are ready
+
+    const size_t clusters = gridDim.x / blocks;
+    unsigned int set = 0, parity = 0;
+    for (size_t row = blockIdx.x / blocks; row < a.rows; row += clusters) {
+        Kept<Op, T, kAligned, kShare> kept(a, row, threadIdx.x, blockDim.x, rank, blocks);
+        kept.load_row();
+        if (FETCH == 1 && threadIdx.x == 0 && row + clusters < a.rows)
+            Kept<Op, T, kAligned, kShare>(a, row + clusters, 0, 1, rank, blocks).fetch();
         const Moments own = kept.moments();
         if (lane < blocks)  // each lane sends to another block
-            hopper::st_async(&moments[team][set][rank * warps + warp],
-                             {own.count, own.mean, own.squares, 0}, &full[team][set], lane);
-        hopper::mbarrier_wait(&full[team][set], parity);
+            hopper::st_async(&moments[set][rank * warps + warp],
+                             {own.count, own.mean, own.squares, 0}, &full[set], lane);
+        hopper::mbarrier_wait(&full[set], parity);
         // For the next row but one, whose moments nobody sends before this block's of the next.
-        if (thread == 0) hopper::mbarrier_arrive_expect_tx(&full[team][set], bytes);
+        if (threadIdx.x == 0) hopper::mbarrier_arrive_expect_tx(&full[set], bytes);
+        if (FETCH == 2 && threadIdx.x == 0 && row + clusters < a.rows)
+            Kept<Op, T, kAligned, kShare>(a, row + clusters, 0, 1, rank, blocks).fetch();
         Moments whole;
         for (unsigned int k = lane; k < blocks * warps; k += 32) {
-            const float4 theirs = moments[team][set][k];
+            const float4 theirs = moments[set][k];
             whole = merge(whole, {theirs.x, theirs.y, theirs.z});
         }
-        if (FETCH == 2 && thread == 0 && row + step < a.rows)
-            Kept<Op, T, kAligned, kKept>(a, row + step, 0, 1, rank, blocks).fetch();
         kept.store_row(merge_warp(whole));
         set ^= 1, parity ^= set == 0;
     }
@@ -372,9 +389,9 @@ std::function<void()> prepare_by_cluster(Arrays<T> a) {
     const auto kernel = a.aligned() ? by_cluster<Op, T, true> : by_cluster<Op, T, false>;
     const size_t needed = (a.row_bytes() + kMostBlockBytes - 1) / kMostBlockBytes;
     const size_t blocks = std::max<size_t>(needed, 2);
-    const unsigned int threads = 2 * threads_for((a.row_pieces() + blocks - 1) / blocks, kKept);
+    const unsigned int threads = threads_for((a.row_pieces() + blocks - 1) / blocks, kShare);
     const size_t at_once = demo::ClusterLaunch(1, blocks, threads, 0).at_once(kernel);
-    const size_t clusters = std::min(std::max<size_t>(at_once, 1), (a.rows + 1) / 2);
+    const size_t clusters = std::min(std::max<size_t>(at_once, 1), a.rows);
     return [=, launch = demo::ClusterLaunch(clusters, blocks, threads, 0)] { launch(kernel, a); };
 }
 
@@ -477,13 +494,13 @@ void run(demo::Session& session) {
     }
 }
 
-}  // namespace norm
+}  // namespace norms
 
 int main(int argc, char** argv) {
     const demo::Program program{
         .name = "bonus_norm",
         .summary = "LayerNorm, residual + RMSNorm at a copy's speed: by warp, block, cluster",
-        .types = {{"fp16", norm::run<half>}, {"fp32", norm::run<float>}},
+        .types = {{"fp16", norms::run<half>}, {"fp32", norms::run<float>}},
         .any_shape = true,
         .options = {{.name = "--op",
                      .help = "what to compute",
