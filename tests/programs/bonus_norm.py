@@ -51,8 +51,11 @@ MUTANTS = [
            "warps merge the others' moments before they are there",
            [("__syncthreads();  // every warp's moments are there", ""),
             ("        hopper::mbarrier_wait(&full[set], parity);\n", ""),
+            ("        if (threadIdx.x == 0) hopper::mbarrier_arrive_expect_tx(&full[set], bytes);\n",
+             ""),
             ("        kept.store_row(merge_warp(whole));\n",
              "        hopper::mbarrier_wait(&full[set], parity);\n"
+             "        if (threadIdx.x == 0) hopper::mbarrier_arrive_expect_tx(&full[set], bytes);\n"
              "        kept.store_row(merge_warp(whole));\n")],
            sizes=(1028,), cpu_runs=("--rows 5 --cols 1028",), race=True, kind="fence"),
     Mutant("norm_short_grid", ALL,
@@ -67,6 +70,14 @@ MUTANTS = [
            [("parameters<kAligned>(a.beta + at, shift, a.beta + a.cols)", "gamma")],
            sizes=(160,), kind="bias"),
 ]
+
+
+def unused(mutant, runs):
+    """RMSNorm, in most mutants."""
+    if any("rmsnorm" in run for run in runs):
+        return []
+    return [("run_all<RmsNorm>(session, a, work, reference.check(sum, out));", "")]
+
 
 FAST = {kernel: (LOAD_16, STORE_16) for kernel in ALL.split()}
 ANY_ORDER = ("--rows 12 --cols 20000",)  # which clusters keep, several each
