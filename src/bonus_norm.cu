@@ -27,9 +27,6 @@
 #include "demo/norm.cuh"
 #include "kernels/row_pieces.cuh"
 
-#ifndef BATCH
-#define BATCH 2
-#endif
 namespace norms {
 
 using namespace row_pieces;
@@ -78,9 +75,8 @@ __device__ inline Moments merge_warp(Moments own) {
 }
 
 /// Merges the moments of a block's warps. All threads get the result.
-__device__ inline Moments merge_block(Moments of_warp, unsigned int slot = 0) {
-    __shared__ Moments slots[2][32];
-    Moments(&all)[32] = slots[slot];
+__device__ inline Moments merge_block(Moments of_warp) {
+    __shared__ Moments all[32];
     const unsigned int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (lane == 0) all[warp] = of_warp;
     __syncthreads();  // every warp's moments are there
@@ -94,14 +90,14 @@ __device__ inline Moments merge_block(Moments of_warp, unsigned int slot = 0) {
 template <bool kAligned, class T>
 __device__ Piece<T> parameters(const T* from, unsigned int shift, const T* end) {
     constexpr int kSize = Piece<T>::kSize;
-    if (kAligned || shift == 0) return reinterpret_cast<const Piece<T>&>(*from);
+    if (kAligned) return reinterpret_cast<const Piece<T>&>(*from);
     Piece<T> result;
     if (from - shift + 2 * kSize > end) {  // the array ends within them
         for (int j = 0; j < kSize; ++j) result.at[j] = from[j];
         return result;
     }
     const auto* const around = reinterpret_cast<const uint4*>(from - shift);
-    const uint4 low = around[0], high = around[1];
+    const uint4 low = around[0], high = around[shift > 0];
     uint32_t w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
     const unsigned int bytes = shift * sizeof(T);
     for (int i = 0; i < 6; ++i) w[i] = bytes & 8 ? w[i + 2] : w[i];
@@ -153,7 +149,7 @@ struct Kept {
     __device__ void load_pieces(unsigned int p = 0) {
         load_from(a.x, p);
         if constexpr (Op::kAdds) {
-            constexpr int kBatch = BATCH;  // registers for a few pieces more
+            constexpr int kBatch = 2;  // registers for a few pieces more
 #pragma unroll
             for (int first = 0; first < kPieces; first += kBatch) {
                 Piece<T> residual[kBatch];
@@ -293,6 +289,12 @@ __global__ void __launch_bounds__(kMostThreads, 2)
     kept.store_row(merge_block(kept.moments()));
 }
 
+/// How many rows ahead to fetch.
+template <class Op, class T>
+size_t rows_ahead(const Arrays<T>& a) {
+    return kBytesAhead / ((Op::kAdds ? 2 : 1) * a.row_bytes());
+}
+
 /// Prepares the launch for rows of up to kMostBlockBytes.
 template <class Op, class T>
 std::function<void()> prepare_by_block(Arrays<T> a, const demo::Gpu& gpu) {
@@ -303,84 +305,50 @@ std::function<void()> prepare_by_block(Arrays<T> a, const demo::Gpu& gpu) {
         const int blocks_per_sm = demo::blocks_per_multiprocessor(kernel, threads, 0);
         first_fetched = size_t(blocks_per_sm * gpu.multiprocessors);
     }
-    const size_t ahead = kBytesAhead / ((Op::kAdds ? 2 : 1) * a.row_bytes());
+    const size_t ahead = rows_ahead<Op>(a);
     return [=] { kernel<<<a.rows, threads>>>(a, ahead, first_fetched); };
 }
 
-// --- by_block2 (trial)
-template <class Op, class T, bool kAligned>
-__global__ void __launch_bounds__(1024, 1) by_block2(Arrays<T> a) {
-    unsigned int slot = 0;
-    for (size_t row = blockIdx.x; row < a.rows; row += gridDim.x, slot ^= 1) {
-        Kept<Op, T, kAligned, 4> kept(a, row, threadIdx.x, blockDim.x);
-        kept.load_row();
-        if (threadIdx.x == 0 && row + gridDim.x < a.rows && a.cols > kLongestUnfetched)
-            Kept<Op, T, kAligned, 4>(a, row + gridDim.x, 0, 1).fetch();
-        kept.store_row(merge_block(kept.moments(), slot));
-    }
-}
-template <class Op, class T>
-std::function<void()> prepare_by_block2(Arrays<T> a, const demo::Gpu& gpu) {
-    const auto kernel = a.aligned() ? by_block2<Op, T, true> : by_block2<Op, T, false>;
-    const unsigned int threads = threads_for(a.row_pieces(), 4);
-    const int per = demo::blocks_per_multiprocessor(kernel, threads, 0);
-    const size_t blocks = std::min<size_t>(std::max(per * gpu.multiprocessors, 1), a.rows);
-    return [=] { kernel<<<blocks, threads>>>(a); };
-}
-
 // --- by_cluster ---------------------------------------------------------------------------------
-// Adds: up to 8 blocks keep a row together, a cluster, and take row after row. A block's share is
-// always of the same columns, so its part of gamma and beta stays in the L1 cache, half of its 256
-// KiB: from the L2 cache they would come at twice the speed of x.
-// Costs: the way between multiprocessors. Limits: the registers of 8 blocks, so rows of 512 KiB.
-// Before 9.0 there are no clusters.
-// Source: CUDA Programming Guide, "Distributed Shared Memory"; PTX ISA, "st.async".
+// Adds: up to 8 blocks keep a row together, a cluster, whose blocks reach each other's shared
+// memory. Each warp sends its moments straight to every block.
+// Costs: starting clusters, and the way between multiprocessors. Limits: the registers of 8 blocks,
+// so rows of 512 KiB. Before 9.0 there are no clusters.
+// Source: CUDA Programming Guide, "Thread Block Clusters" and "Distributed Shared Memory"; PTX ISA,
+// "st.async".
 
-constexpr int kShare = 4;                     // pieces that a thread keeps
-constexpr unsigned int kShareThreads = 1024;  // of a block
-static_assert(kShare * kShareThreads * 16 == kMostBlockBytes);
-
-#ifndef FETCH
-#define FETCH 1
-#endif
+/// Fetches ahead as by_block does.
 template <class Op, class T, bool kAligned>
-__global__ void __launch_bounds__(kShareThreads, 1) by_cluster(Arrays<T> a) {
-    __shared__ float4 moments[2][kMostBlocks * kShareThreads / 32];  // from each warp; rows in turn
-    __shared__ hopper::Barrier full[2];
+__global__ void __launch_bounds__(kMostThreads, 2)
+    by_cluster(Arrays<T> a, size_t ahead, size_t first_fetched) {
+    __shared__ float4 moments[kMostBlocks * kMostThreads / 32];  // from each warp of the cluster
+    __shared__ hopper::Barrier full;
     const unsigned int blocks = Cluster().size(), rank = Cluster().rank();
     const unsigned int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const unsigned int bytes = blocks * warps * sizeof(float4);
+    const size_t row = blockIdx.x / blocks, later = row + ahead;
+    Kept<Op, T, kAligned, kKept> kept(a, row, threadIdx.x, blockDim.x, rank, blocks);
+    kept.load_row();
     if (threadIdx.x == 0) {
-        for (auto& barrier : full) hopper::mbarrier_init(&barrier, 1);
+        hopper::mbarrier_init(&full, 1);
         hopper::fence_mbarrier_init();
-        for (auto& barrier : full) hopper::mbarrier_arrive_expect_tx(&barrier, bytes);
+        hopper::mbarrier_arrive_expect_tx(&full, blocks * warps * sizeof moments[0]);
+        if (later >= first_fetched && later < a.rows)
+            Kept<Op, T, kAligned, kKept>(a, later, 0, 1, rank, blocks).fetch();
     }
-    hopper::barrier_cluster_sync();  // every block's barriers are ready
+    hopper::barrier_cluster_sync();  // every block's barrier is ready; the loads are on their way
 
-    const size_t clusters = gridDim.x / blocks;
-    unsigned int set = 0, parity = 0;
-    for (size_t row = blockIdx.x / blocks; row < a.rows; row += clusters) {
-        Kept<Op, T, kAligned, kShare> kept(a, row, threadIdx.x, blockDim.x, rank, blocks);
-        kept.load_row();
-        if (FETCH == 1 && threadIdx.x == 0 && row + clusters < a.rows)
-            Kept<Op, T, kAligned, kShare>(a, row + clusters, 0, 1, rank, blocks).fetch();
-        const Moments own = kept.moments();
-        if (lane < blocks)  // each lane sends to another block
-            hopper::st_async(&moments[set][rank * warps + warp],
-                             {own.count, own.mean, own.squares, 0}, &full[set], lane);
-        hopper::mbarrier_wait(&full[set], parity);
-        // For the next row but one, whose moments nobody sends before this block's of the next.
-        if (threadIdx.x == 0) hopper::mbarrier_arrive_expect_tx(&full[set], bytes);
-        if (FETCH == 2 && threadIdx.x == 0 && row + clusters < a.rows)
-            Kept<Op, T, kAligned, kShare>(a, row + clusters, 0, 1, rank, blocks).fetch();
-        Moments whole;
-        for (unsigned int k = lane; k < blocks * warps; k += 32) {
-            const float4 theirs = moments[set][k];
-            whole = merge(whole, {theirs.x, theirs.y, theirs.z});
-        }
-        kept.store_row(merge_warp(whole));
-        set ^= 1, parity ^= set == 0;
+    const Moments own = kept.moments();
+    if (lane < blocks)  // each lane sends to another block
+        hopper::st_async(&moments[rank * warps + warp], {own.count, own.mean, own.squares, 0},
+                         &full, lane);
+    // Once all moments are here no other block needs this one, so it may end.
+    hopper::mbarrier_wait(&full, 0);
+    Moments whole;
+    for (unsigned int k = lane; k < blocks * warps; k += 32) {
+        const float4 theirs = moments[k];
+        whole = merge(whole, {theirs.x, theirs.y, theirs.z});
     }
+    kept.store_row(merge_warp(whole));
 }
 
 /// Prepares the launch for rows of up to kMostClusterBytes, on a GPU that has clusters.
@@ -389,10 +357,10 @@ std::function<void()> prepare_by_cluster(Arrays<T> a) {
     const auto kernel = a.aligned() ? by_cluster<Op, T, true> : by_cluster<Op, T, false>;
     const size_t needed = (a.row_bytes() + kMostBlockBytes - 1) / kMostBlockBytes;
     const size_t blocks = std::max<size_t>(needed, 2);
-    const unsigned int threads = threads_for((a.row_pieces() + blocks - 1) / blocks, kShare);
-    const size_t at_once = demo::ClusterLaunch(1, blocks, threads, 0).at_once(kernel);
-    const size_t clusters = std::min(std::max<size_t>(at_once, 1), a.rows);
-    return [=, launch = demo::ClusterLaunch(clusters, blocks, threads, 0)] { launch(kernel, a); };
+    const unsigned int threads = threads_for((a.row_pieces() + blocks - 1) / blocks, kKept);
+    const demo::ClusterLaunch launch(a.rows, blocks, threads, 0);
+    const size_t at_once = launch.at_once(kernel), ahead = rows_ahead<Op>(a);
+    return [=] { launch(kernel, a, ahead, at_once); };
 }
 
 // --- by_cluster_twice ---------------------------------------------------------------------------

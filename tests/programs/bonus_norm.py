@@ -57,7 +57,8 @@ MUTANTS = [
              "        hopper::mbarrier_wait(&full[set], parity);\n"
              "        if (threadIdx.x == 0) hopper::mbarrier_arrive_expect_tx(&full[set], bytes);\n"
              "        kept.store_row(merge_warp(whole));\n")],
-           sizes=(1028,), cpu_runs=("--rows 5 --cols 1028",), race=True, kind="fence"),
+           sizes=(), runs=("--rows 500 --cols 5000",), cpu_runs=("--rows 5 --cols 5000",),
+           race=True, kind="fence"),
     Mutant("norm_short_grid", ALL,
            "the last row, or the last few, are left out",
            [("<<<(a.rows + together - 1) / together,", "<<<a.rows / together,"),
