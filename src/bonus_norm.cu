@@ -109,17 +109,18 @@ __device__ Piece<T> parameters(const T* from, unsigned int shift, const T* end) 
     return result;
 }
 
-/// to += from, rounded to T. fp16 in pairs.
+/// a + b, rounded to T. fp16 in pairs, which are one instruction.
 template <class T>
-__device__ void add(Piece<T>& to, const Piece<T>& from) {
+__device__ Piece<T> sum_of(Piece<T> a, const Piece<T>& b) {
     if constexpr (std::is_same_v<T, half>) {
         for (int i = 0; i < 4; ++i) {
-            auto& pair = reinterpret_cast<half2*>(to.at)[i];
-            pair = __hadd2(pair, reinterpret_cast<const half2*>(from.at)[i]);
+            auto& pair = reinterpret_cast<half2*>(a.at)[i];
+            pair = __hadd2(pair, reinterpret_cast<const half2*>(b.at)[i]);
         }
     } else {
-        for (int i = 0; i < Piece<T>::kSize; ++i) to.at[i] += from.at[i];
+        for (int i = 0; i < Piece<T>::kSize; ++i) a.at[i] += b.at[i];
     }
+    return a;
 }
 
 /// A thread's elements of a row, or of a share of it: the pieces `thread`, `thread` + `threads` and
@@ -147,19 +148,18 @@ struct Kept {
 
     /// Loads the pieces from number p on. RMSNorm's are sums, which are stored at once.
     __device__ void load_pieces(unsigned int p = 0) {
-        load_from(a.x, p);
-        if constexpr (Op::kAdds) {
-            constexpr int kBatch = 2;  // registers for a few pieces more
+        if constexpr (!Op::kAdds) return load_from(a.x, p);
+        constexpr int kBatch = 2;  // pieces: all at once would need as many registers again
 #pragma unroll
-            for (int first = 0; first < kPieces; first += kBatch) {
-                Piece<T> residual[kBatch];
-                load(residual, a.residual + share.begin, place(p, first), threads, share.pieces,
-                     T(0));
+        for (int first = 0; first < kPieces; first += kBatch) {
+            Piece<T> x[kBatch], residual[kBatch];
+            const unsigned int at = place(p, first);
+            load(x, a.x + share.begin, at, threads, share.pieces, T(0));
+            load(residual, a.residual + share.begin, at, threads, share.pieces, T(0));
 #pragma unroll
-                for (int i = first; i < first + kBatch; ++i) {
-                    add(pieces[i], residual[i - first]);
-                    if (has(p, i)) piece_of(a.sum, p, i) = pieces[i];
-                }
+            for (int i = 0; i < kBatch; ++i) {
+                pieces[first + i] = sum_of(x[i], residual[i]);
+                if (has(p, first + i)) piece_of(a.sum, p, first + i) = pieces[first + i];
             }
         }
     }
@@ -167,9 +167,10 @@ struct Kept {
         load(pieces, x + share.begin, place(p, 0), threads, share.pieces, T(0));
     }
     __device__ void load_edge() {
-        edge = share.has_edge ? a.x[share.edge] : T(0);
-        if (Op::kAdds && share.has_edge)
-            a.sum[share.edge] = edge = T(float(edge) + float(a.residual[share.edge]));
+        edge = T(0);
+        if (!share.has_edge) return;
+        edge = a.x[share.edge];
+        if (Op::kAdds) a.sum[share.edge] = edge = T(float(edge) + float(a.residual[share.edge]));
     }
 
     /// The moments of the warp's pieces, and if `with_edge` its elements at the edges.
@@ -200,7 +201,7 @@ struct Kept {
 
     /// Stores the results of the pieces, given the moments of the whole row.
     __device__ void store_pieces(Moments whole, unsigned int p = 0) const {
-        const float scale = scale_of(whole);
+        const float scale = scale_of(whole), mean = Op::kCenters ? whole.mean : 0;
         const unsigned int shift = column % Piece<T>::kSize;
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
@@ -210,9 +211,8 @@ struct Kept {
             Piece<T> beta = {}, result;
             if (Op::kCenters) beta = parameters<kAligned>(a.beta + at, shift, a.beta + a.cols);
             for (int j = 0; j < Piece<T>::kSize; ++j)
-                result.at[j] =
-                    T((float(pieces[i].at[j]) - whole.mean) * scale * float(gamma.at[j]) +
-                      float(beta.at[j]));
+                result.at[j] = T((float(pieces[i].at[j]) - mean) * scale * float(gamma.at[j]) +
+                                 float(beta.at[j]));
             piece_of(a.out, p, i) = result;
         }
     }
@@ -284,7 +284,7 @@ __global__ void __launch_bounds__(kMostThreads, 2)
     Kept<Op, T, kAligned, kKept> kept(a, blockIdx.x, threadIdx.x, blockDim.x);
     kept.load_row();
     const size_t later = blockIdx.x + ahead;
-    if (threadIdx.x == 0 && later >= first_fetched && later < gridDim.x)
+    if (!Op::kAdds && threadIdx.x == 0 && later >= first_fetched && later < gridDim.x)
         Kept<Op, T, kAligned, kKept>(a, later, 0, 1).fetch();
     kept.store_row(merge_block(kept.moments()));
 }
