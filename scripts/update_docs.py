@@ -7,7 +7,8 @@
     results/README.md   "results", of results/*.csv; "grid", of results/grid/*.csv; "frameworks", of
                         results/frameworks/*.csv
     docs/outputs.md     "outputs": what every program prints, from results/outputs/
-    docs/*.md           the lines of each function that a link names: [f](../src/x.cu#L1-L9); code
+    docs/experiments/   "output": what the program prints; "claims": its speed-ups, of results/*.csv
+    docs/**.md          the lines of each function that a link names: [f](../src/x.cu#L1-L9); code
                         that they quote, below <!-- quote src=src/x.cu from="..." to="..." -->
 
 All programs must be built, for the GPU or for the simulator.
@@ -20,6 +21,7 @@ All programs must be built, for the GPU or for the simulator.
 Exit status: 2 usage, also of the files that it reads; 3 a program is not built, or failed.
 """
 
+import functools
 import sys
 from pathlib import Path
 
@@ -37,6 +39,9 @@ PARTS = {
     "results/README.md": {"results": tables.results, "grid": tables.sizes,
                           "frameworks": tables.frameworks},
     "docs/outputs.md": {"outputs": outputs.document},
+    "docs/experiments/pitfalls.md": {
+        "output": functools.partial(outputs.shown, "bonus_pitfalls"),
+        "claims": functools.partial(tables.claims, "bonus_pitfalls")},
 }
 
 
@@ -67,7 +72,8 @@ def main(arguments):
         outputs.record()
 
     documents = [PROJECT / name for name in PARTS]
-    documents += sorted(set((PROJECT / "docs").glob("*.md")) - set(documents))
+    found = {*(PROJECT / "docs").glob("*.md"), *(PROJECT / "docs/experiments").glob("*.md")}
+    documents += sorted(found - set(documents))
     stale = {file: new for file in documents if file.exists()
              for new in [updated(file)] if new != file.read_text(encoding="utf-8")}
     if arguments == ["--check"] and stale:

@@ -16,6 +16,8 @@ What a program declares (--describe) stands on no page. A page may hold
                   where the run holds several comparisons
     RUNS          runs that must be verified, beside those that every program gets
     PRINTS        patterns that a run must print: {"64": ("grid: ...",)}
+    FACTS         columns of a sweep's table that are no kernels
+    SCALED        bytes that samples are scaled to, where that is not the arrays' size
     REFUSED       command lines that must end with exit code 2
     ANY_ORDER     runs that must be verified in any order of the simulator's threads, beside those
                   that every program gets

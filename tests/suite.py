@@ -26,9 +26,12 @@ EVERYTHING = "TEST_ALL" in os.environ  # scripts/test.sh --all: what takes too l
 
 COLUMNS = (
     "program kernel gpu sm dtype shape n median_ms spread_pct tflops gb_per_s verified "
-    "error_of_bound launches temp_bytes moved_bytes least_bytes role output_hash"
+    "error_of_bound launches temp_bytes moved_bytes least_bytes role output_hash "
+    "joules pj_per_flop pj_per_byte predicted_ms as_predicted figure unit"
 ).split()
 TIMES = ("median_ms", "spread_pct", "tflops", "gb_per_s")  # empty with --once
+
+ENERGY = ("joules", "pj_per_flop", "pj_per_byte")  # empty without --energy
 
 VERIFIED, WRONG, USAGE, FAILED, SKIPPED = 0, 1, 2, 3, 77  # exit codes
 
@@ -60,7 +63,7 @@ class Backend(NamedTuple):
         its own; the simulator has everything.)"""
         return self.name == "gpu" and all(
             contender["needs"] for contender in describe(program)["contenders"]
-            if contender["role"] != "yardstick")
+            if contender["role"] not in ("yardstick", "limit"))
 
     def size_of(self, program):
         """N of most runs. On the simulator that is less where the page says that it takes long."""
@@ -286,9 +289,11 @@ def read_rows(text):
         assert None not in row and None not in row.values(), f"too many or too few fields: {row}"
         for name in ("error_of_bound", "launches", "temp_bytes"):
             assert re.fullmatch(r"\d+(\.\d+)?", row[name]), f"{name} is {row[name]!r}"
-        for name in TIMES + ("moved_bytes", "least_bytes"):
+        for name in TIMES + ENERGY + ("moved_bytes", "least_bytes", "predicted_ms"):
             assert re.fullmatch(r"(\d+(\.\d+)?)?", row[name]), f"{name} is {row[name]!r}"
         assert re.fullmatch("[0-9a-f]{16}", row["output_hash"]), row
+        assert row["as_predicted"] in ("yes", "no", ""), row
+        assert bool(row["figure"]) <= bool(row["unit"]), row
     return rows
 
 
@@ -300,8 +305,11 @@ def verified_rows(done, program):
     for row in rows:
         assert row["program"] == program
         assert row["verified"] == "yes", row
-        # A copy is exact, and so may be what is computed of a few elements.
-        exact = row["role"] == "yardstick" or any_shape(program)
+        # A copy is exact, as all is that is only moved; so are integers, and so may be what is
+        # computed of a few elements.
+        moved = describe(program)["problems"][0]["flops"] == 0
+        exact = (row["role"] in ("yardstick", "mistake") or row["dtype"] == "int8" or moved
+                 or any_shape(program))
         assert 0 <= float(row["error_of_bound"]) < 1, row
         assert float(row["error_of_bound"]) > 0 or exact, row
         assert int(row["launches"]) >= 1, row

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -13,8 +14,10 @@ from fakes import (CLOCKS, FAKE_NVIDIA_SMI, TWO_GPUS, FakeMachine, clocked, desc
                    script, stopped, table_lines, write_csv)
 from suite import COLUMNS, FAILED, PROGRAMS, ROOT, USAGE, assert_one_line
 
-import data_sheets
-import programs
+sys.path.insert(0, str(ROOT / "scripts/compare_gpus"))
+import data_sheets  # noqa: E402
+import expectations  # noqa: E402  scripts/compare_gpus/expectations.py
+import programs  # noqa: E402
 
 
 @pytest.fixture
@@ -276,6 +279,34 @@ def test_compare_goes_on_after_a_failure_and_its_row_says_why(machine, status, e
     assert failed[-1]["n"] == "64" and failed[-1]["shape"] == "square"
     assert rows[-1]["program"] == "bonus_fake" and rows[-1]["verified"] == "yes"
     assert compare(machine.root / "build/results/fake-gpu.csv").returncode == 0
+
+
+@pytest.mark.parametrize("expected, gpu, message", [
+    ([0.5, 2], "NVIDIA H200", ""),
+    ([2, 3], "NVIDIA H100 80GB HBM3", "has 1x the first row's speed, not 2x to 3x"),
+    ([2, 3], "Fake GPU", ""),  # of another GPU only the sign counts
+    ([0.2, 0.5], "Fake GPU", ""),
+])
+def test_compare_fails_where_an_experiment_leaves_its_range(machine, expected, gpu, message):
+    machine.has(f"GPU 0: {gpu} (UUID: GPU-aaa)")
+    about = description("bonus_fake")
+    kernel = "kernel_of_bonus_fake"
+    about["problems"] = [{"n": 64, "dtype": "fp32", "contenders": [kernel],
+                          "expected": {kernel: expected}}]
+    machine.describes("bonus_fake", about)
+    done = machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "bonus_fake")
+    assert done.returncode == (FAILED if message else 0), done.stderr
+    assert (message in done.stderr) if message else done.stderr.count("\n") == 1  # "wrote ..."
+
+
+def test_an_experiment_must_not_lack_a_row():
+    problem = {"n": 64, "dtype": "fp32", "contenders": ["a", "b"], "expected": {"b": [1.5, 2]}}
+    rows = [{"kernel": "a", "n": 64, "dtype": "fp32", "median_ms": 3.0}]
+    assert expectations.left([problem], rows, "GPU A") == ["b has no time"]
+    rows.append({**rows[0], "kernel": "b", "median_ms": 2.5})
+    assert expectations.left([problem], rows, "GPU A") == []
+    [text] = expectations.left([problem], rows, "NVIDIA H200")
+    assert text == "b has 1.2x the first row's speed, not 1.5x to 2x"
 
 
 def interrupted(machine):
@@ -666,7 +697,7 @@ def test_compare_finds_columns_by_name(tmp_path):
     (",".join(COLUMNS) + "\n" + row(verified="maybe")).encode(),
     (",".join(COLUMNS) + "\n" + row(role="rival")).encode(),
     (",".join(COLUMNS) + "\n" + row(role="")).encode(),
-    (",".join(COLUMNS[:-2]) + "\n" + row().rsplit(",", 2)[0]).encode(),
+    (",".join(COLUMNS[:-5]) + "\n" + row().rsplit(",", 5)[0]).encode(),
     (",".join(COLUMNS) + "\n" + '"unfinished').encode(),
     ("# rows: 3\n" + ",".join(COLUMNS) + "\n" + row() + "\n").encode(),
     ("# rows: 1\n" + ",".join(COLUMNS) + "\n" + row() + "\n" + row(n="2048")[:60]).encode(),

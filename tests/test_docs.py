@@ -15,7 +15,8 @@ import outputs  # noqa: E402  scripts/docs/outputs.py
 
 LECTURE = ROOT / "docs/lecture.md"
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / "results/README.md",
-             *sorted((ROOT / "docs").glob("*.md"))]
+             *sorted((ROOT / "docs").glob("*.md")),
+             *sorted((ROOT / "docs/experiments").glob("*.md"))]
 CODE = re.compile(r"^```(?:.*\n)*?```$|^(?:    .*\n)+", re.MULTILINE)
 
 

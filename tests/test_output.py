@@ -81,9 +81,9 @@ def assert_for_people(done, program):
 
 
 ROW = re.compile(r"  (?P<kernel>\w+) +(?P<noisy>~?)(?P<ms>[\d.]+) ms +(?P<rate>[\d.]+)"
-                 r"(?: +(?P<percent>[\d.]+)%)?(?: +(?P<speedup>[\d.]+)x)? +verified")
+                 r"(?: +(?P<percent>[\d.]+)%)?(?: +(?P<speedup>[\d.]+)x)? +(?:verified|rejected)")
 ROW_OF_THE_SIMULATOR = re.compile(r"  (?P<kernel>\w+) +\(CPU\) (?P<ms>[\d.]+) ms"
-                                  r"(?: +\(CPU\) (?P<rate><?[\d.]+))? +verified")
+                                  r"(?: +\(CPU\) (?P<rate><?[\d.]+))? +(?:verified|rejected)")
 
 
 def figures_of(live, lines):
@@ -172,7 +172,7 @@ def test_rounds_measure_more_often(live, program):
                         timeout=300)
         lines = assert_for_people(done, program)
         found = re.findall(r"^      (\d+) samples, spread [\d.]+%;", "\n".join(lines), re.MULTILINE)
-        assert len(found) == sum(line.endswith("  verified") for line in lines)
+        assert len(found) == sum(line.endswith(("  verified", "  rejected")) for line in lines)
         return [int(count) for count in found]
 
     if live is CPU:  # three of each round
@@ -205,8 +205,9 @@ def test_no_line_is_too_long(live, program, options):
     assert_for_people(live.run(program, small_size(live, program), *options), program)
 
 
-def table_lines(lines):
-    """The lines of the tables of --sweep: (size, the columns' names, the cells, the verdict)."""
+def table_lines(lines, facts=()):
+    """The lines of the tables of --sweep: (size, the columns' names, the cells, the verdict). A
+    head has the unit in front, or facts; then the units are on a line of their own."""
     found, head = [], []
     for line in lines[1:]:
         row = re.fullmatch(r"  ([NS] = \d+|\d+ x \d+) +(\S.*)  (\w+)", line)
@@ -214,6 +215,8 @@ def table_lines(lines):
             found.append((row[1], head, row[2].split(), row[3]))
         elif "ms" in line.split():
             head = re.sub(r"\bx ", "x_", line.replace("(CPU) ms", "ms")).split()[1:]
+        elif set(facts) & set(line.split()):
+            head = line.split()
     return found
 
 
@@ -226,23 +229,28 @@ def test_a_sweep_prints_a_line_for_each_size(live, program):
         {"square": f"N = {row['n']}", "talk": f"S = {row['n']}"}.get(row["shape"], row["shape"])
         for row in rows))
     lines = assert_for_people(live.run(program, *options, timeout=300), program)
-    table = table_lines(lines)
+    facts = set(of_page(program, "FACTS"))
+    table = table_lines(lines, facts)
     assert [size.replace(" x ", "x") for size, *_ in table] == sizes and len(sizes) > 1
+    roles = {c["role"] for c in describe(program)["contenders"]}
     for size, head, cells, verdict in table:
         assert verdict == "ok" and len(cells) == len(head)
         times = dict(zip(head, cells))
         ratios = [times.pop(name) for name in head if name.startswith("x_")]
-        assert set(times) <= set(kernels(program))
-        assert all(float(ms) > 0 for ms in times.values())
-        assert bool(ratios) == (live.name == "gpu")
+        assert facts <= set(head)
+        assert {name for name in times if name not in facts} <= set(kernels(program))
+        assert all(float(times[name].rstrip("!")) > 0 for name in set(times) - facts)
+        assert bool(ratios) == (live.name == "gpu" and bool(roles & {"chain", "library"}))
         assert all(re.fullmatch(r"[\d.]+x", ratio) for ratio in ratios)
     if not always:
         shapes = [f"{rows}x{cols}" for rows, cols in describe(program)["shapes"]]
         assert sizes == shapes[:len(sizes)] and (live.name == "cpu" or sizes == shapes)
 
-    untimed = table_lines(assert_for_people(live.run(program, *options, "--once"), program))
+    said = assert_for_people(live.run(program, *options, "--once"), program)
+    untimed = table_lines(said, facts)
     assert [size for size, *_ in untimed] == [size for size, *_ in table]
-    assert all(set(cells) == {"-"} for _, _, cells, _ in untimed)
+    assert all({cell for name, cell in zip(head, cells) if name not in facts} == {"-"}
+               for _, head, cells, _ in untimed)
 
 
 @pytest.mark.parametrize("program, arguments", runs_of("PRINTS"), ids=words)

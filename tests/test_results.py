@@ -35,8 +35,9 @@ def test_every_size_is_verified(live_n, program):
         assert {(row["shape"], row["n"]) for row in rows} == {("square", str(n))}
         return
     square = [int(row["n"]) for row in rows if row["shape"] == "square"]
-    assert max(square) == n and min(square) == min(n, 1024)
+    assert max(square) <= n
     if takes_talk(program):
+        assert max(square) == n and min(square) == min(n, 1024)
         talk = [int(row["n"]) for row in rows if row["shape"] == "talk"]
         assert max(talk) == max(32, n // 8 // 16 * 16) and min(talk) == 32
 
@@ -93,7 +94,8 @@ def test_the_seed_decides_the_data(live, program):
     def errors(seed):
         done = live.run(program, a_few(live, program), "--once", "--csv", "--seed", seed, *dtype)
         rows = verified_rows(done, program)
-        return {row["kernel"]: row["error_of_bound"] for row in rows}
+        exact = all(float(row["error_of_bound"]) == 0 for row in rows)  # numbers are only moved
+        return {row["kernel"]: row["output_hash" if exact else "error_of_bound"] for row in rows}
 
     first, second = errors(0), errors(0)
     assert first != errors(2**63 - 1)

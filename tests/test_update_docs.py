@@ -184,6 +184,21 @@ def test_a_headline_is_what_results_holds(project):
 # --- The programs -------------------------------------------------------------------------------
 
 
+def test_an_experiment_shows_its_claims_beside_their_ranges(project):
+    program = project.root / "cpu/bonus_pitfalls"
+    about = {**dict.fromkeys("program summary sweep talk shapes dtypes options".split()),
+             "summary": "", "program": "bonus_pitfalls", "sizes": {"measured": [64]},
+             "problems": [{"contenders": ["right", "wrong"], "expected": {"wrong": [1.5, 2]}}]}
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(about)}\nEND\n")
+    write_csv(project.root / "results/gpu-a.csv", *(
+        row("bonus_pitfalls", kernel, n="64", median_ms=ms, role=role)
+        for kernel, ms, role in [("right", "3.0", "library"), ("wrong", "2.0", "mistake")]))
+    assert project.update().returncode == VERIFIED
+    page = project.read("docs/experiments/pitfalls.md")
+    assert "| GPU A | N = 64 | range |\n" in page and "| `wrong` | 1.5x | 1.5 to 2 |\n" in page
+    assert "wrong" not in project.read("results/README.md").partition("### GPU A")[2]
+
+
 def test_every_program_has_a_row():
     assert sorted(table_of((ROOT / "README.md").read_text(encoding="utf-8"))) == PROGRAMS
 

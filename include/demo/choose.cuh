@@ -14,22 +14,13 @@ namespace demo {
 template <class Launch>
 double quick_time(Launch launch, const std::function<void()>& prepare = {}) {
     if (dry_run) return 0;
-    cudaEvent_t begin, end;
-    DEMO_CHECK(cudaEventCreate(&begin));
-    DEMO_CHECK(cudaEventCreate(&end));
+    const EventTimer timer;
     std::vector<double> ms;
     for (int i = 0; i < 6; ++i) {
-        float time = 0;
         if (prepare) prepare();
-        DEMO_CHECK(cudaEventRecord(begin));
-        launch();
-        DEMO_CHECK(cudaEventRecord(end));
-        DEMO_CHECK(cudaEventSynchronize(end));
-        DEMO_CHECK(cudaEventElapsedTime(&time, begin, end));
-        if (i > 0) ms.push_back(time);  // the first launch loads the kernel
+        ms.push_back(timer.ms(launch));
     }
-    DEMO_CHECK(cudaEventDestroy(begin));
-    DEMO_CHECK(cudaEventDestroy(end));
+    ms.erase(ms.begin());  // the first launch loads the kernel
     return median(ms);
 }
 

@@ -27,6 +27,8 @@ inline constexpr bool kSimulator = false;
 #endif
 
 class Session;
+struct Gpu;
+struct Options;
 
 // --- The declaration ----------------------------------------------------------------------------
 
@@ -90,6 +92,8 @@ struct Program {
     Grid grid = {};                          // what compare_gpus.sh --grid measures
 
     Sweep sweep = Sweep::kNever;  // over shapes; over sizes up to N, where it is always
+    // The N of a sweep that is always, where they are not 32, 64, 128, ...
+    std::vector<size_t> (*sweep_sizes)(const Options&, const Gpu&) = nullptr;
 
     size_t step() const { return any_n || any_shape ? 1 : 32; }  // N is a multiple of it
 };
@@ -139,6 +143,8 @@ inline std::vector<Option> options_of(const Program& program) {
                    .value = "COUNT"});
     all.push_back({.name = "--hot", .help = "do not flush the cache between launches"});
     all.push_back(
+        {.name = "--energy", .help = "count joules, too: 2 s of launches of each kernel"});
+    all.push_back(
         {.name = "--once",
          .help = "one verified launch, no timing: for ncu, compute-sanitizer, debuggers"});
     all.push_back({.name = "--verbose",
@@ -167,6 +173,7 @@ struct Options {
     int device = 0;             // CUDA's index of the GPU
     int rounds = 1;             // turns of each kernel
     bool hot = false;           // keep what the launch before left in the cache
+    bool energy = false;        // count joules, too
     bool once = false;          // one verified launch, no timing
     bool verbose = false;       // print all that is known of a result
     bool csv = false;           // rows for scripts instead of a table for people
@@ -290,6 +297,8 @@ inline Options parse(const Program& program, std::span<const char* const> argume
     const bool sized = given.contains("N") || given.contains("--talk") || given.contains("--rows");
     if (options.flag("--sweep") && (sized || given.contains("--kernel")))
         throw UsageError("--sweep has sizes of its own and runs all kernels: give no others");
+    if (given.contains("--energy") && given.contains("--once"))
+        throw UsageError("--energy and --once exclude each other: joules are counted for 2 s");
 
     for (const Option& option : known) {
         if (!option.choices.empty()) options.values.emplace(option.name, option.choices.front());
@@ -306,6 +315,7 @@ inline Options parse(const Program& program, std::span<const char* const> argume
     options.rounds = int(number("--rounds"));
     if (options.flag("--kernel")) options.kernels = split(options.choice("--kernel"));
     options.hot = options.flag("--hot");
+    options.energy = options.flag("--energy");
     options.once = options.flag("--once");
     options.verbose = options.flag("--verbose");
     options.csv = options.flag("--csv");

@@ -95,9 +95,14 @@ inline std::string to_json(const Array& array) {
 inline std::string to_json(const Plan::Comparison& comparison) {
     const Workload& work = comparison.work;
     std::vector<std::string> kernels, inputs, outputs;
-    for (const Plan::Kernel& kernel : comparison.kernels)
+    std::vector<JsonMember> expected;
+    for (const Plan::Kernel& kernel : comparison.kernels) {
         if (kernel.only.empty() || kernel.only == work.shape)
             kernels.push_back(json_text(kernel.name));
+        const auto [least, most] = kernel.expected;
+        if (most > 0)
+            expected.push_back({kernel.name, json_list({json_number(least), json_number(most)})});
+    }
     for (const Array& array : comparison.arrays)
         (array.is_output ? outputs : inputs).push_back(to_json(array));
     return json_object({{"shape", json_text(work.shape)},
@@ -108,7 +113,8 @@ inline std::string to_json(const Plan::Comparison& comparison) {
                         {"memory_bound", work.memory_bound ? "true" : "false"},
                         {"contenders", json_list(kernels)},
                         {"inputs", json_list(inputs)},
-                        {"outputs", json_list(outputs)}});
+                        {"outputs", json_list(outputs)},
+                        {"expected", json_object(expected)}});
 }
 
 /// "contenders": each kernel once, with the data types in which some plan runs it.

@@ -68,6 +68,7 @@ struct Gpu {
     double boost_ghz = 0;         // the highest clock
     size_t l2_bytes = 0;          // size of the L2 cache
     size_t shared_per_block = 0;  // most shared memory that a block may ask for, bytes
+    std::string bus_id = "";      // "00000000:01:00.0", as NVML knows it
     std::string machine = "";     // what it has of everything, for people
 
     /// None: for dry runs that need no GPU.
@@ -97,6 +98,11 @@ struct Gpu {
         boost_ghz = khz / 1e6;
         l2_bytes = size_t(std::max(properties.l2CacheSize, 0));
         shared_per_block = properties.sharedMemPerBlockOptin;
+#ifndef SIMULATOR
+        char bus[32] = "";
+        DEMO_CHECK(cudaDeviceGetPCIBusId(bus, sizeof bus, options.device));
+        bus_id = bus;
+#endif
         machine = describe_machine(properties, options.device);
     }
 
@@ -194,6 +200,27 @@ class HostBuffer : public std::vector<T> {
     }
 };
 
+/// The same where the GPU's copy engines reach it by themselves: pinned, so that it stays in place.
+template <class T>
+class PinnedBuffer {
+  public:
+    explicit PinnedBuffer(size_t size) : size_(size) {
+        if (dry_run) dry_run->take_on_host(bytes());
+        DEMO_CHECK(cudaMallocHost(&data_, bytes()));
+    }
+    ~PinnedBuffer() {
+        if (data_) cudaFreeHost(data_);
+    }
+    PinnedBuffer(const PinnedBuffer&) = delete;
+
+    T* data() const { return data_; }
+    size_t bytes() const { return saturating_product(size_, sizeof(T)); }
+
+  private:
+    T* data_ = nullptr;
+    size_t size_;
+};
+
 // --- Launching ----------------------------------------------------------------------------------
 
 /// A kernel's blocks may have more than 48 KiB of shared memory only if that is asked for.
@@ -270,6 +297,34 @@ class ClusterLaunch {
 
     cudaLaunchConfig_t config_{};
     cudaLaunchAttribute cluster_{};
+};
+
+/// Times launches on the GPU's own clock: by an event before and one after.
+class EventTimer {
+  public:
+    EventTimer() {
+        DEMO_CHECK(cudaEventCreate(&begin_));
+        DEMO_CHECK(cudaEventCreate(&end_));
+    }
+    ~EventTimer() {
+        if (begin_) cudaEventDestroy(begin_), cudaEventDestroy(end_);
+    }
+    EventTimer(const EventTimer&) = delete;
+
+    /// Milliseconds of what launch() enqueues, which is done then. `who`: to name in an error.
+    template <class Launch>
+    double ms(Launch launch, const std::string& who = "cudaEventSynchronize") const {
+        float ms = 0;
+        DEMO_CHECK(cudaEventRecord(begin_));
+        launch();
+        DEMO_CHECK(cudaEventRecord(end_));
+        if (!dry_run) check(cudaEventSynchronize(end_), who);
+        DEMO_CHECK(cudaEventElapsedTime(&ms, begin_, end_));
+        return double(ms);
+    }
+
+  private:
+    cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
 /// 16 bytes, the most that one thread can load or store at a time.

@@ -4,12 +4,14 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "device.cuh"
+#include "energy.hpp"
 #include "inputs.cuh"
 #include "verify.cuh"
 
@@ -34,11 +36,30 @@ struct Contender {
     std::string program = "";    // of a record: the program that is about it
     std::string only = "";       // the one shape that it is for: "talk"
     std::string why_not = "";    // why it cannot run here; empty where it can
+    // Its time by arithmetic, and by what part of it the median may differ before a sweep's line
+    // marks it. `within` 0: nobody predicts it; `predicted_ms` 0: nobody can here.
+    double predicted_ms = 0, within = 0;
     // Enqueued before each launch, and when the inputs have changed. Neither is timed. But copies
     // right before a launch give a GPU at its power limit a rest: a product was 6% faster then. So
     // what is needed once, as packing weights is, belongs into `renew`.
     std::function<void()> prepare = [] {}, renew = [] {};
+    // Takes a sample in a way of its own, instead of: flush the cache, event, launch, event. It
+    // launches the kernel, whose output is then verified as ever, and returns milliseconds.
+    std::function<double()> sample = {};
+    // Of an experiment: the range of its speed-up on an NVIDIA H100 or H200, for compare_gpus.sh.
+    SpeedUp expected = {};
+    // What a sweep's line shows instead of milliseconds: a function of them, and its unit.
+    std::function<double(double ms)> figure = {};
+    std::string unit = "";
+    // Wrong on purpose: its own check is content if the usual one rejects the output.
+    bool rejected = false;
 };
+
+/// Whether a median is what was predicted of the contender, or nothing was.
+inline bool as_predicted(const Contender& contender, double median_ms) {
+    const double off = std::abs(median_ms - contender.predicted_ms);
+    return contender.predicted_ms == 0 || off <= contender.within * contender.predicted_ms;
+}
 
 /// A kernel as other programs run it, below their own: `program` is about it.
 inline Contender record(const std::string& program, Contender contender) {
@@ -51,6 +72,7 @@ inline Contender record(const std::string& program, Contender contender) {
 struct Result {
     Verdict verdict;
     std::vector<double> ms;  // time of each sample; empty where nothing was timed
+    Energy energy = {};      // of --energy
 
     double median_ms() const { return median(ms); }
     double spread() const { return spread_percent(ms); }
@@ -76,11 +98,11 @@ class Measurement {
     Measurement(const Options& options, const Gpu& gpu, const std::list<Array>& arrays,
                 std::function<void(const std::string&)> on_progress)
         : options_(options), gpu_(gpu), inputs_(arrays), on_progress_(on_progress) {
-        DEMO_CHECK(cudaEventCreate(&begin_));
-        DEMO_CHECK(cudaEventCreate(&end_));
+        if (options.energy) counter_.emplace(gpu.bus_id);
     }
-    ~Measurement() { cudaEventDestroy(begin_), cudaEventDestroy(end_); }
-    Measurement(const Measurement&) = delete;
+
+    /// Why --energy gives none here; empty where it does, or was not asked for.
+    std::string no_energy() const { return counter_ ? counter_->why_not() : ""; }
 
     /// Calls `on_result`(i) once contender i has had its last turn, or failed.
     std::vector<Result> measure(const std::vector<Contender>& contenders,
@@ -106,6 +128,8 @@ class Measurement {
                     if (turns++ > 0) rest();
                     take_turn(contenders[i], results[i], flushed);
                 }
+                if (timed && round == rounds - 1 && results[i].verdict.ok())
+                    count_energy(contenders[i], results[i]);
                 if (round == rounds - 1) on_result(i, results[i]);
             }
         return results;
@@ -185,22 +209,41 @@ class Measurement {
         inputs_.fill(0);
     }
 
-    /// The time of one launch, in ms, with nothing of it in the cache.
-    float sample(const Contender& contender, const Buffer<char>& flushed, int number) const {
+    /// Launch after launch for 2 s, as they come: nothing is flushed in between, and the host reads
+    /// the counter while the GPU is busy. (A contender that takes its samples itself is no such
+    /// thing.)
+    void count_energy(const Contender& contender, Result& result) {
+        if (!counter_ || !counter_->why_not().empty() || contender.sample) return;
+        on_progress_("counting the energy of " + contender.kernel);
+        const Range phase("energy"), kernel(contender.kernel);
+        const size_t count = size_t(std::clamp(10 / result.median_ms(), 1.0, 1e4));  // 10 ms
+        cudaEvent_t done[2];
+        for (cudaEvent_t& event : done) DEMO_CHECK(cudaEventCreate(&event));
+        size_t batches = 0;
+        result.energy = energy_of(*counter_, 2, [&] {
+            for (size_t i = 0; i < count; ++i) contender.prepare(), launch(contender);
+            DEMO_CHECK(cudaEventRecord(done[batches % 2]));
+            if (batches++ > 0) check(cudaEventSynchronize(done[batches % 2]), contender.kernel);
+            return count;
+        });
+        check(cudaDeviceSynchronize(), contender.kernel);
+        for (const cudaEvent_t event : done) DEMO_CHECK(cudaEventDestroy(event));
+    }
+
+    /// The time of one launch, in ms, with nothing of it in the cache; or the contender's sample.
+    double sample(const Contender& contender, const Buffer<char>& flushed, int number) const {
         contender.prepare();
-        if (flushes()) {
+        if (flushes() && !contender.sample) {
             // What a launch asked the cache to keep would outlast the memset. (GPUs before 8.0
             // keep nothing, and may refuse: that error is dropped.)
             cudaCtxResetPersistingL2Cache(), cudaGetLastError();
             DEMO_CHECK(cudaMemsetAsync(flushed.data(), number, flushed.bytes()));
         }
         const Range kernel(contender.kernel);  // around what is timed, not inside
-        DEMO_CHECK(cudaEventRecord(begin_));
-        launch(contender);
-        DEMO_CHECK(cudaEventRecord(end_));
-        check(cudaEventSynchronize(end_), contender.kernel);
-        float ms = 0;
-        DEMO_CHECK(cudaEventElapsedTime(&ms, begin_, end_));
+        if (!contender.sample) return timer_.ms([&] { launch(contender); }, contender.kernel);
+        const double ms = contender.sample();
+        check(cudaGetLastError(), "launch of " + contender.kernel);
+        check(cudaDeviceSynchronize(), contender.kernel);
         return ms;
     }
 
@@ -208,7 +251,8 @@ class Measurement {
     const Gpu& gpu_;
     Inputs inputs_;
     std::function<void(const std::string&)> on_progress_;
-    cudaEvent_t begin_ = nullptr, end_ = nullptr;  // of what is timed
+    const EventTimer timer_;
+    std::optional<EnergyCounter> counter_;
 };
 
 }  // namespace demo

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "numbers.hpp"
@@ -21,10 +22,13 @@ enum class Role {
     kLibrary,    // the library's best
     kYardstick,  // measured for comparison alone: a copy, a gemm beside our kernels
     kRecord,     // the suite's fastest kernel, another program's
+    kMistake,    // measured in a wrong way, to show what that claims
+    kLimit,      // what our kernels' instructions allow at most: nothing else, over and over
 };
 
 inline const char* to_text(Role role) {
-    constexpr const char* kNames[] = {"ours", "chain", "library", "yardstick", "record"};
+    constexpr const char* kNames[] = {"ours",   "chain",   "library", "yardstick",
+                                      "record", "mistake", "limit"};
     return kNames[int(role)];
 }
 
@@ -41,6 +45,11 @@ struct Fill {
     float scale = 1;
     Then then = Then::kNothing;
     uint64_t seed = 0;  // set by Input
+};
+
+/// A range for a contender's speed-up over the first of its comparison; 0 to 0: nobody says.
+struct SpeedUp {
+    double least = 0, most = 0;
 };
 
 struct Verdict;
@@ -69,6 +78,8 @@ struct Workload {
     bool memory_bound = false;    // GB/s of least_bytes says how good a kernel is
     std::string text = "";        // the size for people: "N = 4096"
     std::string arithmetic = "";  // what the type alone does not tell: "fp32 sums"
+    // What else a line of a sweep says of its size: a column's name, and what stands in it.
+    std::vector<std::pair<std::string, std::string>> facts = {};
 };
 
 /// What a dry run found.
@@ -82,6 +93,7 @@ struct Plan {
         std::string program;  // of a record: the program that is about it
         size_t lines;         // of its source; 0 where nobody counts them
         bool repeatable;      // whether it rounds in the same way each time
+        SpeedUp expected;     // on an NVIDIA H100 or H200
     };
     /// One call of Session::run().
     struct Comparison {

@@ -75,7 +75,8 @@ class Report {
             std::printf(
                 "program,kernel,gpu,sm,dtype,shape,n,median_ms,spread_pct,tflops,gb_per_s,"
                 "verified,error_of_bound,launches,temp_bytes,moved_bytes,least_bytes,role,"
-                "output_hash\n");
+                "output_hash,joules,pj_per_flop,pj_per_byte,predicted_ms,as_predicted,"
+                "figure,unit\n");
         } else {
             const std::string where = gpu.name + (kSimulator ? " (not a GPU)" : "");
             const std::string who = program_name + " on " + where, what = subject(plan);
@@ -99,7 +100,7 @@ class Report {
             line_.push_back({contender, result});
         else
             print_line(work, contender, result, beside);
-        count(contender, result);
+        count(work, contender, result);
         std::fflush(stdout);
     }
 
@@ -122,15 +123,24 @@ class Report {
         if (!options_.csv) std::printf("  %s\n", text.c_str());
     }
 
+    /// Notes why --energy has nothing to show; empty where it has.
+    void no_energy(const std::string& reason) { no_energy_ = reason; }
+
     /// Prints what stands below the table.
     void finish() const {
         if (options_.csv) return;
         if (!record_.empty() && !options_.sweep) note(record_);
         if (noisy_) note("~ noisy: the middle half of the samples spreads over more than 2%");
+        if (missed_) note("! not as predicted");
+        auto list = [](const std::string& text) { std::printf("%s", wrapped(text, 4).c_str()); };
+        if (!above_peak_.empty() && !options_.sweep)
+            list("  above what this GPU can do, so not its speed: " + join(above_peak_, ", "));
+        if (!no_energy_.empty()) list("  no energy: " + no_energy_);
         if (kSimulator && times_.size() > 0) {
             note("(CPU): this computer's time, which says nothing about a GPU's. To see what");
             note("the kernels touch: DEMO_COUNT=1 in front of the command");
         }
+        compare_limits();
         compare_best();
     }
 
@@ -162,10 +172,13 @@ class Report {
         return join(parts, ", ");
     }
 
-    void count(const Contender& contender, const Result& result) {
+    void count(const Workload& work, const Contender& contender, const Result& result) {
         if (!result.verdict.ok()) explain(contender, result.verdict);
         if (exit_code_ != kWrong) exit_code_ = result.verdict.ok() ? kVerified : kWrong;
         noisy_ |= !result.ms.empty() && result.noisy() && !kSimulator;
+        const double peak = work.memory_bound ? 0 : gpu_.peak(work.dtype);
+        if (!kSimulator && contender.computes && peak > 0 && result.tflops(work) > 1.05 * peak)
+            above_peak_.push_back(contender.kernel);
         if (!contender.program.empty()) record_ = contender.kernel + ": see " + contender.program;
         if (result.median_ms() > 0)
             times_.push_back(
@@ -223,12 +236,15 @@ class Report {
             if (has_part) line += right(stands_beside ? "" : percent(part), kPart);
             if (first_ms_ == 0) first_ms_ = ms;
             const std::string speed_up = significant(first_ms_ / ms, 3) + "x";
-            if (compares()) line += right(contender.computes ? speed_up : "", kSpeedUp);
+            if (compares())
+                line += right(contender.computes ? speed_up : "",
+                              std::max(kSpeedUp, speed_up.size() + 2));
             if (has_part && !stands_beside && terminal.is_one()) bar = this->bar(part, line.size());
         } else if (!options_.once) {
             line += right("-", kTime) + right("-", rate_width());
         }
-        std::printf("%s  %s%s\n", line.c_str(), verdict(result.verdict.ok()).c_str(), bar.c_str());
+        std::printf("%s  %s%s\n", line.c_str(), verdict(contender, result).c_str(), bar.c_str());
+        if (result.energy.joules > 0) print_energy(work, contender, result.energy);
         if (options_.verbose) print_details(contender, result);
     }
 
@@ -239,9 +255,20 @@ class Report {
         return "  " + std::string(size_t(std::min(part, 1.0) * room + 0.5), '#');
     }
 
-    std::string verdict(bool ok) const {
-        return ok ? terminal.styled(Terminal::kGood, "verified")
-                  : terminal.styled(Terminal::kBad, "WRONG");
+    std::string verdict(const Contender& contender, const Result& result) const {
+        if (!result.verdict.ok()) return terminal.styled(Terminal::kBad, "WRONG");
+        return contender.rejected ? terminal.styled(Terminal::kBad, "rejected")
+                                  : terminal.styled(Terminal::kGood, "verified");
+    }
+
+    void print_energy(const Workload& work, const Contender& contender,
+                      const Energy& energy) const {
+        std::string text = significant(energy.joules, 3) + " J a launch, ";
+        if (work.memory_bound)
+            text += significant(1e12 * energy.joules / double(work.least_bytes), 3) + " pJ/byte, ";
+        else if (contender.computes)
+            text += significant(1e12 * energy.joules / work.flops, 3) + " pJ/FLOP, ";
+        note("    " + text + significant(energy.watts, 3) + " W");
     }
 
     void print_details(const Contender& contender, const Result& result) const {
@@ -257,6 +284,20 @@ class Report {
         }
         if (!contender.note.empty()) parts.push_back(contender.note);
         std::printf("%s", wrapped("      " + join(parts, "; "), 6).c_str());
+    }
+
+    /// How much of what their instructions allow our kernels reach.
+    void compare_limits() const {
+        if (kSimulator || options_.sweep) return;
+        for (const Time& limit : times_) {
+            std::vector<std::string> parts;
+            for (const Time& time : times_)
+                if (limit.role == Role::kLimit && is_ours(time.role))
+                    parts.push_back(time.kernel + " " + percent(limit.ms / time.ms));
+            if (!parts.empty())
+                std::printf("%s",
+                            wrapped("  of " + limit.kernel + ": " + join(parts, ", "), 4).c_str());
+        }
     }
 
     /// How the best of our kernels compares with the library and with other yardsticks.
@@ -285,16 +326,34 @@ class Report {
                 if (!best || each.result.median_ms() < best->result.median_ms()) best = &each;
         const std::string size = work.text.substr(0, work.text.find(':'));
         const bool is_shape = size.find(" x ") != std::string::npos;
-        const size_t size_width = is_shape ? 13 : 9;  // "262144 x 1024", "N = 16384"
+        const size_t largest = std::string("N = ").size() + std::to_string(options_.n).size();
+        const size_t size_width = is_shape ? 13 : std::max<size_t>(9, largest);  // "262144 x 1024"
         std::string line = "  " + left(size, size_width);
-        std::string head = "  " + left(kSimulator ? "(CPU) ms" : "ms", size_width);
+        const std::string ms_text = kSimulator ? "(CPU) ms" : "ms";
+        const bool has_units = !kSimulator && std::ranges::any_of(line_, [](auto& m) {
+            return m.contender.unit != "";
+        });
+        std::string head = "  " + left(has_units ? "" : ms_text, size_width);
+        std::string units = "  " + left("", size_width);  // a line of its own
         bool ok = true;
+        auto cell = [&](const std::string& title, const std::string& text,
+                        const std::string& unit = "") {
+            const size_t width = std::max<size_t>(title.size(), 8) + 1;
+            head += right(title, width), line += right(text, width), units += right(unit, width);
+        };
+        auto figure = [](double ms) { return ms > 0 ? significant(ms, 4) : "-"; };
+        for (const auto& [title, text] : work.facts) cell(title, text);
         for (const Measured& each : line_) {
-            const size_t width = std::max<size_t>(each.contender.kernel.size(), 8) + 1;
-            head += right(each.contender.kernel, width);
+            const Contender& contender = each.contender;
             const double ms = each.result.median_ms();
-            line += right(ms > 0 ? significant(ms, 4) : "-", width);
+            const bool off = ms > 0 && !as_predicted(contender, ms);
+            if (contender.within > 0) cell("predicted", figure(contender.predicted_ms));
+            const bool has_unit = !kSimulator && contender.figure;
+            const double shown = has_unit && ms > 0 ? contender.figure(ms) : ms;
+            cell(contender.kernel, figure(shown) + (off ? "!" : ""),
+                 has_unit ? contender.unit : ms_text);
             ok = ok && each.result.verdict.ok();
+            missed_ |= off;
         }
         for (const Measured& each : line_) {
             const Role role = each.contender.role;
@@ -305,6 +364,7 @@ class Report {
             head += right(title, title.size() + 1);
             line += right(timed ? significant(ratio, 3) + "x" : "-", title.size() + 1);
         }
+        if (has_units) head += "\n" + units;
         if (head != sweep_head_) {
             std::printf("%s%s\n", sweep_head_.empty() ? "" : "\n",
                         terminal.styled(Terminal::kAside, head).c_str());
@@ -348,11 +408,26 @@ class Report {
         rate(contender.computes, result.tflops(work));
         rate(work.memory_bound && !kSimulator, result.gb_per_s(work));
         auto counted = [](size_t bytes) { return bytes ? std::to_string(bytes) : ""; };
-        std::printf("%s,%.4f,%zu,%zu,%s,%s,%s,%016llx\n", result.verdict.ok() ? "yes" : "no",
+        std::printf("%s,%.4f,%zu,%zu,%s,%s,%s,%016llx,", result.verdict.ok() ? "yes" : "no",
                     std::bit_cast<float>(result.verdict.error_of_bound), contender.launches,
                     contender.temporary_bytes, counted(contender.moved_bytes).c_str(),
                     counted(work.least_bytes).c_str(), to_text(contender.role),
                     result.verdict.output_hash);
+        const double joules = result.energy.joules;
+        auto energy = [&](bool known, double value) {
+            std::printf("%s,", joules > 0 && known ? significant(value, 4).c_str() : "");
+        };
+        energy(true, joules);
+        energy(contender.computes && work.flops > 0, 1e12 * joules / work.flops);
+        energy(work.memory_bound, 1e12 * joules / double(work.least_bytes));
+        const bool predicted = contender.predicted_ms > 0;
+        if (predicted) std::printf("%.6f", contender.predicted_ms);
+        const char* const agrees = as_predicted(contender, result.median_ms()) ? "yes" : "no";
+        std::printf(",%s,", predicted && timed ? agrees : "");
+        const bool has_figure = timed && !kSimulator && contender.figure;
+        std::printf("%s,%s\n",
+                    has_figure ? significant(contender.figure(result.median_ms()), 4).c_str() : "",
+                    contender.unit.c_str());
     }
 
     /// One line on stderr: what is wrong with a result, and where.
@@ -392,15 +467,18 @@ class Report {
 
     const Options& options_;
     const Gpu& gpu_;
-    size_t names_ = 6;            // columns of the kernels' names
-    size_t kernels_ = 0;          // how many there are
-    bool counts_lines_ = false;   // of source: kernels of several operations stand in one table
-    bool headed_ = false;         // whether the table's head was printed
-    double first_ms_ = 0;         // of the table's first line
-    bool noisy_ = false;          // whether a line was marked
-    std::string record_;          // where a record's kernel comes from
-    std::vector<Time> times_;     // of every line
-    std::vector<Measured> line_;  // of --sweep: what its next line shows
+    size_t names_ = 6;           // columns of the kernels' names
+    size_t kernels_ = 0;         // how many there are
+    bool counts_lines_ = false;  // of source: kernels of several operations stand in one table
+    bool headed_ = false;        // whether the table's head was printed
+    double first_ms_ = 0;        // of the table's first line
+    std::string no_energy_;      // why --energy has nothing to show
+    bool noisy_ = false;         // whether a line was marked ~
+    bool missed_ = false;        // whether a prediction was missed
+    std::vector<std::string> above_peak_;  // kernels with more TFLOP/s than the GPU has
+    std::string record_;                   // where a record's kernel comes from
+    std::vector<Time> times_;              // of every line
+    std::vector<Measured> line_;           // of --sweep: what its next line shows
     std::string sweep_head_;
     ExitCode exit_code_ = kSkipped;  // until there is a result
 };

@@ -40,9 +40,13 @@ class Session {
     /// right and prints a line for each. Leaves out what --kernel, the shape or the GPU rules out.
     /// `records`: the suite's fastest kernels for the same, which other programs are about, the
     /// fastest first. One joins the contenders, in front of a copy: the first that can run here, or
-    /// the one that --kernel names.
-    void run(const Workload& work, const Check& check, std::vector<Contender> contenders,
-             const std::vector<Contender>& records = {});
+    /// the one that --kernel names. Returns the results of those that ran.
+    std::vector<Result> run(const Workload& work, const Check& check,
+                            std::vector<Contender> contenders,
+                            const std::vector<Contender>& records = {});
+
+    /// Whether times are taken, and say something about a GPU.
+    bool timed() const { return report_ && !options.once && !kSimulator; }
 
     /// Prints a remark, for people only.
     void note(const std::string& text) const {
@@ -56,8 +60,9 @@ class Session {
     Report* report_;  // null in a dry run
 };
 
-inline void Session::run(const Workload& work, const Check& check,
-                         std::vector<Contender> contenders, const std::vector<Contender>& records) {
+inline std::vector<Result> Session::run(const Workload& work, const Check& check,
+                                        std::vector<Contender> contenders,
+                                        const std::vector<Contender>& records) {
     const auto is_copy = [](const Contender& c) { return !c.computes; };
     const auto can_run = [&](const Contender& c) {
         return wants(c.kernel) && c.why_not.empty() && (c.only.empty() || c.only == work.shape);
@@ -69,12 +74,12 @@ inline void Session::run(const Workload& work, const Check& check,
     if (dry_run) {
         Plan::Comparison comparison{work, {}, {arrays.begin(), arrays.end()}};
         for (const Contender& c : contenders)
-            comparison.kernels.push_back(
-                {c.kernel, c.role, c.only, c.why_not, c.program, c.lines, c.repeatable});
+            comparison.kernels.push_back({c.kernel, c.role, c.only, c.why_not, c.program, c.lines,
+                                          c.repeatable, c.expected});
         dry_run->comparisons.push_back(comparison);
         const bool flushes = !options.hot && !options.once && !kSimulator;
         const Buffer<char> flushed(flushes ? gpu.flush_bytes() : 0);
-        return;
+        return {};
     }
     std::erase_if(contenders, [&](const Contender& c) {
         return !wants(c.kernel) || (!c.only.empty() && c.only != work.shape);
@@ -98,7 +103,7 @@ inline void Session::run(const Workload& work, const Check& check,
     const size_t beside = size_t(std::ranges::find_if(contenders, is_beside) - contenders.begin());
     std::vector<const Result*> done(contenders.size());
     size_t printed = 0;
-    measurement.measure(contenders, [&](size_t i, const Result& result) {
+    const auto results = measurement.measure(contenders, [&](size_t i, const Result& result) {
         done[i] = &result;
         const bool has = beside < contenders.size();
         while (printed < done.size() && done[printed] && (!has || done[beside])) {
@@ -108,8 +113,10 @@ inline void Session::run(const Workload& work, const Check& check,
         }
     });
     report_->end_line(work);
+    report_->no_energy(measurement.no_energy());
     for (const Contender& contender : all)
         if (!contender.why_not.empty()) report_->skip(contender);
+    return results;
 }
 
 // --- main() -------------------------------------------------------------------------------------
@@ -180,7 +187,8 @@ inline void require_memory(const Program& program, const Options& options, const
 }
 
 /// The sizes of --sweep, each as the options that ask for it.
-inline std::vector<Options> sweep_of(const Program& program, const Options& options) {
+inline std::vector<Options> sweep_of(const Program& program, const Options& options,
+                                     const Gpu& gpu) {
     std::vector<Options> all;
     auto add = [&](Size size, size_t n, size_t talk, Extent shape) {
         Options other = options;
@@ -201,6 +209,11 @@ inline std::vector<Options> sweep_of(const Program& program, const Options& opti
                 add({"R", shape.rows, 1}, 0, 0, shape);
         return all;
     }
+    if (program.sweep_sizes) {
+        for (const size_t N : program.sweep_sizes(options, gpu))
+            add({"N", N, program.step()}, N, 0, {});
+        return all;
+    }
     const size_t talk = options.talk ? options.talk : std::max<size_t>(32, options.n / 8 / 16 * 16);
     for (const size_t S : doubling(std::min<size_t>(32, talk), talk)) add({"S", S, 16}, 0, S, {});
     if (!options.talk)
@@ -219,7 +232,7 @@ inline ExitCode run_all(const Program& program, const Options& options) {
     Report report(options, gpu, plan);
     bool fits = false;
     for (const Options& each :
-         options.sweep ? sweep_of(program, options) : std::vector<Options>{options}) {
+         options.sweep ? sweep_of(program, options, gpu) : std::vector<Options>{options}) {
         const size_t needed = plan_of(program, each, gpu).device_bytes;
         if (shapes && needed > free_device_memory()) {
             complain(std::to_string(each.rows) + " x " + std::to_string(each.cols) +
@@ -245,6 +258,8 @@ inline ExitCode answer(const Program& program, std::span<const char* const> argu
         return kVerified;
     }
     check_kernels(options, plan);
+    if (options.energy && kSimulator)
+        fail(kSkipped, "--energy counts a GPU's joules, and this is the simulator");
     if (!options.describe) return run_all(program, options);
     std::vector<Plan> plans;
     for (size_t type = 0; type < program.types.size(); ++type) {

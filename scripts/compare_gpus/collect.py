@@ -26,7 +26,7 @@ def rows_of(folder, step, gpu):
     if path.exists():
         reader = csv.DictReader(path.read_text().splitlines())
         rows, columns = list(reader), reader.fieldnames
-        for row, checked in zip(rows, table.read(path).rows):
+        for row, checked in zip(rows, table.read(path, mistakes=True).rows):
             wrong = about["reason"] if row["verified"] == "no" else ""
             row["note"] = wrong or data_sheets.doubt(gpu, checked)
     if status not in (OK, WRONG) or not rows:  # a wrong result has a row already

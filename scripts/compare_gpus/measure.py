@@ -37,8 +37,8 @@ selection is written to build/results/, so that results/ holds whole runs.
   --baseline FILE    ratios to this file, or to the one of this number: 2
   --markdown, --csv  one table in this form, without the summary
 
-Exit status: 0 all that could run is verified; 1 a wrong result; 2 usage; 3 an error, or a host that
-failed; 77 no GPU.
+Exit status: 0 all that could run is verified; 1 a wrong result; 2 usage; 3 an error, a host that
+failed, or an experiment that left the range that it expects (--describe); 77 no GPU.
 """
 
 import contextlib
@@ -59,6 +59,7 @@ import clocks  # noqa: E402
 import collect  # noqa: E402
 import command_line  # noqa: E402
 import cuda_toolkit  # noqa: E402
+import expectations  # noqa: E402
 import fleet  # noqa: E402
 import foreign  # noqa: E402
 import programs  # noqa: E402
@@ -309,8 +310,20 @@ class Measuring:
             f"program: {step.program}\nshape: {step.run.shape}\nn: {step.run.n}\n"
             f"dtype: {step.run.dtype}\nstatus: {status}\nreason: {reason}\n"
             f"start: {start:.9f}\nend: {time.time():.9f}\n")
-        if status == OK:
+        if status == OK and self.is_as_expected(gpu, step, folder / f"{step}.csv"):
             (folder / f"{step}.done").touch()  # what failed runs again
+
+    def is_as_expected(self, gpu, step, file):
+        """Says where an experiment's rows left their range: that is a failure."""
+        path = PROJECT / step.program
+        if not any(problem.get("expected") for problem in programs.describe(path)["problems"]):
+            return True
+        problems = programs.describe(path, *step.run.arguments.split())["problems"]
+        found = expectations.left(problems, table.read(file, mistakes=True).rows, gpu.name)
+        for text in found:
+            self.runner.failed()
+            command_line.say(WHO, f"{step}: {text}")
+        return not found
 
 
 def is_done(folder, step):

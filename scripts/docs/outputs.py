@@ -80,6 +80,14 @@ def terminal():
                        for block in (shown[0][1], talk[-1]))
 
 
+def shown(name):
+    """What one program prints on a GPU: on the README's, or else on the first that ran it."""
+    files = sorted((file for file in FOLDER.glob(f"*/{name}.txt")
+                    if file.parent.name != SIMULATOR),
+                   key=lambda file: (file.parent.name != SHOWN_GPU, file))
+    return f"```\n{files[0].read_text(encoding='utf-8')}```" if files else "Not recorded yet."
+
+
 def document():
     """A section for each program, with all of its recorded outputs: GPUs first."""
     folders = sorted((path for path in FOLDER.iterdir() if path.is_dir()),

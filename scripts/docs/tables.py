@@ -84,7 +84,7 @@ def rate(row):
 def figure(program):
     """A lesson's fastest kernel at N = 4096, or else at its largest size."""
     rows = [row for row in headline_rows() if row["program"] == program
-            and row["verified"] == "yes" and row["role"] != table.YARDSTICK]
+            and row["verified"] == "yes" and row["role"] not in (table.YARDSTICK, "limit")]
     if not rows:
         return "-"
     largest = max(row["n"] for row in rows)
@@ -113,6 +113,29 @@ def headlines():
             lines.append([what, *(f"{row['kernel']}, {rate(row)}" for row in rows),
                           line["why"], table.ratio(old["median_ms"], new["median_ms"])])
     return table.markdown(["what", "before", "after", "why", "faster"], lines, left=4)
+
+
+# --- Experiments --------------------------------------------------------------------------------
+
+
+def claims(program):
+    """The speed-ups of an experiment, beside the ranges that it expects, at the sizes measured: of
+    the README's GPU, or else of the first that ran it."""
+    path = programs.latest_build(program)
+    files = sorted((PROJECT / "results").glob("*.csv"), key=lambda file: file.stem != SHOWN_GPU)
+    measured = [[row for row in table.read(file, mistakes=True).rows if row["program"] == program]
+                for file in files]
+    rows = next(filter(None, measured), [])
+    head, lines = [rows[0]["gpu"] if rows else "not measured yet"], {}
+    for n in (programs.describe(path)["sizes"] or {}).get("measured", []):
+        head += [f"N = {n}", "range"]
+        [problem] = programs.describe(path, n)["problems"]
+        ms = {row["kernel"]: row["median_ms"] for row in rows if row["n"] == n}
+        first = ms.get(problem["contenders"][0])
+        for kernel, (least, most) in problem["expected"].items():
+            ratio = f"{first / ms[kernel]:.2g}x" if first and ms.get(kernel) else "-"
+            lines.setdefault(kernel, [f"`{kernel}`"]).extend([ratio, f"{least:g} to {most:g}"])
+    return table.markdown(head, list(lines.values()), left=1)
 
 
 # --- results/README.md ----------------------------------------------------------------------------

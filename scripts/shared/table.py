@@ -36,18 +36,20 @@ REQUIRED = (
 # What else a file may have; empty where nobody measured or counted it.
 OPTIONAL = (
     "error_of_bound launches temp_bytes moved_bytes least_bytes output_hash "
+    "joules pj_per_flop pj_per_byte predicted_ms as_predicted figure unit "
     "sm_mhz temperature_c power_w throttled note".split()
 )
 NUMBERS = (  # may be empty
-    "median_ms spread_pct tflops gb_per_s launches moved_bytes least_bytes sm_mhz temperature_c "
-    "power_w"
+    "median_ms spread_pct tflops gb_per_s launches moved_bytes least_bytes "
+    "joules pj_per_flop pj_per_byte predicted_ms figure sm_mhz temperature_c power_w"
 ).split()
 WORDS = "program kernel dtype shape".split()
 VERDICTS = ("yes", "no", "failed", "skipped")  # of the column `verified`
 # What a kernel is to its program, in the column `role`. A program that stopped has none.
-ROLES = ("ours", "chain", "library", "yardstick", "record")
+ROLES = ("ours", "chain", "library", "yardstick", "record", "mistake", "limit")
 OWN = ("ours", "record")  # the suite's own kernels
 YARDSTICK = "yardstick"  # a library's kernel, or a copy: that computes nothing, so no TFLOP/s
+MISTAKE = "mistake"  # measured in a wrong way, to show what that claims
 NOISY_PCT = 2.0  # a spread above it
 ALIKE_PCT = 3.0  # two runs of one GPU, or of two of one kind, lie within it
 WORST = 5  # of the rows that do not, so many are shown
@@ -87,8 +89,9 @@ class Results(NamedTuple):
 # --- Reading ----------------------------------------------------------------------------------
 
 
-def read(path):
-    """Reads and checks one file. Raises TableError."""
+def read(path, mistakes=False):
+    """Reads and checks one file, without the rows that are wrong on purpose, unless these are asked
+    for. Raises TableError."""
     path = Path(path)
     comments, lines = _split(path)
     pairs = (comment.lstrip("# ").partition(":") for comment in comments)
@@ -116,7 +119,8 @@ def read(path):
         raise TableError(f"{path}: no results in it")
     if about.get("rows", str(len(rows))) != str(len(rows)):
         raise TableError(f"{path}: truncated? {len(rows)} rows, and it says {about['rows']}")
-    return Results(path, about, rows)
+    right = [row for row in rows if row["role"] != MISTAKE]
+    return Results(path, about, rows if mistakes else right or rows)
 
 
 def read_all(paths):

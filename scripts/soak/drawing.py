@@ -11,8 +11,8 @@ TIMED = 1 / 6       # kernels are measured, not just launched once;
 REPEATED = 1 / 4    # a command line runs twice, and must give the same results.
 
 # Not drawn like the other options. --sweep has sizes of its own, whatever --largest says.
-SPECIAL = set("--talk --rows --cols --kernel --seed --device --rounds --hot --once --verbose --csv "
-              "--sweep --describe --help".split())
+SPECIAL = set("--talk --rows --cols --kernel --seed --device --rounds --hot --energy --once "
+              "--verbose --csv --sweep --describe --help".split())
 
 
 class Command(NamedTuple):

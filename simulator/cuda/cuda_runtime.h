@@ -75,7 +75,7 @@ template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
     simulator::Launch launch("(kernel)", __FILE__, __LINE__, config->gridDim, config->blockDim,
-                             config->dynamicSmemBytes);
+                             config->dynamicSmemBytes, config->stream);
     launch.cluster = simulator::cluster_of(*config);
     simulator::launch(
         launch, kernel, [&](const auto&... parameters) { kernel(parameters...); },

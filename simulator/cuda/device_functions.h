@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -38,10 +39,19 @@ inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst
 inline void __threadfence_block() { __threadfence(); }
 inline void __threadfence_system() { __threadfence(); }
 
+/// Not a GPU's cycles: nanoseconds of this computer's clock.
+inline long long clock64() {
+    return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
 // --- Intrinsics ---------------------------------------------------------------------------------
 
 template <class T>
 T __ldg(const T* address) {
+    return *address;
+}
+template <class T>
+T __ldca(const T* address) {
     return *address;
 }
 template <class T>

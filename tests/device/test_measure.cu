@@ -54,13 +54,20 @@ struct Sum {
 
     demo::Verdict measure(
         std::function<void()> launch, std::function<void()> renew = [] {}) {
+        return result(launch, renew).verdict;
+    }
+    demo::Result result(std::function<void()> launch, std::function<void()> renew,
+                        std::function<double()> sample = {}) {
         const demo::Gpu gpu{demo::Options{}};
         demo::Measurement measurement(session.options, gpu, session.arrays,
                                       [](const std::string&) {});
         auto counted = [&] { ++launches, launch(); };
-        const demo::Contender contender{
-            .kernel = "sum", .launch = counted, .check = out.check(Expect{a, b}), .renew = renew};
-        return measurement.measure({contender}, [](size_t, const demo::Result&) {})[0].verdict;
+        const demo::Contender contender{.kernel = "sum",
+                                        .launch = counted,
+                                        .check = out.check(Expect{a, b}),
+                                        .renew = renew,
+                                        .sample = sample};
+        return measurement.measure({contender}, [](size_t, const demo::Result&) {})[0];
     }
 };
 
@@ -101,6 +108,23 @@ TEST(Measurement, WhatIsMadeOfTheInputsIsMadeAgainWhenTheyChange) {
     auto launch = [&] { add<<<kSize / 256, 256>>>(sum.kept.data(), sum.b, sum.out); };
     EXPECT_TRUE(sum.measure(launch, copy).ok());
     EXPECT_EQ(made, 3);  // for the first launch, for those before the last, and for the last
+}
+
+TEST(Measurement, AContenderMayTakeItsSamplesItself) {
+    Sum sum;
+    int samples = 0;
+    auto launch = [&] { sum.launch(add); };
+    const demo::Result right = sum.result(
+        launch, [] {}, [&] { return launch(), ++samples; });
+    EXPECT_TRUE(right.verdict.ok());
+    EXPECT_GE(samples, 3);
+    EXPECT_EQ(right.ms.size(), size_t(samples));
+    EXPECT_EQ(right.ms.back(), samples);  // what it returned, as it is
+
+    const demo::Result idle = sum.result(
+        launch, [] {}, [] { return 1.0; });  // launches nothing
+    EXPECT_FALSE(idle.verdict.ok());
+    EXPECT_TRUE(idle.ms.empty());
 }
 
 TEST(Measurement, AKernelThatComputesOnlyWhereThereIsNoNumberIsWrong) {

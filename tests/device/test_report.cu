@@ -160,6 +160,31 @@ TEST(Table, ShowsGigabytesBesideACopyWhereMemoryIsTheLimit) {
     EXPECT_EQ(printed.lines[4], "  copy     0.02000 ms     5000     100%            verified");
 }
 
+TEST(Table, NamesWhatTheGpuCannotDo) {
+    const Printed printed = print(kMatmul, {{{.kernel = "right"}, {0.5}},
+                                            {{.kernel = "call", .role = Role::kMistake}, {0.1}}});
+    EXPECT_EQ(printed.lines.back(), "  above what this GPU can do, so not its speed: call");
+    EXPECT_EQ(printed.exit_code, demo::kVerified);
+}
+
+TEST(Table, NamesWhatIsRejectedAsItMustBe) {
+    const Printed printed =
+        print(kMatmul, {{{.kernel = "half", .role = Role::kMistake, .rejected = true}, {0.5}}});
+    EXPECT_EQ(printed.lines[2], "  half      0.5000 ms    274.9      28%  rejected");
+    EXPECT_EQ(printed.exit_code, demo::kVerified);
+}
+
+TEST(Table, SaysHowMuchOfTheirLimitKernelsReach) {
+    const Printed printed =
+        print(kMatmul, {{{.kernel = "mma_ptx"}, {0.5}},
+                        {{.kernel = "mma_tma"}, {0.4}},
+                        {{.kernel = "mma_alone", .role = Role::kLimit}, {0.3}},
+                        {{.kernel = "cublas", .role = Role::kYardstick}, {0.2}}});
+    ASSERT_EQ(printed.lines.size(), 8u) << printed.text;
+    EXPECT_EQ(printed.lines[6], "  of mma_alone: mma_ptx 60%, mma_tma 75%");
+    EXPECT_EQ(printed.lines[7], "  mma_tma against the library: 0.500x cublas");
+}
+
 TEST(Table, HasNoPeakWhereNobodyKnowsIt) {
     const Printed printed =
         print(kMatmul, {{{.kernel = "wmma"}, {0.5}}, {{.kernel = "mma"}, {0.4}}}, {}, "Some GPU");
@@ -270,6 +295,30 @@ TEST(Table, OfSweepHasALineForASize) {
     EXPECT_EQ(printed.exit_code, demo::kWrong);
 }
 
+TEST(Table, OfSweepShowsAPredictionBesideTheMeasurementAndMarksOneThatIsWrong) {
+    demo::Options options;
+    options.sweep = true;
+    demo::Workload work = kMatmul;
+    work.text = "N = 133", work.facts = {{"waves", "2"}};
+    demo::Contender contender{.kernel = "fixed_work", .predicted_ms = 4, .within = 0.03};
+    auto lines = [&](double ms) { return print(work, {{contender, {ms}}}, options).lines; };
+    EXPECT_EQ(lines(4.1)[1], "  ms           waves predicted fixed_work");
+    EXPECT_EQ(lines(4.1)[2], "  N = 133          2     4.000      4.100  ok");
+    EXPECT_EQ(lines(4.1).size(), 3u);
+    EXPECT_EQ(lines(4.13)[2], "  N = 133          2     4.000     4.130!  ok");
+    EXPECT_EQ(lines(3.87)[2], "  N = 133          2     4.000     3.870!  ok");
+    EXPECT_EQ(lines(3.87)[3], "  ! not as predicted");
+    contender.predicted_ms = 0;  // nobody knows
+    EXPECT_EQ(lines(4.13)[2], "  N = 133          2         -      4.130  ok");
+    EXPECT_EQ(print(work, {{contender, {4.13}}}, options).exit_code, demo::kVerified);
+
+    options.csv = true;
+    EXPECT_TRUE(lines(4.13)[1].ends_with(",,,,,")) << lines(4.13)[1];
+    contender.predicted_ms = 4;
+    EXPECT_TRUE(lines(4.1)[1].ends_with(",4.000000,yes")) << lines(4.1)[1];
+    EXPECT_TRUE(lines(4.13)[1].ends_with(",4.000000,no")) << lines(4.13)[1];
+}
+
 TEST(Table, OfSeveralComparisonsCountsLines) {
     std::vector<Line> table = {
         {{.kernel = "gelu_tile", .lines = 9}, {0.025}},
@@ -300,10 +349,10 @@ TEST(Csv, HasARowForAKernel) {
     ASSERT_EQ(printed.lines.size(), 3u) << printed.text;
     EXPECT_EQ(printed.lines[1],
               "test,fused,\"NVIDIA H200\",90,fp16,2500x10000,2500,0.025000,0.00,9.000,4000,yes,"
-              "0.0000,1,0,200000000,100000000,ours,0000000000000000");
+              "0.0000,1,0,200000000,100000000,ours,0000000000000000,,,,,");
     EXPECT_EQ(printed.lines[2],
               "test,copy,\"NVIDIA H200\",90,fp16,2500x10000,2500,0.020000,0.00,,5000,yes,"
-              "0.0000,1,0,,100000000,yardstick,0000000000000000");
+              "0.0000,1,0,,100000000,yardstick,0000000000000000,,,,,");
 }
 
 // --- main() ---

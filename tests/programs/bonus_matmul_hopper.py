@@ -137,7 +137,7 @@ MUTANTS = [
     mutant("hopper_no_stage_wait", EVERY.replace(" tma", ""),
            "stages are multiplied before they are complete",
            [WAITS_LATE, ("__syncthreads();              // the stage is complete", "")],
-           sizes=(96, 1024), race=True, kind="fence"),
+           sizes=(), cpu_sizes=(96,), race=True, kind="fence"),
     mutant("hopper_short_grid", "wgmma tma warp_specialized",
            "the grid is rounded down: what is no multiple of the tile has no blocks",
            [("(N + kBlockM - 1) / kBlockM);\n}", "N / kBlockM);\n}")], sizes=(160, 1056),

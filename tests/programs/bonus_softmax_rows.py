@@ -45,8 +45,7 @@ MUTANTS = [
            [("DEMO_CHECK(cudaMemset(pairs->data(), 0, pairs->bytes()));",
              "DEMO_CHECK(cudaMemset(pairs->data(), 0, pairs->bytes()));\n"
              "    if (team > 1) DEMO_CHECK(cudaMemset(pairs->data() + 1, 255, 16));")],
-           sizes=(), runs=("--rows 1 --cols 4096",), cpu_runs=("--rows 1 --cols 4096",),
-           race=True, kind="zeroing"),
+           sizes=(), cpu_runs=("--rows 1 --cols 4096",), race=True, kind="zeroing"),
     Mutant("softmax_rows_stale", "by_warp",
            "only the first launch computes",
            [launch_once("kernel<<<(r.rows + together - 1) / together, kWarpThreads>>>")],
@@ -83,7 +82,7 @@ MUTANTS = [
             ("hopper::mbarrier_wait(&full, 0);\n    MaxSum whole", "MaxSum whole"),
             ("kept.store(merge_warp(whole), out, share);",
              "hopper::mbarrier_wait(&full, 0);\n    kept.store(merge_warp(whole), out, share);")],
-           sizes=(33,), race=True, kind="fence"),
+           sizes=(), cpu_sizes=(33,), race=True, kind="fence"),
     Mutant("softmax_rows_short_grid", ALL,
            "the last row, or the last few, are left out",
            [("min(size_t(tile_rows), rows - first)", "min(size_t(tile_rows), rows - first - 1)"),

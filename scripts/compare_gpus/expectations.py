@@ -1,0 +1,28 @@
+"""Whether an experiment measured what it expects of its rows: `expected` in --describe."""
+
+import math
+
+GPUS = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")  # whose ranges they are
+
+
+def of_any_gpu(least, most):
+    """What a range says of other GPUs: faster than the first row, slower, or nothing."""
+    return 1 if least >= 1 else 0, 1 if most <= 1 else math.inf
+
+
+def left(problems, rows, gpu):
+    """Texts: which rows left their range. `problems`: of --describe."""
+    found = []
+    for problem in problems:
+        ms = {row["kernel"]: row["median_ms"] for row in rows if row["median_ms"] and
+              (row["n"], row["dtype"]) == (problem["n"], problem["dtype"])}
+        first = ms.get(problem["contenders"][0])
+        for kernel, (least, most) in problem.get("expected", {}).items():
+            if gpu not in GPUS:
+                least, most = of_any_gpu(least, most)
+            if not first or kernel not in ms:
+                found.append(f"{kernel} has no time")
+            elif not least <= first / ms[kernel] <= most:
+                found.append(f"{kernel} has {first / ms[kernel]:.3g}x the first row's speed, not "
+                             f"{least:g}x to {most:g}x")
+    return found

@@ -1,0 +1,200 @@
+// Bonus: what a load costs: latency, bandwidth, and what becomes of it if a warp's loads lie apart.
+//
+//     ./bonus_memory                   working sets of 16 KiB to 1 GiB. N is the largest, in KiB
+//     ./bonus_memory --show strides    a warp's loads N = 1 to 32 numbers apart
+//     ./bonus_memory --show offsets    next to each other, N numbers after a multiple of 128 bytes
+//
+// chase    latency. One thread follows pointers through all lines of 128 bytes, in an order that
+//          looks random. A load brings the address of the next one, so no two are under way:
+//
+//               line 0    line 1    line 2    line 3    line 4
+//               *---------------------------->*    ...
+//                         *<------------------
+//
+// read     bandwidth. Each multiprocessor (SM) reads the whole working set, again and again, from
+//          a place of its own on. So a cache helps only as far as it holds all of it.
+// strided  bandwidth, counting only bytes that were asked for. Memory delivers sectors of 32 bytes:
+//          from stride 8 on 4 bytes of each are used.
+//
+// A sample is scaled to a million loads of 4 bytes, so a chase's milliseconds (--csv) are also the
+// nanoseconds of one load. docs/experiments/memory.md says what to see.
+#include <array>
+
+#include "demo.cuh"
+#include "demo/memory.cuh"
+
+namespace memory {
+
+using demo::kSimulator, demo::kPointers, demo::kLineBytes;
+
+constexpr int kThreads = kSimulator ? 64 : 1024;  // of a block; an SM runs one
+constexpr int kSteps = kSimulator ? 16 : 8192;    // loads of a thread: 0.5 ms from L1
+constexpr int kFirst = kSimulator ? 64 : 2048;    // loads of a chase that fill L1: 256 KiB
+constexpr int kLoads = kSimulator ? 256 : 4096;   // loads that it times
+constexpr size_t kStridedBytes = kSimulator ? 1 << 18 : 1 << 30;  // far more than L2 holds
+
+// --- Latency ------------------------------------------------------------------------------------
+
+/// One thread. L1 is empty when a kernel starts, so it walks some steps before it counts cycles.
+__global__ void chase(const uint64_t* chain, uint32_t lines, const uint32_t* begin, uint32_t* last,
+                      long long* cycles) {
+    const uint64_t* at = chain + size_t(*begin % lines) * kPointers;
+    // __ldca: as any load, but known to be from global memory, wherever the address comes from
+    auto walk = [&](int steps) {
+#pragma unroll 16
+        for (int i = 0; i < steps; ++i) at = reinterpret_cast<const uint64_t*>(__ldca(at));
+    };
+    walk(kFirst);
+    const long long before = clock64();
+    walk(kLoads);
+    *cycles = clock64() - before;
+    *last = uint32_t(size_t(at - chain) / kPointers);
+}
+
+/// The same in shared memory, by offsets in bytes. All threads make the chain, one follows it.
+__global__ void chase_shared(uint32_t lines, const uint32_t* begin, uint32_t* last,
+                             long long* cycles) {
+    extern __shared__ char chain[];
+    auto next = [&](uint32_t at) -> uint32_t& { return reinterpret_cast<uint32_t&>(chain[at]); };
+    for (uint32_t i = threadIdx.x; i < lines; i += blockDim.x)
+        next(i * kLineBytes) = demo::next_line(i, lines) * kLineBytes;
+    __syncthreads();  // the chain is complete
+    if (threadIdx.x > 0) return;
+    uint32_t at = *begin % lines * kLineBytes;
+    const long long before = clock64();
+#pragma unroll 16
+    for (int i = 0; i < kLoads; ++i) at = next(at);
+    *cycles = clock64() - before;
+    *last = at / kLineBytes;
+}
+
+// --- Bandwidth ----------------------------------------------------------------------------------
+
+/// The sum of kSteps vectors, kThreads apart from `at` on; after the last of 2^n comes the first.
+__device__ uint32_t add_up(const uint4* x, uint32_t vectors, uint32_t at) {
+    uint32_t sum = 0;
+#pragma unroll 8  // so many are under way
+    for (int step = 0; step < kSteps; ++step) {
+        const uint4 v = x[(at + step * kThreads) & (vectors - 1)];
+        sum += v.x + v.y + v.z + v.w;
+    }
+    return sum;
+}
+
+/// `apart`: by how many vectors a block begins after the one before. sums: [blocks, kThreads].
+__global__ void __launch_bounds__(kThreads)
+    read(const uint4* x, uint32_t vectors, uint32_t apart, uint32_t* sums) {
+    const uint32_t first = blockIdx.x * apart + threadIdx.x;
+    sums[blockIdx.x * kThreads + threadIdx.x] = add_up(x, vectors, first);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    read_shared(const uint32_t* x, uint32_t vectors, uint32_t* sums) {
+    extern __shared__ uint4 copy[];
+    for (uint32_t i = threadIdx.x; i < vectors; i += kThreads)
+        copy[i] = reinterpret_cast<const uint4*>(x)[i];
+    __syncthreads();  // the copy is complete
+    sums[blockIdx.x * kThreads + threadIdx.x] = add_up(copy, vectors, blockIdx.x + threadIdx.x);
+}
+
+/// In each step all threads of the grid load a number each, kStride apart.
+template <int kStride>
+__global__ void __launch_bounds__(kThreads)
+    strided(const uint32_t* x, uint32_t* sums, int steps, int offset) {
+    const size_t thread = size_t(blockIdx.x) * kThreads + threadIdx.x;
+    const size_t apart = size_t(gridDim.x) * kThreads * kStride;
+    const uint32_t* const first = x + thread * kStride + offset;
+    uint32_t sum = 0;
+#pragma unroll 16
+    for (int step = 0; step < steps; ++step) sum += first[step * apart];
+    sums[thread] = sum;
+}
+
+// --- Running ------------------------------------------------------------------------------------
+
+/// A line of the table: a working set of N KiB.
+static void working_set(demo::Session& session, size_t blocks) {
+    const size_t N = session.n(), bytes = demo::saturating_product(std::bit_floor(N), 1024);
+    const uint32_t lines = uint32_t(bytes / kLineBytes), vectors = uint32_t(bytes / 16);
+    const demo::Input<uint32_t> x(session, "x", {1, bytes / 4});
+    const demo::Output<uint32_t> last(session, "last", {1, 1});
+    const demo::Output<uint32_t> sums(session, "sums", {blocks, kThreads});
+    const demo::Chain chain(lines);
+    const uint32_t apart = uint32_t(vectors / blocks);
+    auto read_all = [&](const void* from) {
+        read<<<blocks, kThreads>>>(static_cast<const uint4*>(from), vectors, apart, sums);
+    };
+    auto walk = [&] {
+        read_all(chain.lines());  // so that L2 holds what it can
+        chase<<<1, 1>>>(chain.lines(), lines, x, last, chain.cycles());
+    };
+    auto walk_shared = [&] {
+        chase_shared<<<1, kThreads, bytes>>>(lines, x, last, chain.cycles());
+    };
+    auto read_copy = [&] { read_shared<<<blocks, kThreads, bytes>>>(x, vectors, sums); };
+    auto ends = [&](int steps) { return last.check(demo::ExpectLine{x, lines, uint32_t(steps)}); };
+    auto adds_up = [&](size_t apart) {
+        return sums.check(demo::ExpectSum{x, bytes / 4, 4 * apart, 4, 4 * kThreads, kSteps, 4});
+    };
+    const double loads = 4.0 * kSteps * kThreads * double(blocks), ghz = session.gpu.boost_ghz;
+    std::vector<demo::Contender> all = {
+        demo::latency("chase", walk, ends(kFirst + kLoads), chain, kLoads, ghz),
+        demo::bandwidth(
+            "read", [&] { read_all(x); }, adds_up(apart), loads),
+        demo::latency("chase_shared", walk_shared, ends(kLoads), chain, kLoads, ghz),
+        demo::bandwidth("read_shared", read_copy, adds_up(1), loads)};
+    all[2].why_not = demo::no_room_for(bytes, chase_shared);
+    all[3].why_not = demo::no_room_for(bytes, read_shared);
+    session.run(demo::million_loads(N, {{"fits", demo::level_of(session.gpu, bytes)}}), {}, all);
+}
+
+/// A line: a warp's loads `stride` numbers apart, the first `offset` after a multiple of 32.
+static void warp_loads(demo::Session& session, size_t blocks, size_t stride, size_t offset) {
+    const std::array kernels = {strided<1>, strided<2>,  strided<4>,
+                                strided<8>, strided<16>, strided<32>};
+    const auto kernel = kernels[std::countr_zero(stride)];
+    const size_t size = kStridedBytes / 4 + 32, threads = blocks * kThreads;
+    const size_t steps = kStridedBytes / 4 / (threads * stride);
+    const demo::Input<uint32_t> x(session, "x", {1, size});
+    const demo::Output<uint32_t> sums(session, "sums", {blocks, kThreads});
+    auto launch = [&] { kernel<<<blocks, kThreads>>>(x, sums, int(steps), int(offset)); };
+    const auto check = sums.check(
+        demo::ExpectSum{x, size, kThreads * stride, stride, threads * stride, steps, 1, offset});
+    const size_t sectors = std::min<size_t>(32, (offset % 8 + 31 * stride) / 8 + 1);
+    session.run(demo::million_loads(session.n(), {{"sectors", std::to_string(sectors)}}), {},
+                {demo::bandwidth("strided", launch, check, double(steps) * double(threads))});
+}
+
+static void run(demo::Session& session) {
+    const std::string& show = session.options.choice("--show");
+    const size_t N = std::bit_floor(session.n()), few = std::min<size_t>(N, 32);
+    const size_t blocks = kSimulator ? 4 : std::max(session.gpu.multiprocessors, 1);
+    if (show == "working_sets") working_set(session, blocks);
+    if (show == "strides") warp_loads(session, blocks, few, 0);
+    if (show == "offsets") warp_loads(session, blocks, 1, few);
+}
+
+/// The N of the lines.
+static std::vector<size_t> sizes(const demo::Options& options, const demo::Gpu&) {
+    const bool sets = options.choice("--show") == "working_sets";
+    return demo::powers_of_two(sets ? 16 : 1, sets ? options.n : std::min<size_t>(options.n, 32));
+}
+
+}  // namespace memory
+
+int main(int argc, char** argv) {
+    const demo::Program program{
+        .name = "bonus_memory",
+        .summary = "what a load costs: latency, bandwidth, and a warp's loads lying apart",
+        .types = {{"uint32", memory::run}},
+        .any_n = true,
+        .n_means = "working sets of up to N KiB; strides or offsets of up to N numbers",
+        .default_n = demo::kSimulator ? 256 : 1 << 20,
+        .options = {{.name = "--show",
+                     .help = "which experiment",
+                     .choices = {"working_sets", "strides", "offsets"}}},
+        .sizes = {},
+        .sweep = demo::Sweep::kAlways,
+        .sweep_sizes = memory::sizes};
+    return demo::main_of(program, argc, argv);
+}
