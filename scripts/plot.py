@@ -293,8 +293,8 @@ def draw_curves(tables, at, plot, theme, title=None):
     return figure
 
 
-MANY = 9  # sizes: of more not all have room for their names
 RATES = ("GB/s", "TFLOP/s")
+MANY = 9  # sizes: of more not all have room for their names
 FAR = 4  # times the best figure: a peak beyond it would press the curves together
 
 

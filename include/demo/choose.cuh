@@ -18,9 +18,9 @@ double quick_time(Launch launch, const std::function<void()>& prepare = {}) {
     std::vector<double> ms;
     for (int i = 0; i < 6; ++i) {
         if (prepare) prepare();
-        ms.push_back(timer.ms(launch));
+        const double time = timer.ms(launch);
+        if (i > 0) ms.push_back(time);  // the first launch loads the kernel
     }
-    ms.erase(ms.begin());  // the first launch loads the kernel
     return median(ms);
 }
 

@@ -141,8 +141,9 @@ class LtGemm {
     cublasLtMatmulAlgo_t algorithm_;
 };
 
-/// The yardstick of matmuls at its best: C = A B as `cublas` does it, or by one of the algorithms
-/// that cuBLASLt proposes, whichever is the fastest with an empty cache, as it will be timed.
+/// The yardstick of matmuls at its best: C = A B, all [N, N] row-major, as `cublas` does it, or by
+/// one of the algorithms that cuBLASLt proposes, whichever is the fastest with an empty cache, as
+/// it will be timed.
 template <class T>
 Contender cublas_best_contender(const std::string& name, const Contender& cublas, const Gpu& gpu,
                                 const T* A, const T* B, T* C, size_t N) {

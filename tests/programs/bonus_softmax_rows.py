@@ -52,9 +52,9 @@ MUTANTS = [
            timed=True),
     Mutant("softmax_rows_tail_twice", ALL,
            "the sum counts the last elements again for what lies beyond them",
-           [("for (T& value : pieces[i].at) value = T(kNothing);",
+           [("for (T& value : pieces[i].at) value = nothing;",
              "if (count > 0) pieces[i] = reinterpret_cast<const Piece<T>*>(from)[count - 1];\n"
-             "            else for (T& value : pieces[i].at) value = T(kNothing);"),
+             "            else for (T& value : pieces[i].at) value = nothing;"),
             ("is_own(i) ? float(row[i]) : kNothing;",
              "is_own(i) ? float(row[i]) : left > 0 ? float(row[left - 1]) : kNothing;")],
            sizes=(33,), kind="tail"),
