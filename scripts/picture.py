@@ -176,8 +176,8 @@ def draw_grid(file, theme):
         picture.parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{color}"/>'
                           for x, y in places]
     y = top + CHART + 2 * TEXT + 20
-    about = "Above 1 ours is faster; dashed: the aim" + "; gating: over PyTorch's best" * len(gating)
-    picture.text(MARGIN, y, about, theme.muted)
+    beside = "; gating: over PyTorch's best" * len(gating)
+    picture.text(MARGIN, y, f"Above 1 ours is faster; dashed: the aim{beside}", theme.muted)
     return picture.svg(y + MARGIN, title)
 
 

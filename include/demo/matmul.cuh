@@ -150,11 +150,10 @@ Workload matmul_workload(size_t N, const std::string& dtype = kTypeName<T>) {
 /// The N of compare_gpus.sh --grid from `first` to `last`: powers of two, multiples of 128,
 /// multiples of 32 alone, and primes times 32.
 inline std::vector<size_t> matmul_grid(size_t first, size_t last) {
-    std::vector<size_t> all = {512,  544,   640,   736,   768,   800,   896,  992,  1024,
-                               1056, 1152,  1184,  1280,  1440,  1536,  1696, 1792, 1952,
-                               2048, 2144,  2400,  2560,  3072,  3104,  3584, 4000, 4064,
-                               4096, 4608,  5120,  5216,  6144,  6240,  7136, 7680, 8192,
-                               9120, 10240, 11296, 12288, 12320, 14336, 16384};
+    std::vector<size_t> all = {512,  544,  640,  736,  768,  800,  992,   1024,  1056,  1152,
+                               1184, 1280, 1440, 1536, 1696, 1792, 1952,  2048,  2144,  2400,
+                               2560, 3072, 3104, 3584, 4000, 4064, 4096,  4608,  5120,  5216,
+                               6144, 6240, 7136, 7680, 8192, 9120, 10240, 11296, 12320, 16384};
     std::erase_if(all, [=](size_t N) { return N < first || N > last; });
     return all;
 }

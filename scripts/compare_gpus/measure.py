@@ -16,7 +16,7 @@ selection is written to build/results/, so that results/ holds whole runs.
   --sizes N,...      these sizes N alone (multiples of 32)
   --talk S,...       these sizes S of the talk's shape alone (multiples of 16); with --sizes: both
   --quick            N = 4096 and S = 1024, in each program's first data type
-  --grid             our fastest matrix products beside the library's best call, at some 40 sizes
+  --grid             our fastest matrix products beside the library's best call, at 40 sizes
                      from 512 to 16384: results/grid/<gpu>.csv. Takes 2.5 s a size: five minutes
   --rounds COUNT     let the kernels of a program take turns so many times (default 1)
   --out FOLDER       write there
