@@ -125,7 +125,7 @@ __global__ void scan_output(const T* output, size_t size, double largest, Verdic
     for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += stride) {
         const float value = float(output[i]);
         uint64_t bits = __float_as_uint(value);
-        if constexpr (std::is_same_v<T, double> || std::is_same_v<T, int32_t>)
+        if constexpr (std::is_same_v<T, double> || (std::is_integral_v<T> && sizeof(T) == 4))
             bits = __double_as_longlong(to_double(output[i]));  // more than fp32 holds
         hash += random_bits(bits, i);
         if (fabsf(value) <= largest) continue;
