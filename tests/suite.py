@@ -305,7 +305,7 @@ def verified_rows(done, program):
     for row in rows:
         assert row["program"] == program
         assert row["verified"] == "yes", row
-        # A copy is exact, as all is that is only moved, and what is computed of a few elements may be.
+        # A copy is exact, as all is that is only moved; what is computed of few elements may be.
         moved = describe(program)["problems"][0]["flops"] == 0
         exact = row["role"] in ("yardstick", "mistake") or any_shape(program) or moved
         assert 0 <= float(row["error_of_bound"]) < 1, row

@@ -167,7 +167,7 @@ def test_bytes_are_those_of_the_shapes(backend, program):
         whole = sum(array["bytes"] for array in arrays)
         if of_page(program, "SCALED"):
             assert problem["least_bytes"] == of_page(program, "SCALED")
-        elif any(array["dtype"] == "uint32" for array in arrays):  # of the tables some rows are read
+        elif any(array["dtype"] == "uint32" for array in arrays):  # some rows of the tables
             assert 0 < problem["least_bytes"] <= whole
         else:
             assert problem["least_bytes"] == whole

@@ -285,7 +285,8 @@ def test_figures_of_a_programs_own_have_a_plot_for_each_unit(python, tmp_path):
                                                ("read", "4000", "4000", "GB/s"))]
     code = ("for name in ('uint32-cycles', 'uint32'):\n"
             "    [ax] = plots['curves-bonus_memory-' + name].draw(plot.LIGHT).figure.axes\n"
-            "    print(ax.get_ylabel(), [round(float(line.get_ydata()[-1])) for line in ax.lines])\n")
+            "    print(ax.get_ylabel(),\n"
+            "          [round(float(line.get_ydata()[-1])) for line in ax.lines])\n")
     assert draw(python, code, write_csv(tmp_path / "a.csv", *rows)).splitlines() == [
         "cycles [410]", "GB/s [4000, 4800]"]
 
