@@ -170,7 +170,7 @@ verified=yes
 ((status == 1)) && verified=no
 ((status == 3)) && exit 3
 figures=1.0,0.1,12.5,,$verified,0.2,1,0,,100
-echo "$name,kernel_of_$name,Fake GPU,90,$dtype,$shape,$n,$figures,ours,0123456789abcdef,,,,,"
+echo "$name,kernel_of_$name,Fake GPU,90,$dtype,$shape,$n,$figures,ours,0123456789abcdef,,,,,,,"
 ((status == 4)) && exit 3 # at a later kernel
 ((status == 40)) && exit 0
 exit $status
