@@ -12,7 +12,8 @@
 //                                       +-----------+
 //
 // So a block brings a tile into shared memory along the rows of x, and takes it out along those of
-// out. Shared memory has 32 banks of 4 bytes: it takes part in the question, too. The rungs:
+// out. There, too, it matters where a warp's numbers are: in which of 32 banks of 4 bytes. The
+// rungs:
 //
 //     naive      a warp loads a row, and stores a column: 4 + 32 sectors
 //     tiled      by way of shared memory: 4 + 4 sectors, but a column of the tile is in one bank
