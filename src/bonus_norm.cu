@@ -297,6 +297,10 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // Source: CUDA Programming Guide, "Thread Block Clusters" and "Distributed Shared Memory"; PTX ISA,
 // "st.async".
 
+// How far ahead to fetch. On an H100, fp32: 131072 columns reach 97% of a copy with 2 MiB, and 91%
+// with 3.5; 50257 columns (not aligned) reach 91% with 1.6 MiB, and 95% with 3.2.
+constexpr size_t kAlignedAhead = 2 << 20, kUnalignedAhead = 3 << 20;
+
 /// Fetches the row that comes `ahead` rows later, from row `first_fetched` on: the clusters of rows
 /// before that start at once, and load them themselves.
 template <class Op, class T, bool kAligned>
@@ -340,7 +344,8 @@ std::function<void()> prepare_by_cluster(Arrays<T> a) {
     const size_t blocks = std::max<size_t>(needed, 2);
     const unsigned int threads = threads_for((a.row_pieces() + blocks - 1) / blocks, kKept);
     const demo::ClusterLaunch launch(a.rows, blocks, threads, 0);
-    const size_t at_once = launch.at_once(kernel), ahead = kBytesAhead / a.row_bytes();
+    const size_t at_once = launch.at_once(kernel);
+    const size_t ahead = (a.aligned() ? kAlignedAhead : kUnalignedAhead) / a.row_bytes();
     return [=] { launch(kernel, a, ahead, at_once); };
 }
 
