@@ -90,8 +90,6 @@ __device__ float reduce_team(float own, Combine combine) {
 constexpr int kKept = 8;           // pieces that a thread keeps
 constexpr int kMostThreads = 512;  // of a block
 constexpr size_t kMostBlockBytes = kMostThreads * kKept * 16;
-constexpr size_t kLongestUnfetched = 8192;  // columns: fetching slows such rows
-constexpr size_t kBytesAhead = 3 << 20;     // how far ahead to fetch: 8 MiB is 13% slower in fp32
 
 /// Whole warps that keep so many pieces, in threads.
 constexpr unsigned int threads_for(size_t pieces, size_t per_thread) {

@@ -5,8 +5,6 @@ from pages import LOAD_16, Mutant, STORE_16
 ALL = "by_warp by_block by_cluster by_cluster_twice"
 BLOCKS = "by_block by_cluster by_cluster_twice"
 
-HEADERS = ("norm.cuh",)
-
 MUTANTS = [
     Mutant("norm_by_squares", ALL,
            "the variance is found as the mean of squares minus the squared mean, in fp32",
