@@ -551,7 +551,7 @@ std::vector<demo::Contender> contenders(std::function<Operands<T>()> operands, i
         rung("backward", [](const O& o) { return prepare_clusters(backward<T>, o); }),
         rung("stream_k",
              [](const O& o) {
-                 return prepare_parts<kBlockM, kBlockN, kStages, kCluster>(stream_k<T>, o);
+                 return prepare_tiles<kBlockM, kBlockN, kStages, kCluster>(stream_k<T>, o);
              }),
         rung("matmul_hopper", [=](const O& o) { return prepare(o, {many}); }),
     };
