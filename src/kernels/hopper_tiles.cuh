@@ -14,11 +14,12 @@ struct Machine {
     double l2_bytes = 128;  // a clock and multiprocessor, fitted: most of a copy's time is hidden
 };
 
-/// C[N, columns] = A[N, N] B[N, columns].
+/// C[rows, columns] = A[rows, depth] B[depth, columns].
 struct Product {
-    size_t N, columns;
+    size_t rows, columns;
     // Clocks at the end of a tile of 128 rows that no multiplication hides. (Of 64 rows, none.)
     double tile_end = 0;
+    size_t depth = rows;
 };
 
 /// A block's tile of C. The blocks of a cluster have tiles below each other, and share what they
@@ -53,8 +54,8 @@ inline Division divide(const TileShape& tile, const Product& product, int at_onc
     constexpr int kExchange = 18, kOutOfStep = 4, kLeast = 4;
     const size_t height = size_t(tile.rows) * tile.cluster, width = tile.columns;
     const int tiles =
-        int((product.N + height - 1) / height * ((product.columns + width - 1) / width));
-    const int steps = int((product.N + 63) / 64);  // of a tile
+        int((product.rows + height - 1) / height * ((product.columns + width - 1) / width));
+    const int steps = int((product.depth + 63) / 64);  // of a tile
     // As few clusters as need no more rounds: no slower, and they stay in step, so that they find
     // in L2 what others have read.
     const int rounds = (tiles + at_once - 1) / at_once;

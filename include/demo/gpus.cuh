@@ -1,0 +1,416 @@
+// Several GPUs: ranks, NCCL's communicators, and a watchdog for ranks that do not answer.
+//
+// One process drives all GPUs of a machine, and each is a rank. Or many processes have a GPU each,
+// on one machine or on several; their launcher (Slurm, Open MPI, torchrun) tells each its rank.
+#pragma once
+
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+#define DEMO_NCCL 1
+#else
+#include "no_nccl.hpp"
+#define DEMO_NCCL 0
+#endif
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "data.cuh"
+
+namespace demo {
+
+/// Exits with one line if a call of NCCL failed.
+inline void check(ncclResult_t status, const std::string& call) {
+    if (status != ncclSuccess)
+        fail(kFailed, call + ": " + ncclGetErrorString(status) + "; NCCL_DEBUG=WARN says more");
+}
+
+/// Makes a GPU the current one, up to the end of the scope.
+class OnGpu {
+  public:
+    explicit OnGpu(int device) {
+        DEMO_CHECK(cudaGetDevice(&before_));
+        DEMO_CHECK(cudaSetDevice(device));
+    }
+    ~OnGpu() {
+        if (!dry_run) cudaSetDevice(before_);
+    }
+    OnGpu(const OnGpu&) = delete;
+
+  private:
+    int before_ = 0;
+};
+
+// --- Processes ----------------------------------------------------------------------------------
+
+/// This process among those of a run.
+struct Processes {
+    int rank = 0, size = 1;
+    int device = 0;       // its GPU, where --device names no other
+    std::string meeting;  // HOST:PORT, where rank 0 waits for the others
+
+    /// As --meet and the launcher say. Where nobody names a meeting point, a process is alone.
+    static Processes of(int argc, char** argv) {
+        Processes here;
+        if (const char* const host = std::getenv("MASTER_ADDR")) {
+            // On MASTER_PORT torchrun itself listens.
+            const int port =
+                number({"MASTER_PORT"}, 29500) + (std::getenv("TORCHELASTIC_RUN_ID") ? 1 : 0);
+            here.meeting = host + (":" + std::to_string(port));
+        }
+        for (int i = 1; i + 1 < argc; ++i)
+            if (argv[i] == std::string("--meet")) here.meeting = argv[i + 1];
+        here.size = number({"SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "WORLD_SIZE"}, 1);
+        if (here.meeting.empty() || here.size < 2) return {};
+        here.rank = number({"SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "RANK"}, 0);
+        int count = 0;  // that this process sees: perhaps its own alone
+        if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0)
+            here.device =
+                number({"SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK"}, here.rank) %
+                count;
+        return here;
+    }
+
+  private:
+    static int number(std::initializer_list<const char*> variables, int otherwise) {
+        for (const char* const name : variables)
+            if (const char* const text = std::getenv(name)) return std::atoi(text);
+        return otherwise;
+    }
+};
+
+/// Of this program: set by its main().
+inline Processes processes;
+
+/// Ends the program when other ranks do not answer: a rank that never joins or that dies leaves the
+/// others in a call, or in a kernel, that does not end by itself.
+class Watchdog {
+  public:
+    explicit Watchdog(double patience_s) : patience_s_(patience_s) {}
+    ~Watchdog() {
+        if (thread_.joinable()) stop_ = true, thread_.join();
+    }
+
+    /// Before calls that other ranks must make, too. `what`: what does not happen without them.
+    void begin(const std::string& what) {
+        const std::lock_guard lock(mutex_);
+        waiting_ = true, enqueued_ = false, what_ = what, time_ = Stopwatch();
+    }
+    /// The calls have returned. The work is over once `done` says so.
+    void enqueued() {
+        const std::lock_guard lock(mutex_);
+        enqueued_ = true;
+    }
+    void end() {
+        const std::lock_guard lock(mutex_);
+        waiting_ = false;
+    }
+
+    /// Begins to watch. `error`: NCCL's, of this rank's connections; `done`: see enqueued().
+    void start(int device, std::function<ncclResult_t()> error, std::function<bool()> done) {
+        thread_ = std::thread([=, this] {
+            DEMO_CHECK(cudaSetDevice(device));
+            for (; !stop_; std::this_thread::sleep_for(std::chrono::milliseconds(50))) {
+                const std::lock_guard lock(mutex_);
+                if (!waiting_) continue;
+                const ncclResult_t status = error();
+                if (status != ncclSuccess && status != ncclInProgress)
+                    leave(what_ + ": " + ncclGetErrorString(status));
+                if (enqueued_ && done())
+                    waiting_ = false;
+                else if (time_.ms() > 1000 * patience_s_)
+                    leave("no answer from other ranks within " + significant(patience_s_, 2) +
+                          " s, in " + what_ + ": has one not started, or died?");
+            }
+        });
+    }
+
+  private:
+    /// Without cleaning up, which would wait, too. A process that is gone frees its GPU.
+    [[noreturn]] static void leave(const std::string& message) {
+        complain(message);
+        _exit(kFailed);
+    }
+
+    const double patience_s_;
+    std::mutex mutex_;
+    bool waiting_ = false, enqueued_ = false;
+    std::string what_;
+    Stopwatch time_;
+    std::atomic<bool> stop_ = false;
+    std::thread thread_;
+};
+
+// --- Ranks --------------------------------------------------------------------------------------
+
+/// Part `i` of `parts` of 0 ... size - 1, in whole blocks of `block`: as even as that allows.
+struct Share {
+    size_t first, count;
+    static DEMO_HOST_DEVICE Share of(size_t size, size_t i, size_t parts, size_t block = 1) {
+        const size_t blocks = (size + block - 1) / block;
+        const size_t begin = blocks * i / parts * block, end = blocks * (i + 1) / parts * block;
+        return {begin, (end < size ? end : size) - begin};
+    }
+};
+
+/// The options of a program that runs on several GPUs.
+inline std::vector<Option> gpus_options() {
+    return {{.name = "--gpus",
+             .help = "how many, from --device on (default: all)",
+             .numbers = Numbers{.first = 1, .last = 16},
+             .value = "G"},
+            {.name = "--meet",
+             .help = "where the ranks of several processes meet: the address of rank 0's machine, "
+                     "and a free port (default: MASTER_ADDR:MASTER_PORT)",
+             .value = "HOST:PORT",
+             .any_text = true},
+            {.name = "--patience",
+             .help = "seconds to wait for other ranks",
+             .numbers = Numbers{.first = 1, .last = 3600, .usual = 30},
+             .value = "SECONDS"}};
+}
+
+/// The GPUs of a run. This process has those of ranks first ... first + count - 1, of `size` in
+/// all.
+class Gpus {
+  public:
+    int first = 0, count = 1, size = 1;
+
+    explicit Gpus(const Session& session)
+        : device_(session.options.device), watchdog_(double(session.options.number("--patience"))) {
+        const Options& options = session.options;
+        int visible = 1;
+        if (!kSimulator && !session.gpu.name.empty())
+            check(cudaGetDeviceCount(&visible), "cudaGetDeviceCount");
+        if (processes.size > 1) {
+            first = processes.rank, size = processes.size;
+            if (options.flag("--gpus"))
+                throw UsageError("--gpus is for one process: of several each has one GPU");
+            if (first > 0) program_name += ", rank " + std::to_string(first);
+        } else {
+            size = options.flag("--gpus") ? int(options.number("--gpus"))
+                                          : std::max(1, visible - device_);
+            if (!kSimulator && !session.gpu.name.empty() && device_ + size > visible)
+                throw UsageError("--gpus " + std::to_string(size) + ": from --device " +
+                                 std::to_string(device_) + " on there are " +
+                                 std::to_string(visible - device_));
+        }
+        if (dry_run) return;  // counts the memory of one GPU
+        count = processes.size > 1 ? 1 : size;
+        connect();
+        flushes_ = !options.hot && !options.once && !kSimulator;
+        each([&](int i) {
+            ranks_[i].number.emplace(1);
+            if (i > 0 && flushes_) ranks_[i].flushed.emplace(session.gpu.flush_bytes());
+        });
+    }
+    ~Gpus() {
+        for (const Rank& rank : ranks_) ncclCommDestroy(rank.comm);
+    }
+    Gpus(const Gpus&) = delete;
+
+    /// Calls f(i) for each of this process's GPUs, while that is the current one.
+    template <class F>
+    void each(F f) const {
+        for (int i = 0; i < count; ++i) {
+            const OnGpu here(device(i));
+            f(i);
+        }
+    }
+    /// The simulator has one device, which plays all of them.
+    int device(int i) const { return kSimulator ? 0 : device_ + i; }
+
+    // --- A launch on several GPUs ---------------------------------------------------------------
+    // Each GPU computes on its default stream. What is timed is the first one's: there a launch
+    // begins, for all, and there it ends once all have ended.
+
+    /// Before a launch: empties the caches of the others, and waits until all are ready.
+    void prepare() const {
+        watchdog_.begin("a launch");
+        each([&](int i) {
+            if (i == 0) return;
+            if (flushes_)
+                DEMO_CHECK(
+                    cudaMemsetAsync(ranks_[i].flushed->data(), 0, ranks_[i].flushed->bytes()));
+            DEMO_CHECK(cudaEventRecord(ranks_[i].done));
+        });
+        gather();
+        if (count < size) {  // processes begin together
+            reduce([&](int i) { return ranks_[i].number->data(); }, 1, ncclDouble, ncclMax);
+            join();
+        }
+    }
+
+    /// Enqueues what body() does, as one launch.
+    template <class Body>
+    void launch(Body body) const {
+        watchdog_.begin("a launch");
+        each([&](int i) {
+            if (i == 0) DEMO_CHECK(cudaEventRecord(ranks_[0].done));
+            if (i > 0) DEMO_CHECK(cudaStreamWaitEvent(nullptr, ranks_[0].done));
+        });
+        body();
+        each([&](int i) { DEMO_CHECK(cudaEventRecord(ranks_[i].done)); });
+        gather();
+        watchdog_.enqueued();
+    }
+
+    /// out(i)[count] on each GPU becomes the sum over all GPUs, on a stream beside the default one:
+    /// after what that has been given so far, and beside what it is given from now on.
+    template <class Out>
+    void all_reduce(Out out, size_t count) const {
+        reduce(out, count, ncclHalf, ncclSum);
+    }
+
+    /// The default streams wait for the all-reduces.
+    void join() const {
+        each([&](int i) {
+            DEMO_CHECK(cudaEventRecord(ranks_[i].reduced, ranks_[i].stream));
+            DEMO_CHECK(cudaStreamWaitEvent(nullptr, ranks_[i].reduced));
+        });
+    }
+
+    /// Each GPU gets all rows of out(i)[rows, columns]: those of Share::of(rows, rank) from `rank`.
+    template <class Out>
+    void all_gather(Out out, size_t rows, size_t columns) const {
+        beside();
+        DEMO_CHECK(ncclGroupStart());
+        for (int root = 0; root < size; ++root) {
+            const Share share = Share::of(rows, root, size);
+            each([&](int i) {
+                half* const part = out(i) + share.first * columns;
+                DEMO_CHECK(ncclBroadcast(part, part, share.count * columns, ncclHalf, root,
+                                         ranks_[i].comm, ranks_[i].stream));
+            });
+        }
+        DEMO_CHECK(ncclGroupEnd());
+        join();
+    }
+
+    /// The largest value that a process has: so all decide the same.
+    double largest(double value) const {
+        if (count == size) return value;
+        watchdog_.begin("a comparison of times");
+        const Rank& rank = ranks_[0];
+        DEMO_CHECK(cudaMemcpy(rank.number->data(), &value, sizeof value, cudaMemcpyHostToDevice));
+        reduce([&](int) { return rank.number->data(); }, 1, ncclDouble, ncclMax);
+        DEMO_CHECK(cudaStreamSynchronize(rank.stream));
+        DEMO_CHECK(cudaMemcpy(&value, rank.number->data(), sizeof value, cudaMemcpyDeviceToHost));
+        watchdog_.end();
+        return value;
+    }
+
+    /// The checks of this process's GPUs as one.
+    Check on_all(const std::vector<Check>& checks) const {
+        Check all = checks[0];
+        auto verdict_of = [=, this](std::function<Verdict()> Check::*verify) {
+            Verdict sum;
+            for (int i = 0; i < count && (i == 0 || sum.ok()); ++i) {
+                const OnGpu here(device(i));
+                static const std::string kNames[] = {"GPU 0", "GPU 1", "GPU 2", "GPU 3",
+                                                     "GPU 4", "GPU 5", "GPU 6", "GPU 7"};
+                Verdict found = (checks[i].*verify)();
+                found.output = count > 1 ? kNames[i % 8].c_str() : "";
+                found.checked += sum.checked;
+                found.error_of_bound = std::max(found.error_of_bound, sum.error_of_bound);
+                if (i > 0) found.output_hash = sum.output_hash;
+                sum = found;
+            }
+            return sum;
+        };
+        all.verify = [=] { return verdict_of(&Check::verify); };
+        all.spot = [=] { return verdict_of(&Check::spot); };
+        all.renew = [=, this] { each([&](int i) { checks[i].renew(); }); };
+        all.elsewhere = [=, this](int byte) {
+            each([&](int i) {
+                if (i > 0) checks[i].scribble(byte);
+            });
+        };
+        return all;
+    }
+
+  private:
+    struct Rank {
+        ncclComm_t comm = nullptr;
+        cudaStream_t stream = nullptr;  // of NCCL
+        cudaEvent_t computed = nullptr, reduced = nullptr, done = nullptr;
+        std::optional<Buffer<double>> number = {};
+        std::optional<Buffer<char>> flushed = {};
+    };
+
+    /// Makes the communicators, and what the launches need.
+    void connect() {
+        setenv("NCCL_NVLS_ENABLE", "0", 0);  // sums are NCCL's, not the switch's
+        if (processes.size > 1) setenv("NCCL_COMM_ID", processes.meeting.c_str(), 1);
+        ranks_.resize(count);
+        watchdog_.begin(processes.size > 1 ? "joining at " + processes.meeting
+                                           : "connecting the GPUs");
+        watchdog_.start(
+            device(0), [this] { return error(); },
+            [this] {
+                for (const Rank& rank : ranks_)
+                    if (cudaEventQuery(rank.done) == cudaErrorNotReady) return false;
+                return true;
+            });
+        ncclUniqueId id;
+        DEMO_CHECK(ncclGetUniqueId(&id));
+        DEMO_CHECK(ncclGroupStart());
+        each([&](int i) {
+            ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+            DEMO_CHECK(ncclCommInitRankConfig(&ranks_[i].comm, size, id, first + i, &config));
+        });
+        DEMO_CHECK(ncclGroupEnd());
+        watchdog_.end();
+        connected_ = true;
+        each([&](int i) {
+            Rank& rank = ranks_[i];
+            // High priority: its few blocks go first where a product's many wait for room.
+            DEMO_CHECK(cudaStreamCreateWithPriority(&rank.stream, cudaStreamNonBlocking, -5));
+            for (cudaEvent_t* event : {&rank.computed, &rank.reduced, &rank.done})
+                DEMO_CHECK(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
+        });
+    }
+
+    ncclResult_t error() const {
+        ncclResult_t status = ncclSuccess;
+        for (const Rank& rank : ranks_)
+            if (connected_ && status == ncclSuccess) ncclCommGetAsyncError(rank.comm, &status);
+        return status;
+    }
+
+    /// NCCL's streams wait for what the default streams have been given.
+    void beside() const {
+        each([&](int i) {
+            DEMO_CHECK(cudaEventRecord(ranks_[i].computed));
+            DEMO_CHECK(cudaStreamWaitEvent(ranks_[i].stream, ranks_[i].computed));
+        });
+    }
+    template <class Out>
+    void reduce(Out out, size_t count, ncclDataType_t type, ncclRedOp_t op) const {
+        beside();
+        DEMO_CHECK(ncclGroupStart());
+        each([&](int i) {
+            DEMO_CHECK(
+                ncclAllReduce(out(i), out(i), count, type, op, ranks_[i].comm, ranks_[i].stream));
+        });
+        DEMO_CHECK(ncclGroupEnd());
+    }
+    /// The first GPU waits for what the others have recorded as `done`.
+    void gather() const {
+        const OnGpu here(device(0));
+        for (int i = 1; i < count; ++i) DEMO_CHECK(cudaStreamWaitEvent(nullptr, ranks_[i].done));
+    }
+
+    const int device_;  // the first
+    std::vector<Rank> ranks_;
+    std::atomic<bool> connected_ = false;
+    bool flushes_ = false;
+    mutable Watchdog watchdog_;
+};
+
+}  // namespace demo
