@@ -99,7 +99,7 @@ class Watchdog {
     /// Before calls that other ranks must make, too. `what`: what does not happen without them.
     void begin(const std::string& what) {
         const std::lock_guard lock(mutex_);
-        waiting_ = true, enqueued_ = false, what_ = what, time_ = Stopwatch();
+        waiting_ = true, enqueued_ = false, what_ = what, time_.emplace();
     }
     /// The calls have returned. The work is over once `done` says so.
     void enqueued() {
@@ -123,7 +123,7 @@ class Watchdog {
                     leave(what_ + ": " + ncclGetErrorString(status));
                 if (enqueued_ && done())
                     waiting_ = false;
-                else if (time_.ms() > 1000 * patience_s_)
+                else if (time_->ms() > 1000 * patience_s_)
                     leave("no answer from other ranks within " + significant(patience_s_, 2) +
                           " s, in " + what_ + ": has one not started, or died?");
             }
@@ -141,7 +141,7 @@ class Watchdog {
     std::mutex mutex_;
     bool waiting_ = false, enqueued_ = false;
     std::string what_;
-    Stopwatch time_;
+    std::optional<Stopwatch> time_;
     std::atomic<bool> stop_ = false;
     std::thread thread_;
 };
@@ -278,18 +278,20 @@ class Gpus {
     /// Each GPU gets all rows of out(i)[rows, columns]: those of Share::of(rows, rank) from `rank`.
     template <class Out>
     void all_gather(Out out, size_t rows, size_t columns) const {
-        beside();
-        DEMO_CHECK(ncclGroupStart());
-        for (int root = 0; root < size; ++root) {
-            const Share share = Share::of(rows, root, size);
-            each([&](int i) {
-                half* const part = out(i) + share.first * columns;
-                DEMO_CHECK(ncclBroadcast(part, part, share.count * columns, ncclHalf, root,
-                                         ranks_[i].comm, ranks_[i].stream));
-            });
-        }
-        DEMO_CHECK(ncclGroupEnd());
-        join();
+        launch([&] {
+            beside();
+            DEMO_CHECK(ncclGroupStart());
+            for (int root = 0; root < size; ++root) {
+                const Share share = Share::of(rows, root, size);
+                each([&](int i) {
+                    half* const part = out(i) + share.first * columns;
+                    DEMO_CHECK(ncclBroadcast(part, part, share.count * columns, ncclHalf, root,
+                                             ranks_[i].comm, ranks_[i].stream));
+                });
+            }
+            DEMO_CHECK(ncclGroupEnd());
+            join();
+        });
     }
 
     /// The largest value that a process has: so all decide the same.
@@ -347,7 +349,7 @@ class Gpus {
     void connect() {
         setenv("NCCL_NVLS_ENABLE", "0", 0);  // sums are NCCL's, not the switch's
         if (processes.size > 1) setenv("NCCL_COMM_ID", processes.meeting.c_str(), 1);
-        ranks_.resize(count);
+        ranks_ = std::vector<Rank>(count);
         watchdog_.begin(processes.size > 1 ? "joining at " + processes.meeting
                                            : "connecting the GPUs");
         watchdog_.start(

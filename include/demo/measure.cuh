@@ -34,6 +34,7 @@ struct Contender {
     std::string program = "";    // of a record: the program that is about it
     std::string only = "";       // the one shape that it is for: "talk"
     std::string why_not = "";    // why it cannot run here; empty where it can
+    int gpus = 1;                // that it runs on
     // Enqueued before each launch, and when the inputs have changed. Neither is timed. But copies
     // right before a launch give a GPU at its power limit a rest: a product was 6% faster then. So
     // what is needed once, as packing weights is, belongs into `renew`.
@@ -73,9 +74,16 @@ struct Range {
 class Measurement {
   public:
     /// `arrays`: inputs and outputs. `on_progress` is called now and then with what is being done.
-    Measurement(const Options& options, const Gpu& gpu, const std::list<Array>& arrays,
-                std::function<void(const std::string&)> on_progress)
-        : options_(options), gpu_(gpu), inputs_(arrays), on_progress_(on_progress) {
+    /// `largest`: see Session::largest.
+    Measurement(
+        const Options& options, const Gpu& gpu, const std::list<Array>& arrays,
+        std::function<void(const std::string&)> on_progress,
+        std::function<double(double)> largest = [](double value) { return value; })
+        : options_(options),
+          gpu_(gpu),
+          inputs_(arrays),
+          on_progress_(on_progress),
+          largest_(largest) {
         DEMO_CHECK(cudaEventCreate(&begin_));
         DEMO_CHECK(cudaEventCreate(&end_));
     }
@@ -120,7 +128,8 @@ class Measurement {
     }
 
     /// What was found of the latest launch: nothing that was measured of a wrong kernel stays.
-    static void conclude(Result& result, const Verdict& verdict) {
+    void conclude(Result& result, Verdict verdict) const {
+        verdict.elsewhere = largest_(!verdict.ok()) > 0 && verdict.ok();
         result.verdict = verdict;
         result.verdict.timed = result.ms.size();
         if (!verdict.ok()) result.ms.clear();
@@ -140,13 +149,13 @@ class Measurement {
     }
 
     /// Clocks rise, caches and pages settle.
-    static void warm_up(const Contender& contender) {
+    void warm_up(const Contender& contender) const {
         const Range phase("warm-up"), kernel(contender.kernel);
         const Stopwatch time;
         do {
             contender.prepare(), launch(contender);
             check(cudaDeviceSynchronize(), "warm-up");
-        } while (time.ms() < 200);
+        } while (largest_(time.ms()) < 200);
     }
 
     /// One turn: 0.2 s of warm-up; then at least 0.5 s and 30 samples, but at most 5 s, and never
@@ -162,13 +171,14 @@ class Measurement {
         const Stopwatch time;
         bool last = false;
         for (int samples = 1; !last && result.verdict.ok(); ++samples) {
-            const bool enough = time.ms() >= 5000 || (time.ms() >= 500 && samples >= 30);
+            const double ms = largest_(time.ms());
+            const bool enough = ms >= 5000 || (ms >= 500 && samples >= 30);
             last = samples >= 3 && (kSimulator || enough);
             const bool spot = kSimulator || samples == 1 ||
                               random_bits(options_.seed, uint64_t(samples)) % 8 == 0;
             if (last) {
                 const Verdict inputs = inputs_.verify();
-                if (inputs.changed > 0) {
+                if (largest_(double(inputs.changed)) > 0) {
                     conclude(result, inputs);
                     break;
                 }
@@ -201,13 +211,14 @@ class Measurement {
         check(cudaEventSynchronize(end_), contender.kernel);
         float ms = 0;
         DEMO_CHECK(cudaEventElapsedTime(&ms, begin_, end_));
-        return ms;
+        return float(largest_(ms));
     }
 
     const Options& options_;
     const Gpu& gpu_;
     Inputs inputs_;
     std::function<void(const std::string&)> on_progress_;
+    std::function<double(double)> largest_;
     cudaEvent_t begin_ = nullptr, end_ = nullptr;  // of what is timed
 };
 

@@ -54,6 +54,10 @@ class Session {
     /// The arrays that are there now: what the kernels may read, and what they must write.
     std::list<Array> arrays;
 
+    /// Of several processes that measure together: the largest value that one of them has. All call
+    /// it at the same time, and so they measure equally often.
+    std::function<double(double)> largest = [](double value) { return value; };
+
   private:
     Report* report_;  // null in a dry run
 };
@@ -89,8 +93,9 @@ inline void Session::run(const Workload& work, const Check& check,
         if (contender.setup) contender.setup(contender);
     }
 
-    Measurement measurement(options, gpu, arrays,
-                            [&](const std::string& what) { report_->terminal.progress(what); });
+    Measurement measurement(
+        options, gpu, arrays, [&](const std::string& what) { report_->terminal.progress(what); },
+        largest);
     // Lines come in the contenders' order, as soon as they can: those of percentages of a copy, or
     // of the record where lines are counted, when that has been measured.
     const bool counts_lines = std::ranges::any_of(contenders, [](auto& c) { return c.lines > 0; });

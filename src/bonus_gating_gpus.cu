@@ -1,0 +1,290 @@
+// Bonus: one layer on several GPUs: out = (sigmoid(x W1 + b1) * (x W2 + b2)) W3, as the MLPs of
+// large language models are, in fp16, with x[N, N], W1[N, H], W2[N, H], W3[H, N].
+//
+// Each GPU g has x, its columns of W1 and W2, and the same rows of W3. With those it computes its
+// columns of the gates, and from them a matrix as large as out, which lacks what the others have:
+//
+//              W1, W2          gates         W3
+//            +---+---+       +---+---+     +-------+
+//        x   | 0 | 1 |   =   | 0 | 1 |     |   0   |     out = gates0 W3_0   +   gates1 W3_1
+//            +---+---+       +---+---+     +-------+               (GPU 0)         (GPU 1)
+//                                          |   1   |
+//                                          +-------+           the sum: an all-reduce
+//
+// An all-reduce, by NCCL, adds the matrices up and leaves the sum on all GPUs. That is the price of
+// tensor parallelism (Shoeybi et al., Megatron-LM, 2019): 2 (G - 1) / G of out's bytes into and out
+// of each GPU, while it computes 6 N^2 H / G operations. So it pays where H / G is large.
+//
+// What limits it: at small N the all-reduce, and that a part fills a GPU less well than the whole.
+//
+//     ./bonus_gating_gpus 4096        ./bonus_gating_gpus 8192 --hidden 32768 --gpus 2
+//     srun -n 2 --gpus-per-task 1 ./bonus_gating_gpus 4096 --meet node1:29500
+#include "demo.cuh"
+#include "demo/choose.cuh"
+#include "demo/cublaslt.cuh"
+#include "demo/gated_layer.cuh"
+#include "kernels/gating_hopper.cuh"
+#include "kernels/gating_unfused.cuh"
+
+namespace gating_gpus {
+
+using demo::Share;
+
+/// What a GPU has of the layer, and the memory between its kernels.
+struct Rank {
+    const demo::GatedCopy copy;
+    const demo::GatedLayer& l = copy.layer;
+    const size_t N = l.N, H = l.H;
+    const Share columns, rows;            // of W1 and W2 (and rows of W3), of x
+    const demo::Buffer<half> W1, W2, W_;  // [N, columns], and beside each other
+    const demo::Buffer<half> b_, t_, gates;
+    const demo::Cublas cublas;
+    const demo::CublasLt lt;
+
+    Rank(demo::Session& session, const demo::GatedShape& shape, const demo::Gpus& gpus, int i)
+        : copy(session, shape, gpus.device(i)),
+          columns(Share::of(H, gpus.first + i, gpus.size, 8)),
+          rows(Share::of(N, gpus.first + i, gpus.size)),
+          W1(N, columns.count),
+          W2(N, columns.count),
+          W_(N, 2 * columns.count),
+          b_(2 * columns.count),
+          t_(N, 2 * columns.count),
+          gates(N, H) {}
+
+    const half* W3() const { return &l.W3.data()[columns.first * N]; }
+
+    /// Cuts its columns out of the weights, as a layer would once, when it is loaded.
+    void cut() const {
+        const size_t width = columns.count * sizeof(half), first = columns.first;
+        auto copy = [&](half* to, size_t pitch, const half* from, size_t rows) {
+            DEMO_CHECK(cudaMemcpy2D(to, pitch, from + first, H * sizeof(half), width, rows,
+                                    cudaMemcpyDeviceToDevice));
+        };
+        copy(W1.data(), width, l.W1, N), copy(W2.data(), width, l.W2, N);
+        copy(W_.data(), 2 * width, l.W1, N), copy(&W_.data()[columns.count], 2 * width, l.W2, N);
+        copy(b_.data(), width, l.b1, 1), copy(&b_.data()[columns.count], width, l.b2, 1);
+    }
+
+    /// What launches our kernel for the gates of its columns, for all rows of x.
+    std::function<void()> gate_columns(const demo::Gpu& gpu) const {
+        return gate(gpu, {l.x, W1.data(), &l.b1.data()[columns.first], W2.data(),
+                          &l.b2.data()[columns.first], gates.data(), N, N, columns.count});
+    }
+    /// The same for `rows` of x and all columns.
+    std::function<void()> gate_rows(const demo::Gpu& gpu, Share rows) const {
+        return gate(gpu, {&l.x.data()[rows.first * N], l.W1, l.b1, l.W2, l.b2, gates.data(),
+                          rows.count, N, H});
+    }
+    /// The same by the library, in two launches: one gemm for both weights, and the gates.
+    std::function<void()> gate_columns_by_library() const {
+        const size_t C = columns.count;
+        const demo::LtProduct<half> product{l.x, W_.data(), t_.data(), N, N, 2 * C, b_.data()};
+        const auto gemm = std::make_shared<demo::LtGemm<half>>(lt, product);
+        using namespace gating_unfused;
+        const dim3 block{kColumns / 8, kRows};
+        const dim3 grid((N + kRows - 1) / kRows, (C + kColumns - 1) / kColumns);
+        return [=, this] {
+            (*gemm)();
+            sigmoid_multiply<<<grid, block>>>(t_.data(), t_.data() + C, 2 * C, gates.data(), N, C);
+        };
+    }
+
+    /// out[M, N] = gates[M, K] W[K, N], all row-major, by cuBLAS.
+    void multiply(const half* gates, const half* W, half* out, size_t M, size_t K) const {
+        const float one = 1, zero = 0;
+        DEMO_CHECK(cublasGemmEx(cublas, CUBLAS_OP_N, CUBLAS_OP_N, int(N), int(M), int(K), &one, W,
+                                CUDA_R_16F, int(N), gates, CUDA_R_16F, int(K), &zero, out,
+                                CUDA_R_16F, int(N), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    }
+
+  private:
+    static std::function<void()> gate(const demo::Gpu& gpu, const demo::GatingOperands& operands) {
+        return hopper::why_not(gpu).empty() ? gating_hopper::prepare_fastest(operands, gpu)
+                                            : gating_mma::prepare_fused_mma(operands, gpu);
+    }
+};
+
+class Layer {
+  public:
+    explicit Layer(demo::Session& session)
+        : session_(session), gpus_(session), shape_{session.n(), hidden(session), gpus_.size} {
+        session.largest = [this](double value) { return gpus_.largest(value); };
+        gpus_.each([&](int i) {
+            ranks_.push_back(std::make_unique<Rank>(session, shape_, gpus_, i));
+            if (!demo::dry_run) ranks_[i]->cut();
+        });
+    }
+
+    void run() {
+        session_.run(shape_.workload(), check(false),
+                     {one_gpu(), library_best(), fused(), overlapped(), row_split()});
+        if (!demo::dry_run && !session_.options.once) explain();
+    }
+
+    // --- one_gpu: our kernel for the gates, and a product ---------------------------------------
+    demo::Contender one_gpu() const {
+        auto setup = [this](demo::Contender& self) {
+            const Rank& r = *ranks_[0];
+            const auto gate = r.gate_rows(session_.gpu, {0, r.N});
+            self.launch = [&r, gate] {
+                gate();
+                r.multiply(r.gates.data(), r.l.W3, r.l.out, r.N, r.H);
+            };
+        };
+        return {.kernel = "one_gpu",
+                .setup = setup,
+                .check = ranks_[0]->l.check(1, false),
+                .launches = 2};
+    }
+
+    // --- library_best: the same by cuBLAS's gemms, on all GPUs, and an all-reduce ---------------
+    demo::Contender library_best() const {
+        demo::Contender c = on_all(
+            "library_best", 3, check(true),
+            [this](const Rank& r) { return r.gate_columns_by_library(); }, 1);
+        c.role = demo::Role::kLibrary, c.repeatable = false;
+        return c;
+    }
+
+    // --- fused: one kernel for the gates, a product, and an all-reduce --------------------------
+    demo::Contender fused() const {
+        return on_all(
+            "fused", 2, check(false),
+            [this](const Rank& r) { return r.gate_columns(session_.gpu); }, 1);
+    }
+
+    // --- overlapped: the product in chunks of rows, and the all-reduce of each beside the next --
+    demo::Contender overlapped() const {
+        return on_all(
+            "overlapped", 1 + kChunks, check(false),
+            [this](const Rank& r) { return r.gate_columns(session_.gpu); }, kChunks);
+    }
+
+    // --- row_split: each GPU has all weights, and computes some rows of out ---------------------
+    demo::Contender row_split() const {
+        auto setup = [this](demo::Contender& self) {
+            const auto gates =
+                prepare([this](const Rank& r) { return r.gate_rows(session_.gpu, r.rows); });
+            self.launch = [=, this] {
+                gpus_.launch([&] {
+                    gpus_.each([&](int i) {
+                        const Rank& r = *ranks_[i];
+                        gates[i]();
+                        r.multiply(r.gates.data(), r.l.W3, &r.l.out.data()[r.rows.first * r.N],
+                                   r.rows.count, r.H);
+                    });
+                });
+            };
+        };
+        // Verified once every GPU has all rows.
+        demo::Check gathered = check(false);
+        for (auto verify : {&demo::Check::verify, &demo::Check::spot})
+            gathered.*verify = [this, known = gathered.*verify] {
+                gpus_.all_gather([this](int i) { return ranks_[i]->l.out.data(); }, shape_.N,
+                                 shape_.N);
+                return known();
+            };
+        return contender("row_split", setup, gathered, 2);
+    }
+
+  private:
+    static constexpr int kChunks = demo::kSimulator ? 3 : 4;
+
+    static size_t hidden(const demo::Session& session) {
+        const demo::Options& o = session.options;
+        return o.flag("--hidden") ? o.number("--hidden") : 4 * o.n;
+    }
+
+    /// A check of out on all GPUs.
+    demo::Check check(bool rounded_sums) const {
+        std::vector<demo::Check> checks;
+        for (const auto& rank : ranks_) checks.push_back(rank->l.check(shape_.gpus, rounded_sums));
+        return gpus_.on_all(checks);
+    }
+
+    /// of(rank) for each GPU, while it is the current one.
+    std::vector<std::function<void()>> prepare(
+        std::function<std::function<void()>(const Rank&)> of) const {
+        std::vector<std::function<void()>> launches;
+        gpus_.each([&](int i) { launches.push_back(of(*ranks_[i])); });
+        return launches;
+    }
+
+    demo::Contender contender(const std::string& name, std::function<void(demo::Contender&)> setup,
+                              const demo::Check& check, size_t launches) const {
+        return {.kernel = name,
+                .setup = setup,
+                .check = check,
+                .launches = launches * gpus_.size,
+                .why_not = DEMO_NCCL ? "" : "built without NCCL (nccl.h)",
+                .gpus = gpus_.size,
+                .prepare = [this] { gpus_.prepare(); },
+                .renew = [this] { gpus_.each([&](int i) { ranks_[i]->cut(); }); }};
+    }
+
+    /// The gates of each GPU's columns, the product with its rows of W3 in chunks of rows, and the
+    /// all-reduce of each chunk beside the product of the next.
+    demo::Contender on_all(const std::string& name, size_t launches, const demo::Check& check,
+                           std::function<std::function<void()>(const Rank&)> gate,
+                           int chunks) const {
+        auto setup = [=, this](demo::Contender& self) {
+            const auto gates = prepare(gate);
+            self.launch = [=, this] {
+                gpus_.launch([&] {
+                    gpus_.each([&](int i) { gates[i](); });
+                    for (int chunk = 0; chunk < chunks; ++chunk)
+                        multiply_and_reduce(Share::of(shape_.N, chunk, chunks));
+                    gpus_.join();
+                });
+            };
+        };
+        return contender(name, setup, check, launches);
+    }
+    void multiply_and_reduce(Share rows) const {
+        gpus_.each([&](int i) {
+            const Rank& r = *ranks_[i];
+            r.multiply(&r.gates.data()[rows.first * r.columns.count], r.W3(),
+                       &r.l.out.data()[rows.first * r.N], rows.count, r.columns.count);
+        });
+        reduce(rows);
+    }
+    void reduce(Share rows) const {
+        gpus_.all_reduce([&](int i) { return &ranks_[i]->l.out.data()[rows.first * shape_.N]; },
+                         rows.count * shape_.N);
+    }
+
+    /// Prints what the all-reduce costs, and how much of it is hidden.
+    void explain() const {}
+
+    demo::Session& session_;
+    const demo::Gpus gpus_;
+    const demo::GatedShape shape_;
+    std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+static void run(demo::Session& session) { Layer(session).run(); }
+
+}  // namespace gating_gpus
+
+int main(int argc, char** argv) {
+    demo::processes = demo::Processes::of(argc, argv);
+    if (demo::processes.rank > 0 && !std::freopen("/dev/null", "w", stdout))
+        return demo::kFailed;  // rank 0 reports for all
+    std::vector<demo::Option> options = demo::gpus_options();
+    options.insert(options.begin(), {.name = "--hidden",
+                                     .help = "H: columns of W1 and W2 (default 4 N)",
+                                     .numbers = demo::Numbers{.first = 128, .multiple = 32},
+                                     .value = "H"});
+    const demo::Program program{
+        .name = "bonus_gating_gpus",
+        .summary = "a gated layer on several GPUs: its weights split, the parts added up by NCCL",
+        .types = {{"fp16", gating_gpus::run}},
+        .n_means = "x and out are N x N",
+        .default_n = demo::kSimulator ? 64 : 4096,
+        .device = uint64_t(demo::processes.device),
+        .options = options,
+        .sizes = {2048, 4096, 8192},
+        .variants = {"16384 --hidden 16384"}};
+    return demo::main_of(program, argc, argv);
+}
