@@ -53,6 +53,7 @@ struct Rank {
           gates(N, H) {}
 
     const half* W3() const { return &l.W3.data()[columns.first * N]; }
+    half* out(Share rows) const { return &l.out.data()[rows.first * N]; }
 
     /// Cuts its columns out of the weights, as a layer would once, when it is loaded.
     void cut() const {
@@ -107,6 +108,12 @@ struct Rank {
 
 class Layer {
   public:
+    /// What H is.
+    static size_t hidden(const demo::Session& session) {
+        const demo::Options& o = session.options;
+        return o.flag("--hidden") ? o.number("--hidden") : 4 * o.n;
+    }
+
     explicit Layer(demo::Session& session)
         : session_(session), gpus_(session), shape_{session.n(), hidden(session), gpus_.size} {
         session.largest = [this](double value) { return gpus_.largest(value); };
@@ -119,46 +126,40 @@ class Layer {
     void run() {
         session_.run(shape_.workload(), check(false),
                      {one_gpu(), library_best(), fused(), overlapped(), row_split()});
-        if (!demo::dry_run && !session_.options.once) explain();
+        const demo::Options& o = session_.options;
+        const bool all = !o.once && !o.csv && o.kernel.empty();
+        if (!demo::kSimulator && !demo::dry_run && all && gpus_.size > 1) explain();
     }
 
-    // --- one_gpu: our kernel for the gates, and a product ---------------------------------------
+    // --- one_gpu: our kernel for the gates, and cuBLAS's product with W3 ------------------------
     demo::Contender one_gpu() const {
-        auto setup = [this](demo::Contender& self) {
-            const Rank& r = *ranks_[0];
-            const auto gate = r.gate_rows(session_.gpu, {0, r.N});
-            self.launch = [&r, gate] {
-                gate();
-                r.multiply(r.gates.data(), r.l.W3, r.l.out, r.N, r.H);
-            };
-        };
+        auto setup = [this](demo::Contender& self) { self.launch = on_one(); };
         return {.kernel = "one_gpu",
                 .setup = setup,
                 .check = ranks_[0]->l.check(1, false),
                 .launches = 2};
     }
 
-    // --- library_best: the same by cuBLAS's gemms, on all GPUs, and an all-reduce ---------------
+    // --- library_best: each GPU's columns by cuBLAS's gemms, and an all-reduce ------------------
     demo::Contender library_best() const {
-        demo::Contender c = on_all(
-            "library_best", 3, check(true),
-            [this](const Rank& r) { return r.gate_columns_by_library(); }, 1);
+        auto setup = [this](demo::Contender& self) {
+            self.launch = by_columns([](const Rank& r) { return r.gate_columns_by_library(); }, 1);
+        };
+        demo::Contender c = on_all("library_best", 3, setup, check(true));
         c.role = demo::Role::kLibrary, c.repeatable = false;
         return c;
     }
 
-    // --- fused: one kernel for the gates, a product, and an all-reduce --------------------------
+    // --- fused: one kernel for the gates, the product, and an all-reduce ------------------------
     demo::Contender fused() const {
-        return on_all(
-            "fused", 2, check(false),
-            [this](const Rank& r) { return r.gate_columns(session_.gpu); }, 1);
+        auto setup = [this](demo::Contender& self) { self.launch = by_columns(ours(), 1); };
+        return on_all("fused", 2, setup, check(false));
     }
 
-    // --- overlapped: the product in chunks of rows, and the all-reduce of each beside the next --
+    // --- overlapped: the product in chunks of rows, each one's all-reduce beside the next -------
     demo::Contender overlapped() const {
-        return on_all(
-            "overlapped", 1 + kChunks, check(false),
-            [this](const Rank& r) { return r.gate_columns(session_.gpu); }, kChunks);
+        auto setup = [this](demo::Contender& self) { self.launch = by_columns(ours(), kChunks); };
+        return on_all("overlapped", 1 + kChunks, setup, check(false));
     }
 
     // --- row_split: each GPU has all weights, and computes some rows of out ---------------------
@@ -171,48 +172,31 @@ class Layer {
                     gpus_.each([&](int i) {
                         const Rank& r = *ranks_[i];
                         gates[i]();
-                        r.multiply(r.gates.data(), r.l.W3, &r.l.out.data()[r.rows.first * r.N],
-                                   r.rows.count, r.H);
+                        r.multiply(r.gates.data(), r.l.W3, r.out(r.rows), r.rows.count, r.H);
                     });
                 });
             };
         };
-        // Verified once every GPU has all rows.
+        // To be verified, each GPU gets the rows of the others.
         demo::Check gathered = check(false);
-        for (auto verify : {&demo::Check::verify, &demo::Check::spot})
-            gathered.*verify = [this, known = gathered.*verify] {
-                gpus_.all_gather([this](int i) { return ranks_[i]->l.out.data(); }, shape_.N,
-                                 shape_.N);
-                return known();
+        for (const auto verify : {&demo::Check::verify, &demo::Check::spot})
+            gathered.*verify = [this, of_all = gathered.*verify] {
+                gpus_.all_gather([this](int i) { return ranks_[i]->l.out.data(); }, N, N);
+                return of_all();
             };
-        return contender("row_split", setup, gathered, 2);
+        return on_all("row_split", 2, setup, gathered);
     }
 
   private:
     static constexpr int kChunks = demo::kSimulator ? 3 : 4;
 
-    static size_t hidden(const demo::Session& session) {
-        const demo::Options& o = session.options;
-        return o.flag("--hidden") ? o.number("--hidden") : 4 * o.n;
-    }
+    using Launch = std::function<void()>;
+    using Prepare = std::function<Launch(const Rank&)>;
 
-    /// A check of out on all GPUs.
-    demo::Check check(bool rounded_sums) const {
-        std::vector<demo::Check> checks;
-        for (const auto& rank : ranks_) checks.push_back(rank->l.check(shape_.gpus, rounded_sums));
-        return gpus_.on_all(checks);
-    }
-
-    /// of(rank) for each GPU, while it is the current one.
-    std::vector<std::function<void()>> prepare(
-        std::function<std::function<void()>(const Rank&)> of) const {
-        std::vector<std::function<void()>> launches;
-        gpus_.each([&](int i) { launches.push_back(of(*ranks_[i])); });
-        return launches;
-    }
-
-    demo::Contender contender(const std::string& name, std::function<void(demo::Contender&)> setup,
-                              const demo::Check& check, size_t launches) const {
+    /// A contender that runs on all GPUs: so many launches on each.
+    demo::Contender on_all(const std::string& name, size_t launches,
+                           std::function<void(demo::Contender&)> setup,
+                           const demo::Check& check) const {
         return {.kernel = name,
                 .setup = setup,
                 .check = check,
@@ -223,43 +207,81 @@ class Layer {
                 .renew = [this] { gpus_.each([&](int i) { ranks_[i]->cut(); }); }};
     }
 
-    /// The gates of each GPU's columns, the product with its rows of W3 in chunks of rows, and the
-    /// all-reduce of each chunk beside the product of the next.
-    demo::Contender on_all(const std::string& name, size_t launches, const demo::Check& check,
-                           std::function<std::function<void()>(const Rank&)> gate,
-                           int chunks) const {
-        auto setup = [=, this](demo::Contender& self) {
-            const auto gates = prepare(gate);
-            self.launch = [=, this] {
-                gpus_.launch([&] {
-                    gpus_.each([&](int i) { gates[i](); });
-                    for (int chunk = 0; chunk < chunks; ++chunk)
-                        multiply_and_reduce(Share::of(shape_.N, chunk, chunks));
-                    gpus_.join();
+    /// The gates of each GPU's columns; then the product with its rows of W3, in chunks of rows of
+    /// out. A chunk's all-reduce runs beside the next chunk's product.
+    Launch by_columns(const Prepare& gate, int chunks, bool reduced = true) const {
+        const auto gates = prepare(gate);
+        return [=, this] {
+            auto multiply_chunk = [&](Share rows) {
+                gpus_.each([&](int i) {
+                    const Rank& r = *ranks_[i];
+                    const half* const chunk = &r.gates.data()[rows.first * r.columns.count];
+                    r.multiply(chunk, r.W3(), r.out(rows), rows.count, r.columns.count);
                 });
             };
+            gpus_.launch([&] {
+                gpus_.each([&](int i) { gates[i](); });
+                for (int c = 0; c < chunks; ++c) {
+                    multiply_chunk(Share::of(N, c, chunks));
+                    if (reduced) all_reduce(Share::of(N, c, chunks));
+                }
+            });
         };
-        return contender(name, setup, check, launches);
     }
-    void multiply_and_reduce(Share rows) const {
-        gpus_.each([&](int i) {
-            const Rank& r = *ranks_[i];
-            r.multiply(&r.gates.data()[rows.first * r.columns.count], r.W3(),
-                       &r.l.out.data()[rows.first * r.N], rows.count, r.columns.count);
-        });
-        reduce(rows);
+    Prepare ours() const {
+        return [this](const Rank& r) { return r.gate_columns(session_.gpu); };
     }
-    void reduce(Share rows) const {
-        gpus_.all_reduce([&](int i) { return &ranks_[i]->l.out.data()[rows.first * shape_.N]; },
-                         rows.count * shape_.N);
+    Launch on_one() const {
+        const Rank& r = *ranks_[0];
+        const Launch gate = r.gate_rows(session_.gpu, {0, N});
+        return [&r, gate] {
+            gate();
+            r.multiply(r.gates.data(), r.l.W3, r.l.out, r.N, r.H);
+        };
+    }
+    std::vector<Launch> prepare(const Prepare& of) const {
+        std::vector<Launch> launches;
+        gpus_.each([&](int i) { launches.push_back(of(*ranks_[i])); });
+        return launches;
     }
 
-    /// Prints what the all-reduce costs, and how much of it is hidden.
-    void explain() const {}
+    void all_reduce(Share rows) const {
+        gpus_.all_reduce([&](int i) { return ranks_[i]->out(rows); }, rows.count * N);
+    }
+
+    /// Says what the all-reduce costs, and how much of it is hidden.
+    void explain() const {
+        auto time = [](const Launch& launch) { return demo::quick_time(launch); };
+        const int G = gpus_.size;
+        const double bytes = 2.0 * double(N) * double(N), one = time(on_one()),
+                     products = time(by_columns(ours(), 1, false)),
+                     fused = time(by_columns(ours(), 1)),
+                     overlapped = time(by_columns(ours(), kChunks)),
+                     reduce = time([this] { gpus_.launch([this] {
+                                                all_reduce({0, N});
+                                            }); });
+        auto percent = [](double part) { return std::to_string(int(100 * part + 0.5)) + "%"; };
+        auto ms = [](double time) { return demo::significant(time, 3) + " ms"; };
+        session_.note("efficiency, one_gpu / (" + std::to_string(G) + " x time): fused " +
+                      percent(one / (G * fused)) + ", overlapped " +
+                      percent(one / (G * overlapped)));
+        session_.note("all-reduce of " + demo::human_bytes(bytes) + ": " + ms(reduce) + " alone, " +
+                      std::to_string(int(2 * (G - 1) * bytes / G / reduce / 1e6 + 0.5)) +
+                      " GB/s of bus bandwidth; overlapped hides " +
+                      ms(products + reduce - overlapped) + " of it");
+    }
+
+    /// A check of out on all GPUs.
+    demo::Check check(bool rounded_sums) const {
+        std::vector<demo::Check> checks;
+        for (const auto& rank : ranks_) checks.push_back(rank->l.check(shape_.gpus, rounded_sums));
+        return gpus_.on_all(checks);
+    }
 
     demo::Session& session_;
     const demo::Gpus gpus_;
     const demo::GatedShape shape_;
+    const size_t N = shape_.N;
     std::vector<std::unique_ptr<Rank>> ranks_;
 };
 

@@ -246,7 +246,7 @@ class Gpus {
         }
     }
 
-    /// Enqueues what body() does, as one launch.
+    /// Enqueues what body() does, as one launch, its all-reduces included.
     template <class Body>
     void launch(Body body) const {
         watchdog_.begin("a launch");
@@ -255,6 +255,7 @@ class Gpus {
             if (i > 0) DEMO_CHECK(cudaStreamWaitEvent(nullptr, ranks_[0].done));
         });
         body();
+        join();
         each([&](int i) { DEMO_CHECK(cudaEventRecord(ranks_[i].done)); });
         gather();
         watchdog_.enqueued();
@@ -265,14 +266,6 @@ class Gpus {
     template <class Out>
     void all_reduce(Out out, size_t count) const {
         reduce(out, count, ncclHalf, ncclSum);
-    }
-
-    /// The default streams wait for the all-reduces.
-    void join() const {
-        each([&](int i) {
-            DEMO_CHECK(cudaEventRecord(ranks_[i].reduced, ranks_[i].stream));
-            DEMO_CHECK(cudaStreamWaitEvent(nullptr, ranks_[i].reduced));
-        });
     }
 
     /// Each GPU gets all rows of out(i)[rows, columns]: those of Share::of(rows, rank) from `rank`.
@@ -290,7 +283,6 @@ class Gpus {
                 });
             }
             DEMO_CHECK(ncclGroupEnd());
-            join();
         });
     }
 
@@ -401,6 +393,13 @@ class Gpus {
                 ncclAllReduce(out(i), out(i), count, type, op, ranks_[i].comm, ranks_[i].stream));
         });
         DEMO_CHECK(ncclGroupEnd());
+    }
+    /// The default streams wait for NCCL's.
+    void join() const {
+        each([&](int i) {
+            DEMO_CHECK(cudaEventRecord(ranks_[i].reduced, ranks_[i].stream));
+            DEMO_CHECK(cudaStreamWaitEvent(nullptr, ranks_[i].reduced));
+        });
     }
     /// The first GPU waits for what the others have recorded as `done`.
     void gather() const {
