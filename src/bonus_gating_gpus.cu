@@ -108,14 +108,10 @@ struct Rank {
 
 class Layer {
   public:
-    /// What H is.
-    static size_t hidden(const demo::Session& session) {
-        const demo::Options& o = session.options;
-        return o.flag("--hidden") ? o.number("--hidden") : 4 * o.n;
-    }
-
     explicit Layer(demo::Session& session)
-        : session_(session), gpus_(session), shape_{session.n(), hidden(session), gpus_.size} {
+        : session_(session),
+          gpus_(session),
+          shape_(demo::GatedShape::of(session.options, gpus_.size)) {
         session.largest = [this](double value) { return gpus_.largest(value); };
         gpus_.each([&](int i) {
             ranks_.push_back(std::make_unique<Rank>(session, shape_, gpus_, i));
@@ -294,10 +290,7 @@ int main(int argc, char** argv) {
     if (demo::processes.rank > 0 && !std::freopen("/dev/null", "w", stdout))
         return demo::kFailed;  // rank 0 reports for all
     std::vector<demo::Option> options = demo::gpus_options();
-    options.insert(options.begin(), {.name = "--hidden",
-                                     .help = "H: columns of W1 and W2 (default 4 N)",
-                                     .numbers = demo::Numbers{.first = 128, .multiple = 32},
-                                     .value = "H"});
+    options.insert(options.begin(), demo::hidden_option());
     const demo::Program program{
         .name = "bonus_gating_gpus",
         .summary = "a gated layer on several GPUs: its weights split, the parts added up by NCCL",

@@ -7,18 +7,39 @@
 
 namespace demo {
 
+/// What the programs take besides N and gpus_options().
+inline Option hidden_option() {
+    return {.name = "--hidden",
+            .help = "H: columns of W1 and W2 (default 4 N)",
+            .numbers = Numbers{.first = 128, .multiple = 32},
+            .value = "H"};
+}
+
 /// x[N, N], W1[N, H], W2[N, H], W3[H, N], out[N, N], on `gpus` GPUs.
 struct GatedShape {
     size_t N, H;
     int gpus;
+    std::string name;  // what of it is not as usual: "h16384", "g2"
+
+    /// The one that the command line asks for: N, --hidden, and --gpus, as it was given.
+    static GatedShape of(const Options& options, int gpus) {
+        const bool wide = options.flag("--hidden"), some = options.flag("--gpus");
+        const size_t H = wide ? options.number("--hidden") : saturating_product(4, options.n);
+        const std::string name =
+            (wide ? "h" + std::to_string(H) : "") + (some ? "g" + std::to_string(gpus) : "");
+        return {options.n, H, gpus, name.empty() ? "square" : name};
+    }
 
     /// Three products of 2 N^2 H operations.
     Workload workload() const {
         const std::string h = std::to_string(H), g = std::to_string(gpus);
-        return {.shape = (H == 4 * N ? "g" : "h" + h + "g") + g,
+        const size_t elements =
+            saturating_sum(saturating_product(2, N, N), saturating_product(3, N, H), 2 * H);
+        return {.shape = name,
                 .size = N,
                 .dtype = "fp16",
                 .flops = 6.0 * double(N) * double(N) * double(H),
+                .least_bytes = saturating_product(sizeof(half), elements),
                 .text = "N = " + std::to_string(N) + ", H = " + h + ", " + g +
                         (gpus > 1 ? " GPUs" : " GPU"),
                 .arithmetic = "fp32 sums"};

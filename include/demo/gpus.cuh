@@ -184,9 +184,9 @@ class Gpus {
     explicit Gpus(const Session& session)
         : device_(session.options.device), watchdog_(double(session.options.number("--patience"))) {
         const Options& options = session.options;
-        int visible = 1;
-        if (!kSimulator && !session.gpu.name.empty())
-            check(cudaGetDeviceCount(&visible), "cudaGetDeviceCount");
+        const bool looked = !session.gpu.name.empty();  // else --help, or --describe
+        int visible = looked && kSimulator ? 2 : 1;
+        if (looked && !kSimulator) check(cudaGetDeviceCount(&visible), "cudaGetDeviceCount");
         if (processes.size > 1) {
             first = processes.rank, size = processes.size;
             if (options.flag("--gpus"))
@@ -195,11 +195,18 @@ class Gpus {
         } else {
             size = options.flag("--gpus") ? int(options.number("--gpus"))
                                           : std::max(1, visible - device_);
-            if (!kSimulator && !session.gpu.name.empty() && device_ + size > visible)
+            if (looked && !kSimulator && device_ + size > visible)
                 throw UsageError("--gpus " + std::to_string(size) + ": from --device " +
                                  std::to_string(device_) + " on there are " +
                                  std::to_string(visible - device_));
         }
+        const std::string meeting = options.flag("--meet") ? options.choice("--meet") : "";
+        const size_t colon = meeting.rfind(':');
+        if (!meeting.empty() && (colon == 0 || colon == std::string::npos))
+            throw UsageError("--meet takes HOST:PORT, not '" + meeting + "'");
+        if (!meeting.empty())
+            parse_number(meeting.substr(colon + 1), "the port of --meet HOST:PORT",
+                         {.first = 1, .last = 65535});
         if (dry_run) return;  // counts the memory of one GPU
         count = processes.size > 1 ? 1 : size;
         connect();

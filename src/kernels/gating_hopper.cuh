@@ -77,7 +77,7 @@ __device__ void gate_tiles(const CUtensorMap& x,    // [M, K] row-major
     const Schedule<kCols, kCluster, kTileM> schedule{.N = M,
                                                      .divided = kDivide ? divided : 0,
                                                      .steps = (K + kBlockK - 1) / kBlockK,
-                                                     .columns = (H + kCols - 1) / kCols};
+                                                     .columns = (H - 1) / kCols + 1};
     if (threadIdx.x == 0) {
         for (hopper::Barrier& barrier : memory.last_step) hopper::mbarrier_init(&barrier, 4);
         ring.init(kTileM / 16 * kCluster);
