@@ -133,7 +133,8 @@ class Layer {
         return {.kernel = "one_gpu",
                 .setup = setup,
                 .check = ranks_[0]->l.check(1, false),
-                .launches = 2};
+                .launches = 2,
+                .why_not = DEMO_WITHOUT_NCCL};
     }
 
     // --- library_best: each GPU's columns by cuBLAS's gemms, and an all-reduce ------------------
@@ -197,7 +198,7 @@ class Layer {
                 .setup = setup,
                 .check = check,
                 .launches = launches * gpus_.size,
-                .why_not = DEMO_NCCL ? "" : "built without NCCL (nccl.h)",
+                .why_not = DEMO_WITHOUT_NCCL,
                 .gpus = gpus_.size,
                 .prepare = [this] { gpus_.prepare(); },
                 .renew = [this] { gpus_.each([&](int i) { ranks_[i]->cut(); }); }};
@@ -299,7 +300,8 @@ int main(int argc, char** argv) {
         .default_n = demo::kSimulator ? 64 : 4096,
         .device = uint64_t(demo::processes.device),
         .options = options,
-        .sizes = {2048, 4096, 8192},
-        .variants = {"16384 --hidden 16384"}};
+        .sizes = {4096},  // on all GPUs
+        .variants = {"4096 --gpus 2", "8192 --gpus 2", "16384 --hidden 16384 --gpus 2",
+                     "4096 --gpus 4", "8192 --gpus 4", "16384 --hidden 16384 --gpus 4"}};
     return demo::main_of(program, argc, argv);
 }

@@ -6,10 +6,10 @@
 
 #if __has_include(<nccl.h>)
 #include <nccl.h>
-#define DEMO_NCCL 1
+#define DEMO_WITHOUT_NCCL ""
 #else
 #include "no_nccl.hpp"
-#define DEMO_NCCL 0
+#define DEMO_WITHOUT_NCCL "built without NCCL: install it, and build again"
 #endif
 
 #include <unistd.h>
@@ -196,9 +196,8 @@ class Gpus {
             size = options.flag("--gpus") ? int(options.number("--gpus"))
                                           : std::max(1, visible - device_);
             if (looked && !kSimulator && device_ + size > visible)
-                throw UsageError("--gpus " + std::to_string(size) + ": from --device " +
-                                 std::to_string(device_) + " on there are " +
-                                 std::to_string(visible - device_));
+                fail(kSkipped, "--gpus " + std::to_string(size) + ": there are " +
+                                   std::to_string(visible - device_) + " here");
         }
         const std::string meeting = options.flag("--meet") ? options.choice("--meet") : "";
         const size_t colon = meeting.rfind(':');
