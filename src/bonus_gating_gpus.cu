@@ -271,7 +271,7 @@ class Layer {
     /// A check of out on all GPUs.
     demo::Check check(bool rounded_sums) const {
         std::vector<demo::Check> checks;
-        for (const auto& rank : ranks_) checks.push_back(rank->l.check(shape_.gpus, rounded_sums));
+        gpus_.each([&](int i) { checks.push_back(ranks_[i]->l.check(shape_.gpus, rounded_sums)); });
         return gpus_.on_all(checks);
     }
 
