@@ -25,6 +25,7 @@
 #include "demo/gated_layer.cuh"
 #include "kernels/gating_hopper.cuh"
 #include "kernels/gating_unfused.cuh"
+#include "kernels/product_exchanged.cuh"
 
 namespace gating_gpus {
 
@@ -37,7 +38,8 @@ struct Rank {
     const size_t N = l.N, H = l.H;
     const Share columns, rows;            // of W1 and W2 (and rows of W3), of x
     const demo::Buffer<half> W1, W2, W_;  // [N, columns], and beside each other
-    const demo::Buffer<half> b_, t_, gates;
+    const demo::Buffer<half> b_, t_, gates, parts;
+    const demo::Buffer<int> signals;  // that the others' parts are there, in `parts`
     const demo::Cublas cublas;
     const demo::CublasLt lt;
 
@@ -50,7 +52,11 @@ struct Rank {
           W_(N, 2 * columns.count),
           b_(2 * columns.count),
           t_(N, 2 * columns.count),
-          gates(N, H) {}
+          gates(N, H),
+          parts(gpus.size * N, N),
+          signals(gpus.size, exchange_hopper::signals(N, N)) {
+        DEMO_CHECK(cudaMemset(signals.data(), 0, signals.bytes()));
+    }
 
     const half* W3() const { return &l.W3.data()[columns.first * N]; }
     half* out(Share rows) const { return &l.out.data()[rows.first * N]; }
@@ -121,7 +127,7 @@ class Layer {
 
     void run() {
         session_.run(shape_.workload(), check(false),
-                     {one_gpu(), library_best(), fused(), overlapped(), row_split()});
+                     {one_gpu(), library_best(), fused(), chunked(), overlapped(), row_split()});
         const demo::Options& o = session_.options;
         const bool all = !o.once && !o.csv && o.kernel.empty();
         if (!demo::kSimulator && !demo::dry_run && all && gpus_.size > 1) explain();
@@ -153,10 +159,19 @@ class Layer {
         return on_all("fused", 2, setup, check(false));
     }
 
-    // --- overlapped: the product in chunks of rows, each one's all-reduce beside the next -------
-    demo::Contender overlapped() const {
+    // --- chunked: the product in chunks of rows, each one's all-reduce beside the next one ------
+    demo::Contender chunked() const {
         auto setup = [this](demo::Contender& self) { self.launch = by_columns(ours(), kChunks); };
-        return on_all("overlapped", 1 + kChunks, setup, check(false));
+        return on_all("chunked", 1 + kChunks, setup, check(false));
+    }
+
+    // --- overlapped: the product's tiles are added up through the others' memory, no NCCL -------
+    demo::Contender overlapped() const {
+        auto setup = [this](demo::Contender& self) { self.launch = by_tiles(); };
+        demo::Contender c = on_all("overlapped", 2, setup, check(false));
+        if (c.why_not.empty()) c.why_not = hopper::why_not(session_.gpu);
+        if (c.why_not.empty()) c.why_not = gpus_.why_not_peers();
+        return c;
     }
 
     // --- row_split: each GPU has all weights, and computes some rows of out ---------------------
@@ -225,6 +240,42 @@ class Layer {
             });
         };
     }
+    /// The gates of each GPU's columns, and the product that exchanges its tiles.
+    Launch by_tiles() const {
+        const auto gates = prepare(ours());
+        std::vector<std::function<void(int, int)>> products;
+        gpus_.each([&](int i) {
+            const Rank& r = *ranks_[i];
+            products.push_back(exchange_hopper::prepare_exchanged(
+                r.gates.data(), r.W3(), peers_of(i), N, r.columns.count, N));
+        });
+        // The simulator runs one kernel after the other, and none may wait for a later one.
+        static constexpr int kBoth[] = {-1}, kOneByOne[] = {0, 1};
+        const std::span<const int> phases =
+            demo::kSimulator ? std::span<const int>(kOneByOne) : kBoth;
+        return [=, this] {
+            ++launches_;
+            gpus_.launch([&] {
+                gpus_.each([&](int i) { gates[i](); });
+                for (const int phase : phases)
+                    gpus_.each([&](int i) { products[i](phase, launches_); });
+            });
+        };
+    }
+    exchange_hopper::Peers peers_of(int i) const {
+        exchange_hopper::Peers peers{};
+        peers.rank = i, peers.gpus = gpus_.size;
+        for (int other = 0; other < gpus_.size; ++other) {
+            const Rank &here = *ranks_[i], &there = *ranks_[other];
+            const size_t signals = exchange_hopper::signals(N, N);
+            peers.out[other] = hopper::tensor_map(there.l.out.data(), N, N, 16);
+            peers.parts[other] = hopper::tensor_map(&there.parts.data()[i * N * N], N, N, 16);
+            peers.announced[other] = &there.signals.data()[i * signals];
+            peers.received[other] = &here.parts.data()[other * N * N];
+            peers.arrived[other] = &here.signals.data()[other * signals];
+        }
+        return peers;
+    }
     Prepare ours() const {
         return [this](const Rank& r) { return r.gate_columns(session_.gpu); };
     }
@@ -250,21 +301,22 @@ class Layer {
     void explain() const {
         auto time = [](const Launch& launch) { return demo::quick_time(launch); };
         const int G = gpus_.size;
+        const bool tiles = overlapped().why_not.empty();
         const double bytes = 2.0 * double(N) * double(N), one = time(on_one()),
                      products = time(by_columns(ours(), 1, false)),
                      fused = time(by_columns(ours(), 1)),
-                     overlapped = time(by_columns(ours(), kChunks)),
+                     overlapped = time(tiles ? by_tiles() : by_columns(ours(), kChunks)),
                      reduce = time([this] { gpus_.launch([this] {
                                                 all_reduce({0, N});
                                             }); });
         auto percent = [](double part) { return std::to_string(int(100 * part + 0.5)) + "%"; };
         auto ms = [](double time) { return demo::significant(time, 3) + " ms"; };
         session_.note("efficiency, one_gpu / (" + std::to_string(G) + " x time): fused " +
-                      percent(one / (G * fused)) + ", overlapped " +
+                      percent(one / (G * fused)) + (tiles ? ", overlapped " : ", chunked ") +
                       percent(one / (G * overlapped)));
         session_.note("all-reduce of " + demo::human_bytes(bytes) + ": " + ms(reduce) + " alone, " +
                       std::to_string(int(2 * (G - 1) * bytes / G / reduce / 1e6 + 0.5)) +
-                      " GB/s of bus bandwidth; overlapped hides " +
+                      " GB/s of bus bandwidth; " + (tiles ? "overlapped" : "chunked") + " hides " +
                       ms(products + reduce - overlapped) + " of it");
     }
 
@@ -280,6 +332,7 @@ class Layer {
     const demo::GatedShape shape_;
     const size_t N = shape_.N;
     std::vector<std::unique_ptr<Rank>> ranks_;
+    mutable int launches_ = 0;  // of by_tiles()
 };
 
 static void run(demo::Session& session) { Layer(session).run(); }

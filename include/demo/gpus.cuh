@@ -209,6 +209,7 @@ class Gpus {
         if (dry_run) return;  // counts the memory of one GPU
         count = processes.size > 1 ? 1 : size;
         connect();
+        reach_peers();
         flushes_ = !options.hot && !options.once && !kSimulator;
         each([&](int i) {
             ranks_[i].number.emplace(1);
@@ -230,6 +231,12 @@ class Gpus {
     }
     /// The simulator has one device, which plays all of them.
     int device(int i) const { return kSimulator ? 0 : device_ + i; }
+
+    /// Why kernels cannot use the memory of the other GPUs; empty where they can.
+    std::string why_not_peers() const {
+        if (processes.size > 1) return "needs one process for all GPUs";
+        return dry_run || peers_ ? "" : "needs GPUs that reach each other's memory";
+    }
 
     // --- A launch on several GPUs ---------------------------------------------------------------
     // Each GPU computes on its default stream. What is timed is the first one's: there a launch
@@ -376,6 +383,20 @@ class Gpus {
         });
     }
 
+    /// Lets kernels of each GPU use the memory of the others, where that is possible.
+    void reach_peers() {
+        each([&](int i) {
+            for (int other = 0; other < count; ++other) {
+                int can = 1;
+                if (other == i) continue;
+                DEMO_CHECK(cudaDeviceCanAccessPeer(&can, device(i), device(other)));
+                peers_ = peers_ && can;
+                // NCCL may have done it already.
+                if (can && cudaDeviceEnablePeerAccess(device(other), 0)) cudaGetLastError();
+            }
+        });
+    }
+
     ncclResult_t error() const {
         ncclResult_t status = ncclSuccess;
         for (const Rank& rank : ranks_)
@@ -416,7 +437,7 @@ class Gpus {
     const int device_;  // the first
     std::vector<Rank> ranks_;
     std::atomic<bool> connected_ = false;
-    bool flushes_ = false;
+    bool flushes_ = false, peers_ = true;
     mutable Watchdog watchdog_;
 };
 
