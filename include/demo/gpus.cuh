@@ -383,8 +383,12 @@ class Gpus {
         });
     }
 
-    /// Lets kernels of each GPU use the memory of the others, where that is possible.
+    /// Lets kernels of each GPU use the memory of the others, where that is possible. What keeps
+    /// NCCL from it, NCCL_P2P_DISABLE=1, counts here, too.
     void reach_peers() {
+        const char* const disabled = std::getenv("NCCL_P2P_DISABLE");
+        peers_ = count <= kMostPeers && !(disabled && *disabled != '0');
+        if (!peers_) return;
         each([&](int i) {
             for (int other = 0; other < count; ++other) {
                 int can = 1;
@@ -433,6 +437,8 @@ class Gpus {
         const OnGpu here(device(0));
         for (int i = 1; i < count; ++i) DEMO_CHECK(cudaStreamWaitEvent(nullptr, ranks_[i].done));
     }
+
+    static constexpr int kMostPeers = 8;  // that CUDA connects with each other
 
     const int device_;  // the first
     std::vector<Rank> ranks_;
