@@ -31,11 +31,11 @@ def hashes(done):
 @pytest.mark.parametrize("arguments", ["32 --hidden 128", "96 --hidden 160"])
 def test_any_number_of_gpus(simulated, arguments):
     """Also where the sizes do not divide. row_split computes each row as one_gpu does; fused and
-    overlapped add up the same parts in the same order."""
+    chunked add up the same parts in the same order."""
     found = [hashes(run(simulated, *arguments.split(), "--gpus", gpus, "--once", "--csv"))
              for gpus in GPUS]
     assert len({each[kernel] for each in found for kernel in ("one_gpu", "row_split")}) == 1
-    assert all(each["fused"] == each["overlapped"] for each in found)
+    assert all(each["fused"] == each["chunked"] for each in found)
     assert found[0]["fused"] == found[0]["one_gpu"]
 
 

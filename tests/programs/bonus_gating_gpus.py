@@ -2,7 +2,7 @@
 
 from pages import LAST_WGMMA_TWICE, Mutant, SUMS_AS_THEY_WERE, WAITS_LATE, page
 
-OURS = "one_gpu fused overlapped row_split"
+OURS = "one_gpu fused chunked overlapped row_split"
 
 # The gates' kernel comes in five shapes of tiles; one is enough, and is sooner compiled.
 ONE_SHAPE = (page("bonus_gating_hopper").SHAPES,
@@ -36,14 +36,18 @@ MUTANTS = [
              "grid"),
     of_gates("gpus_first_biases", "every tile gets the first one's biases",
              [("&from[col]", "&from[col - first]")], "bias"),
-    of_split("gpus_first_rows_of_W3", "library_best fused overlapped row_split",
+    of_split("gpus_first_rows_of_W3", "library_best fused chunked overlapped row_split",
              "every GPU multiplies by the first one's rows of W3, or has the first one's rows of x",
              [("&l.W3.data()[columns.first * N]", "&l.W3.data()[0]"),
               ("{&l.x.data()[rows.first * N]", "{&l.x.data()[0]")]),
-    of_split("gpus_last_chunk_not_reduced", "overlapped",
-             "the last of several chunks is not added up",
-             [("if (reduced)", "if (reduced && (chunks == 1 || c + 1 < chunks))")]),
-    of_split("gpus_cut_once", "library_best fused overlapped",
+    of_split("gpus_last_not_added", "chunked overlapped",
+             "the last of several chunks is not added up, nor is what the last GPU has of a tile",
+             [("if (reduced)", "if (reduced && (chunks == 1 || c + 1 < chunks))"),
+              ("mine && gpu < peers.gpus;", "mine && gpu < peers.gpus - 1;")]),
+    of_split("gpus_not_everywhere", "overlapped",
+             "a tile's sum is stored on the first GPU alone",
+             [("Destination{peers.out, peers.gpus}", "Destination{peers.out, 1}")]),
+    of_split("gpus_cut_once", "library_best fused chunked overlapped",
              "the parts of the weights stay those of the data before",
              [(".renew = [this] { gpus_.each([&](int i) { ranks_[i]->cut(); }); }",
                ".renew = [] {}")], timed=True),
