@@ -11,11 +11,10 @@
 //                                          |   1   |
 //                                          +-------+           the sum: an all-reduce
 //
-// An all-reduce, by NCCL, adds the matrices up and leaves the sum on all GPUs. That is the price of
-// tensor parallelism (Shoeybi et al., Megatron-LM, 2019): 2 (G - 1) / G of out's bytes into and out
-// of each GPU, while it computes 6 N^2 H / G operations. So it pays where H / G is large.
+// The sum, on all GPUs, is the price of tensor parallelism: 2 (G - 1) / G of out's bytes out of
+// each GPU, while it computes 6 N^2 H / G operations. See chapter 27 of the lecture.
 //
-// What limits it: at small N the all-reduce, and that a part fills a GPU less well than the whole.
+// What limits it: the sum, as far as it is not hidden behind the product; and power.
 //
 //     ./bonus_gating_gpus 4096        ./bonus_gating_gpus 8192 --hidden 32768 --gpus 2
 //     srun -n 2 --gpus-per-task 1 ./bonus_gating_gpus 4096 --meet node1:29500
@@ -38,8 +37,10 @@ struct Rank {
     const size_t N = l.N, H = l.H;
     const Share columns, rows;            // of W1 and W2 (and rows of W3), of x
     const demo::Buffer<half> W1, W2, W_;  // [N, columns], and beside each other
-    const demo::Buffer<half> b_, t_, gates, parts;
-    const demo::Buffer<int> signals;  // that the others' parts are there, in `parts`
+    const demo::Buffer<half> b_, t_;      // of library_best: both biases, and [N, 2 columns]
+    const demo::Buffer<half> gates;       // [N, columns], or some rows of [N, H]
+    const demo::Buffer<half> parts;       // of overlapped: what each GPU has left here, [N, N] each
+    const demo::Buffer<int> signals;      // and that it has, see exchange_hopper::Peers
     const demo::Cublas cublas;
     const demo::CublasLt lt;
 
@@ -133,7 +134,9 @@ class Layer {
         if (!demo::kSimulator && !demo::dry_run && all && gpus_.size > 1) explain();
     }
 
-    // --- one_gpu: our kernel for the gates, and cuBLAS's product with W3 ------------------------
+    // --- one_gpu: what the others are compared with ---------------------------------------------
+    // fused_hopper (or on other GPUs fused_mma) for the gates, and cuBLAS's product with W3.
+
     demo::Contender one_gpu() const {
         auto setup = [this](demo::Contender& self) { self.launch = on_one(); };
         return {.kernel = "one_gpu",
@@ -143,7 +146,9 @@ class Layer {
                 .why_not = DEMO_WITHOUT_NCCL};
     }
 
-    // --- library_best: each GPU's columns by cuBLAS's gemms, and an all-reduce ------------------
+    // --- library_best: as frameworks do it ------------------------------------------------------
+    // Each GPU's columns by one gemm of cuBLASLt and a kernel for the gates; then as in fused.
+
     demo::Contender library_best() const {
         auto setup = [this](demo::Contender& self) {
             self.launch = by_columns([](const Rank& r) { return r.gate_columns_by_library(); }, 1);
@@ -153,19 +158,40 @@ class Layer {
         return c;
     }
 
-    // --- fused: one kernel for the gates, the product, and an all-reduce ------------------------
+    // --- Rung 1: fused, one kernel for the gates ------------------------------------------------
+    // Adds    to library_best: both products of the gates in one kernel, on each GPU's columns.
+    // Costs   an all-reduce. Until it ends, the multiprocessors have little to do.
+    // Limits  the all-reduce: 2 (G - 1) / G of out's bytes, at what NVLink gives.
+    // Source  Shoeybi et al., "Megatron-LM", 2019, section 3; nccl-tests, PERFORMANCE.md, on what
+    //         bus bandwidth is.
+
     demo::Contender fused() const {
         auto setup = [this](demo::Contender& self) { self.launch = by_columns(ours(), 1); };
         return on_all("fused", 2, setup, check(false));
     }
 
-    // --- chunked: the product in chunks of rows, each one's all-reduce beside the next one ------
+    // --- Rung 2: chunked, the all-reduce beside the product ------------------------------------
+    // Adds    chunks of rows of out. While one is multiplied, NCCL adds up the one before.
+    // Costs   NCCL's kernel takes multiprocessors from the product, whose last round of tiles is
+    //         longer then; and each chunk ends with a round of its own that may not be full.
+    // Limits  both. It pays where a chunk is many rounds of tiles.
+    // Source  search for "communication computation overlap tensor parallel".
+
     demo::Contender chunked() const {
         auto setup = [this](demo::Contender& self) { self.launch = by_columns(ours(), kChunks); };
         return on_all("chunked", 1 + kChunks, setup, check(false));
     }
 
-    // --- overlapped: the product's tiles are added up through the others' memory, no NCCL -------
+    // --- Rung 3: overlapped, tiles travel as they are finished (kernels/product_exchanged.cuh) --
+    // Adds    to the product's kernel: its stores. Each GPU owns a part of out's tiles. It first
+    //         computes what the owners of the others lack, and stores it in their memory, by TMA.
+    //         Then it computes its own tiles, for which the others' parts have come by now, adds
+    //         those, and stores the sum in out of all GPUs. No multiprocessor waits or copies.
+    // Costs   memory for the parts; and the GPUs must reach each other's memory.
+    // Limits  as one_gpu: power, and a part that fills a GPU less well than the whole.
+    // Source  search for "fused GEMM reduce-scatter"; CUDA Programming Guide, "Peer-to-peer memory
+    //         access"; PTX ISA, "Memory consistency model", on scope .sys.
+
     demo::Contender overlapped() const {
         auto setup = [this](demo::Contender& self) { self.launch = by_tiles(); };
         demo::Contender c = on_all("overlapped", 2, setup, check(false));
@@ -174,7 +200,9 @@ class Layer {
         return c;
     }
 
-    // --- row_split: each GPU has all weights, and computes some rows of out ---------------------
+    // --- row_split: the other way to divide it --------------------------------------------------
+    // Each GPU has all weights, and computes some rows of out. Nothing is exchanged.
+
     demo::Contender row_split() const {
         auto setup = [this](demo::Contender& self) {
             const auto gates =
