@@ -2,6 +2,7 @@
 #pragma once
 
 #include <list>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -42,9 +43,10 @@ class Session {
     /// right and prints a line for each. Leaves out what --kernel, the shape or the GPU rules out.
     /// `records`: the suite's fastest kernels for the same, which other programs are about, the
     /// fastest first. One joins the contenders, in front of a copy: the first that can run here, or
-    /// the one that --kernel names.
-    void run(const Workload& work, const Check& check, std::vector<Contender> contenders,
-             const std::vector<Contender>& records = {});
+    /// the one that --kernel names. Returns each kernel's median, in ms; 0 where it was not timed.
+    std::map<std::string, double> run(const Workload& work, const Check& check,
+                                      std::vector<Contender> contenders,
+                                      const std::vector<Contender>& records = {});
 
     /// Prints a remark, for people only.
     void note(const std::string& text) const {
@@ -62,8 +64,9 @@ class Session {
     Report* report_;  // null in a dry run
 };
 
-inline void Session::run(const Workload& work, const Check& check,
-                         std::vector<Contender> contenders, const std::vector<Contender>& records) {
+inline std::map<std::string, double> Session::run(const Workload& work, const Check& check,
+                                                  std::vector<Contender> contenders,
+                                                  const std::vector<Contender>& records) {
     const auto is_copy = [](const Contender& c) { return !c.computes; };
     const auto can_run = [&](const Contender& c) {
         return wants(c.kernel) && c.why_not.empty() && (c.only.empty() || c.only == work.shape);
@@ -80,7 +83,7 @@ inline void Session::run(const Workload& work, const Check& check,
         dry_run->comparisons.push_back(comparison);
         const bool flushes = !options.hot && !options.once && !kSimulator;
         const Buffer<char> flushed(flushes ? gpu.flush_bytes() : 0);
-        return;
+        return {};
     }
     std::erase_if(contenders, [&](const Contender& c) {
         return !wants(c.kernel) || (!c.only.empty() && c.only != work.shape);
@@ -105,8 +108,10 @@ inline void Session::run(const Workload& work, const Check& check,
     const size_t beside = size_t(std::ranges::find_if(contenders, is_beside) - contenders.begin());
     std::vector<const Result*> done(contenders.size());
     size_t printed = 0;
+    std::map<std::string, double> medians;
     measurement.measure(contenders, [&](size_t i, const Result& result) {
         done[i] = &result;
+        medians[contenders[i].kernel] = result.median_ms();
         const bool has = beside < contenders.size();
         while (printed < done.size() && done[printed] && (!has || done[beside])) {
             const Result* const other = has && !done[beside]->ms.empty() ? done[beside] : nullptr;
@@ -117,6 +122,7 @@ inline void Session::run(const Workload& work, const Check& check,
     report_->end_line(work);
     for (const Contender& contender : all)
         if (!contender.why_not.empty()) report_->skip(contender);
+    return medians;
 }
 
 // --- main() -------------------------------------------------------------------------------------
