@@ -28,6 +28,9 @@
 //   demo/cublaslt.cuh      cuBLASLt: the fastest of the algorithms that it proposes
 //   demo/graph.cuh         several launches as one: a CUDA graph
 //   demo/choose.cuh        choosing the faster of several ways before anything is measured
+//   demo/ranks.cuh         ranks, NCCL, and a watchdog for ranks that do not answer
+//   demo/gpus.cuh          launches on several GPUs, and NCCL between them
+//   demo/gated_layer.cuh   gating and one more product, on several GPUs
 //
 // Everything in here that runs on the GPU serves to check and to measure. The kernels that a
 // program teaches, and their launches, are in the program.

@@ -247,6 +247,12 @@ __device__ void cp_async_bulk_wait_group_read() {
     SM90_ASM("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
 }
 
+/// Waits until at most kGroups of this thread's latest groups have yet to be stored.
+template <int kGroups>
+__device__ void cp_async_bulk_wait_group() {
+    SM90_ASM("cp.async.bulk.wait_group %0;" ::"n"(kGroups) : "memory");
+}
+
 /// Orders this thread's ordinary accesses to shared memory before later ones by TMA and wgmma,
 /// which go through the "async proxy". Section membar / fence.
 __device__ inline void fence_proxy_async() {

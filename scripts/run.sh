@@ -74,6 +74,7 @@ if may_have_gpu; then
         ensure_scons
         ensure_cuda
         mention_tile
+        [[ $target == lessons ]] || ensure_nccl
         build "$target"
     fi
     status=0

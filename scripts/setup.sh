@@ -453,6 +453,22 @@ mention_tile() {
             "compiler, $TILE_MEGABYTES MB"
 }
 
+has_nccl() {
+    PYTHONPATH=scripts/shared python3 -c 'import cuda_toolkit, sys
+sys.exit(not cuda_toolkit.find().nccl())'
+}
+
+# NCCL, for bonus_gating_gpus, where there are several GPUs for it to run on.
+ensure_nccl() {
+    local gpus version
+    gpus=$(timeout 30 nvidia-smi -L 2>/dev/null | grep -c '^GPU') || true
+    if ((gpus > 1)) && ! has_nccl; then
+        version=$(python3 scripts/shared/cuda_toolkit.py --version)
+        (pip_install "NCCL, about 300 MB," --no-deps "nvidia-nccl-cu${version%%.*}") ||
+            say "bonus_gating_gpus is skipped, then"
+    fi
+}
+
 # Makes sure of nvcc, and exports CUDA_HOME, so that SCons, perhaps under another Python, agrees.
 # Where it installs a toolkit it installs the compiler of CUDA Tile C++, too.
 ensure_cuda() {

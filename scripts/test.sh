@@ -46,6 +46,7 @@ ensure_simulator_libraries
 ensure_scons
 if [[ ${CUDA-} != 0 ]]; then
     ensure_cuda
+    ensure_nccl
     [[ ${TILE-} == 0 ]] || (ensure_tile) || say "tile kernels are not compiled, then"
     ensure_disassembler
 fi

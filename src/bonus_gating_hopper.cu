@@ -36,8 +36,9 @@ using namespace gating_hopper;
 __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     fused_panels(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap W1,
                  const half* b1, const __grid_constant__ CUtensorMap W2, const half* b2,
-                 const __grid_constant__ CUtensorMap out, int N, int divided, Exchange exchange) {
-    gate_tiles<128, 256, 4, Gates::kTogether>(x, W1, b1, W2, b2, out, N, divided, exchange);
+                 const __grid_constant__ CUtensorMap out, int M, int K, int H, int divided,
+                 Exchange exchange) {
+    gate_tiles<128, 256, 4, Gates::kTogether>(x, W1, b1, W2, b2, out, M, K, H, divided, exchange);
 }
 
 // --- Rung 2: fused_turns, the warpgroups take turns ---------------------------------------------
@@ -51,8 +52,9 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     fused_turns(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap W1,
                 const half* b1, const __grid_constant__ CUtensorMap W2, const half* b2,
-                const __grid_constant__ CUtensorMap out, int N, int divided, Exchange exchange) {
-    gate_tiles<128, 256, 4, Gates::kInTurn>(x, W1, b1, W2, b2, out, N, divided, exchange);
+                const __grid_constant__ CUtensorMap out, int M, int K, int H, int divided,
+                Exchange exchange) {
+    gate_tiles<128, 256, 4, Gates::kInTurn>(x, W1, b1, W2, b2, out, M, K, H, divided, exchange);
 }
 
 // --- Rung 3: fused_hopper, tiles for every N (kernels/gating_hopper.cuh) ------------------------
@@ -70,7 +72,7 @@ static void run(demo::Session& session) {
     auto whole = [&](auto kernel) {
         constexpr TileShape kTile{128, 256, kCluster, false};
         const int room = clusters_at_once<128, 256, 4>(kernel);
-        return prepare<128, 256, 4>(kernel, g, divide(kTile, product(g.shape.M), room).clusters);
+        return prepare<128, 256, 4>(kernel, g, divide(kTile, product(g), room).clusters);
     };
     session.run(g.shape.workload(), g.check({}),
                 {unfused.six_kernels(), unfused.library_best(),

@@ -82,6 +82,7 @@ struct Program {
     bool any_shape = false;   // likewise, and --rows R --cols C
     std::string n_means = "the matrices are N x N";  // for --help
     size_t default_n = kSimulator ? 256 : 4096;
+    uint64_t device = 0;               // index of the GPU, where --device does not say another
     std::vector<Option> options = {};  // its own
 
     // What is worth measuring when GPUs are compared.
@@ -135,7 +136,7 @@ inline std::vector<Option> options_of(const Program& program) {
                    .value = "S"});
     all.push_back({.name = "--device",
                    .help = "index of the GPU",
-                   .numbers = Numbers{.last = INT32_MAX, .usual = 0},
+                   .numbers = Numbers{.last = INT32_MAX, .usual = program.device},
                    .value = "I"});
     all.push_back({.name = "--rounds",
                    .help = "measure every kernel so many times, in turns",

@@ -39,6 +39,13 @@ struct GatingShape {
     }
 };
 
+/// What a kernel takes: all row-major.
+struct GatingOperands {
+    const half *x, *W1, *b1, *W2, *b2;  // [M, K], [K, H], [H], [K, H], [H]
+    half* out;                          // [M, H]
+    size_t M, K, H;
+};
+
 /// The element that gating must produce, for verify_output().
 struct ExpectGating {
     const Product *products1, *products2;  // [checked rows, H] row-major
@@ -67,6 +74,8 @@ class Gating {
           rows_(CheckedRows::sampled(shape.M, session.options.seed)),
           products1_(x.data(), W1.data(), rows_, shape.K, shape.H),
           products2_(x.data(), W2.data(), rows_, shape.K, shape.H) {}
+
+    operator GatingOperands() const { return {x, W1, b1, W2, b2, out, shape.M, shape.K, shape.H}; }
 
     /// How to verify `out`. Must not outlive the object.
     Check check(Rounded rounded) const {

@@ -39,6 +39,7 @@ struct Contender {
     // Its time by arithmetic, and by what part of it the median may differ before a sweep's line
     // marks it. `within` 0: nobody predicts it; `predicted_ms` 0: nobody can here.
     double predicted_ms = 0, within = 0;
+    int gpus = 1;  // that it runs on
     // Enqueued before each launch, and when the inputs have changed. Neither is timed. But copies
     // right before a launch give a GPU at its power limit a rest: a product was 6% faster then. So
     // what is needed once, as packing weights is, belongs into `renew`.
@@ -95,9 +96,16 @@ struct Range {
 class Measurement {
   public:
     /// `arrays`: inputs and outputs. `on_progress` is called now and then with what is being done.
-    Measurement(const Options& options, const Gpu& gpu, const std::list<Array>& arrays,
-                std::function<void(const std::string&)> on_progress)
-        : options_(options), gpu_(gpu), inputs_(arrays), on_progress_(on_progress) {
+    /// `largest`: see Session::largest.
+    Measurement(
+        const Options& options, const Gpu& gpu, const std::list<Array>& arrays,
+        std::function<void(const std::string&)> on_progress,
+        std::function<double(double)> largest = [](double value) { return value; })
+        : options_(options),
+          gpu_(gpu),
+          inputs_(arrays),
+          on_progress_(on_progress),
+          largest_(largest) {
         if (options.energy) counter_.emplace(gpu.bus_id);
     }
 
@@ -144,7 +152,8 @@ class Measurement {
     }
 
     /// What was found of the latest launch: nothing that was measured of a wrong kernel stays.
-    static void conclude(Result& result, const Verdict& verdict) {
+    void conclude(Result& result, Verdict verdict) const {
+        verdict.elsewhere = largest_(!verdict.ok()) > 0 && verdict.ok();
         result.verdict = verdict;
         result.verdict.timed = result.ms.size();
         if (!verdict.ok()) result.ms.clear();
@@ -164,13 +173,13 @@ class Measurement {
     }
 
     /// Clocks rise, caches and pages settle.
-    static void warm_up(const Contender& contender) {
+    void warm_up(const Contender& contender) const {
         const Range phase("warm-up"), kernel(contender.kernel);
         const Stopwatch time;
         do {
             contender.prepare(), launch(contender);
             check(cudaDeviceSynchronize(), "warm-up");
-        } while (time.ms() < 200);
+        } while (largest_(time.ms()) < 200);
     }
 
     /// One turn: 0.2 s of warm-up; then at least 0.5 s and 30 samples, but at most 5 s, and never
@@ -186,13 +195,14 @@ class Measurement {
         const Stopwatch time;
         bool last = false;
         for (int samples = 1; !last && result.verdict.ok(); ++samples) {
-            const bool enough = time.ms() >= 5000 || (time.ms() >= 500 && samples >= 30);
+            const double ms = largest_(time.ms());
+            const bool enough = ms >= 5000 || (ms >= 500 && samples >= 30);
             last = samples >= 3 && (kSimulator || enough);
             const bool spot = kSimulator || samples == 1 ||
                               random_bits(options_.seed, uint64_t(samples)) % 8 == 0;
             if (last) {
                 const Verdict inputs = inputs_.verify();
-                if (inputs.changed > 0) {
+                if (largest_(double(inputs.changed)) > 0) {
                     conclude(result, inputs);
                     break;
                 }
@@ -240,17 +250,19 @@ class Measurement {
             DEMO_CHECK(cudaMemsetAsync(flushed.data(), number, flushed.bytes()));
         }
         const Range kernel(contender.kernel);  // around what is timed, not inside
-        if (!contender.sample) return timer_.ms([&] { launch(contender); }, contender.kernel);
+        if (!contender.sample)
+            return largest_(timer_.ms([&] { launch(contender); }, contender.kernel));
         const double ms = contender.sample();
         check(cudaGetLastError(), "launch of " + contender.kernel);
         check(cudaDeviceSynchronize(), contender.kernel);
-        return ms;
+        return largest_(ms);
     }
 
     const Options& options_;
     const Gpu& gpu_;
     Inputs inputs_;
     std::function<void(const std::string&)> on_progress_;
+    std::function<double(double)> largest_;
     const EventTimer timer_;
     std::optional<EnergyCounter> counter_;
 };

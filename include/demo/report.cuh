@@ -231,7 +231,8 @@ class Report {
             const char* const unit = work.memory_bound ? " GB/s   " : " TFLOP/s";
             line += right((result.noisy() ? "~" : "") + significant(ms, 4) + " ms", kTime);
             line += right(significant(rate, 4) + (counts_lines_ ? unit : ""), rate_width());
-            const double part = beside ? beside->median_ms() / ms : result.tflops(work) / peak;
+            const double all_peak = peak * contender.gpus;
+            const double part = beside ? beside->median_ms() / ms : result.tflops(work) / all_peak;
             const bool stands_beside = counts_lines_ && (contender.lines == 0 || !beside);
             if (has_part) line += right(stands_beside ? "" : percent(part), kPart);
             if (first_ms_ == 0) first_ms_ = ms;
@@ -442,6 +443,7 @@ class Report {
         add(verdict.changed, "elements of the input " + std::string(verdict.input) + " changed");
         add(verdict.wrong, "of " + std::to_string(verdict.checked) + " checked elements wrong");
         std::string text = join(found, "; ");
+        if (verdict.elsewhere) return complain(contender.kernel + ": wrong in another process");
         if (verdict.timed) text = "timed launch " + std::to_string(verdict.timed) + ": " + text;
         if (verdict.unwritten + verdict.huge + verdict.changed + verdict.wrong)
             text += "; first at row " + std::to_string(verdict.row) + ", column " +

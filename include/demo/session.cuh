@@ -2,6 +2,7 @@
 #pragma once
 
 #include <list>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -40,10 +41,10 @@ class Session {
     /// right and prints a line for each. Leaves out what --kernel, the shape or the GPU rules out.
     /// `records`: the suite's fastest kernels for the same, which other programs are about, the
     /// fastest first. One joins the contenders, in front of a copy: the first that can run here, or
-    /// the one that --kernel names. Returns the results of those that ran.
-    std::vector<Result> run(const Workload& work, const Check& check,
-                            std::vector<Contender> contenders,
-                            const std::vector<Contender>& records = {});
+    /// the one that --kernel names. Returns each kernel's median, in ms; 0 where it was not timed.
+    std::map<std::string, double> run(const Workload& work, const Check& check,
+                                      std::vector<Contender> contenders,
+                                      const std::vector<Contender>& records = {});
 
     /// Whether times are taken, and say something about a GPU.
     bool timed() const { return report_ && !options.once && !kSimulator; }
@@ -56,13 +57,17 @@ class Session {
     /// The arrays that are there now: what the kernels may read, and what they must write.
     std::list<Array> arrays;
 
+    /// Of several processes that measure together: the largest value that one of them has. All call
+    /// it at the same time, and so they measure equally often.
+    std::function<double(double)> largest = [](double value) { return value; };
+
   private:
     Report* report_;  // null in a dry run
 };
 
-inline std::vector<Result> Session::run(const Workload& work, const Check& check,
-                                        std::vector<Contender> contenders,
-                                        const std::vector<Contender>& records) {
+inline std::map<std::string, double> Session::run(const Workload& work, const Check& check,
+                                                  std::vector<Contender> contenders,
+                                                  const std::vector<Contender>& records) {
     const auto is_copy = [](const Contender& c) { return !c.computes; };
     const auto can_run = [&](const Contender& c) {
         return wants(c.kernel) && c.why_not.empty() && (c.only.empty() || c.only == work.shape);
@@ -92,8 +97,9 @@ inline std::vector<Result> Session::run(const Workload& work, const Check& check
         if (contender.setup) contender.setup(contender);
     }
 
-    Measurement measurement(options, gpu, arrays,
-                            [&](const std::string& what) { report_->terminal.progress(what); });
+    Measurement measurement(
+        options, gpu, arrays, [&](const std::string& what) { report_->terminal.progress(what); },
+        largest);
     // Lines come in the contenders' order, as soon as they can: those of percentages of a copy, or
     // of the record where lines are counted, when that has been measured.
     const bool counts_lines = std::ranges::any_of(contenders, [](auto& c) { return c.lines > 0; });
@@ -103,8 +109,10 @@ inline std::vector<Result> Session::run(const Workload& work, const Check& check
     const size_t beside = size_t(std::ranges::find_if(contenders, is_beside) - contenders.begin());
     std::vector<const Result*> done(contenders.size());
     size_t printed = 0;
-    const auto results = measurement.measure(contenders, [&](size_t i, const Result& result) {
+    std::map<std::string, double> medians;
+    measurement.measure(contenders, [&](size_t i, const Result& result) {
         done[i] = &result;
+        medians[contenders[i].kernel] = result.median_ms();
         const bool has = beside < contenders.size();
         while (printed < done.size() && done[printed] && (!has || done[beside])) {
             const Result* const other = has && !done[beside]->ms.empty() ? done[beside] : nullptr;
@@ -116,7 +124,7 @@ inline std::vector<Result> Session::run(const Workload& work, const Check& check
     report_->no_energy(measurement.no_energy());
     for (const Contender& contender : all)
         if (!contender.why_not.empty()) report_->skip(contender);
-    return results;
+    return medians;
 }
 
 // --- main() -------------------------------------------------------------------------------------

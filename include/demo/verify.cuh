@@ -39,9 +39,11 @@ struct Verdict {
     const char* input = "";                      // the one that changed
     const char* output = "";                     // of several, the one that is wrong
     size_t timed = 0;                            // which of the timed launches it was; 0: none
+    bool elsewhere = false;                      // something is wrong with another process's
 
     bool ok() const {
-        return checked > 0 && unwritten + huge + wrong + written_outside + changed == 0;
+        return checked > 0 && !elsewhere &&
+               unwritten + huge + wrong + written_outside + changed == 0;
     }
 };
 
@@ -70,6 +72,7 @@ struct Check {
     std::function<void()> renew = {};
     std::function<Verdict()> spot = {};
     std::shared_ptr<const Check> before = {};  // of an earlier output: see in_turn()
+    std::function<void(int)> elsewhere = {};   // scribbles over the same output of other GPUs
 
     int poison_byte = 0xFF;  // many of them are a NaN
 
@@ -79,6 +82,7 @@ struct Check {
     void scribble(int byte) const {
         DEMO_CHECK(cudaMemsetAsync(output, byte, bytes));
         if (before) before->scribble(byte);
+        if (elsewhere) elsewhere(byte);
     }
 };
 

@@ -89,6 +89,22 @@ class Toolkit(NamedTuple):
     def has_header(self, name):
         return any(os.path.exists(os.path.join(folder, name)) for folder in self.include_dirs())
 
+    def nccl(self):
+        """NCCL's flags for nvcc and for the linker; None where it is not installed: beside the
+        toolkit, as a wheel, or by the system."""
+        places = [("", self.lib_dir)] if self.has_header("nccl.h") else []
+        places += [(os.path.join(folder, "nvidia/nccl/include"),
+                    os.path.join(folder, "nvidia/nccl/lib")) for folder in _site_packages()]
+        places.append(("/usr/include", _system_libraries()))
+        for include, folder in places:
+            header = not include or os.path.exists(os.path.join(include, "nccl.h"))
+            files = _library_files(folder, "nccl")
+            if header and files:
+                own = [f"-isystem={include}"] if include not in ("", "/usr/include") else []
+                link = [f"-L{folder}", "-l:" + os.path.basename(files[0])]
+                return own, link + [f"-Xlinker=-rpath={folder}"]
+        return None
+
     def cupti(self):
         """The path of the library that profilers are built on. Raises ToolkitError without it."""
         home = os.path.dirname(os.path.dirname(self.nvcc))
@@ -206,10 +222,14 @@ def _candidates():
     return [nvcc for nvcc in dict.fromkeys(nvccs) if os.access(nvcc, os.X_OK)]
 
 
+def _site_packages():
+    return glob.glob(os.path.join(PROJECT, ".venv/lib/python3*/site-packages")) + sys.path
+
+
 def _wheels():
     """PyPI's wheels share one folder, named for CUDA's major version: the newest first."""
     roots = []
-    for folder in glob.glob(os.path.join(PROJECT, ".venv/lib/python3*/site-packages")) + sys.path:
+    for folder in _site_packages():
         roots += sorted(glob.glob(os.path.join(folder, "nvidia/cu[0-9][0-9]")), reverse=True)
     return roots
 
@@ -234,7 +254,7 @@ def _inspect(nvcc, has_nvtx):
     if top:
         lib_dirs += [os.path.join(top[1].strip(), lib) for lib in ("lib64", "lib")]
     if nvcc.startswith(("/usr/bin/", "/usr/lib/")):  # a distribution's own package
-        lib_dirs.append(os.path.join("/usr/lib", sysconfig.get_config_var("MULTIARCH") or "."))
+        lib_dirs.append(_system_libraries())
     # In NVIDIA's HPC SDK cuBLAS lies in math_libs/12.4, beside cuda/12.4, which is the toolkit.
     top = os.path.realpath(top[1].strip() if top else os.path.join(os.path.dirname(nvcc), ".."))
     math = os.path.normpath(os.path.join(top, "../../math_libs", "{}.{}".format(*release)))
@@ -252,6 +272,10 @@ def _inspect(nvcc, has_nvtx):
                 raise ToolkitError(f"the toolkit of {nvcc} lacks NVTX's headers")
             return toolkit
     raise ToolkitError(f"the toolkit of {nvcc} lacks cuBLAS")
+
+
+def _system_libraries():
+    return os.path.join("/usr/lib", sysconfig.get_config_var("MULTIARCH") or ".")
 
 
 def _library_files(folder, name):

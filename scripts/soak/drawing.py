@@ -10,9 +10,10 @@ ONE_KERNEL = 1 / 2  # one kernel runs alone;
 TIMED = 1 / 6       # kernels are measured, not just launched once;
 REPEATED = 1 / 4    # a command line runs twice, and must give the same results.
 
-# Not drawn like the other options. --sweep has sizes of its own, whatever --largest says.
+# Not drawn like the other options. --sweep has sizes of its own, whatever --largest says; --gpus
+# asks for GPUs that may not be there, --meet for other processes.
 SPECIAL = set("--talk --rows --cols --kernel --seed --device --rounds --hot --energy --once "
-              "--verbose --csv --sweep --describe --help".split())
+              "--verbose --csv --sweep --describe --help --gpus --meet --patience".split())
 
 
 class Command(NamedTuple):

@@ -15,6 +15,8 @@ cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
+inline cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { return *can = 1, cudaSuccess; }
+inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned int) { return cudaSuccess; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 /// Finds a function of the driver API by its name.
@@ -63,6 +65,9 @@ inline cudaError_t cudaCtxResetPersistingL2Cache() { return cudaSuccess; }  // t
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int, int) {
+    return cudaStreamCreate(stream);
+}
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int) {
     return cudaStreamCreate(stream);
 }

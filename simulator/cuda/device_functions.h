@@ -55,6 +55,10 @@ T __ldca(const T* address) {
     return *address;
 }
 template <class T>
+T __ldcg(const T* address) {
+    return *address;
+}
+template <class T>
 T __ldcs(const T* address) {
     return *address;
 }

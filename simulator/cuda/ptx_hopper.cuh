@@ -140,6 +140,10 @@ template <int kGroups>
 void cp_async_bulk_wait_group_read() {
     simulator::wait_for_stores(kGroups);
 }
+template <int kGroups>
+void cp_async_bulk_wait_group() {
+    simulator::wait_for_stores(kGroups);
+}
 inline void fence_proxy_async() { simulator::publish_shared(); }
 
 // --- wgmma --------------------------------------------------------------------------------------

@@ -58,13 +58,13 @@ enum class Gates {
 /// out. Of a tile of 128 rows each warpgroup computes 64. Tiles of 64 rows alternate: while one
 /// warpgroup gates a tile, the other multiplies the next.
 template <int kTileM, int kTileN, int kStages, Gates kGates>
-__device__ void gate_tiles(const CUtensorMap& x,    // [N, N] row-major
-                           const CUtensorMap& W1,   // [N, N] row-major
-                           const half* b1,          // [N]
-                           const CUtensorMap& W2,   // [N, N] row-major
-                           const half* b2,          // [N]
-                           const CUtensorMap& out,  // [N, N] row-major
-                           int N, int divided, Exchange exchange) {
+__device__ void gate_tiles(const CUtensorMap& x,    // [M, K] row-major
+                           const CUtensorMap& W1,   // [K, H] row-major
+                           const half* b1,          // [H]
+                           const CUtensorMap& W2,   // [K, H] row-major
+                           const half* b2,          // [H]
+                           const CUtensorMap& out,  // [M, H] row-major
+                           int M, int K, int H, int divided, Exchange exchange) {
     using Shared = GatingMemory<kTileM, kTileN, kStages>;
     constexpr bool kAlternate = kTileM == 64, kTurns = kGates != Gates::kTogether,
                    kDivide = kGates == Gates::kDivided;
@@ -74,7 +74,10 @@ __device__ void gate_tiles(const CUtensorMap& x,    // [N, N] row-major
     auto& ring = memory.ring;
     const int rank = hopper::cluster_ctarank();
     const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
-    const Schedule<kCols, kCluster, kTileM> schedule{N, kDivide ? divided : 0};
+    const Schedule<kCols, kCluster, kTileM> schedule{.N = M,
+                                                     .divided = kDivide ? divided : 0,
+                                                     .steps = (K + kBlockK - 1) / kBlockK,
+                                                     .columns = (H - 1) / kCols + 1};
     if (threadIdx.x == 0) {
         for (hopper::Barrier& barrier : memory.last_step) hopper::mbarrier_init(&barrier, 4);
         ring.init(kTileM / 16 * kCluster);
@@ -127,8 +130,8 @@ __device__ void gate_tiles(const CUtensorMap& x,    // [N, N] row-major
             float sums[kTileN / 2];
             half2 bias1[kTileN / 16], bias2[kTileN / 16];  // of the columns that the sums are of
             auto load_both = [&] {
-                load_biases(bias1, b1, part.col, N);
-                load_biases(bias2, b2, part.col, N);
+                load_biases(bias1, b1, part.col, H);
+                load_biases(bias2, b2, part.col, H);
             };
             consume(
                 sums, ring, at, steps, kAlternate ? 0 : warpgroup,
@@ -162,8 +165,9 @@ template <int kTileM, int kTileN, int kStages, Gates kGates>
 __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     fused_hopper(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap W1,
                  const half* b1, const __grid_constant__ CUtensorMap W2, const half* b2,
-                 const __grid_constant__ CUtensorMap out, int N, int divided, Exchange exchange) {
-    gate_tiles<kTileM, kTileN, kStages, kGates>(x, W1, b1, W2, b2, out, N, divided, exchange);
+                 const __grid_constant__ CUtensorMap out, int M, int K, int H, int divided,
+                 Exchange exchange) {
+    gate_tiles<kTileM, kTileN, kStages, kGates>(x, W1, b1, W2, b2, out, M, K, H, divided, exchange);
 }
 
 /// How many clusters of a kernel that runs gate_tiles() with these arguments run at once.
@@ -176,17 +180,18 @@ int clusters_at_once(Kernel kernel) {
 
 /// Prepares a launch of such a kernel.
 template <int kTileM, int kTileN, int kStages, class Kernel>
-std::function<void()> prepare(Kernel kernel, const demo::Gating& g, int clusters, int divided = 0) {
+std::function<void()> prepare(Kernel kernel, const demo::GatingOperands& g, int clusters,
+                              int divided = 0) {
     using Shared = GatingMemory<kTileM, kTileN, kStages>;
-    const size_t N = g.shape.M;
+    const int M = int(g.M), K = int(g.K), H = int(g.H);
     demo::allow_shared_bytes(kernel, sizeof(Shared));
-    const CUtensorMap x = hopper::tensor_map(g.x.data(), N, N, kTileM),
-                      W1 = hopper::tensor_map<Shared::kColumns>(g.W1.data(), N, N, kBlockK),
-                      W2 = hopper::tensor_map<Shared::kColumns>(g.W2.data(), N, N, kBlockK),
-                      out = hopper::tensor_map<Shared::kColumns>(g.out.data(), N, N, 16);
+    const CUtensorMap x = hopper::tensor_map(g.x, M, K, kTileM),
+                      W1 = hopper::tensor_map<Shared::kColumns>(g.W1, K, H, kBlockK),
+                      W2 = hopper::tensor_map<Shared::kColumns>(g.W2, K, H, kBlockK),
+                      out = hopper::tensor_map<Shared::kColumns>(g.out, M, H, 16);
     const auto sums = std::make_shared<ExchangeMemory>(divided > 0 ? kCluster * clusters : 0);
-    return [=, b1 = g.b1.data(), b2 = g.b2.data()] {
-        kernel<<<kCluster * clusters, kThreads, sizeof(Shared)>>>(x, W1, b1, W2, b2, out, int(N),
+    return [=, b1 = g.b1, b2 = g.b2] {
+        kernel<<<kCluster * clusters, kThreads, sizeof(Shared)>>>(x, W1, b1, W2, b2, out, M, K, H,
                                                                   divided, *sums);
     };
 }
@@ -199,21 +204,32 @@ constexpr TileShape kShapes[] = {{128, 256, kCluster},
                                  {64, 128, kCluster, false}};
 
 /// x times both weights, side by side. 3000: clocks for gating a tile of 128 rows, fitted.
-inline Product product(size_t N) { return {N, 2 * N, 3000}; }
+inline Product product(const demo::GatingOperands& g) { return {g.M, 2 * g.H, 3000, g.K}; }
 
 /// Prepares fused_hopper in one shape of tiles.
 template <int kShape, int kStages>
-std::function<void()> prepare_shape(const demo::Gating& g) {
+std::function<void()> prepare_shape(const demo::GatingOperands& g) {
     constexpr TileShape kTile = kShapes[kShape];
     constexpr int kTileM = kTile.rows, kTileN = kTile.columns;
     const auto kernel = fused_hopper<kTileM, kTileN, kStages, Gates::kInTurn>;
     const int room = clusters_at_once<kTileM, kTileN, kStages>(kernel);
-    const auto [clusters, divided, _, __] = divide(kTile, product(g.shape.M), room);
+    const auto [clusters, divided, _, __] = divide(kTile, product(g), room);
     if constexpr (kTile.divides)
         if (divided > 0)
             return prepare<kTileM, kTileN, kStages>(
                 fused_hopper<kTileM, kTileN, kStages, Gates::kDivided>, g, clusters, divided);
     return prepare<kTileM, kTileN, kStages>(kernel, g, clusters);
+}
+
+/// Prepares fused_hopper, in the tiles that the model says are the fastest. H: a multiple of 8.
+inline std::function<void()> prepare_fastest(const demo::GatingOperands& g, const demo::Gpu& gpu) {
+    using Prepare = std::function<void()>(const demo::GatingOperands&);
+    // Of kShapes, each with as many stages as fit shared memory.
+    static constexpr Prepare* kPrepare[] = {prepare_shape<0, 4>, prepare_shape<1, 5>,
+                                            prepare_shape<2, 6>, prepare_shape<3, 5>,
+                                            prepare_shape<4, 8>};
+    const Machine machine{gpu.multiprocessors};
+    return kPrepare[fastest_shape(kShapes, product(g), machine)](g);
 }
 
 /// A kernel of square matrices on Hopper. `prepare` returns what launches it.
@@ -223,17 +239,8 @@ inline demo::Contender contender_of(const std::string& name, const demo::Gating&
     return g.fused_prepared(name, prepare, "square", hopper::why_not(gpu));
 }
 
-/// fused_hopper, in the tiles that the model says are the fastest.
 inline demo::Contender contender(const demo::Gating& g, const demo::Gpu& gpu) {
-    return contender_of("fused_hopper", g, gpu, [&] {
-        using Prepare = std::function<void()>(const demo::Gating&);
-        // Of kShapes, each with as many stages as fit shared memory.
-        static constexpr Prepare* kPrepare[] = {prepare_shape<0, 4>, prepare_shape<1, 5>,
-                                                prepare_shape<2, 6>, prepare_shape<3, 5>,
-                                                prepare_shape<4, 8>};
-        const Machine machine{gpu.multiprocessors};
-        return kPrepare[fastest_shape(kShapes, product(g.shape.M), machine)](g);
-    });
+    return contender_of("fused_hopper", g, gpu, [&] { return prepare_fastest(g, gpu); });
 }
 
 }  // namespace gating_hopper

@@ -88,18 +88,20 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
         }
 }
 
-/// With the tiles that suit the GPU and the shape.
-inline demo::Contender contender(const demo::Gating& g, const demo::Gpu& gpu) {
-    return g.fused_prepared("fused_mma", [&] {
-        const size_t M = g.shape.M, K = g.shape.K, H = g.shape.H;
-        return with_tiles(gpu, M, 2 * H, [&]<class T>(T) {
-            demo::allow_shared_bytes(fused_mma<T>, T::kSharedBytes);
-            return std::function<void()>([=, &g] {
-                fused_mma<T><<<T::blocks(M, 2 * H), T::kThreads, T::kSharedBytes>>>(
-                    g.x, g.W1, g.b1, g.W2, g.b2, g.out, M, K, H);
-            });
+/// Prepares a launch, with the tiles that suit the GPU and the shape.
+inline std::function<void()> prepare_fused_mma(const demo::GatingOperands& g,
+                                               const demo::Gpu& gpu) {
+    return with_tiles(gpu, g.M, 2 * g.H, [&]<class T>(T) {
+        demo::allow_shared_bytes(fused_mma<T>, T::kSharedBytes);
+        return std::function<void()>([g] {
+            fused_mma<T><<<T::blocks(g.M, 2 * g.H), T::kThreads, T::kSharedBytes>>>(
+                g.x, g.W1, g.b1, g.W2, g.b2, g.out, g.M, g.K, g.H);
         });
     });
+}
+
+inline demo::Contender contender(const demo::Gating& g, const demo::Gpu& gpu) {
+    return g.fused_prepared("fused_mma", [&] { return prepare_fused_mma(g, gpu); });
 }
 
 }  // namespace gating_mma

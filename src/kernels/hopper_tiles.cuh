@@ -14,17 +14,20 @@ struct Machine {
     double l2_bytes = 128;  // a clock and multiprocessor, fitted: most of a copy's time is hidden
 };
 
-/// C[N, columns] = A[N, N] B[N, columns].
+/// C[rows, columns] = A[rows, depth] B[depth, columns].
 struct Product {
-    size_t N, columns;
+    size_t rows, columns;
     // Clocks at the end of a tile of 128 rows that no multiplication hides. (Of 64 rows, none.)
     double tile_end = 0;
+    size_t depth = rows;
     double copy_factor = 1;  // copies take so many times as long
 };
 
 /// The record's product. Where rows of 16-bit numbers are no whole lines of the L2 cache, 128
 /// bytes, every second one begins in the middle of a line, and a copy of it needs one line more.
-inline Product square_product(size_t N) { return {N, N, 0, N % 64 == 0 ? 1.0 : 3.0}; }
+inline Product square_product(size_t N) {
+    return {.rows = N, .columns = N, .copy_factor = N % 64 == 0 ? 1.0 : 3.0};
+}
 
 /// A block's tile of C. The blocks of a cluster have tiles below each other, and share what they
 /// copy of B.
@@ -61,8 +64,8 @@ inline Division divide(const TileShape& tile, const Product& product, int at_onc
     constexpr int kExchange = 18, kOutOfStep = 4, kLeast = 4;
     const size_t height = size_t(tile.rows) * tile.cluster, width = tile.columns;
     const int tiles =
-        int((product.N + height - 1) / height * ((product.columns + width - 1) / width));
-    const int steps = int((product.N + 63) / 64);  // of a tile
+        int((product.rows + height - 1) / height * ((product.columns + width - 1) / width));
+    const int steps = int((product.depth + 63) / 64);  // of a tile
     // As few clusters as need no more rounds: no slower, and they stay in step, so that they find
     // in L2 what others have read.
     const int rounds = (tiles + at_once - 1) / at_once;

@@ -166,6 +166,11 @@ struct Memory {
     alignas(1024) T out[(kTileM < 256 ? kTileM : 128) / 16][kOutPanels][16][kPanelColumns<kTileN>];
 };
 
+/// Where Outgoing stores a box: to one matrix, or to what another header says.
+__device__ inline void store_box(const CUtensorMap& C, int row, int col, const void* box) {
+    hopper::tma_store(C, row, col, box);
+}
+
 /// A warp's 16 rows of a finished tile: rounded, which frees the sums' registers for the next tile.
 template <class T, int kTileN>
 struct Outgoing {
@@ -183,8 +188,8 @@ struct Outgoing {
     }
 
     /// Stores panel p of a tile that was taken; does nothing before the first one.
-    template <int kOutPanels>
-    __device__ void store(int p, T (&out)[kOutPanels][16][kColumns], const CUtensorMap& C) {
+    template <int kOutPanels, class Map>
+    __device__ void store(int p, T (&out)[kOutPanels][16][kColumns], const Map& C) {
         if (!pending) return;
 #pragma unroll
         for (int q = 0; q < kPanels; ++q)  // registers cannot be indexed at run time
@@ -194,8 +199,8 @@ struct Outgoing {
 
     /// Stores all panels of the last tile, and waits until TMA has read them: a block's shared
     /// memory must outlive its stores.
-    template <int kOutPanels>
-    __device__ void store_all(T (&out)[kOutPanels][16][kColumns], const CUtensorMap& C) {
+    template <int kOutPanels, class Map>
+    __device__ void store_all(T (&out)[kOutPanels][16][kColumns], const Map& C) {
         if (pending) {
 #pragma unroll
             for (int p = 0; p < kPanels; ++p) store_panel(p, out, C);
@@ -205,8 +210,8 @@ struct Outgoing {
 
   private:
     /// Through shared memory, from where TMA stores it while the warp goes on.
-    template <int kOutPanels>
-    __device__ void store_panel(int p, T (&out)[kOutPanels][16][kColumns], const CUtensorMap& C) {
+    template <int kOutPanels, class Map>
+    __device__ void store_panel(int p, T (&out)[kOutPanels][16][kColumns], const Map& C) {
         const int lane = threadIdx.x % 32;
         T(&panel)[16][kColumns] = out[next];
         next = (next + 1) % kOutPanels;
@@ -222,7 +227,7 @@ struct Outgoing {
         hopper::fence_proxy_async();  // makes what this thread wrote visible to TMA
         __syncwarp();
         if (lane == 0) {
-            hopper::tma_store(C, row, col + p * kColumns, panel);
+            store_box(C, row, col + p * kColumns, panel);
             hopper::cp_async_bulk_commit_group();
         }
     }

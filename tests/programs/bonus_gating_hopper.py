@@ -8,17 +8,17 @@ EVERY = "fused_panels fused_turns fused_hopper"
 DIVIDED = ("kExchange = 18, kOutOfStep = 4, kLeast = 4", "kExchange = 0, kOutOfStep = 0, kLeast = 1")
 
 # The record comes in five shapes of tiles; one is enough for a mutant, and is sooner compiled.
-SHAPES = """        static constexpr Prepare* kPrepare[] = {prepare_shape<0, 4>, prepare_shape<1, 5>,
-                                                prepare_shape<2, 6>, prepare_shape<3, 5>,
-                                                prepare_shape<4, 8>};
-        const Machine machine{gpu.multiprocessors};
-        return kPrepare[fastest_shape(kShapes, product(g.shape.M), machine)](g);
+SHAPES = """    static constexpr Prepare* kPrepare[] = {prepare_shape<0, 4>, prepare_shape<1, 5>,
+                                            prepare_shape<2, 6>, prepare_shape<3, 5>,
+                                            prepare_shape<4, 8>};
+    const Machine machine{gpu.multiprocessors};
+    return kPrepare[fastest_shape(kShapes, product(g), machine)](g);
 """
 
 
 def mutant(name, kernels, reason, edits, shape="0, 4", **others):
     """A bug of this program, with the record in one shape: its number, and stages."""
-    one = (SHAPES, f"        return prepare_shape<{shape}>(g);\n")
+    one = (SHAPES, f"    (void)gpu;\n    return prepare_shape<{shape}>(g);\n")
     return Mutant(name, kernels, reason, [*edits, one], **others)
 
 
@@ -40,7 +40,7 @@ MUTANTS = [
            [("outgoing.store_all(panel, out);", "")], cpu_sizes=(96,)),
     mutant("fused_hopper_wrong_step", EVERY,
            "the last step takes the first 64 columns of x",
-           [("x, part.row, k, full", "x, part.row, k + kBlockK < N ? k : 0, full")]),
+           [("x, part.row, k, full", "x, part.row, k + kBlockK < K ? k : 0, full")]),
     mutant("fused_hopper_stale", EVERY,
            "only the first launch computes",
            [launch_once("kernel<<<kCluster * clusters, kThreads")], timed=True),
