@@ -22,6 +22,7 @@
 //   demo/gating.cuh        out = sigmoid(x W1 + b1) * (x W2 + b2)
 //   demo/rows.cuh          operations on the elements or the rows of a matrix
 //   demo/softmax.cuh       softmax of a matrix's rows
+//   demo/memory.cuh        bonus_memory: a chain through a working set, sums of loads, samples
 //   demo/copy.cuh          a device copy, the yardstick where memory is the limit
 //   demo/cublas.cuh        cuBLAS: its handle, and a gemm as a yardstick
 //   demo/cublaslt.cuh      cuBLASLt: the fastest of the algorithms that it proposes

@@ -159,6 +159,21 @@ __device__ inline void st_async(float2* to, float2 value, Barrier* barrier, uint
         : "memory");
 }
 
+/// The same of four numbers, 16 bytes.
+__device__ inline void st_async(float4* to, float4 value, Barrier* barrier, uint32_t rank) {
+    SM90_ASM(
+        "{\n"
+        ".reg .b32 there, signal;\n"
+        "mapa.shared::cluster.u32 there, %0, %6;\n"
+        "mapa.shared::cluster.u32 signal, %1, %6;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [there], "
+        "{%2, %3, %4, %5}, [signal];\n"
+        "}" ::"r"(shared_address(to)),
+        "r"(shared_address(barrier)), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w),
+        "r"(rank)
+        : "memory");
+}
+
 // --- Copies: "Data Movement and Conversion Instructions: Asynchronous copy, Bulk copy" ----------
 
 /// Starts a copy of `bytes` to shared memory, which count at `barrier` when they have arrived. Asks

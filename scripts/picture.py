@@ -1,20 +1,27 @@
 #!/usr/bin/env python3
-"""Draws README's picture from results/: the steps from a naive matmul to the library's speed, and
-gating unfused and fused. Writes docs/pictures/ladder-light.svg and ladder-dark.svg.
+"""Draws the documents' pictures from results/, each for a light and a dark page, as
+docs/pictures/NAME-light.svg and NAME-dark.svg:
+
+    ladder    README's: the steps from a naive matmul to the library's speed, and gating unfused and
+              fused. The bars share one linear scale from 0, so that their lengths compare as the
+              figures do
+    grid-GPU  results/README.md's, of each file in results/grid/: ours over the library's best, by N
 
     picture.py             draws them
     picture.py --check     exits 1 where they are out of date, and changes nothing
 
-The bars share one linear scale from 0, so that their lengths compare as the figures do. Exit
-status: 2 usage, also where results/ lacks a program.
+Exit status: 2 usage, also where results/ lacks a program.
 """
 
+import functools
+import math
 import sys
 from html import escape
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
 import command_line  # noqa: E402
+import grid  # noqa: E402
 import plot  # noqa: E402
 import programs  # noqa: E402
 import table  # noqa: E402
@@ -29,6 +36,7 @@ WIDTH, MARGIN, GAP = 800, 14, 36
 PANEL = (WIDTH - 2 * MARGIN - GAP) / 2
 TITLE, TEXT = 25, 21  # sizes
 BAR, ROW = 13, 52  # heights: of a bar, and of its line of text, itself and a gap
+CHART = 340  # height of the grid's chart
 
 
 # --- What is shown ----------------------------------------------------------------------------
@@ -61,16 +69,21 @@ def gating(rows, shape, n):
 class Picture:
     """The text of an SVG file. Its places are its own units, from the top left."""
 
-    def __init__(self, theme, longest):
-        self.theme, self.longest, self.parts = theme, longest, []
+    def __init__(self, theme):
+        self.theme, self.parts = theme, []
 
     def text(self, x, y, text, color, size=TEXT, more=""):
         self.parts.append(f'<text x="{x:g}" y="{y:g}" fill="{color}" font-size="{size}"{more}>'
                           f"{escape(text)}</text>")
 
-    def bars(self, x, y, rows, over=None):
+    def line(self, points, color, more=""):
+        places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self.parts.append(f'<polyline points="{places}" fill="none" stroke="{color}"{more}/>')
+
+    def bars(self, x, y, rows, longest, over=None):
         """A name, a figure and a bar for each row: with its data type, or with its speed-up over
-        another row. Returns where the next thing may stand."""
+        another row. The bar of `longest` TFLOP/s fills its panel. Returns where the next thing may
+        stand."""
         for row in rows:
             color = {"library": self.theme.muted, table.YARDSTICK: self.theme.muted,
                      "chain": self.theme.color(1)}.get(row["role"], self.theme.color(0))
@@ -82,7 +95,7 @@ class Picture:
             self.text(x, y + TEXT, name, self.theme.ink)
             self.text(x + PANEL, y + TEXT, figure, self.theme.ink,
                       more=' font-weight="bold" text-anchor="end"')
-            width = max(1, PANEL * row["tflops"] / self.longest)
+            width = max(1, PANEL * row["tflops"] / longest)
             self.parts.append(f'<rect x="{x:g}" y="{y + TEXT + 9:g}" width="{width:.1f}" '
                               f'height="{BAR}" fill="{color}"/>')
             y += ROW
@@ -96,44 +109,95 @@ class Picture:
                 + "\n".join(self.parts) + "\n</svg>\n")
 
 
-def draw(results, theme):
-    """The picture as the text of an SVG file."""
+def draw_ladder(theme):
+    """README's picture as the text of an SVG file."""
+    results = table.read(RESULTS)
     rows = table.shown(results.rows)
     steps = ladder(rows)
     both = [(f"N = {N}", gating(rows, "square", N)),
             (f"tall and skinny, S = {S}", gating(rows, "talk", S))]
     every = steps + [row for _, some in both for row in some]
-    picture = Picture(theme, max(row["tflops"] for row in every))
+    picture, longest = Picture(theme), max(row["tflops"] for row in every)
     bold = ' font-weight="bold"'
 
     left, right = MARGIN, MARGIN + PANEL + GAP
     picture.text(left, MARGIN + TITLE, f"Matmul, N = {N}", theme.ink, TITLE, bold)
-    picture.bars(left, MARGIN + 2 * TITLE, steps)
+    picture.bars(left, MARGIN + 2 * TITLE, steps, longest)
 
     picture.text(right, MARGIN + TITLE, "Gating: unfused, fused", theme.ink, TITLE, bold)
     y = MARGIN + 2 * TITLE
     for name, some in both:
         picture.text(right, y + TEXT, f"{name}, {some[0]['dtype']}", theme.muted)
-        y = picture.bars(right, y + 1.4 * TEXT, some, some[0]) + 8
+        y = picture.bars(right, y + 1.4 * TEXT, some, longest, some[0]) + 8
     picture.text(left, y + TEXT, f"TFLOP/s on one linear scale: longer is faster. {results.gpu}.",
                  theme.muted)
     return picture.svg(y + TEXT + MARGIN, f"Matmul from naive to the library's speed, and gating "
                        f"unfused and fused: TFLOP/s on {results.gpu}")
 
 
+# --- The grid ---------------------------------------------------------------------------------
+
+
+def draw_grid(file, theme):
+    """Ours over the best of theirs, by N, as the text of an SVG file."""
+    results = table.read(file)
+    products, gating = grid.of_products(results), grid.of_gating(file)[:1]  # by pointers alone
+    every = products + gating
+    ratios = [pair.ratio for series in every for pair in series.pairs.values()]
+    sizes = [n for series in every for n in series.pairs]
+    low, high = min(18, math.floor(20 * min(ratios))), max(22, math.ceil(20 * max(ratios)))  # / 20
+    left, right, top = 68, WIDTH - 44, MARGIN + TITLE + 2 * TEXT + 24
+
+    def place(n, ratio):
+        across = math.log(n / min(sizes)) / math.log(max(sizes) / min(sizes))
+        return left + across * (right - left), top + CHART * (high - 20 * ratio) / (high - low)
+
+    picture = Picture(theme)
+    title = f"Ours over the library's best, by N: {table.short(results.gpu)}"
+    picture.text(MARGIN, MARGIN + TITLE, title, theme.ink, TITLE, ' font-weight="bold"')
+    step = 2 if high - low > 8 else 1
+    for mark in range(-(-low // step) * step, high + 1, step):
+        ends = [place(n, mark / 20) for n in (min(sizes), max(sizes))]
+        picture.line(ends, theme.ink if mark == 20 else theme.grid, ' stroke-width="2"')
+        picture.text(left - 8, ends[0][1] + TEXT / 3, f"{mark / 20:.2f}", theme.muted,
+                     more=' text-anchor="end"')
+    for n in (512, 1024, 2048, 4096, 8192, 16384):
+        if min(sizes) <= n <= max(sizes):
+            picture.text(place(n, 1)[0], top + CHART + TEXT + 8, str(n), theme.muted,
+                         more=' text-anchor="middle"')
+    aims = [place(n, every[0].floor(n)) for n in sorted(sizes)]
+    picture.line(aims, theme.muted, ' stroke-width="1.5" stroke-dasharray="6 5"')
+    for i, series in enumerate(every):
+        color = theme.color(i)
+        picture.text(left + i * (right - left) / 4, top - 18, series.name, color,
+                     more=' font-weight="bold"')
+        places = [place(n, pair.ratio) for n, pair in series.pairs.items()]
+        picture.line(places, color, ' stroke-width="2.5"')
+        picture.parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{color}"/>'
+                          for x, y in places]
+    y = top + CHART + 2 * TEXT + 20
+    beside = "; gating: over PyTorch's best" * len(gating)
+    picture.text(MARGIN, y, f"Above 1 ours is faster; dashed: the aim{beside}", theme.muted)
+    return picture.svg(y + MARGIN, title)
+
+
 @command_line.reporting("picture.py")
 def main(arguments):
     if arguments not in ([], ["--check"]):
         raise Stop("the only option is --check", USAGE)
-    results = table.read(RESULTS)
-    for theme in plot.THEMES:
-        path, text = FOLDER / f"ladder-{theme.name}.svg", draw(results, theme)
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        if arguments:
-            raise Stop(f"{path.relative_to(PROJECT)} is out of date: run scripts/picture.py", WRONG)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        command_line.write_text(path, text)
+    drawn = {"ladder": draw_ladder}
+    for file in grid.FOLDER.glob("*.csv"):
+        drawn[grid.picture(file)] = functools.partial(draw_grid, file)
+    for name, draw in drawn.items():
+        for theme in plot.THEMES:
+            path, text = FOLDER / f"{name}-{theme.name}.svg", draw(theme)
+            if path.exists() and path.read_text(encoding="utf-8") == text:
+                continue
+            if arguments:
+                raise Stop(f"{path.relative_to(PROJECT)} is out of date: run scripts/picture.py",
+                           WRONG)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            command_line.write_text(path, text)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ inches wide.
 
     plot.py [--size N] [--out FOLDER] FILE ...
 
-      curves-<program>-<data type>[-talk]
-                         TFLOP/s, or GB/s where memory is the limit, over N, or over the talk's S,
+      curves-<program>-<data type>[-talk][-<unit>]
+                         TFLOP/s, or GB/s where memory is the limit, or the figures that a program
+                         has instead (bonus_memory: cycles), over N, or over the talk's S,
                          with the spread as a band: a curve per kernel, dashed where it is the
                          library's or a copy; with several files one per GPU, of the program's best
                          kernel at each N; dotted where the data sheet's peak is, unless it is far
@@ -94,7 +95,13 @@ def of_shape(program, shape):
 
 
 def rate(row):
-    return table.rate(row)[0]
+    return drawn(row)[0]
+
+
+def drawn(row):
+    """(value, unit) of a curve: the figure that a program shows in its tables, if it has one of its
+    own, or else the rate."""
+    return (row["figure"], row["unit"]) if row.get("figure") else table.rate(row)
 
 
 def usual_size(tables):
@@ -222,7 +229,7 @@ def curves(tables):
                     rows = [max(own, key=rate)]
                 for row in rows:
                     rival = row["role"] in ("library", table.YARDSTICK) and row not in own
-                    plot = found.setdefault((program, dtype, shape, table.rate(row)[1]), {})
+                    plot = found.setdefault((program, dtype, shape, drawn(row)[1]), {})
                     if len(tables) > 1:
                         curve = Curve(names[i], i)
                     else:
@@ -268,6 +275,8 @@ def draw_curves(tables, at, plot, theme, title=None):
     sizes = sorted({row["n"] for rows in plot.values() for row in rows})
     ax.set_xscale("log", base=2)
     named = [n for n, before in zip(sizes, [0] + sizes) if n > 1.12 * before]  # others would touch
+    if len(named) > MANY:
+        named = [n for n in named if n & (n - 1) == 0]  # powers of two
     ax.set_xticks(named, [str(size) for size in named])
     ax.minorticks_off()
     if len(sizes) > 1:
@@ -284,6 +293,8 @@ def draw_curves(tables, at, plot, theme, title=None):
     return figure
 
 
+RATES = ("GB/s", "TFLOP/s")
+MANY = 9  # sizes: of more not all have room for their names
 FAR = 4  # times the best figure: a peak beyond it would press the curves together
 
 
@@ -294,7 +305,7 @@ def _peaks_beside(tables, plot):
     for i, results in enumerate(tables):
         rows = [row for curve, rows in plot.items() for row in rows
                 if len(tables) == 1 or curve.color == i]
-        peak = rows and data_sheets.peak(results.gpu, rows[0])
+        peak = rows and drawn(rows[0])[1] in RATES and data_sheets.peak(results.gpu, rows[0])
         if peak and peak <= FAR * max(map(rate, rows)):
             near.setdefault(peak, i if len(tables) > 1 else None)
         elif peak:
@@ -769,10 +780,11 @@ def _bars(tables, n):
 
 def _curves(tables):
     for at, plot in curves(tables).items():
-        program, dtype, shape, _ = at
+        program, dtype, shape, unit = at
         talk = "-talk" if shape == "talk" else ""
-        yield Plot(f"curves-{program}-{dtype}{talk}",
-                   f"{program} over {'S' if talk else 'N'}, {dtype}",
+        own = "" if unit in RATES else f"-{unit}"
+        yield Plot(f"curves-{program}-{dtype}{talk}{own}",
+                   f"{program} over {'S' if talk else 'N'}, {dtype}{own and f', {unit}'}",
                    functools.partial(draw_curves, tables, at, plot))
 
 

@@ -3,7 +3,7 @@
 people who distrust their card, and for people who write kernels.
 
     soak.py [--seconds S | --runs R] [--jobs J] [--seed SEED] [--largest N] [--programs 1,6,...]
-            [--simulator | --sanitize | --compute-sanitizer] [--out FOLDER]
+            [--repeat] [--simulator | --sanitize | --compute-sanitizer] [--out FOLDER]
 
   --seconds S    begin no run after that time (default 600; with --compute-sanitizer unlimited)
   --runs R       make so many runs instead, those of earlier calls included
@@ -13,6 +13,8 @@ people who distrust their card, and for people who write kernels.
   --largest N    the largest matrices are about N x N (default 4096; on the simulator 160, with
                  --compute-sanitizer 256)
   --programs     these, by name or number; else all that are built
+  --repeat       every command line twice, without timing, and all kernels each time: says how many
+                 launches gave the same bits again
   --simulator    run cpu/NAME (scons cpu), with another order of threads each time; without a GPU
                  that happens anyway
   --sanitize     the same with cpu/sanitize/NAME (scons cpu sanitize=1)
@@ -90,10 +92,13 @@ def parse_arguments(arguments):
     add("--seed", type=number, default=1)
     add("--largest", type=number)
     add("--programs", type=lambda text: [programs.find(word) for word in text.split(",")])
+    add("--repeat", action="store_true")
     for name in (SIMULATOR, SANITIZE, TOOLS):
         place.add_argument(f"--{name}", dest="place", action="store_const", const=name, default=GPU)
     add("--out", type=lambda text: Path(text).resolve(), default=PROJECT / "build/soak")
     options = parser.parse_args(arguments)
+    if options.repeat and options.place == TOOLS:
+        parser.error("--repeat excludes --compute-sanitizer")
     if options.place in (GPU, TOOLS) and not cuda_toolkit.gpus_here():
         if options.place == TOOLS:
             raise Stop("no GPU here: compute-sanitizer needs one", SKIPPED)
@@ -131,10 +136,12 @@ def open_series(options):
     if options.place == TOOLS:
         series = EveryKernel(options.seed, abouts, options.largest, find_sanitizer())
     else:
-        series = Anything(options.seed, abouts, options.largest, options.place != GPU)
+        series = Anything(options.seed, abouts, options.largest, options.place != GPU,
+                          options.repeat)
     # Runs of other programs, builds or sizes are another series, in another file.
     built = [(path, (PROJECT / path).stat().st_mtime_ns) for path in abouts]
-    name = hashlib.sha256(repr((options.largest, built)).encode()).hexdigest()[:8]
+    name = hashlib.sha256(
+        repr((options.largest, options.repeat, built)).encode()).hexdigest()[:8]
     return series, options.out / f"{options.place}-{options.seed}-{name}.jsonl"
 
 
@@ -188,9 +195,9 @@ class Soak:
                 self.progress.show(f"{len(self.finished.runs)} runs, {len(self.finished.failed)} "
                                    f"failed, {left}: {run.commands[0]}")
             began = time.monotonic()
-            code, error = perform(self.processes, run, self.limit_s)
+            outcome = perform(self.processes, run, self.limit_s)
             with self.lock:
-                self.finished.add(i, run.commands[0], code, time.monotonic() - began, error)
+                self.finished.add(i, run.commands[0], time.monotonic() - began, outcome)
 
     def make(self, jobs):
         pool = ThreadPoolExecutor(jobs)
@@ -224,6 +231,8 @@ def main(arguments):
     except KeyboardInterrupt:
         interrupted = True
     print(finished.summary(), flush=True)
+    if options.repeat:
+        print(f"{finished.alike} launches gave the same bits again", flush=True)
     if interrupted:
         return command_line.say(WHO, "interrupted: the same command goes on from here", INTERRUPTED)
     return finished.status

@@ -4,7 +4,8 @@
     README.md           "terminal", from results/outputs/; "lessons", "bonuses": what each program
                         says of itself (--describe), what the lecture and results/ say of the
                         lessons; "headlines", from results/
-    results/README.md   "results", of results/*.csv; "frameworks", of results/frameworks/*.csv
+    results/README.md   "results", of results/*.csv; "grid", of results/grid/*.csv; "frameworks", of
+                        results/frameworks/*.csv
     docs/outputs.md     "outputs": what every program prints, from results/outputs/
     docs/experiments/   "output": what the program prints; "claims": its speed-ups, of results/*.csv
     docs/**.md          the lines of each function that a link names: [f](../src/x.cu#L1-L9); code
@@ -35,7 +36,8 @@ from command_line import PROJECT, USAGE, WRONG, Stop  # noqa: E402
 PARTS = {
     "README.md": {"terminal": outputs.terminal, "lessons": tables.lessons,
                   "bonuses": tables.bonuses, "headlines": tables.headlines},
-    "results/README.md": {"results": tables.results, "frameworks": tables.frameworks},
+    "results/README.md": {"results": tables.results, "grid": tables.sizes,
+                          "frameworks": tables.frameworks},
     "docs/outputs.md": {"outputs": outputs.document},
     "docs/experiments/pitfalls.md": {
         "output": functools.partial(outputs.shown, "bonus_pitfalls"),

@@ -1,6 +1,6 @@
 // cuBLAS's and cuBLASLt's products on the CPU. Whatever the types and layouts, both matrices are
 // converted to fp32, column-major; OpenBLAS multiplies them where the build found it, else a plain
-// loop does; the epilogue converts the result.
+// loop does; the epilogue converts the result. Products in fp64 and of integers are summed in fp64.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -9,6 +9,7 @@
 #include "cuda/cublasLt.h"
 #include "cuda/cuda_bf16.h"
 #include "cuda/cuda_fp16.h"
+#include "cuda/cuda_fp8.h"
 #include "errors.hpp"
 #include "graphs.hpp"
 #include "host_threads.hpp"
@@ -36,7 +37,7 @@ struct Layout {
 
 struct Product {
     uint64_t m, n, k;
-    float alpha, beta;
+    double alpha, beta;
     cublasComputeType_t compute;
     bool transpose_a, transpose_b;
     int epilogue = CUBLASLT_EPILOGUE_DEFAULT;
@@ -50,8 +51,24 @@ float load(const void* data, cudaDataType type, size_t i) {
             return static_cast<const __half*>(data)[i];
         case CUDA_R_16BF:
             return static_cast<const __nv_bfloat16*>(data)[i];
+        case CUDA_R_8F_E4M3:
+            return float(static_cast<const __nv_fp8_e4m3*>(data)[i]);
         default:
             return static_cast<const float*>(data)[i];
+    }
+}
+
+/// The same of all types.
+double load_double(const void* data, cudaDataType type, size_t i) {
+    switch (type) {
+        case CUDA_R_64F:
+            return static_cast<const double*>(data)[i];
+        case CUDA_R_8I:
+            return static_cast<const int8_t*>(data)[i];
+        case CUDA_R_32I:
+            return static_cast<const int32_t*>(data)[i];
+        default:
+            return load(data, type, i);
     }
 }
 
@@ -141,9 +158,33 @@ void multiply(const Product& p, const float* A, const float* B, float* C) {
 #endif
 }
 
+/// D = alpha op(A) op(B) + beta C in fp64: of doubles, or of integers, which it sums exactly.
+void run_in_double(const Product& p, const void* A, const Layout& a, const void* B, const Layout& b,
+                   const void* C, const Layout& c, void* D, const Layout& d) {
+    simulator::parallel(p.n, [&](uint64_t j) {
+        for (uint64_t i = 0; i < p.m; ++i) {
+            double sum = 0;
+            for (uint64_t l = 0; l < p.k; ++l)
+                sum += load_double(A, a.type, p.transpose_a ? a.at(l, i) : a.at(i, l)) *
+                       load_double(B, b.type, p.transpose_b ? b.at(j, l) : b.at(l, j));
+            sum *= p.alpha;
+            if (p.beta != 0) sum += p.beta * load_double(C, c.type, c.at(i, j));
+            if (d.type == CUDA_R_64F)
+                static_cast<double*>(D)[d.at(i, j)] = sum;
+            else
+                static_cast<int32_t*>(D)[d.at(i, j)] = int32_t(sum);
+        }
+    });
+}
+
 /// By tanh, as cuBLASLt computes it.
 float gelu(float x) {
     return 0.5f * x * (1 + std::tanh(0.79788456f * (x + 0.044715f * x * x * x)));
+}
+
+void check_written() {
+    if (const void* const written = simulator::byte_written_beside_a_buffer())
+        simulator::fail(3, "cuBLAS wrote to %s", simulator::describe(written).c_str());
 }
 
 cublasStatus_t run(const Product& p, const void* A, const Layout& a, const void* B, const Layout& b,
@@ -151,27 +192,37 @@ cublasStatus_t run(const Product& p, const void* A, const Layout& a, const void*
     if (!a.valid() || !b.valid() || !c.valid() || !d.valid()) return CUBLAS_STATUS_INVALID_VALUE;
     if (p.m == 0 || p.n == 0) return CUBLAS_STATUS_SUCCESS;
     simulator::give_access(simulator::Access::kKernels);
+    if (p.compute == CUBLAS_COMPUTE_64F || p.compute == CUBLAS_COMPUTE_32I) {
+        const auto out = p.compute == CUBLAS_COMPUTE_64F ? CUDA_R_64F : CUDA_R_32I;
+        if (d.type != out || p.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+            return CUBLAS_STATUS_NOT_SUPPORTED;
+        run_in_double(p, A, a, B, b, C, c, D, d);
+        return check_written(), CUBLAS_STATUS_SUCCESS;
+    }
     const std::vector<float> left = converted(A, a, p.transpose_a, p.compute);
     const std::vector<float> right = converted(B, b, p.transpose_b, p.compute);
     std::vector<float> product(p.m * p.n);
     multiply(p, left.data(), right.data(), product.data());
     simulator::parallel(p.n, [&](uint64_t column) {
         for (uint64_t row = 0; row < p.m; ++row) {
-            float value = p.alpha * product[column * p.m + row];
-            if (p.beta != 0) value += p.beta * load(C, c.type, c.at(row, column));
+            float value = float(p.alpha) * product[column * p.m + row];
+            if (p.beta != 0) value += float(p.beta) * load(C, c.type, c.at(row, column));
             if (p.epilogue & CUBLASLT_EPILOGUE_BIAS) value += load(p.bias, p.bias_type, row);
             if (p.epilogue & CUBLASLT_EPILOGUE_RELU) value = value < 0 ? 0 : value;
             if (p.epilogue & CUBLASLT_EPILOGUE_GELU) value = gelu(value);
             store(D, d.type, d.at(row, column), value);
         }
     });
-    if (const void* const written = simulator::byte_written_beside_a_buffer())
-        simulator::fail(3, "cuBLAS wrote to %s", simulator::describe(written).c_str());
-    return CUBLAS_STATUS_SUCCESS;
+    return check_written(), CUBLAS_STATUS_SUCCESS;
 }
 
-float scalar(const void* value, cublasComputeType_t compute) {
-    return load(value, compute == CUBLAS_COMPUTE_16F ? CUDA_R_16F : CUDA_R_32F, 0);
+double scalar(const void* value, cublasComputeType_t compute) {
+    return load_double(value,
+                       compute == CUBLAS_COMPUTE_16F   ? CUDA_R_16F
+                       : compute == CUBLAS_COMPUTE_64F ? CUDA_R_64F
+                       : compute == CUBLAS_COMPUTE_32I ? CUDA_R_32I
+                                                       : CUDA_R_32F,
+                       0);
 }
 
 }  // namespace
@@ -305,6 +356,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
             return set(desc->bias, value, bytes);
         case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
             return set(desc->bias_type, value, bytes);
+        case CUBLASLT_MATMUL_DESC_FAST_ACCUM:  // here all is summed in fp32
+            return bytes == sizeof(int8_t) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
         default:
             return CUBLAS_STATUS_NOT_SUPPORTED;
     }

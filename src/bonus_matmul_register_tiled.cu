@@ -534,6 +534,7 @@ int main(int argc, char** argv) {
     const demo::Program program{
         .name = "bonus_matmul_register_tiled",
         .summary = "fp32 without tensor cores, in five steps up to the library's speed",
-        .types = {{"fp32", run}}};
+        .types = {{"fp32", run}},
+        .grid = {{"stream_k", "cublas_fp32"}, demo::matmul_grid(1024, 8192)}};
     return demo::main_of(program, argc, argv);
 }

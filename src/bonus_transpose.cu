@@ -12,7 +12,8 @@
 //                                       +-----------+
 //
 // So a block brings a tile into shared memory along the rows of x, and takes it out along those of
-// out. Shared memory has 32 banks of 4 bytes: it takes part in the question, too. The rungs:
+// out. There, too, it matters where a warp's numbers are: in which of 32 banks of 4 bytes. The
+// rungs:
 //
 //     naive      a warp loads a row, and stores a column: 4 + 32 sectors
 //     tiled      by way of shared memory: 4 + 4 sectors, but a column of the tile is in one bank
@@ -87,7 +88,7 @@ __global__ void padded(const T* x, T* out, size_t R, size_t C) {
 constexpr int kVectors = 16;                   // in a row of the tile, and as many such rows
 constexpr int kThreads = kVectors * kVectors;  // each moves V x V numbers, of which 16 bytes have V
 template <class T>
-constexpr int kLargeTile = kVectors* demo::Vector<T>::kSize;
+constexpr int kLargeTile = 256 / sizeof(T);  // numbers, on each side
 
 /// Where vector v of row `row` of the tile is. Rows are 256 bytes long, so vectors below each other
 /// would be in the same banks. Eight threads load or store 128 bytes at a time: vector v of eight

@@ -134,6 +134,16 @@ def write_measured(path, gpu="GPU A", speed=1.0, extra=(), protocol=1, chain_rat
     return path
 
 
+def write_grid(path, rates):
+    """A file of compare_gpus.sh --grid, with TFLOP/s of ours and of the library's: {(program, data
+    type, N): (ours, theirs)}."""
+    rows = [measured(program, kernel, dtype, n, 2 * n**3 / rate / 1e9, 2 * n**3, role=role)
+            for (program, dtype, n), both in rates.items()
+            for kernel, role, rate in zip(("fastest", "cublas"), ("ours", "yardstick"), both)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_csv(path, *rows, comments=["GPU: GPU A"], columns=COLUMNS + CLOCKS)
+
+
 # --- A machine --------------------------------------------------------------------------------
 
 FAKE_PROGRAM = r"""#!/usr/bin/env bash
@@ -149,7 +159,7 @@ while (($#)); do
         --talk) shape=talk n=$2; shift ;;
         --dtype) dtype=$2; shift ;;
         --rows) shape=$2x$4 n=$2; shift 3 ;;
-        --seed | --rounds) shift ;;
+        --seed | --rounds | --kernel) shift ;;
         --csv) ;;
         *) n=$1 ;;
     esac
@@ -199,7 +209,7 @@ TWO_GPUS = ["GPU 0: Fake GPU (UUID: GPU-aaa)", "GPU 1: Fake GPU (UUID: GPU-bbb)"
 
 
 def description(program, measured=(64,), multiple=32, talk=None, shapes=None, dtypes=("fp32",),
-                sweep="never"):
+                sweep="never", grid=None):
     """What --describe prints, as far as the scripts read it. talk: the sizes S worth measuring."""
     own = []
     if len(dtypes) > 1:
@@ -209,7 +219,7 @@ def description(program, measured=(64,), multiple=32, talk=None, shapes=None, dt
         "program": program, "summary": "computes", "sweep": sweep,
         "sizes": {"multiple": multiple, "default": 4096, "measured": list(measured)},
         "talk": None if talk is None else {"multiple": 16, "measured": list(talk)},
-        "shapes": shapes, "variants": [], "dtypes": list(dtypes),
+        "shapes": shapes, "variants": [], "grid": grid, "dtypes": list(dtypes),
         "options": own + [{"name": "--csv", "help": "rows for scripts", "kind": "flag"}],
         "contenders": [], "problems": []}
 

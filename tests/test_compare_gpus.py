@@ -39,7 +39,7 @@ def compared(*arguments):
 @pytest.mark.parametrize("arguments", [
     ["--bogus"], ["64"], ["--sizes", "33"], ["--sizes", "64,abc"], ["--sizes", "0"],
     ["--talk", "17"], ["--talk"], ["--rounds", "0"], ["--programs", "bonus"],
-    ["--programs", ".*"], ["--quick", "--sizes", "64"], ["--table"],
+    ["--programs", ".*"], ["--quick", "--sizes", "64"], ["--grid", "--quick"], ["--table"],
     ["--quick", "--table", "x.csv"], ["--table", "--sizes", "many", "x.csv"],
     ["--table", "--csv", "--markdown", "x.csv"], ["--table", "--bogus", "x.csv"],
     ["--table", "--baseline", "x.csv"], ["--hosts", ""], ["--hosts", "a,,b"],
@@ -123,6 +123,23 @@ def test_compare_chooses_programs_by_name_or_number(machine):
     done = machine.run("compare_gpus.sh", "--programs", "1", "--talk", "16")
     assert done.returncode == USAGE  # it has no such shape
     assert_one_line(done.stderr, "compare_gpus.sh")
+
+
+def test_compare_measures_the_grid_that_programs_declare(machine):
+    machine.has(TWO_GPUS[0])
+    grid = {"kernels": ["ours", "cublas"], "sizes": [512, 544]}
+    machine.describes("bonus_fake", description("bonus_fake", dtypes=("fp16", "bf16"), grid=grid))
+    assert machine.run("compare_gpus.sh", "--grid", "--rounds", "2").returncode == 0
+    about, rows = machine.results("fake-gpu.csv", "results/grid")
+    assert about["rounds"] == "2"
+    assert [(row["dtype"], row["n"]) for row in rows] == [
+        ("fp16", "512"), ("fp16", "544"), ("bf16", "512"), ("bf16", "544")]
+    assert all("--kernel ours,cublas" in call for call in machine.calls())
+    assert machine.run("compare_gpus.sh", "--grid", "--programs", "bonus_fake").returncode == 0
+    assert machine.results("fake-gpu.csv", "build/results/grid")
+    done = machine.run("compare_gpus.sh", "--grid", "--programs", "1")
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert "declares no grid" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [(), ("--sizes", "64"), ("--quick",)])

@@ -14,7 +14,8 @@ from suite import (NO_GPU, PROGRAMS, ROOT, SKIPPED, USAGE, VERIFIED, any_shape, 
                    run, runs_of, takes, takes_n, takes_talk, verified_rows, words)
 
 each_program = pytest.mark.parametrize("program", PROGRAMS)
-BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "uint32": 4}  # of a number in memory
+BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "int8": 1, "fp8": 1, "int32": 4,
+         "uint32": 4}  # of a number in memory
 
 
 @functools.lru_cache(maxsize=None)
@@ -84,10 +85,22 @@ def test_it_has_the_form_that_the_schema_says(backend, program):
 def test_the_order_of_keys_stays(backend, program):
     about = described(backend, program)
     assert list(about) == ["program", "summary", "sweep", "sizes", "talk", "shapes", "variants",
-                           "dtypes", "options", "contenders", "problems"]
+                           "grid", "dtypes", "options", "contenders", "problems"]
     assert list(about["problems"][0]) == ["shape", "n", "dtype", "flops", "least_bytes",
                                           "memory_bound", "contenders", "inputs", "outputs",
                                           "expected"]
+
+
+@each_program
+def test_a_grid_has_kernels_and_sizes_that_the_program_takes(backend, program):
+    about = described(backend, program)
+    if not about["grid"]:
+        return
+    kernels, sizes = about["grid"]["kernels"], about["grid"]["sizes"]
+    described(backend, program, sizes[-1], "--kernel", ",".join(kernels))  # understands them
+    roles = [c["role"] for c in about["contenders"] if c["kernel"] in kernels]
+    assert set(roles) == {"ours", "yardstick"}
+    assert sizes == sorted(set(sizes)) and all(n % about["sizes"]["multiple"] == 0 for n in sizes)
 
 
 @each_program
@@ -163,11 +176,14 @@ def test_bytes_are_those_of_the_shapes(backend, program):
             for length in array["shape"]:
                 size *= length
             assert array["bytes"] == size
-            assert array["dtype"] == "uint32" or BYTES[array["dtype"]] == BYTES[problem["dtype"]]
+            # Products of bytes need wider sums.
+            wider = BYTES[problem["dtype"]] == 1 and array in problem["outputs"]
+            assert (array["dtype"] == "uint32" or wider
+                    or BYTES[array["dtype"]] == BYTES[problem["dtype"]])
         whole = sum(array["bytes"] for array in arrays)
         if of_page(program, "SCALED"):
             assert problem["least_bytes"] == of_page(program, "SCALED")
-        elif any(array["dtype"] == "uint32" for array in arrays):  # of the tables some rows are read
+        elif any(array["dtype"] == "uint32" for array in arrays):  # some rows of tables are read
             assert 0 < problem["least_bytes"] <= whole
         else:
             assert problem["least_bytes"] == whole

@@ -276,6 +276,21 @@ def test_curves_of_memory_bound_work_are_in_gb_per_s(python, tmp_path):
         "6 gating fused, talk: fp16, GB/s | GB/s [(3984, False)]"]
 
 
+def test_figures_of_a_programs_own_have_a_plot_for_each_unit(python, tmp_path):
+    """And no data sheet's peak, where they are no rate."""
+    rows = [row("bonus_memory", kernel, gpu="NVIDIA H200", dtype="uint32", n=str(n), tflops="0.000",
+                gb_per_s=rate, figure=figure, unit=unit)
+            for n in (16, 64, 4096)
+            for kernel, rate, figure, unit in (("chase", "0.2", str(n / 10), "cycles"),
+                                               ("read", "4000", "4000", "GB/s"))]
+    code = ("for name in ('uint32-cycles', 'uint32'):\n"
+            "    [ax] = plots['curves-bonus_memory-' + name].draw(plot.LIGHT).figure.axes\n"
+            "    last = [round(float(line.get_ydata()[-1])) for line in ax.lines]\n"
+            "    print(ax.get_ylabel(), last)\n")
+    assert draw(python, code, write_csv(tmp_path / "a.csv", *rows)).splitlines() == [
+        "cycles [410]", "GB/s [4000, 4800]"]
+
+
 # Simulations of color blindness: Machado, Oliveira, Fernandes, 2009, at full severity.
 VISION = {
     "full": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),

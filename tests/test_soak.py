@@ -220,6 +220,18 @@ def test_results_that_differ_are_wrong(tree):
     assert " with DEMO_SCHEDULE=random:" in done.stdout
 
 
+def test_every_launch_can_be_repeated(tree):
+    tree.add("1_fake", "right")
+    done = tree.soak("--runs", 6, "--simulator", "--repeat")
+    assert (done.returncode, done.stderr) == (VERIFIED, "")
+    assert done.stdout.endswith("0 failed\n6 launches gave the same bits again\n")
+    assert len(tree.calls()) == 12 and all(" --once --csv" in call for call in tree.calls())
+    tree.add("1_fake", "unstable")
+    done = tree.soak("--runs", 6, "--simulator", "--repeat")
+    assert done.returncode == WRONG
+    assert done.stdout.endswith("\n0 launches gave the same bits again\n")
+
+
 def test_a_hash_tells_results_apart():
     one = {"kernel": "fused", "dtype": "fp32", "shape": "square", "n": "64",
            "output_hash": "12"}
@@ -261,6 +273,7 @@ def test_what_is_missing_is_said_in_one_line(tree, arguments, status):
 
 @pytest.mark.parametrize("arguments", [
     "--runs 5 --seconds 5", "--runs 0", "--jobs x", "--programs 99", "--simulator --sanitize", "64",
+    "--repeat --compute-sanitizer",
 ])
 def test_usage(arguments):
     done = script("soak.py", *shlex.split(arguments))
@@ -288,7 +301,7 @@ def test_what_hangs_is_too_slow(tree, monkeypatch):
     tree.add("1_fake", "hanging")
     monkeypatch.setattr(running, "PROJECT", tree.root)
     done = running.perform(PROCESSES, Run([Command(["cpu/1_fake", "64"])]), limit=0.3)
-    assert done == (124, "too slow: more than 0.3 s")
+    assert done == running.Outcome(124, "too slow: more than 0.3 s")
     assert is_gone(tree.root / "child")
 
 

@@ -9,14 +9,18 @@
 
 namespace demo {
 
-/// Median time of `launch` in ms, of a few launches in a row: enough to choose between two ways.
+/// Median time of `launch` in ms, of a few launches: enough to choose between two ways. `prepare`
+/// comes before each of them, and is not timed.
 template <class Launch>
-double quick_time(Launch launch) {
+double quick_time(Launch launch, const std::function<void()>& prepare = {}) {
     if (dry_run) return 0;
     const EventTimer timer;
     std::vector<double> ms;
-    timer.ms(launch);  // the first launch loads the kernel
-    for (int i = 0; i < 5; ++i) ms.push_back(timer.ms(launch));
+    for (int i = 0; i < 6; ++i) {
+        if (prepare) prepare();
+        const double time = timer.ms(launch);
+        if (i > 0) ms.push_back(time);  // the first launch loads the kernel
+    }
     return median(ms);
 }
 

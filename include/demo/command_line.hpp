@@ -61,6 +61,12 @@ struct Extent {
     size_t rows, cols;
 };
 
+/// Kernels that are to be measured side by side at many sizes: ours and the library's best.
+struct Grid {
+    std::vector<std::string> kernels = {};
+    std::vector<size_t> sizes = {};  // N
+};
+
 /// Whether a program can run one size after the other, a line each.
 enum class Sweep { kNever, kOnRequest, kAlways };
 
@@ -83,6 +89,7 @@ struct Program {
     std::vector<size_t> talk_sizes = {128, 256, 512, 1024, 2048};  // S, of a program with --talk
     std::vector<Extent> shapes = {};                               // of one with --rows
     std::vector<std::string> variants = {};  // command lines with options of its own
+    Grid grid = {};                          // what compare_gpus.sh --grid measures
 
     Sweep sweep = Sweep::kNever;  // over shapes; over sizes up to N, where it is always
     // The N of a sweep that is always, where they are not 32, 64, 128, ...
@@ -120,7 +127,8 @@ inline std::vector<Option> options_of(const Program& program) {
     all.insert(all.end(), program.options.begin(), program.options.end());
     if (program.sweep == Sweep::kOnRequest)
         all.push_back({.name = "--sweep", .help = "a line for each of the sizes worth measuring"});
-    all.push_back({.name = "--kernel", .help = "run this one alone", .any_text = true});
+    all.push_back(
+        {.name = "--kernel", .help = "run this one alone, or these alone: A,B", .any_text = true});
     all.push_back({.name = "--seed",
                    .help = "seed of the random data",
                    .numbers = Numbers{.usual = 1},
@@ -164,7 +172,6 @@ struct Options {
     uint64_t seed = 1;          // of the random data
     int device = 0;             // CUDA's index of the GPU
     int rounds = 1;             // turns of each kernel
-    std::string kernel;         // of --kernel; empty where it was not given
     bool hot = false;           // keep what the launch before left in the cache
     bool energy = false;        // count joules, too
     bool once = false;          // one verified launch, no timing
@@ -173,8 +180,13 @@ struct Options {
     bool describe = false;
     bool help = false;
     bool sweep = false;                         // one size after the other
+    std::vector<std::string> kernels;           // of --kernel; empty where it was not given
     std::map<std::string, std::string> values;  // of all options that were given or have a default
 
+    /// Whether --kernel leaves this one.
+    bool wants(const std::string& kernel) const {
+        return kernels.empty() || std::ranges::find(kernels, kernel) != kernels.end();
+    }
     /// Whether a flag was given.
     bool flag(const std::string& option) const { return values.count(option) > 0; }
     /// What a choice is.
@@ -195,6 +207,17 @@ inline std::string join(const std::vector<std::string>& names, const std::string
     std::string joined;
     for (const std::string& name : names) joined += (joined.empty() ? "" : separator) + name;
     return joined;
+}
+
+/// The words of "one,two".
+inline std::vector<std::string> split(const std::string& text) {
+    std::vector<std::string> words(1);
+    for (const char c : text)
+        if (c == ',')
+            words.emplace_back();
+        else
+            words.back() += c;
+    return words;
 }
 
 /// "a multiple of 32 from 32 up", "a whole number from 1 to 99".
@@ -290,7 +313,7 @@ inline Options parse(const Program& program, std::span<const char* const> argume
     options.seed = number("--seed");
     options.device = int(number("--device"));
     options.rounds = int(number("--rounds"));
-    if (options.flag("--kernel")) options.kernel = options.choice("--kernel");
+    if (options.flag("--kernel")) options.kernels = split(options.choice("--kernel"));
     options.hot = options.flag("--hot");
     options.energy = options.flag("--energy");
     options.once = options.flag("--once");

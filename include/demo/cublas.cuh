@@ -42,9 +42,13 @@ class Cublas {
 };
 
 template <class T>
-inline constexpr cudaDataType kCudaType = std::is_same_v<T, float>  ? CUDA_R_32F
-                                          : std::is_same_v<T, half> ? CUDA_R_16F
-                                                                    : CUDA_R_16BF;
+inline constexpr cudaDataType kCudaType = std::is_same_v<T, double>    ? CUDA_R_64F
+                                          : std::is_same_v<T, float>   ? CUDA_R_32F
+                                          : std::is_same_v<T, half>    ? CUDA_R_16F
+                                          : std::is_same_v<T, int8_t>  ? CUDA_R_8I
+                                          : std::is_same_v<T, int32_t> ? CUDA_R_32I
+                                          : sizeof(T) == 1             ? CUDA_R_8F_E4M3
+                                                                       : CUDA_R_16BF;
 
 /// The yardstick of matmuls: C = A B by cuBLAS as lesson 4 calls it, all [N, N] row-major.
 template <class T>

@@ -20,12 +20,12 @@ struct CublasLt {
     CublasLt(const CublasLt&) = delete;
 };
 
-/// A product, all row-major: out = activation(scale x W + bias), summed in fp32. With `add` what
-/// out holds is added before the activation.
-template <class T>
+/// A product, all row-major: out = activation(scale x W + bias), summed in fp32; of doubles and of
+/// int8_t in their own kind. With `add` what out holds is added before the activation.
+template <class T, class Out = T>
 struct LtProduct {
     const T *x, *W;  // [M, K], [K, N]
-    T* out;          // [M, N]
+    Out* out;        // [M, N]
     size_t M, K, N;
     const T* bias = nullptr;                                    // [N]
     cublasLtEpilogue_t activation = CUBLASLT_EPILOGUE_DEFAULT;  // or ..._RELU, ..._GELU (by tanh)
@@ -33,20 +33,35 @@ struct LtProduct {
     bool add = false;
     size_t out_pitch = 0;  // elements from row to row of out; 0: N
     bool turned = false;   // W is [N, K]
+    bool tf32 = true;      // of floats: by the tensor cores' TF32
+    bool fast = false;     // of fp8: all of a sum in the tensor cores, with their few bits
 };
 
-/// A product by cuBLASLt, in fp16, bfloat16, or float by the tensor cores' TF32. As in lesson 4,
-/// the library sees column-major matrices: out^T = W^T x^T. Of the algorithms that it proposes the
-/// constructor keeps the one that proves fastest.
-template <class T>
+/// A product by cuBLASLt. As in lesson 4, the library sees column-major matrices: out^T = W^T x^T.
+/// Of the algorithms that it proposes the constructor keeps the one that proves fastest, with
+/// `prepare` before each launch.
+template <class T, class Out = T>
 class LtGemm {
+    static constexpr bool kDouble = std::is_same_v<T, double>, kInt8 = std::is_same_v<T, int8_t>;
+    using Scalar = std::conditional_t<kDouble, double, std::conditional_t<kInt8, int32_t, float>>;
+
   public:
-    LtGemm(const CublasLt& library, const LtProduct<T>& product)
+    LtGemm(const CublasLt& library, const LtProduct<T, Out>& product,
+           const std::function<void()>& prepare = {})
         : library_(library), product_(product) {
-        const auto& [x, W, out, M, K, N, bias, activation, scale, add, out_pitch, turned] = product;
-        const bool tf32 = std::is_same_v<T, float>;
-        DEMO_CHECK(cublasLtMatmulDescCreate(
-            &operation_, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+        const auto& [x, W, out, M, K, N, bias, activation, scale, add, out_pitch, turned, as_tf32,
+                     fast] = product;
+        const bool tf32 = std::is_same_v<T, float> && as_tf32;
+        const cublasComputeType_t compute = kDouble ? CUBLAS_COMPUTE_64F
+                                            : kInt8 ? CUBLAS_COMPUTE_32I
+                                            : tf32  ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                    : CUBLAS_COMPUTE_32F;
+        DEMO_CHECK(cublasLtMatmulDescCreate(&operation_, compute, kCudaType<Scalar>));
+        if (fast) {
+            const int8_t on = 1;
+            DEMO_CHECK(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_FAST_ACCUM,
+                                                      &on, sizeof on));
+        }
         const cudaDataType type = kCudaType<T>;
         const size_t pitch = out_pitch ? out_pitch : N;
         if (turned) {
@@ -57,7 +72,7 @@ class LtGemm {
         DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_W_, type, turned ? K : N, turned ? N : K,
                                               turned ? K : N));
         DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_x_, type, K, M, K));
-        DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_out_, type, N, M, pitch));
+        DEMO_CHECK(cublasLtMatrixLayoutCreate(&layout_out_, kCudaType<Out>, N, M, pitch));
         // Flags, but for DEFAULT, which is 1: with that flag the library forgets the bias.
         const auto epilogue = !bias ? activation
                               : activation == CUBLASLT_EPILOGUE_DEFAULT
@@ -93,7 +108,7 @@ class LtGemm {
         double best = 0;
         for (int i = 0; i < count; ++i) {
             if (multiply(proposals[i].algo, nullptr) != CUBLAS_STATUS_SUCCESS) continue;
-            const double ms = quick_time([&] { multiply(proposals[i].algo, nullptr); });
+            const double ms = quick_time([&] { multiply(proposals[i].algo, nullptr); }, prepare);
             if (best == 0 || ms < best) best = ms, algorithm_ = proposals[i].algo;
         }
         if (best == 0) DEMO_CHECK(CUBLAS_STATUS_NOT_SUPPORTED);
@@ -112,32 +127,39 @@ class LtGemm {
 
   private:
     cublasStatus_t multiply(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) const {
-        const LtProduct<T>& p = product_;
-        const float beta = p.add ? 1 : 0;
-        return cublasLtMatmul(library_.handle, operation_, &p.scale, p.W, layout_W_, p.x, layout_x_,
+        const LtProduct<T, Out>& p = product_;
+        const Scalar scale = Scalar(p.scale), beta = p.add ? 1 : 0;
+        return cublasLtMatmul(library_.handle, operation_, &scale, p.W, layout_W_, p.x, layout_x_,
                               &beta, p.out, layout_out_, p.out, layout_out_, &algorithm,
                               library_.workspace.data(), library_.workspace.bytes(), stream);
     }
 
     const CublasLt& library_;
-    const LtProduct<T> product_;
+    const LtProduct<T, Out> product_;
     cublasLtMatmulDesc_t operation_;
     cublasLtMatrixLayout_t layout_W_, layout_x_, layout_out_;
     cublasLtMatmulAlgo_t algorithm_;
 };
-/// The yardstick of matmuls: C = A B by the best of cuBLASLt, all [N, N] row-major.
+
+/// The yardstick of matmuls at its best: C = A B, all [N, N] row-major, as `cublas` does it, or by
+/// one of the algorithms that cuBLASLt proposes, whichever is the fastest with an empty cache, as
+/// it will be timed.
 template <class T>
-Contender cublaslt_contender(const std::string& name, const T* A, const T* B, T* C, size_t N) {
+Contender cublas_best_contender(const std::string& name, const Contender& cublas, const Gpu& gpu,
+                                const T* A, const T* B, T* C, size_t N) {
     const auto library = std::make_shared<CublasLt>();
-    return {.kernel = name,
-            .role = Role::kYardstick,
-            .setup =
-                [=](Contender& self) {
-                    const LtProduct<T> product{A, B, C, N, N, N};
-                    const auto gemm = std::make_shared<LtGemm<T>>(*library, product);
-                    self.launch = [library, gemm] { (*gemm)(); };
-                },
-            .repeatable = false};
+    auto choose = [=, launch = cublas.launch, flush_bytes = gpu.flush_bytes()](Contender& self) {
+        const Buffer<char> flushed(kSimulator ? 1 : flush_bytes);
+        auto flush = [&] { DEMO_CHECK(cudaMemsetAsync(flushed.data(), 0, flushed.bytes())); };
+        const auto gemm =
+            std::make_shared<LtGemm<T>>(*library, LtProduct<T>{A, B, C, N, N, N}, flush);
+        self.launch = [library, gemm] { (*gemm)(); };
+        self.note = "by cublasLtMatmul";
+        if (kSimulator || quick_time(self.launch, flush) < quick_time(launch, flush)) return;
+        self.launch = launch;
+        self.note = "by cublasGemmEx";
+    };
+    return {.kernel = name, .role = Role::kYardstick, .setup = choose, .repeatable = false};
 }
 
 }  // namespace demo

@@ -171,6 +171,10 @@ inline void print_description(const Program& program, const std::vector<Plan>& p
                                    })
                        : "null"},
         {"variants", json_list(program.variants, json_text)},
+        {"grid", program.grid.sizes.empty()
+                     ? "null"
+                     : json_object({{"kernels", json_list(program.grid.kernels, json_text)},
+                                    {"sizes", json_list(program.grid.sizes, number)}})},
         {"dtypes", json_list(types)},
         {"options",
          json_list(options_of(program), [](const Option& option) { return to_json(option); })},

@@ -34,8 +34,8 @@ class EnergyCounter {
                 reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(nvml, name));
             return function != nullptr;
         };
-        int (*init)();
-        int (*get_device)(const char*, void**);
+        int (*init)() = nullptr;
+        int (*get_device)(const char*, void**) = nullptr;
         if (!find(init, "nvmlInit_v2") || !find(text_, "nvmlErrorString") ||
             !find(get_device, "nvmlDeviceGetHandleByPciBusId_v2") ||
             !find(read_, "nvmlDeviceGetTotalEnergyConsumption"))

@@ -14,6 +14,9 @@ namespace demo {
 template <class T>
 inline constexpr const char* kTypeName = std::is_same_v<T, __half>          ? "fp16"
                                          : std::is_same_v<T, __nv_bfloat16> ? "bf16"
+                                         : std::is_same_v<T, double>        ? "fp64"
+                                         : std::is_same_v<T, int8_t>        ? "int8"
+                                         : std::is_same_v<T, int32_t>       ? "int32"
                                          : std::is_same_v<T, uint32_t>      ? "uint32"
                                          : sizeof(T) == 1                   ? "bytes"
                                                                             : "fp32";
@@ -24,6 +27,7 @@ template <class T>
 __device__ T element_of(const Fill& fill, size_t columns, size_t i) {
     if constexpr (std::is_same_v<T, uint32_t>)
         return fill.then == Then::kZipf ? zipf_id(fill.seed, i) : random_id(fill.seed, i);
+    if constexpr (std::is_same_v<T, double>) return fill.scale * random_uniform_fp64(fill.seed, i);
     float offset = 0;
     if (fill.then == Then::kOffsetRows) offset = i / columns % 2 == 0 ? 100.0f : -100.0f;
     const float value = fmaf(fill.scale, random_uniform(fill.seed, i), offset);
@@ -47,8 +51,8 @@ __global__ void count_changed(const T* data, size_t size, size_t columns, Fill f
     const size_t stride = size_t(gridDim.x) * blockDim.x;
     for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += stride) {
         const T expected = element_of<T>(fill, columns, i);
-        if constexpr (std::is_integral_v<T>) {
-            if (data[i] == expected) continue;  // in fp32 neighboring ids are the same
+        if constexpr (std::is_integral_v<T> || std::is_same_v<T, double>) {
+            if (data[i] == expected) continue;  // in fp32 neighbors are the same
         } else if (float(data[i]) == float(expected)) {
             continue;
         }

@@ -216,7 +216,7 @@ class Measurement {
         if (!counter_ || !counter_->why_not().empty() || contender.sample) return;
         on_progress_("counting the energy of " + contender.kernel);
         const Range phase("energy"), kernel(contender.kernel);
-        const size_t count = size_t(std::max(10 / result.median_ms(), 1.0));  // for some 10 ms
+        const size_t count = size_t(std::clamp(10 / result.median_ms(), 1.0, 1e4));  // 10 ms
         cudaEvent_t done[2];
         for (cudaEvent_t& event : done) DEMO_CHECK(cudaEventCreate(&event));
         size_t batches = 0;

@@ -12,10 +12,10 @@
 
 namespace demo {
 
-constexpr uint32_t kLineBytes = 128;                          // of a cache
-constexpr uint32_t kPointers = kLineBytes / 8;                // in a line
-constexpr double kMillionLoads = 1e6, kWord = 4;              // a sample's loads, and bytes of each
-constexpr size_t kMegabytes = size_t(kMillionLoads * kWord);  // what they bring, in bytes
+constexpr uint32_t kLineBytes = 128;            // of a cache
+constexpr uint32_t kPointers = kLineBytes / 8;  // in a line
+constexpr double kScaledLoads = 1e6;            // of 4 bytes, in a sample
+constexpr size_t kScaledBytes = size_t(4 * kScaledLoads);
 
 /// The line that a chain leads to from line i, of 2^n: from any line to all others, and back to
 /// it. Steps of this form do that if the factor is a multiple of 4 and one more, and the summand is
@@ -67,7 +67,7 @@ struct ExpectSum {
         uint32_t sum = 0;
         for (size_t step = 0; step < steps; ++step)
             for (size_t i = 0; i < width; ++i) sum += x[(first + step * apart + i) % size];
-        return {double(float(sum)), 0};  // as an output is compared
+        return {double(sum), 0};
     }
 };
 
@@ -77,7 +77,7 @@ inline Workload million_loads(size_t N, std::vector<std::pair<std::string, std::
             .size = N,
             .dtype = kTypeName<uint32_t>,
             .flops = 0,
-            .least_bytes = kMegabytes,
+            .least_bytes = kScaledBytes,
             .memory_bound = true,
             .text = "N = " + std::to_string(N),
             .facts = std::move(facts)};
@@ -111,8 +111,8 @@ inline Contender bandwidth(const std::string& kernel, std::function<void()> laun
     return {.kernel = kernel,
             .launch = launch,
             .check = check,
-            .sample = [=] { return timer->ms(launch) * kMillionLoads / loads; },
-            .figure = [](double ms) { return double(kMegabytes) / ms / 1e6; },
+            .sample = [=] { return timer->ms(launch) * kScaledLoads / loads; },
+            .figure = [](double ms) { return double(kScaledBytes) / ms / 1e6; },
             .unit = "GB/s"};
 }
 

@@ -23,10 +23,12 @@ enum class Role {
     kYardstick,  // measured for comparison alone: a copy, a gemm beside our kernels
     kRecord,     // the suite's fastest kernel, another program's
     kMistake,    // measured in a wrong way, to show what that claims
+    kLimit,      // what our kernels' instructions allow at most: nothing else, over and over
 };
 
 inline const char* to_text(Role role) {
-    constexpr const char* kNames[] = {"ours", "chain", "library", "yardstick", "record", "mistake"};
+    constexpr const char* kNames[] = {"ours",   "chain",   "library", "yardstick",
+                                      "record", "mistake", "limit"};
     return kNames[int(role)];
 }
 

@@ -132,17 +132,15 @@ class Report {
         if (!record_.empty() && !options_.sweep) note(record_);
         if (noisy_) note("~ noisy: the middle half of the samples spreads over more than 2%");
         if (missed_) note("! not as predicted");
-        if (!above_peak_.empty())
-            std::printf("%s", wrapped("  above what this GPU can do, so not its speed: " +
-                                          join(above_peak_, ", "),
-                                      4)
-                                  .c_str());
-        if (!no_energy_.empty())
-            std::printf("%s", wrapped("  no energy: " + no_energy_, 4).c_str());
+        auto list = [](const std::string& text) { std::printf("%s", wrapped(text, 4).c_str()); };
+        if (!above_peak_.empty() && !options_.sweep)
+            list("  above what this GPU can do, so not its speed: " + join(above_peak_, ", "));
+        if (!no_energy_.empty()) list("  no energy: " + no_energy_);
         if (kSimulator && times_.size() > 0) {
             note("(CPU): this computer's time, which says nothing about a GPU's. To see what");
             note("the kernels touch: DEMO_COUNT=1 in front of the command");
         }
+        compare_limits();
         compare_best();
     }
 
@@ -179,7 +177,7 @@ class Report {
         if (exit_code_ != kWrong) exit_code_ = result.verdict.ok() ? kVerified : kWrong;
         noisy_ |= !result.ms.empty() && result.noisy() && !kSimulator;
         const double peak = work.memory_bound ? 0 : gpu_.peak(work.dtype);
-        if (!kSimulator && contender.computes && peak > 0 && result.tflops(work) > peak)
+        if (!kSimulator && contender.computes && peak > 0 && result.tflops(work) > 1.05 * peak)
             above_peak_.push_back(contender.kernel);
         if (!contender.program.empty()) record_ = contender.kernel + ": see " + contender.program;
         if (result.median_ms() > 0)
@@ -196,7 +194,7 @@ class Report {
 
     size_t rate_width() const { return kSimulator ? 16 : counts_lines_ ? 16 : 9; }
     bool compares() const {
-        return !kSimulator && kernels_ > 1 && options_.kernel.empty() && !counts_lines_;
+        return !kSimulator && kernels_ > 1 && options_.kernels.size() != 1 && !counts_lines_;
     }
 
     void print_head(const Workload& work, bool has_part, const Result* beside) {
@@ -286,6 +284,20 @@ class Report {
         }
         if (!contender.note.empty()) parts.push_back(contender.note);
         std::printf("%s", wrapped("      " + join(parts, "; "), 6).c_str());
+    }
+
+    /// How much of what their instructions allow our kernels reach.
+    void compare_limits() const {
+        if (kSimulator || options_.sweep) return;
+        for (const Time& limit : times_) {
+            std::vector<std::string> parts;
+            for (const Time& time : times_)
+                if (limit.role == Role::kLimit && is_ours(time.role))
+                    parts.push_back(time.kernel + " " + percent(limit.ms / time.ms));
+            if (!parts.empty())
+                std::printf("%s",
+                            wrapped("  of " + limit.kernel + ": " + join(parts, ", "), 4).c_str());
+        }
     }
 
     /// How the best of our kernels compares with the library and with other yardsticks.

@@ -34,9 +34,7 @@ class Session {
     }
 
     /// Whether --kernel leaves this one.
-    bool wants(const std::string& kernel) const {
-        return options.kernel.empty() || options.kernel == kernel;
-    }
+    bool wants(const std::string& kernel) const { return options.wants(kernel); }
 
     /// Verifies every contender's output by `check`, or by its own, then measures those that are
     /// right and prints a line for each. Leaves out what --kernel, the shape or the GPU rules out.
@@ -133,21 +131,23 @@ inline Plan plan_of(const Program& program, const Options& options, const Gpu& g
     return plan;
 }
 
-/// Throws UsageError unless some contender bears the name of --kernel and takes the shape.
-inline void check_kernel(const Options& options, const Plan& plan) {
-    if (options.kernel.empty()) return;
-    parse_name(options.kernel, "--kernel", plan.kernel_names());
-    std::string only;  // the shape that the kernel is for, if this is another
-    bool fits = false;
-    for (const Plan::Comparison& comparison : plan.comparisons)
-        for (const Plan::Kernel& kernel : comparison.kernels) {
-            if (kernel.name != options.kernel) continue;
-            fits = fits || kernel.only.empty() || kernel.only == comparison.work.shape;
-            only = kernel.only;
-        }
-    if (!fits)
-        throw UsageError("--kernel " + options.kernel + " is for " +
-                         (only == "talk" ? "--talk alone: add it" : "N alone: leave --talk out"));
+/// Throws UsageError unless some contender bears each name of --kernel and takes the shape.
+inline void check_kernels(const Options& options, const Plan& plan) {
+    for (const std::string& name : options.kernels) {
+        parse_name(name, "--kernel", plan.kernel_names());
+        std::string only;  // the shape that the kernel is for, if this is another
+        bool fits = false;
+        for (const Plan::Comparison& comparison : plan.comparisons)
+            for (const Plan::Kernel& kernel : comparison.kernels) {
+                if (kernel.name != name) continue;
+                fits = fits || kernel.only.empty() || kernel.only == comparison.work.shape;
+                only = kernel.only;
+            }
+        if (!fits)
+            throw UsageError(
+                "--kernel " + name + " is for " +
+                (only == "talk" ? "--talk alone: add it" : "N alone: leave --talk out"));
+    }
 }
 
 /// Exits with 77 if nothing but yardsticks could run here.
@@ -155,8 +155,9 @@ inline void require_kernels(const Options& options, const Plan& plan) {
     std::string why_not;
     for (const Plan::Comparison& comparison : plan.comparisons)
         for (const Plan::Kernel& kernel : comparison.kernels) {
-            const bool asked_for = kernel.name == options.kernel;
-            if (options.kernel.empty() ? kernel.role == Role::kYardstick : !asked_for) continue;
+            const bool counts = options.kernels.empty() ? kernel.role != Role::kYardstick
+                                                        : options.wants(kernel.name);
+            if (!counts) continue;
             if (kernel.why_not.empty()) return;
             why_not = kernel.why_not;
         }
@@ -256,7 +257,7 @@ inline ExitCode answer(const Program& program, std::span<const char* const> argu
         print_help(program, plan.kernel_names());
         return kVerified;
     }
-    check_kernel(options, plan);
+    check_kernels(options, plan);
     if (options.energy && kSimulator)
         fail(kSkipped, "--energy counts a GPU's joules, and this is the simulator");
     if (!options.describe) return run_all(program, options);

@@ -13,7 +13,9 @@
 namespace demo {
 
 template <class T>
-inline constexpr Format kFormat = std::is_same_v<T, __half>          ? kFp16
+inline constexpr Format kFormat = std::is_integral_v<T>              ? kInteger
+                                  : std::is_same_v<T, double>        ? kFp64
+                                  : std::is_same_v<T, __half>        ? kFp16
                                   : std::is_same_v<T, __nv_bfloat16> ? kBf16
                                                                      : kFp32;
 
@@ -69,8 +71,10 @@ struct Check {
     std::function<Verdict()> spot = {};
     std::shared_ptr<const Check> before = {};  // of an earlier output: see in_turn()
 
-    /// Overwrites the output with NaNs.
-    void poison() const { scribble(0xFF); }
+    int poison_byte = 0xFF;  // many of them are a NaN
+
+    /// Overwrites the output with NaNs, or integers with numbers that are too large.
+    void poison() const { scribble(poison_byte); }
     /// Overwrites it with finite numbers: what is skipped where there is no NaN then shows.
     void scribble(int byte) const {
         DEMO_CHECK(cudaMemsetAsync(output, byte, bytes));
@@ -103,6 +107,15 @@ inline unsigned int blocks_to_visit(size_t size) {
     return unsigned(std::clamp<size_t>((size + 255) / 256, 1, 1024));
 }
 
+/// An element as the number that it is.
+template <class T>
+__device__ double to_double(T element) {
+    if constexpr (std::is_same_v<T, double> || std::is_integral_v<T>)
+        return double(element);
+    else
+        return double(float(element));
+}
+
 /// Counts the elements of output[size] that are NaN, or larger than `largest`, and adds up a hash
 /// of each element's place and bits: a sum, so that its order does not matter.
 template <class T>
@@ -111,7 +124,10 @@ __global__ void scan_output(const T* output, size_t size, double largest, Verdic
     unsigned long long hash = 0;
     for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += stride) {
         const float value = float(output[i]);
-        hash += random_bits(__float_as_uint(value), i);
+        uint64_t bits = __float_as_uint(value);
+        if constexpr (std::is_same_v<T, double> || (std::is_integral_v<T> && sizeof(T) == 4))
+            bits = __double_as_longlong(to_double(output[i]));  // more than fp32 holds
+        hash += random_bits(bits, i);
         if (fabsf(value) <= largest) continue;
         const bool is_nan = value != value;
         atomicAdd(is_nan ? &verdict->unwritten : &verdict->huge, 1ull);
@@ -130,7 +146,7 @@ __global__ void compare_rows(const T* output, const size_t* rows, size_t first, 
     for (size_t e = size_t(blockIdx.x) * blockDim.x + threadIdx.x; e < count * columns;
          e += stride) {
         const size_t i = first + e / columns, row = rows[i], column = e % columns;
-        const double got = double(float(output[row * columns + column]));
+        const double got = to_double(output[row * columns + column]);
         const Expected expected = expect(i, row, column);
         const float error = float(fabs(got - expected.value) / expected.tolerance);
         if (error <= 3e38f) atomicMax(&verdict->error_of_bound, __float_as_uint(error));
@@ -147,7 +163,7 @@ __global__ void explain_first_wrong(const T* output, const size_t* rows, size_t 
     const size_t i = first + verdict->first_wrong / columns;
     verdict->row = rows[i];
     verdict->column = verdict->first_wrong % columns;
-    verdict->got = double(float(output[verdict->row * columns + verdict->column]));
+    verdict->got = to_double(output[verdict->row * columns + verdict->column]);
     verdict->expected = expect(i, verdict->row, verdict->column);
 }
 
@@ -215,7 +231,8 @@ Check check_of(
             .bytes = saturating_product(M, columns, sizeof(T)),
             .verify = [=] { return compare(false); },
             .renew = renew,
-            .spot = [=] { return compare(true); }};
+            .spot = [=] { return compare(true); },
+            .poison_byte = std::is_integral_v<T> && sizeof(T) > 1 ? 0x7F : 0xFF};
 }
 
 }  // namespace demo

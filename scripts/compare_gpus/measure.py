@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Usage: scripts/compare_gpus.sh [OPTION ...]
+       scripts/compare_gpus.sh --grid [OPTION ...]
        scripts/compare_gpus.sh --hosts HOST,... [OPTION ...]
        scripts/compare_gpus.sh --table [OPTION ...] FILE ...
 
@@ -15,6 +16,8 @@ selection is written to build/results/, so that results/ holds whole runs.
   --sizes N,...      these sizes N alone (multiples of 32)
   --talk S,...       these sizes S of the talk's shape alone (multiples of 16); with --sizes: both
   --quick            N = 4096 and S = 1024, in each program's first data type
+  --grid             our fastest matrix products beside the library's best call, at 40 sizes
+                     from 512 to 16384: results/grid/<gpu>.csv. Takes 2.5 s a size: five minutes
   --rounds COUNT     let the kernels of a program take turns so many times (default 1)
   --out FOLDER       write there
   --fresh            forget what an interrupted run has measured
@@ -83,6 +86,7 @@ def parse_arguments(arguments):
     add("--sizes", type=command_line.sizes(32))
     add("--talk", type=command_line.sizes(16))
     add("--quick", action="store_true")
+    add("--grid", action="store_true")
     add("--rounds", type=command_line.count, default=1)
     add("--out")
     add("--fresh", action="store_true")
@@ -95,6 +99,8 @@ def parse_arguments(arguments):
     options = parser.parse_args(arguments)
     if options.quick and (options.sizes or options.talk):
         parser.error("--quick excludes --sizes and --talk")
+    if options.grid and (options.sizes or options.talk or options.quick):
+        parser.error("--grid excludes --sizes, --talk and --quick")
     if options.out == "":
         parser.error("--out needs a folder")
     if options.hosts and options.place:
@@ -105,7 +111,7 @@ def parse_arguments(arguments):
     options.passed_on = passed_on(options)
     chosen = options.programs or options.sizes or options.talk or options.quick
     options.out = (Path(options.out).resolve() if options.out  # named from where the caller is
-                   else Path("build/results" if chosen else "results"))
+                   else Path("build/results" if chosen else "results", "grid" * options.grid))
     if options.quick:
         options.sizes, options.talk = [QUICK_SIZE], [QUICK_TALK_SIZE]
     return options
@@ -117,7 +123,7 @@ def passed_on(options):
     for name in ("programs", "sizes", "talk"):
         if getattr(options, name):
             words += [f"--{name}", ",".join(map(str, getattr(options, name)))]
-    for name in ("quick", "fresh", "no_build"):
+    for name in ("quick", "grid", "fresh", "no_build"):
         words += ["--" + name.replace("_", "-")] * getattr(options, name)
     return words
 
@@ -191,10 +197,13 @@ def steps_of(options):
     """All steps. Raises Stop where there are none."""
     steps = []
     for name in options.programs or programs.listed():
-        runs = programs.runs_to_measure(programs.describe(PROJECT / name), options.sizes,
-                                        options.talk, first_dtype_alone=options.quick)
+        about = programs.describe(PROJECT / name)
+        runs = (programs.runs_of_grid(about) if options.grid else
+                programs.runs_to_measure(about, options.sizes, options.talk,
+                                         first_dtype_alone=options.quick))
         if runs is None and options.programs:
-            raise Stop(f"{name} declares no sizes to measure", USAGE)
+            what = "grid" if options.grid else "sizes to measure"
+            raise Stop(f"{name} declares no {what}", USAGE)
         steps += [Step(name, run) for run in runs or []]
     if not steps:
         raise Stop("no program takes these sizes", USAGE)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import command_line
 import compare_frameworks
+import grid
 import programs
 import table
 from command_line import PROJECT, USAGE, Stop
@@ -83,7 +84,7 @@ def rate(row):
 def figure(program):
     """A lesson's fastest kernel at N = 4096, or else at its largest size."""
     rows = [row for row in headline_rows() if row["program"] == program
-            and row["verified"] == "yes" and row["role"] != table.YARDSTICK]
+            and row["verified"] == "yes" and row["role"] not in (table.YARDSTICK, "limit")]
     if not rows:
         return "-"
     largest = max(row["n"] for row in rows)
@@ -160,3 +161,46 @@ def section(title, measured):
 def frameworks():
     files = sorted((PROJECT / "results/frameworks").glob("*.csv"))
     return "\n\n".join(compare_frameworks.markdown(file) for file in files) or "None yet."
+
+
+def sizes():
+    """Of each GPU: ours beside the library's best at the sizes of the grid."""
+    return "\n\n".join(map(sizes_of, sorted(grid.FOLDER.glob("*.csv")))) or "None yet."
+
+
+def sizes_of(file):
+    measured = table.read(file)
+    products, gating = grid.of_products(measured), grid.of_gating(file)
+    lines = [f"### {measured.gpu}, the grid", "", table.circumstances(measured), "",
+             "Ours over the best of theirs:", ""]
+    head = ["program", "data", "against", "sizes", "geometric mean", "lowest", "below the aim"]
+    lines.append(table.markdown(head, [summary_of(series) for series in products + gating], left=3))
+    lines += ["", picture_of(grid.picture(file), "Ours over the library's best, by N")]
+
+    head, every = ["N"], sorted({n for series in products for n in series.pairs})
+    for series in products:
+        head += [f"`{series.program}` {series.dtype}", series.against, "ratio"]
+    rows = [[str(n)] + [cell for series in products for cell in cells_of(series.pairs.get(n))]
+            for n in every]
+    lines += ["", "TFLOP/s by N:", "", table.markdown(head, rows, left=0)]
+    return "\n".join(lines)
+
+
+def summary_of(series):
+    short = ", ".join(f"{n} ({ratio:.3f})" for n, ratio in series.short.items())
+    lowest = series.pairs[series.lowest].ratio
+    return [f"`{series.program}`", series.dtype, series.against, str(len(series.pairs)),
+            f"{series.mean:.3f}", f"{lowest:.3f} at {series.lowest}", short or "none"]
+
+
+def cells_of(pair):
+    if not pair:
+        return ["-"] * 3
+    return [table.number(pair.ours), table.number(pair.theirs), f"{pair.ratio:.3f}"]
+
+
+def picture_of(name, text):
+    """A picture in docs/pictures/, in the reader's theme."""
+    path = f"../docs/pictures/{name}"
+    return (f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="{path}-dark.svg">\n'
+            f'  <img alt="{text}" src="{path}-light.svg">\n</picture>')

@@ -13,8 +13,9 @@ from frameworks.triton_kernels import (count_tiles, even_tiles, launch, load_ste
                                        place_of, store_tile, tuned, within)
 from frameworks.verification import ROUNDOFF, SUBNORMAL, product
 
-# 1056 and 3104 are no multiples of any tile's side.
-SIZES = (1024, 1056, 1536, 2048, 3072, 3104, 4096, 5120, 8192, 12288, 16384)
+# 1056, 1952, 3104 and 4064 are no multiples of any tile's side.
+SIZES = (1024, 1056, 1280, 1536, 1952, 2048, 2560, 3072, 3104, 4064, 4096, 5120, 6144, 8192, 12288,
+         16384)
 TALK = (96, 128, 256, 512, 768, 1024, 2048)
 TILE = ("6_gating_fused", "fused_tile", "fused_talk_tile")
 

@@ -148,10 +148,25 @@ def runs_to_measure(about, sizes=None, talk_sizes=None, first_dtype_alone=False)
     for variant in variants:
         n, options = variant.split(" ", 1)
         runs.append(Run(variant, options, int(n)))
+    return in_each_dtype(about, runs, first_dtype_alone)
+
+
+def runs_of_grid(about):
+    """[Run] of the kernels and at the sizes that a program declares for its grid; None without."""
+    grid = about.get("grid")
+    if not grid:
+        return None
+    kernels = ",".join(grid["kernels"])
+    return in_each_dtype(about, [Run(f"{n} --kernel {kernels}", "square", n)
+                                 for n in grid["sizes"]])
+
+
+def in_each_dtype(about, runs, first_alone=False):
+    """[Run] of all data types, one type after the other."""
     if not takes(about, "--dtype"):
         return runs
     return [run._replace(arguments=f"{run.arguments} --dtype {dtype}", dtype=dtype)
-            for dtype in about["dtypes"][:1 if first_dtype_alone else None] for run in runs]
+            for dtype in about["dtypes"][:1 if first_alone else None] for run in runs]
 
 
 def main(arguments):

@@ -46,7 +46,7 @@ NUMBERS = (  # may be empty
 WORDS = "program kernel dtype shape".split()
 VERDICTS = ("yes", "no", "failed", "skipped")  # of the column `verified`
 # What a kernel is to its program, in the column `role`. A program that stopped has none.
-ROLES = ("ours", "chain", "library", "yardstick", "record", "mistake")
+ROLES = ("ours", "chain", "library", "yardstick", "record", "mistake", "limit")
 OWN = ("ours", "record")  # the suite's own kernels
 YARDSTICK = "yardstick"  # a library's kernel, or a copy: that computes nothing, so no TFLOP/s
 MISTAKE = "mistake"  # measured in a wrong way, to show what that claims

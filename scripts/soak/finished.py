@@ -28,14 +28,20 @@ class Finished:
     def _write(self, run):
         print(json.dumps(run), file=self.file, flush=True)
 
-    def add(self, i, command, code, seconds, error):
-        self.runs[i] = {"run": i, "command": str(command), "code": code,
-                        "seconds": round(seconds, 2), "error": error}
+    def add(self, i, command, seconds, outcome):
+        self.runs[i] = {"run": i, "command": str(command), "code": outcome.code,
+                        "seconds": round(seconds, 2), "error": outcome.error,
+                        "alike": outcome.alike}
         self._write(self.runs[i])
 
     @property
     def failed(self):
         return [run for _, run in sorted(self.runs.items()) if run["error"]]
+
+    @property
+    def alike(self):
+        """How many launches gave the same bits as the same launch before."""
+        return sum(run.get("alike", 0) for run in self.runs.values())
 
     @property
     def status(self):

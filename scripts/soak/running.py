@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+from typing import NamedTuple
 
 from command_line import FAILED, OK, PROJECT, SKIPPED, WRONG
 
@@ -73,6 +74,14 @@ def end(process):
 # --- What came of them ----------------------------------------------------------------------------
 
 
+class Outcome(NamedTuple):
+    """What came of a run."""
+
+    code: int  # exit status
+    error: str = ""  # what is wrong
+    alike: int = 0  # launches that gave the same bits as the same launch before
+
+
 def first_line(text):
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
@@ -117,17 +126,18 @@ def difference(rows, others, kernels):
 
 
 def perform(processes, run, limit):
-    """(exit status, what is wrong) of all commands of a run. Raises Stopped."""
+    """The Outcome of all commands of a run. Raises Stopped."""
     results = []
     for command in run.commands:
         status, out, err = processes.output(command, limit)
         status, wrong = (findings if run.by_tool else fault)(status, out, err)
         if wrong or status == SKIPPED:
-            return status, wrong
+            return Outcome(status, wrong)
         results.append(rows_of(out))
         if any(row["verified"] != "yes" for row in results[-1]):
-            return FAILED, "exit status 0, and a row that is not verified"
+            return Outcome(FAILED, "exit status 0, and a row that is not verified")
         different = difference(results[0], results[-1], run.compared)
         if different:
-            return WRONG, f"{different} with {command}"
-    return OK, ""
+            return Outcome(WRONG, f"{different} with {command}")
+    compared = [row for row in results[0] if row["kernel"] in run.compared]
+    return Outcome(OK, alike=len(compared) * (len(results) - 1))

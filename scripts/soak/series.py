@@ -22,12 +22,13 @@ def describe(processes, path, arguments):
 
 class Anything:
     """Without end: any program, any problem, in any manner. abouts: {path: what --describe says}.
-    """
+    With `repeat` all runs are launches of all kernels, twice."""
 
     length = None
 
-    def __init__(self, seed, abouts, largest, simulated):
+    def __init__(self, seed, abouts, largest, simulated, repeat=False):
         self.seed, self.abouts, self.largest, self.simulated = seed, abouts, largest, simulated
+        self.repeat = repeat
 
     def draw(self, processes, i):
         draws = random.Random(f"{self.seed} {i}")
@@ -36,9 +37,10 @@ class Anything:
         about, failing = describe(processes, path, problem)
         if failing:
             return Run([failing])
-        repeated = draws.random() < drawing.REPEATED
-        words = [path, *problem,
-                 *drawing.draw_manner(draws, about, drawing.kernels_of(about), repeated)]
+        repeated = self.repeat or draws.random() < drawing.REPEATED
+        manner = ([*drawing.draw_seed(draws), "--once", "--csv"] if self.repeat else
+                  drawing.draw_manner(draws, about, drawing.kernels_of(about), repeated))
+        words = [path, *problem, *manner]
         commands = []
         for _ in range(1 + repeated):
             order = {"DEMO_SCHEDULE": f"random:{draws.randrange(10 ** 6)}"}

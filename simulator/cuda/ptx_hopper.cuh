@@ -104,6 +104,11 @@ inline void st_async(float2* to, float2 value, Barrier* barrier, uint32_t rank, 
     std::memcpy(&bits, &value, sizeof bits);
     simulator::remote_store(to, bits, barrier, rank, {"st_async()", file, line});
 }
+inline void st_async(float4* to, float4 value, Barrier* barrier, uint32_t rank, SIMULATOR_SITE) {
+    auto* const pairs = reinterpret_cast<float2*>(to);
+    st_async(&pairs[0], {value.x, value.y}, barrier, rank, file, line);
+    st_async(&pairs[1], {value.z, value.w}, barrier, rank, file, line);
+}
 
 // --- Copies -------------------------------------------------------------------------------------
 

@@ -19,23 +19,31 @@ struct Product {
     size_t N, columns;
     // Clocks at the end of a tile of 128 rows that no multiplication hides. (Of 64 rows, none.)
     double tile_end = 0;
+    double copy_factor = 1;  // copies take so many times as long
 };
+
+/// The record's product. Where rows of 16-bit numbers are no whole lines of the L2 cache, 128
+/// bytes, every second one begins in the middle of a line, and a copy of it needs one line more.
+inline Product square_product(size_t N) { return {N, N, 0, N % 64 == 0 ? 1.0 : 3.0}; }
 
 /// A block's tile of C. The blocks of a cluster have tiles below each other, and share what they
 /// copy of B.
 struct TileShape {
     int rows, columns, cluster;
-    bool divides = true;  // there is a kernel whose blocks divide such tiles
+    bool divides = true;     // there is a kernel whose blocks divide such tiles
+    bool persistent = true;  // blocks compute tile after tile; otherwise one each
 };
 
 /// Clocks of a step, which is 64 along k. The tensor cores do 2048 multiply-adds a clock. For the
 /// next step 128 bytes are copied meanwhile for each row of A, and for each column of B, of which
-/// each block of a cluster copies a part. The constants were fitted on an NVIDIA H200, to products
-/// at 23 sizes and gating at 12: the choice is the fastest shape, or close to it.
-inline double step_clocks(const TileShape& tile, const Machine& machine) {
+/// each block of a cluster copies a part. The constants were fitted on an NVIDIA H200, to gating at
+/// 12 sizes; those for products here and below on an NVIDIA H100, at 48 sizes: the choice is the
+/// fastest shape, or close to it.
+inline double step_clocks(const TileShape& tile, const Product& product, const Machine& machine) {
     constexpr int kAlways = 120;  // whatever the shape
     const double copied = tile.rows + double(tile.columns) / tile.cluster;
-    return tile.rows * tile.columns * 64 / 2048.0 + kAlways + copied * 128 / machine.l2_bytes;
+    return tile.rows * tile.columns * 64 / 2048.0 + kAlways +
+           product.copy_factor * copied * 128 / machine.l2_bytes;
 }
 
 /// How clusters share the tiles of C.
@@ -58,6 +66,7 @@ inline Division divide(const TileShape& tile, const Product& product, int at_onc
     // As few clusters as need no more rounds: no slower, and they stay in step, so that they find
     // in L2 what others have read.
     const int rounds = (tiles + at_once - 1) / at_once;
+    if (!tile.persistent) return {tiles, 0, double(rounds), double(rounds) * steps};
     const Division whole{(tiles + rounds - 1) / rounds, 0, double(rounds), double(rounds) * steps};
     // Or the tiles of the last, incomplete round are divided, and those of the round before. So a
     // share is longer than a tile, and two clusters divide one, not many.
@@ -68,20 +77,30 @@ inline Division divide(const TileShape& tile, const Product& product, int at_onc
     return possible && even.steps < whole.steps ? even : whole;
 }
 
-/// The tiles that the record of matrix products comes in, the largest first.
-constexpr TileShape kShapes[] = {{128, 256, 2}, {128, 224, 2}, {128, 192, 2}, {128, 160, 4},
-                                 {128, 128, 1}, {64, 192, 4},  {64, 128, 1},  {64, 64, 1}};
+/// Of a kernel whose blocks compute one tile each.
+constexpr TileShape single(int rows, int columns, int cluster) {
+    return {rows, columns, cluster, false, false};
+}
+
+/// The tiles that the record of matrix products comes in.
+constexpr TileShape kShapes[] = {{128, 256, 2},       {128, 224, 2},       {128, 192, 2},
+                                 single(256, 160, 1), single(256, 128, 1), single(128, 192, 1),
+                                 single(128, 160, 4), single(128, 128, 1), single(64, 192, 4),
+                                 single(64, 192, 1),  single(64, 128, 1),  single(64, 64, 1)};
 
 /// The one of `shapes` that takes the least time; of equals the first.
 template <size_t kCount>
 int fastest_shape(const TileShape (&shapes)[kCount], const Product& product,
                   const Machine& machine) {
     auto clocks = [&](const TileShape& tile) {
-        constexpr int kStart = 1000;  // for each further block that a cluster waits for
+        // Both ends of a block with one tile, of one with several, and for each further block that
+        // a cluster waits for.
+        constexpr int kSingle = 5000, kPersistent = 12000, kStart = 1500;
         const int at_once = std::max(1, machine.multiprocessors / tile.cluster);
         const Division division = divide(tile, product, at_once);
-        return division.steps * step_clocks(tile, machine) +
+        return division.steps * step_clocks(tile, product, machine) +
                (tile.rows == 128 ? division.tiles * product.tile_end : 0) +
+               (tile.persistent ? kPersistent : division.tiles * kSingle) +
                kStart * (tile.cluster - 1);
     };
     const auto less = [&](const TileShape& a, const TileShape& b) { return clocks(a) < clocks(b); };

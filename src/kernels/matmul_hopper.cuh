@@ -162,8 +162,8 @@ constexpr int kOutPanels = 2;  // of each warp, to be filled and stored in turn
 template <class T, int kTileN, int kStages, int kOutPanels, int kTileM = kBlockM>
 struct Memory {
     Ring<T, kTileN, kStages, kTileM> ring;
-    // Of each warp; rows swizzled.
-    alignas(1024) T out[kTileM / 16][kOutPanels][16][kPanelColumns<kTileN>];
+    // Of each warp; rows swizzled. (Of 256 rows a warpgroup multiplies 128.)
+    alignas(1024) T out[(kTileM < 256 ? kTileM : 128) / 16][kOutPanels][16][kPanelColumns<kTileN>];
 };
 
 /// A warp's 16 rows of a finished tile: rounded, which frees the sums' registers for the next tile.
@@ -239,6 +239,7 @@ __device__ void load_stage_multicast(Stage<T, kTileN, kTileM>& stage, hopper::Ba
                                      int col, int k) {
     hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
     hopper::tma_load(stage.A, A, row, k, full);
+#pragma unroll 1  // the compiler would repeat it 16 times, and a launch fetches its code, too
     for (int p = rank; p < stage.kPanels; p += kCluster)
         hopper::tma_load_multicast(stage.B[p], B, k, col + p * stage.kColumns, full,
                                    (1 << kCluster) - 1);
@@ -280,22 +281,23 @@ struct Schedule {
         return divided == 0 ? 0 : int(int64_t(c) * divided * steps / clusters);
     }
 
+    /// Of tile i, what the block of this rank in its cluster computes.
+    __device__ Part part(int i, int rank, int first, int last, bool backward = false) const {
+        const int2 tile = walk(i, rows, columns);
+        return {i, (tile.x * kCluster + rank) * kTileM, tile.y * kTileN, first, last, backward};
+    }
+
     /// Calls work(part) for all that this block computes.
     template <class Work>
     __device__ void for_each_part(int rank, Work work) const {
-        auto part = [&](int i, int first, int last, bool backward) {
-            const int2 tile = walk(i, rows, columns);
-            const int row = (tile.x * kCluster + rank) * kTileM, col = tile.y * kTileN;
-            work(Part{i, row, col, first, last, backward});
-        };
         for (int s = first_step(cluster), end = first_step(cluster + 1); s < end;) {
             const int first = s % steps, last = min(steps, first + end - s);
-            part(s / steps, first, last, false);
+            work(part(s / steps, rank, first, last));
             s += last - first;
         }
         bool backward = true;  // every second whole tile, from the first on
         for (int i = divided + cluster; i < tiles; i += clusters, backward = !backward)
-            part(i, 0, steps, backward);
+            work(part(i, rank, 0, steps, backward));
     }
 };
 
@@ -415,15 +417,95 @@ __device__ void multiply_parts(const CUtensorMap& A, const CUtensorMap& B, const
 
 // --- Rung 9: the record -------------------------------------------------------------------------
 
+/// Warpgroups that multiply where a block has one tile: 64 rows for each, or 128 if there are 256.
+__host__ __device__ constexpr int tile_consumers(int tile_rows) {
+    return tile_rows == 256 ? 2 : tile_rows / 64;
+}
+
+/// Threads of a block that has one tile. Where registers suffice, a warp is producer enough.
+constexpr int tile_threads(int tile_rows) {
+    const int consumers = tile_consumers(tile_rows);
+    return consumers * kWarpgroup + (consumers == 2 ? kWarpgroup : 32);
+}
+
+/// A block's only tile. A launch finds no code in the caches, and at small N much of its time is
+/// spent on fetching it: multiply_parts() has seven times as much. And for 256 rows there are
+/// registers enough, since the tile before is not on its way out.
+template <class T, int kTileM, int kTileN, int kStages, int kCluster>
+__device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const CUtensorMap& C,
+                              int N) {
+    constexpr int kConsumers = tile_consumers(kTileM), kEach = kTileM / 64 / kConsumers;
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& memory = *reinterpret_cast<Memory<T, kTileN, kStages, kOutPanels, kTileM>*>(shared);
+    auto& ring = memory.ring;
+    const int warpgroup = warpgroup_index(), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int rank = kCluster == 1 ? 0 : hopper::cluster_ctarank();
+    const Schedule<kTileN, kCluster, kTileM> schedule{N, 0};
+    const Part part = schedule.part(schedule.cluster, rank, 0, schedule.steps);
+    if (threadIdx.x == kConsumers * kWarpgroup) ring.init(4 * kConsumers * kCluster);
+    if constexpr (kCluster == 1)
+        __syncthreads();
+    else
+        hopper::barrier_cluster_sync();  // all blocks' barriers are ready
+
+    Position<kStages> at;
+    if (warpgroup == kConsumers) {
+        if constexpr (kConsumers == 2) hopper::setmaxnreg_dec<40>();
+        if (threadIdx.x > kConsumers * kWarpgroup) return;
+        produce(ring, at, part.last, [&](auto& stage, auto* full, int t) {
+            if constexpr (kCluster == 1)
+                load_stage(stage, full, A, B, part.row, part.col, t * kBlockK);
+            else
+                load_stage_multicast<kCluster>(stage, full, A, B, rank, part.row, part.col,
+                                               t * kBlockK);
+        });
+        if constexpr (kCluster > 1) wait_until_free(ring, at);
+    } else {
+        if constexpr (kConsumers == 2) hopper::setmaxnreg_inc<232>();
+        float sums[kEach][kTileN / 2];  // of 64 rows each
+        auto release = [&](int stage) {
+            if constexpr (kCluster == 1) {
+                if (lane == 0) hopper::mbarrier_arrive(&ring.empty[stage]);
+            } else {
+                if (lane < kCluster) hopper::mbarrier_arrive_cluster(&ring.empty[stage], lane);
+            }
+        };
+        int previous = 0;
+        for (int t = 0; t < part.last; ++t, at.advance()) {
+            hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
+#pragma unroll
+            for (int i = 0; i < kEach; ++i)
+                multiply_stage<T, kTileN>(sums[i], ring.stages[at.stage], kEach * warpgroup + i,
+                                          t > 0);
+            hopper::wgmma_wait_group<kEach>();  // step t - 1 is done
+            if (t > 0) release(previous);
+            previous = at.stage;
+        }
+        hopper::wgmma_wait_group<0>();
+        release(previous);
+
+        Outgoing<T, kTileN> outgoing;
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) {
+            const int strip = 4 * (kEach * warpgroup + i) + warp % 4;
+            outgoing.take(sums[i], part.row + 16 * strip, part.col);
+            outgoing.store_all(memory.out[warp], C);
+        }
+    }
+}
+
 /// The cluster's size comes with the launch: a block that is a cluster of its own starts sooner if
 /// the kernel knows of none.
-template <class T, int kTileM, int kTileN, int kStages, int kCluster>
-__global__ void __launch_bounds__(threads(kTileM), 1)
+template <class T, int kTileM, int kTileN, int kStages, int kCluster, bool kPersistent>
+__global__ void __launch_bounds__(kPersistent ? threads(kTileM) : tile_threads(kTileM), 1)
     matmul_hopper(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
                   const __grid_constant__ CUtensorMap B,  // [N, N] row-major
                   const __grid_constant__ CUtensorMap C,  // [N, N] row-major
                   int N, int divided, Exchange exchange) {
-    multiply_parts<T, kTileM, kTileN, kStages, kCluster>(A, B, C, N, divided, exchange);
+    if constexpr (kPersistent)
+        multiply_parts<T, kTileM, kTileN, kStages, kCluster>(A, B, C, N, divided, exchange);
+    else
+        multiply_tile<T, kTileM, kTileN, kStages, kCluster>(A, B, C, N);
 }
 
 // --- Launching ----------------------------------------------------------------------------------
@@ -462,26 +544,32 @@ inline size_t count_tiles(size_t N, size_t rows, size_t columns) {
     return (N + rows - 1) / rows * ((N + columns - 1) / columns);
 }
 
-/// Prepares a kernel that runs multiply_parts() with these template arguments. Returns what
-/// launches it.
-template <int kTileM, int kTileN, int kStages, int kCluster, class T, class Kernel>
-std::function<void()> prepare_parts(Kernel kernel, const Operands<T>& o) {
+/// Prepares a kernel that runs multiply_parts(), or multiply_tile() if it is not persistent, with
+/// these template arguments. Returns what launches it.
+template <int kTileM, int kTileN, int kStages, int kCluster, bool kPersistent = true, class T,
+          class Kernel>
+std::function<void()> prepare_tiles(Kernel kernel, const Operands<T>& o) {
     const size_t bytes = sizeof(Memory<T, kTileN, kStages, kOutPanels, kTileM>);
     demo::allow_shared_bytes(kernel, bytes);
-    const int at_once = demo::ClusterLaunch(1, kCluster, threads(kTileM), bytes).at_once(kernel);
-    const Division division = divide({kTileM, kTileN, kCluster}, {o.N, o.N}, at_once);
+    const int block = kPersistent ? threads(kTileM) : tile_threads(kTileM);
+    const int at_once = demo::ClusterLaunch(1, kCluster, block, bytes).at_once(kernel);
+    const TileShape tile{kTileM, kTileN, kCluster, kPersistent, kPersistent};
+    const Division division = divide(tile, {o.N, o.N}, at_once);
     constexpr int kColumns = kPanelColumns<kTileN>;
     const CUtensorMap map_A = hopper::tensor_map(o.A, o.N, o.N, kTileM),
                       map_B = hopper::tensor_map<kColumns>(o.B, o.N, o.N, kBlockK),
                       map_C = hopper::tensor_map<kColumns>(o.C, o.N, o.N, 16);
-    const demo::ClusterLaunch launch(division.clusters, kCluster, threads(kTileM), bytes);
+    const demo::ClusterLaunch launch(division.clusters, kCluster, block, bytes);
     return [=] { launch(kernel, map_A, map_B, map_C, int(o.N), division.divided, o.exchange); };
 }
 
-template <int kTileM, int kTileN, int kStages, int kCluster, class T>
+/// Prepares the record in one shape of tiles.
+template <int kShape, int kStages, class T>
 std::function<void()> prepare(const Operands<T>& o) {
-    return prepare_parts<kTileM, kTileN, kStages, kCluster>(
-        matmul_hopper<T, kTileM, kTileN, kStages, kCluster>, o);
+    constexpr TileShape kTile = kShapes[kShape];
+    constexpr int kTileM = kTile.rows, kTileN = kTile.columns, kCluster = kTile.cluster;
+    return prepare_tiles<kTileM, kTileN, kStages, kCluster, kTile.persistent>(
+        matmul_hopper<T, kTileM, kTileN, kStages, kCluster, kTile.persistent>, o);
 }
 
 /// Prepares the record for these operands, and returns what launches it.
@@ -489,11 +577,10 @@ template <class T>
 std::function<void()> prepare(const Operands<T>& o, const Machine& machine) {
     using Prepare = std::function<void()>(const Operands<T>&);
     // Of kShapes, each with as many stages as fit shared memory.
-    static constexpr Prepare* kPrepare[] = {prepare<128, 256, 4, 2>, prepare<128, 224, 4, 2>,
-                                            prepare<128, 192, 4, 2>, prepare<128, 160, 5, 4>,
-                                            prepare<128, 128, 6, 1>, prepare<64, 192, 6, 4>,
-                                            prepare<64, 128, 8, 1>,  prepare<64, 64, 8, 1>};
-    return kPrepare[fastest_shape(kShapes, {o.N, o.N}, machine)](o);
+    static constexpr Prepare* kPrepare[] = {
+        prepare<0, 4>, prepare<1, 4>, prepare<2, 4>, prepare<3, 4>, prepare<4, 4>,  prepare<5, 4>,
+        prepare<6, 5>, prepare<7, 6>, prepare<8, 6>, prepare<9, 6>, prepare<10, 8>, prepare<11, 8>};
+    return kPrepare[fastest_shape(kShapes, square_product(o.N), machine)](o);
 }
 
 }  // namespace matmul_hopper

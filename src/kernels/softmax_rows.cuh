@@ -2,8 +2,6 @@
 // pairs of maximum and sum merge: max_sum.cuh.
 #pragma once
 
-#include <cooperative_groups.h>
-
 #include <algorithm>
 #include <bit>
 #include <functional>
@@ -15,77 +13,14 @@
 #include "demo/measure.cuh"
 #include "hopper.cuh"
 #include "kernels/max_sum.cuh"
+#include "kernels/row_pieces.cuh"
 #include "ptx.cuh"
 
 namespace softmax {
 
+using namespace row_pieces;
+
 // --- Rows in pieces of 16 bytes: what most rungs share ------------------------------------------
-
-/// What a rung computes: out is the softmax of x's rows.
-template <class T>
-struct Rows {
-    const T* x;  // [rows, cols] row-major, like out
-    T* out;
-    size_t rows, cols;
-
-    size_t row_bytes() const { return cols * sizeof(T); }
-    size_t row_pieces() const { return (row_bytes() + 15) / 16; }
-    bool aligned() const { return row_bytes() % 16 == 0; }  // all rows are, so none has edges
-};
-
-/// 16 bytes of a row, which a thread moves at a time.
-template <class T>
-using Piece = demo::Vector<T>;
-
-/// A block's share of a row, or a warp's: whole pieces, and elements at the edges. Rows of 50257
-/// columns, say, begin and end anywhere, and a load of 16 bytes must be aligned to 16. So up to 14
-/// single elements are left at the edges of a row, fewer than a warp has threads: the first share
-/// has them as well. (The matrix itself is aligned. In a short row the last shares may be empty.)
-template <class T, bool kAligned>
-struct Share {
-    size_t begin;         // element of the matrix where the pieces begin
-    unsigned int pieces;  // how many
-    size_t edge;          // element of the matrix at the edges for this thread
-    bool has_edge;
-
-    __device__ Share(size_t row, size_t cols, unsigned int thread, unsigned int rank = 0,
-                     unsigned int shares = 1) {
-        constexpr unsigned int kElements = Piece<T>::kSize;
-        const size_t first = row * cols;
-        const unsigned int before =
-            kAligned ? 0 : min(size_t((kElements - first % kElements) % kElements), cols);
-        const unsigned int all = (cols - before) / kElements;
-        const unsigned int most = shares == 1 ? all : (all + shares - 1) / shares;
-        begin = first + before + size_t(rank * most) * kElements;
-        pieces = rank * most < all ? min(most, all - rank * most) : 0;
-        const bool at_front = !kAligned && thread < before;
-        const size_t in_row = (at_front ? 0 : size_t(all) * kElements) + thread;
-        edge = first + in_row;
-        has_edge = !kAligned && rank == 0 && in_row < cols;
-    }
-
-    /// Asks the L2 cache to fetch the share.
-    __device__ void fetch(const T* x) const {
-        if (pieces > 0) ptx::cp_async_bulk_prefetch_L2(x + begin, pieces * 16);
-    }
-};
-
-/// Loads a thread's pieces of `count`: every `stride`-th from `first`. Beyond them is -infinity.
-template <class T, int kPieces>
-__device__ void load(Piece<T> (&pieces)[kPieces], const T* from, unsigned int first,
-                     unsigned int stride, unsigned int count) {
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-        if (first + i * stride < count) {
-            // Most rungs load x once, yet on an H200 evict_last is 3 to 4% faster in fp32 than no
-            // hint, and evict_first 4% slower.
-            ptx::ld_global_evict_last(pieces[i],
-                                      reinterpret_cast<const Piece<T>*>(from) + first + i * stride);
-        } else {
-            for (T& value : pieces[i].at) value = T(kNothing);
-        }
-    }
-}
 
 /// The greatest number of some pieces. fp16 in pairs, which are one instruction from 8.0 on.
 template <class T, int kPieces>
@@ -113,7 +48,8 @@ struct Kept {
 
     /// Loads the pieces from number p on, and the edge.
     __device__ void load(const T* x, const Share<T, kAligned>& share, unsigned int p = 0) {
-        softmax::load(pieces, x + share.begin, p + threadIdx.x, blockDim.x, share.pieces);
+        row_pieces::load(pieces, x + share.begin, p + threadIdx.x, blockDim.x, share.pieces,
+                         T(kNothing));
         edge = share.has_edge ? x[share.edge] : T(kNothing);
     }
 
@@ -153,15 +89,6 @@ struct Kept {
 };
 
 // --- What the rungs for short rows share --------------------------------------------------------
-
-/// Reduces over teams of kTeam neighbors in a warp: all of a team get the result.
-template <int kTeam, class Combine>
-__device__ float reduce_team(float own, Combine combine) {
-#pragma unroll
-    for (int lanes = kTeam / 2; lanes > 0; lanes /= 2)
-        own = combine(own, __shfl_xor_sync(~0u, own, lanes));
-    return own;
-}
 
 /// The softmax of a row that a team of kTeam threads keeps as fp32, kCount numbers each. Numbers
 /// that are not there are -infinity.
@@ -298,7 +225,7 @@ __global__ void __launch_bounds__(kWarpThreads)
     if (row >= rows) share.pieces = 0, share.has_edge = false;
 
     Piece<T> pieces[kPieces];
-    load(pieces, x + share.begin, lane, kTeam, share.pieces);
+    load(pieces, x + share.begin, lane, kTeam, share.pieces, T(kNothing));
     float values[kNumbers + (kAligned ? 0 : 1)];
     if (!kAligned) values[kNumbers] = share.has_edge ? float(x[share.edge]) : kNothing;
 #pragma unroll
@@ -343,9 +270,6 @@ std::function<void()> prepare_by_warp(Rows<T> r) {
 // of a block that starts later. Limits: the registers of 512 threads, 64 KiB.
 // Source: PTX ISA, "cp.async.bulk.prefetch".
 
-constexpr int kKept = 8;           // pieces that a thread keeps
-constexpr int kMostThreads = 512;  // of a block
-constexpr size_t kMostBlockBytes = kMostThreads * kKept * 16;
 constexpr size_t kLongestUnfetched = 8192;  // columns: fetching slows such rows
 constexpr size_t kBytesAhead = 3 << 20;     // how far ahead to fetch: 8 MiB is 13% slower in fp32
 
@@ -362,11 +286,6 @@ __global__ void __launch_bounds__(kMostThreads, 2)
     if (threadIdx.x == 0 && later >= first_fetched && later < gridDim.x)
         Share<T, kAligned>(later, cols, 0).fetch(x);
     kept.store(merge_block(kept.max_sum()), out, share);
-}
-
-/// Whole warps that keep so many pieces, in threads.
-constexpr unsigned int threads_for(size_t pieces, size_t per_thread) {
-    return 32 * ((pieces + 32 * per_thread - 1) / (32 * per_thread));
 }
 
 /// Prepares the launch for rows of up to kMostBlockBytes.
@@ -393,35 +312,6 @@ std::function<void()> prepare_by_block(Rows<T> r, const demo::Gpu& gpu) {
 // so rows of 512 KiB. Before 9.0 there are no clusters.
 // Source: CUDA Programming Guide, "Thread Block Clusters" and "Distributed Shared Memory"; PTX ISA,
 // "st.async".
-
-constexpr unsigned int kMostBlocks = 8;  // of a cluster, on every GPU that has clusters
-constexpr size_t kMostClusterBytes = kMostBlocks * kMostBlockBytes;
-
-/// The cluster that a block belongs to. A single block before 9.0.
-struct Cluster {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    __device__ unsigned int size() const { return cooperative_groups::cluster_group::num_blocks(); }
-    __device__ unsigned int rank() const { return cooperative_groups::cluster_group::block_rank(); }
-
-    /// Merges the blocks' pairs. All threads get the result. Once in a kernel.
-    __device__ MaxSum merge_all(MaxSum pair) const {
-        if (size() == 1) return pair;
-        const auto cluster = cooperative_groups::this_cluster();
-        __shared__ MaxSum own;
-        if (threadIdx.x == 0) own = pair;
-        cluster.sync();  // every block's pair is there
-        // Each lane loads the pair of another block.
-        const unsigned int lane = threadIdx.x % 32;
-        pair = lane < size() ? *cluster.map_shared_rank(&own, lane) : MaxSum{kNothing, 0};
-        cluster.sync();  // no block may exit while another still reads its shared memory
-        return merge_warp(pair);
-    }
-#else
-    __device__ unsigned int size() const { return 1; }
-    __device__ unsigned int rank() const { return 0; }
-    __device__ MaxSum merge_all(MaxSum pair) const { return pair; }
-#endif
-};
 
 /// Fetches ahead as by_block does.
 template <class T, bool kAligned>
@@ -506,7 +396,9 @@ __global__ void __launch_bounds__(kTwiceThreads)
     const Cluster cluster;
     const Share<T, false> share(blockIdx.x / cluster.size(), cols, threadIdx.x, cluster.rank(),
                                 cluster.size());
-    softmax_in_steps<4>(x, out, share, [&](MaxSum own) { return cluster.merge_all(own); });
+    softmax_in_steps<4>(x, out, share, [&](MaxSum own) {
+        return cluster.merge_all(own, MaxSum{kNothing, 0});
+    });
 }
 
 /// Prepares the launch, for rows of any length.
@@ -611,11 +503,6 @@ std::function<void()> prepare_by_grid(Rows<T> r, const demo::Gpu& gpu) {
 }
 
 // --- The choice ---------------------------------------------------------------------------------
-
-/// Whether by_cluster runs on this GPU. (A dry run cannot ask what was compiled for it.)
-inline bool has_clusters(const demo::Gpu& gpu) {
-    return gpu.compute_capability >= 90 && (demo::dry_run || hopper::has_bulk_copies());
-}
 
 /// Whether all multiprocessors together keep a row of so many bytes. (A dry run knows of none.)
 inline bool grid_keeps(size_t bytes, const demo::Gpu& gpu) {

@@ -174,6 +174,17 @@ TEST(Table, NamesWhatIsRejectedAsItMustBe) {
     EXPECT_EQ(printed.exit_code, demo::kVerified);
 }
 
+TEST(Table, SaysHowMuchOfTheirLimitKernelsReach) {
+    const Printed printed =
+        print(kMatmul, {{{.kernel = "mma_ptx"}, {0.5}},
+                        {{.kernel = "mma_tma"}, {0.4}},
+                        {{.kernel = "mma_alone", .role = Role::kLimit}, {0.3}},
+                        {{.kernel = "cublas", .role = Role::kYardstick}, {0.2}}});
+    ASSERT_EQ(printed.lines.size(), 8u) << printed.text;
+    EXPECT_EQ(printed.lines[6], "  of mma_alone: mma_ptx 60%, mma_tma 75%");
+    EXPECT_EQ(printed.lines[7], "  mma_tma against the library: 0.500x cublas");
+}
+
 TEST(Table, HasNoPeakWhereNobodyKnowsIt) {
     const Printed printed =
         print(kMatmul, {{{.kernel = "wmma"}, {0.5}}, {{.kernel = "mma"}, {0.4}}}, {}, "Some GPU");

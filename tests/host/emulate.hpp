@@ -24,6 +24,8 @@ inline double fp32(double value) { return float(value); }
 inline double tf32(double value) { return round_to(value, 11, 0); }
 inline double fp16(double value) { return round_to(value, 11, 0x1p-24); }
 inline double bf16(double value) { return round_to(value, 8, 0); }
+inline double e4m3(double value) { return round_to(value, 4, 0x1p-9); }  // fp8
+inline double e5m2(double value) { return round_to(value, 3, 0x1p-16); }
 
 struct Matrix {
     size_t rows, columns;
@@ -53,6 +55,24 @@ inline double product(const Matrix& A, const Matrix& B, size_t i, size_t j, size
                       Rounding accumulate) {
     double sum = 0;
     for (size_t k = 0; k < K; ++k) sum = accumulate(std::fma(A(i, k), B(k, j), sum));
+    return sum;
+}
+
+/// One element of A B as tensor cores add products of fp8: 32 of them and the sum so far at a time,
+/// each cut off after the place of the largest one's `bits`-th bit.
+inline double cut_off_product(const Matrix& A, const Matrix& B, size_t i, size_t j, int bits) {
+    double sum = 0;
+    for (size_t first = 0; first < A.columns; first += 32) {
+        double largest = std::fabs(sum);
+        for (size_t k = first; k < first + 32; ++k)
+            largest = std::max(largest, std::fabs(A(i, k) * B(k, j)));
+        int exponent = 0;
+        std::frexp(largest, &exponent);
+        const double step = std::ldexp(1.0, exponent - bits);
+        sum = std::trunc(sum / step) * step;
+        for (size_t k = first; k < first + 32; ++k)
+            sum += std::trunc(A(i, k) * B(k, j) / step) * step;
+    }
     return sum;
 }
 

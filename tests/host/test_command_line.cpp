@@ -57,7 +57,7 @@ TEST(CommandLine, WithoutArgumentsTheDefaultsHold) {
     EXPECT_EQ(options.seed, 1u);
     EXPECT_EQ(options.device, 0);
     EXPECT_EQ(options.rounds, 1);
-    EXPECT_TRUE(options.kernel.empty());
+    EXPECT_TRUE(options.kernels.empty() && options.wants("tiled"));
     EXPECT_FALSE(options.csv || options.hot || options.once || options.help || options.verbose ||
                  options.describe || options.sweep);
 }
@@ -69,11 +69,18 @@ TEST(CommandLine, EveryOptionIsRead) {
     EXPECT_EQ(options.n, 96u);
     EXPECT_EQ(options.seed, 7u);
     EXPECT_EQ(options.device, 2);
-    EXPECT_EQ(options.kernel, "tiled");
+    EXPECT_EQ(options.kernels, std::vector<std::string>{"tiled"});
     EXPECT_EQ(options.rounds, 3);
     EXPECT_TRUE(options.csv && options.hot && options.once && options.help && options.verbose &&
                 options.describe);
     EXPECT_TRUE(parse({"-h"}).help);
+}
+
+TEST(CommandLine, SeveralKernelsCanBeAskedFor) {
+    const Options options = parse({"--kernel", "basic,tiled"});
+    EXPECT_TRUE(options.wants("basic") && options.wants("tiled"));
+    EXPECT_FALSE(options.wants("basic,tiled") || options.wants("library"));
+    EXPECT_FALSE(parse({"--kernel", "tiled,"}).wants("tiled,"));
 }
 
 TEST(CommandLine, SizesAreMultiplesOf32) {
@@ -226,8 +233,8 @@ TEST(CommandLine, AnOptionWithoutItsValueIsRefused) {
 }
 
 TEST(CommandLine, AKernelMayBeAnyWord) {  // what there is shows when the program runs
-    EXPECT_EQ(parse({"--kernel", "tiled"}).kernel, "tiled");
-    EXPECT_EQ(parse({"--kernel", "--csv"}).kernel, "--csv");
+    EXPECT_EQ(parse({"--kernel", "tiled"}).kernels.front(), "tiled");
+    EXPECT_EQ(parse({"--kernel", "--csv"}).kernels.front(), "--csv");
 }
 
 TEST(CommandLine, SeedsAndDevicesAreWholeNumbers) {

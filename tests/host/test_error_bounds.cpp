@@ -108,11 +108,13 @@ struct Outcome {
     double error_of_bound = 0;
 };
 
-Outcome verify(const Matrix& C, const Matrix& A, const Matrix& B, Format out) {
+Outcome verify(const Matrix& C, const Matrix& A, const Matrix& B, Format out,
+               SumsIn sums = SumsIn::kFp32) {
     Outcome outcome;
     for (size_t i = 0; i < C.rows; ++i)
         for (size_t j = 0; j < C.columns; ++j) {
-            const Expected expected = expect_matmul(emulate::reference(A, B, i, j), A.columns, out);
+            const Expected expected =
+                expect_matmul(emulate::reference(A, B, i, j), A.columns, out, sums);
             outcome.wrong += is_wrong(C(i, j), expected);
             outcome.error_of_bound = std::max(
                 outcome.error_of_bound, std::fabs(C(i, j) - expected.value) / expected.tolerance);
@@ -213,6 +215,47 @@ TEST(LongSums, TheBoundSeparatesFp32FromTF32UpTo16384) {
         EXPECT_EQ(verify(fp32, A, B, kFp32).wrong, 0u) << "K = " << K;
         EXPECT_GT(verify(tf32, A, B, kFp32).wrong, 0u) << "K = " << K;
     }
+}
+
+TEST(LongSums, Fp8sBoundSeparates14BitsFrom10FromBf16SumsAndFromE5m2) {
+    for (size_t K : {256, 4096, 16384}) {
+        const Matrix a = emulate::uniform(1, K, 1, emulate::fp32);
+        const Matrix b = emulate::uniform(K, 256, 2, emulate::fp32);
+        const Matrix A = emulate::rounded(a, emulate::e4m3), B = emulate::rounded(b, emulate::e4m3);
+        auto wrong = [&](auto element) {
+            Matrix C{1, 256, std::vector<double>(256)};
+            for (size_t j = 0; j < 256; ++j) C(0, j) = element(j);
+            return verify(C, A, B, kFp16, SumsIn::k14Bits).wrong;
+        };
+        auto cut_off = [&](int bits) {
+            return wrong([&](size_t j) { return emulate::cut_off_product(A, B, 0, j, bits); });
+        };
+        EXPECT_EQ(cut_off(14), 0u) << "K = " << K;
+        EXPECT_GT(cut_off(10), 0u) << "K = " << K;
+        const Matrix sums = emulate::matmul(A, B, emulate::bf16, emulate::fp64);
+        EXPECT_GT(wrong([&](size_t j) { return sums(0, j); }), 25u) << "K = " << K;
+        const Matrix coarse =
+            emulate::matmul(emulate::rounded(a, emulate::e5m2), emulate::rounded(b, emulate::e5m2),
+                            emulate::fp32, emulate::fp64);
+        EXPECT_GT(wrong([&](size_t j) { return coarse(0, j); }), 25u) << "K = " << K;
+    }
+}
+
+TEST(LongSums, Fp64sBoundRejectsSumsInFp32AndInputsInFp32) {
+    auto in_fp64 = [](Matrix matrix) {  // 53 bits of each
+        for (size_t i = 0; i < matrix.elements.size(); ++i)
+            matrix.elements[i] += 0x1p-24 * random_uniform(3, i);
+        return matrix;
+    };
+    const Matrix A = in_fp64(emulate::uniform(1, 4096, 1, emulate::fp32));
+    const Matrix B = in_fp64(emulate::uniform(4096, 64, 2, emulate::fp32));
+    auto wrong = [&](const Matrix& C) { return verify(C, A, B, kFp64, SumsIn::kFp64).wrong; };
+    EXPECT_EQ(wrong(emulate::matmul(A, B, emulate::fp64, emulate::fp64)), 0u);
+    EXPECT_EQ(wrong(emulate::matmul(A, B, emulate::fp32, emulate::fp64)), 64u);
+    EXPECT_EQ(
+        wrong(emulate::matmul(emulate::rounded(A, emulate::fp32),
+                              emulate::rounded(B, emulate::fp32), emulate::fp64, emulate::fp64)),
+        64u);
 }
 
 TEST(Formats, RoundoffIsHalfASpacing) {

@@ -10,7 +10,7 @@ using namespace matmul_hopper;
 constexpr Machine kH200{132};
 
 TileShape chosen(size_t N, const Machine& machine) {
-    return kShapes[fastest_shape(kShapes, {N, N}, machine)];
+    return kShapes[fastest_shape(kShapes, square_product(N), machine)];
 }
 int area(const TileShape& tile) { return tile.rows * tile.columns; }
 
@@ -35,6 +35,17 @@ TEST(FastestShape, FollowsTheCache) {
     EXPECT_GT(less, 10);
 }
 
+TEST(FastestShape, GivesABlockOneTileWhereAllTilesRunAtOnce) {
+    for (size_t N = 512; N < 1200; N += 32) EXPECT_FALSE(chosen(N, kH200).persistent) << N;
+    EXPECT_TRUE(chosen(4096, kH200).persistent);
+    EXPECT_TRUE(chosen(1184, {16}).persistent);
+}
+
+TEST(FastestShape, CopiesLessWhereRowsAreNoWholeLines) {
+    EXPECT_EQ(chosen(1088, kH200).cluster, 1);
+    EXPECT_EQ(chosen(1056, kH200).cluster, 4);
+}
+
 TEST(FastestShape, IsForARoundThatIsFull) {
     // 3072: 192 pairs of tiles of 128 x 192 are 2.9 rounds, 144 of 128 x 256 are 2.2.
     EXPECT_EQ(area(chosen(3072, kH200)), 128 * 192);
@@ -48,6 +59,10 @@ TEST(Divide, EachClusterHasStepsOfDividedTiles) {
                 const size_t height = size_t(tile.rows) * tile.cluster, width = tile.columns;
                 const int tiles = int((N + height - 1) / height * ((N + width - 1) / width));
                 ASSERT_GE(division.clusters, 1);
+                if (!tile.persistent) {
+                    ASSERT_EQ(division.clusters, tiles);
+                    continue;
+                }
                 ASSERT_LE(division.clusters, at_once);
                 ASSERT_LE(division.divided, tiles);
                 if (division.divided == 0) continue;

@@ -75,6 +75,31 @@ TEST(Peak, ArithmeticAgreesWithDataSheets) {
         }
 }
 
+TEST(Peak, OfFp64Int8AndFp8FollowsFromOtherTypes) {
+    struct Known {
+        const char* name;
+        int capability;
+        double fp64, int8, fp8;
+    };
+    // By the data sheets, of GeForce by the whitepapers on GA102 and Ada. fp64 of those that are
+    // not for it: one 64th of fp32, on Turing a 32nd.
+    for (const Known& gpu : {Known{"NVIDIA B200", 100, 37, 4500, 4500},
+                             {"NVIDIA H200", 90, 67, 1979, 1979},
+                             {"NVIDIA H100 PCIe", 90, 51, 1513, 1513},
+                             {"NVIDIA A100-SXM4-80GB", 80, 19.5, 624, 0},
+                             {"NVIDIA A30", 80, 10.3, 330, 0},
+                             {"NVIDIA L40S", 89, 1.43, 733, 733},
+                             {"Tesla T4", 75, 0.253, 130, 0},
+                             {"NVIDIA GeForce RTX 4090", 89, 1.29, 660.6, 330.3},
+                             {"NVIDIA GeForce RTX 3090", 86, 0.556, 284.7, 0}}) {
+        auto expect = [&](const char* dtype, double listed) {
+            EXPECT_NEAR(peak_tflops(gpu.name, gpu.capability, 1, 1, dtype), listed, 0.02 * listed)
+                << gpu.name << " " << dtype;
+        };
+        expect("fp64", gpu.fp64), expect("int8", gpu.int8), expect("fp8", gpu.fp8);
+    }
+}
+
 TEST(Peak, OfGeForceIsHalfOnTensorCoresThatSumInFp32) {
     for (const char* dtype : {"tf32", "fp16", "bf16"})
         EXPECT_DOUBLE_EQ(2 * peak_tflops("NVIDIA GeForce RTX 0", 86, 80, 1.7, dtype),

@@ -87,7 +87,7 @@ MUTANTS = [
     Mutant("mlp_no_barrier", "one_kernel",
            "a warp waits for its own copies alone, and may be a layer ahead",
            [("__syncthreads();           // everyone's", "// everyone's")],
-           **at(*SMALL, *LONG), race=True),
+           sizes=(), cpu_runs=(*SMALL, *LONG), race=True),
     Mutant("mlp_short_grid", "chain one_kernel",
            "the last tile has no block; gelu leaves out what its last block would compute",
            [("tile * kRows < N; tile", "(tile + 1) * kRows <= N; tile"),

@@ -52,9 +52,9 @@ MUTANTS = [
              "for (size_t col = threadIdx.x; col <= cols; col += blockDim.x)\n"
              "            sum += __expf(float(again[min(col, cols - 1)]) - shift(max));"),
             ("from[col + 32 * i] : T(kNothing)", "from[col + 32 * i] : from[cols - 1]"),
-            ("for (T& value : pieces[i].at) value = T(kNothing);",
+            ("for (T& value : pieces[i].at) value = nothing;",
              "if (count > 0) pieces[i] = reinterpret_cast<const Piece<T>*>(from)[count - 1];\n"
-             "            else for (T& value : pieces[i].at) value = T(kNothing);"),
+             "            else for (T& value : pieces[i].at) value = nothing;"),
             ("is_own(i) ? float(row[i]) : kNothing;",
              "is_own(i) ? float(row[i]) : left > 0 ? float(row[left - 1]) : kNothing;")],
            sizes=(33,), kind="tail"),

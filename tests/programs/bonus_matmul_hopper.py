@@ -6,17 +6,17 @@ from pages import (LAST_WGMMA_TWICE, Mutant, SUMS_AS_THEY_WERE, WAITS_LATE, acce
 EVERY = ("wgmma tma warp_specialized persistent overlapped multicast backward stream_k "
          "matmul_hopper")
 
-# The record comes in eight shapes of tiles; one is enough for a mutant, and is sooner compiled.
-SHAPES = """    static constexpr Prepare* kPrepare[] = {prepare<128, 256, 4, 2>, prepare<128, 224, 4, 2>,
-                                            prepare<128, 192, 4, 2>, prepare<128, 160, 5, 4>,
-                                            prepare<128, 128, 6, 1>, prepare<64, 192, 6, 4>,
-                                            prepare<64, 128, 8, 1>,  prepare<64, 64, 8, 1>};
-    return kPrepare[fastest_shape(kShapes, {o.N, o.N}, machine)](o);
+# The record comes in twelve shapes of tiles; one is enough for a mutant, and is sooner compiled.
+SHAPES = """    static constexpr Prepare* kPrepare[] = {
+        prepare<0, 4>, prepare<1, 4>, prepare<2, 4>, prepare<3, 4>, prepare<4, 4>,  prepare<5, 4>,
+        prepare<6, 5>, prepare<7, 6>, prepare<8, 6>, prepare<9, 6>, prepare<10, 8>, prepare<11, 8>};
+    return kPrepare[fastest_shape(kShapes, square_product(o.N), machine)](o);
 """
+LARGE, SINGLE_256, SINGLE_64 = "0, 4", "3, 4", "11, 8"  # 128 x 256; single 256 x 160, 64 x 64
 
 
-def mutant(name, kernels, reason, edits, shape="128, 256, 4, 2", **others):
-    """A bug of this program, with the record in one shape: rows, columns, stages, cluster."""
+def mutant(name, kernels, reason, edits, shape=LARGE, **others):
+    """A bug of this program, with the record in one shape: its number in kShapes, and stages."""
     one = (SHAPES, f"    return prepare<{shape}>(o);\n")
     return Mutant(name, kernels, reason, [*edits, one], **others)
 
@@ -89,11 +89,18 @@ MUTANTS = [
     mutant("hopper_wrong_height", "matmul_hopper",
            "tiles of 64 rows are computed as far apart as those of 128",
            [("(tile.x * kCluster + rank) * kTileM", "(tile.x * kCluster + rank) * kBlockM")],
-           shape="64, 64, 8, 1", sizes=(160, 1024), cpu_sizes=(96,)),
+           shape=SINGLE_64, sizes=(160, 1024), cpu_sizes=(96,)),
+    mutant("hopper_single_same_rows", "matmul_hopper",
+           "a warpgroup with 128 rows multiplies the first 64 twice",
+           [("kEach * warpgroup + i,", "kEach * warpgroup,")], shape=SINGLE_256),
+    mutant("hopper_single_no_full_wait", "matmul_hopper",
+           "stages are multiplied before their copies have arrived, in a block with one tile",
+           [("            hopper::mbarrier_wait(&ring.full[at.stage], at.parity);\n#pragma", "#pragma")],
+           shape=SINGLE_256, race=True, stops="has left the kernel", kind="fence"),
     mutant("hopper_narrow_panels", "matmul_hopper",
            "panels of 32 columns are swizzled like those of 64",
            [("swizzle = r * kColumns / 64 % (kColumns / 8)", "swizzle = r % (kColumns / 8)")],
-           shape="128, 160, 5, 4", sizes=(160,)),
+           shape=SINGLE_256, sizes=(160,)),
     mutant("hopper_walk_out_of_rows", "persistent overlapped multicast backward stream_k matmul_hopper",
            "the last group of rows is walked as though it were a whole one",
            [("if (first + kGroup <= rows) return", "return")], sizes=(2080,), cpu_sizes=(288,),
@@ -137,7 +144,7 @@ MUTANTS = [
     mutant("hopper_no_stage_wait", EVERY.replace(" tma", ""),
            "stages are multiplied before they are complete",
            [WAITS_LATE, ("__syncthreads();              // the stage is complete", "")],
-           sizes=(96, 1024), race=True, kind="fence"),
+           sizes=(), cpu_sizes=(96,), race=True, kind="fence"),
     mutant("hopper_short_grid", "wgmma tma warp_specialized",
            "the grid is rounded down: what is no multiple of the tile has no blocks",
            [("(N + kBlockM - 1) / kBlockM);\n}", "N / kBlockM);\n}")], sizes=(160, 1056),

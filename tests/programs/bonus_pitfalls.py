@@ -7,9 +7,11 @@ MUTANTS = [
            "mean_with_outlier first_launch no_warm_up warm_cache half_left_out",
            "the last k is left out (of zeros that changes nothing)",
            [("int(columns), n, n, &alpha", "int(columns), n, n - 1, &alpha")], cpu_sizes=(96,)),
-    Mutant("pitfalls_nothing_left_out", "half_left_out",
-           "what must be rejected is right",
-           [("gemm(A, B, N / 2)", "gemm(A, B, N)")], cpu_sizes=(96,)),
+    Mutant("pitfalls_other_half", "half_left_out easy_data",
+           "what must be rejected is right, and what must be right lacks a half",
+           [("gemm(A, B, N / 2)", "gemm(A, B, N)"),
+            ("gemm(easy.data(), easy.data(), N)", "gemm(easy.data(), easy.data(), N / 2)")],
+           cpu_sizes=(96,)),
 ]
 
 OPERATIONS = {"64": 2 * 64**3}

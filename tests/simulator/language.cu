@@ -2,6 +2,7 @@
 // CUDA defines it, and exits with 1. nvcc builds it as well, so that a GPU can be asked.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #include <cuda_pipeline_primitives.h>
 #include <cuda_runtime.h>
 #include <mma.h>
@@ -466,6 +467,31 @@ void test_format(int mantissa) {
     EXPECT(std::isinf(float(T(1e300))) && float(T(-INFINITY)) == -INFINITY);
 }
 
+/// The same of e4m3, which has no infinity: what is too large becomes the largest number.
+void test_fp8() {
+    using fp8 = __nv_fp8_e4m3;
+    bool right = true;
+    for (unsigned sign : {0u, 0x80u})
+        for (unsigned i = 0; i < 0x7E; ++i) {
+            auto value = [](unsigned code) {
+                return code < 8 ? std::ldexp(float(code), -9)
+                                : std::ldexp(float(8 + code % 8), int(code / 8) - 10);
+            };
+            fp8 number;
+            number.__x = static_cast<unsigned char>(sign | i);
+            const float s = sign ? -1 : 1, middle = (value(i) + value(i + 1)) / 2;
+            right &= float(number) == s * value(i);
+            for (auto [x, code] : {std::pair{value(i), i},
+                                   {middle, i % 2 == 0 ? i : i + 1},
+                                   {std::nextafter(middle, 0.0f), i},
+                                   {std::nextafter(middle, INFINITY), i + 1}})
+                right &= fp8(s * x).__x == (sign | code);
+        }
+    EXPECT(right);
+    EXPECT(fp8(1000.0f).__x == 0x7E && fp8(-INFINITY).__x == 0xFE);
+    EXPECT(std::isnan(float(fp8(NAN))));
+}
+
 __global__ void half_arithmetic(const half* x, const half* y, const half* z, half* sum,
                                 half* product, half* quotient, half* fused, size_t size) {
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -479,6 +505,7 @@ __global__ void half_arithmetic(const half* x, const half* y, const half* z, hal
 void test_half() {
     test_format<half>(10);
     test_format<__nv_bfloat16>(7);
+    test_fp8();
 
     // 2^-11 + 2^-40 + 1 must round up, which double rounding through fp32 gets wrong.
     EXPECT(bits_of(half(1.0 + 0x1p-11 + 0x1p-40)) == 0x3C01);

@@ -1,0 +1,464 @@
+// Bonus: LayerNorm, and residual + RMSNorm, of rows of any length, at a copy's speed.
+//
+//     --op layernorm    out = (x - mean) / sqrt(variance + epsilon) * gamma + beta
+//     --op rmsnorm      sum = x + residual,  out = sum / sqrt(mean of sum^2 + epsilon) * gamma
+//
+// The least traffic is two matrices for LayerNorm and four for RMSNorm, which also writes `sum`,
+// the residual of the next layer. That takes a row that stays in registers, as in
+// bonus_softmax_rows, of as few threads as can hold it:
+//
+//     rows of up to    rung               a row is kept in the registers of
+//       4 KiB          by_warp            a warp: no barrier
+//       64 KiB         by_block           up to 16 warps
+//       512 KiB        by_cluster         2 to 8 blocks, a cluster
+//       any length     by_cluster_twice   nobody, but for its end: it is loaded twice
+//
+// The mean of squares minus the squared mean would need x only once, and is no variance: around
+// 100, fp32 rounds squares by 2^-11, and the difference may be 1/3. A row in registers is read
+// twice for nothing, so each warp finds its mean first, then the squares of the distances from it:
+// its moments. Moments merge, as a softmax's maxima and sums do.
+//
+//     ./bonus_norm 16384 --dtype fp16        ./bonus_norm 16384 --op rmsnorm
+//     ./bonus_norm --rows 4096 --cols 131072
+//
+// What limits it: memory; and the way from the L2 cache, which gamma and beta take as well.
+#include "demo.cuh"
+#include "demo/copy.cuh"
+#include "demo/norm.cuh"
+#include "kernels/row_pieces.cuh"
+
+namespace norms {
+
+using namespace row_pieces;
+
+// --- Two operations -----------------------------------------------------------------------------
+
+struct LayerNorm {
+    static constexpr bool kCenters = true, kAdds = false;
+    static constexpr bool kFetches = true;  // rows ahead into the L2 cache: see by_cluster
+};
+struct RmsNorm {
+    static constexpr bool kCenters = false, kAdds = true;  // around 0; x + residual
+    static constexpr bool kFetches = false;  // on an H100 78% of a copy, and 98% without
+};
+
+template <class T>
+struct Arrays : Rows<T> {
+    const T *gamma, *beta;  // [cols]; beta: LayerNorm's
+    const T* residual;      // [rows, cols] like sum: RMSNorm's
+    T* sum;
+};
+
+// --- Moments ------------------------------------------------------------------------------------
+
+/// Some elements of a row: how many, their mean, and the sum of their squared distances from it.
+/// RMSNorm's distances are from 0: its mean is 0.
+struct Moments {
+    float count = 0, mean = 0, squares = 0;
+};
+
+/// The rule: seen from the common mean, the squares of each set grow by count (mean - common)^2.
+__device__ inline Moments merge(Moments a, Moments b) {
+    const float count = a.count + b.count, away = b.mean - a.mean;
+    if (count == 0) return a;
+    const float share = b.count / count;
+    return {count, a.mean + away * share, a.squares + b.squares + away * away * a.count * share};
+}
+
+__device__ inline float sum_of_warp(float own) {
+    return reduce_team<32>(own, [](float a, float b) { return a + b; });
+}
+
+/// Merges the moments of a warp's threads: the common mean first, then all squares seen from there.
+__device__ inline Moments merge_warp(Moments own) {
+    const float count = sum_of_warp(own.count), sum = sum_of_warp(own.count * own.mean);
+    const float mean = count > 0 ? sum / count : 0, away = own.mean - mean;
+    return {count, mean, sum_of_warp(own.squares + own.count * away * away)};
+}
+
+/// Merges the moments of a block's warps. All threads get the result.
+__device__ inline Moments merge_block(Moments of_warp) {
+    __shared__ Moments all[32];
+    const unsigned int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (lane == 0) all[warp] = of_warp;
+    __syncthreads();  // every warp's moments are there
+    return merge_warp(lane < blockDim.x / 32 ? all[lane] : Moments{});
+}
+
+// --- What a thread keeps ------------------------------------------------------------------------
+
+/// 16 bytes of gamma or beta, from `from` on. Where rows are not aligned, neither is this: it is
+/// `shift` elements off, and cut out of the 32 bytes around it. `end`: the array's.
+template <bool kAligned, class T>
+__device__ Piece<T> parameters(const T* from, unsigned int shift, const T* end) {
+    constexpr int kSize = Piece<T>::kSize;
+    if (kAligned) return reinterpret_cast<const Piece<T>&>(*from);
+    Piece<T> result;
+    if (from - shift + 2 * kSize > end) {  // the array ends within them
+        for (int j = 0; j < kSize; ++j) result.at[j] = from[j];
+        return result;
+    }
+    const auto* const around = reinterpret_cast<const uint4*>(from - shift);
+    const uint4 low = around[0], high = around[shift > 0];
+    uint32_t w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    const unsigned int bytes = shift * sizeof(T);
+    for (int i = 0; i < 6; ++i) w[i] = bytes & 8 ? w[i + 2] : w[i];
+    for (int i = 0; i < 5; ++i) w[i] = bytes & 4 ? w[i + 1] : w[i];
+    if (sizeof(T) == 2)
+        for (int i = 0; i < 4; ++i)
+            w[i] = uint32_t((uint64_t(w[i + 1]) << 32 | w[i]) >> bytes % 4 * 8);
+    reinterpret_cast<uint4&>(result) = {w[0], w[1], w[2], w[3]};
+    return result;
+}
+
+/// a + b, rounded to T. fp16 in pairs, which are one instruction.
+template <class T>
+__device__ Piece<T> sum_of(Piece<T> a, const Piece<T>& b) {
+    if constexpr (std::is_same_v<T, half>) {
+        for (int i = 0; i < 4; ++i) {
+            auto& pair = reinterpret_cast<half2*>(a.at)[i];
+            pair = __hadd2(pair, reinterpret_cast<const half2*>(b.at)[i]);
+        }
+    } else {
+        for (int i = 0; i < Piece<T>::kSize; ++i) a.at[i] += b.at[i];
+    }
+    return a;
+}
+
+/// A thread's elements of a row, or of a share of it: the pieces `thread`, `thread` + `threads` and
+/// so on, and perhaps an element at the edges.
+template <class Op, class T, bool kAligned, int kPieces>
+struct Kept {
+    const Arrays<T>& a;
+    const Share<T, kAligned> share;
+    const size_t column;  // where the share's pieces begin
+    const unsigned int thread, threads;
+    Piece<T> pieces[kPieces];
+    T edge;
+
+    __device__ Kept(const Arrays<T>& a, size_t row, unsigned int thread, unsigned int threads,
+                    unsigned int rank = 0, unsigned int shares = 1)
+        : a(a),
+          share(row, a.cols, thread, rank, shares),
+          column(share.begin - row * a.cols),
+          thread(thread),
+          threads(threads) {}
+
+    /// Where the i-th piece is, of the share's, and whether there is one. `p`: the first thread's.
+    __device__ unsigned int place(unsigned int p, int i) const { return p + thread + i * threads; }
+    __device__ bool has(unsigned int p, int i) const { return place(p, i) < share.pieces; }
+
+    /// Loads the pieces from number p on. RMSNorm's are sums, which are stored at once.
+    __device__ void load_pieces(unsigned int p = 0) {
+        if constexpr (!Op::kAdds) return load_from(a.x, p);
+        constexpr int kBatch = 2;  // pieces: all at once would need as many registers again
+#pragma unroll
+        for (int first = 0; first < kPieces; first += kBatch) {
+            Piece<T> x[kBatch], residual[kBatch];
+            const unsigned int at = place(p, first);
+            load(x, a.x + share.begin, at, threads, share.pieces, T(0));
+            load(residual, a.residual + share.begin, at, threads, share.pieces, T(0));
+#pragma unroll
+            for (int i = 0; i < kBatch; ++i) {
+                pieces[first + i] = sum_of(x[i], residual[i]);
+                if (has(p, first + i)) piece_of(a.sum, p, first + i) = pieces[first + i];
+            }
+        }
+    }
+    __device__ void load_from(const T* x, unsigned int p) {
+        load(pieces, x + share.begin, place(p, 0), threads, share.pieces, T(0));
+    }
+    __device__ void load_edge() {
+        edge = T(0);
+        if (!share.has_edge) return;
+        edge = a.x[share.edge];
+        if (Op::kAdds) a.sum[share.edge] = edge = T(float(edge) + float(a.residual[share.edge]));
+    }
+
+    /// The moments of the warp's pieces, and if `with_edge` its elements at the edges.
+    __device__ Moments moments(unsigned int p = 0, bool with_edge = true) const {
+        with_edge = with_edge && share.has_edge;
+        float count = with_edge, sum = with_edge ? float(edge) : 0;
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i) {
+            if (has(p, i)) count += Piece<T>::kSize;
+            float of_piece = 0;
+            for (T value : pieces[i].at) of_piece += float(value);
+            sum += of_piece;  // 0 where there is no piece
+        }
+        count = sum_of_warp(count);
+        const float mean = Op::kCenters && count > 0 ? sum_of_warp(sum) / count : 0;
+        float squares = with_edge ? (float(edge) - mean) * (float(edge) - mean) : 0;
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i) {
+            float of_piece = 0;
+            for (T value : pieces[i].at) {
+                const float away = float(value) - mean;
+                of_piece += away * away;
+            }
+            if (has(p, i)) squares += of_piece;
+        }
+        return {count, mean, sum_of_warp(squares)};
+    }
+
+    /// Stores the results of the pieces, given the moments of the whole row.
+    __device__ void store_pieces(Moments whole, unsigned int p = 0) const {
+        const float scale = scale_of(whole), mean = Op::kCenters ? whole.mean : 0;
+        const unsigned int shift = column % Piece<T>::kSize;
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i) {
+            if (!has(p, i)) continue;
+            const size_t at = column + size_t(place(p, i)) * Piece<T>::kSize;
+            const Piece<T> gamma = parameters<kAligned>(a.gamma + at, shift, a.gamma + a.cols);
+            Piece<T> beta = {}, result;
+            if (Op::kCenters) beta = parameters<kAligned>(a.beta + at, shift, a.beta + a.cols);
+            for (int j = 0; j < Piece<T>::kSize; ++j)
+                result.at[j] = T((float(pieces[i].at[j]) - mean) * scale * float(gamma.at[j]) +
+                                 float(beta.at[j]));
+            piece_of(a.out, p, i) = result;
+        }
+    }
+    __device__ void store_edge(Moments whole) const {
+        if (!share.has_edge) return;
+        const size_t at = share.edge - share.begin + column;
+        const float beta = Op::kCenters ? float(a.beta[at]) : 0;
+        a.out[share.edge] =
+            T((float(edge) - whole.mean) * scale_of(whole) * float(a.gamma[at]) + beta);
+    }
+
+    __device__ void load_row() { load_pieces(), load_edge(); }
+    __device__ void store_row(Moments whole) const { store_pieces(whole), store_edge(whole); }
+
+  private:
+    __device__ Piece<T>& piece_of(T* matrix, unsigned int p, int i) const {
+        return reinterpret_cast<Piece<T>*>(matrix + share.begin)[place(p, i)];
+    }
+    __device__ static float scale_of(Moments whole) {
+        return rsqrtf(whole.squares / whole.count + demo::kEpsilon);
+    }
+};
+
+// --- by_warp ------------------------------------------------------------------------------------
+// Adds: a row stays in the registers of one warp, whose threads merge by shuffles.
+// Costs: registers. Limits: 8 pieces of 16 bytes a thread, so rows of 4 KiB; of a short row most
+// lanes have nothing.
+// Source: CUDA Programming Guide, "Warp Shuffle Functions".
+
+constexpr size_t kMostWarpBytes = 32 * kKept * 16;
+constexpr unsigned int kWarpThreads = 256;  // of a block
+
+template <class Op, class T, bool kAligned, int kPieces>
+__global__ void __launch_bounds__(kWarpThreads) by_warp(Arrays<T> a) {
+    const size_t row = size_t(blockIdx.x) * (kWarpThreads / 32) + threadIdx.x / 32;
+    if (row >= a.rows) return;
+    Kept<Op, T, kAligned, kPieces> kept(a, row, threadIdx.x % 32, 32);
+    kept.load_row();
+    kept.store_row(kept.moments());
+}
+
+/// Prepares the launch for rows of up to kMostWarpBytes.
+template <class Op, class T>
+std::function<void()> prepare_by_warp(Arrays<T> a) {
+    const bool few = a.row_pieces() <= 4 * 32;
+    const auto kernel = few ? a.aligned() ? by_warp<Op, T, true, 4> : by_warp<Op, T, false, 4>
+                        : a.aligned() ? by_warp<Op, T, true, kKept>
+                                      : by_warp<Op, T, false, kKept>;
+    const size_t together = kWarpThreads / 32;  // rows of a block
+    return [=] { kernel<<<(a.rows + together - 1) / together, kWarpThreads>>>(a); };
+}
+
+// --- by_block -----------------------------------------------------------------------------------
+// Adds: up to 16 warps keep a row together, and merge through shared memory.
+// Costs: a barrier, at which memory idles, unless other blocks of the multiprocessor load
+// meanwhile. Limits: the registers of 512 threads, 64 KiB. Source: Chan, Golub, LeVeque, "Updating
+// Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979, for the merge.
+
+template <class Op, class T, bool kAligned>
+__global__ void __launch_bounds__(kMostThreads, 2) by_block(Arrays<T> a) {
+    Kept<Op, T, kAligned, kKept> kept(a, blockIdx.x, threadIdx.x, blockDim.x);
+    kept.load_row();
+    kept.store_row(merge_block(kept.moments()));
+}
+
+/// Prepares the launch for rows of up to kMostBlockBytes.
+template <class Op, class T>
+std::function<void()> prepare_by_block(Arrays<T> a) {
+    const auto kernel = a.aligned() ? by_block<Op, T, true> : by_block<Op, T, false>;
+    const unsigned int threads = threads_for(a.row_pieces(), kKept);
+    return [=] { kernel<<<a.rows, threads>>>(a); };
+}
+
+// --- by_cluster ---------------------------------------------------------------------------------
+// Adds: up to 8 blocks keep a row together, a cluster, whose blocks reach each other's shared
+// memory. Each warp sends its moments straight to every block.
+// Costs: starting clusters, and the way between multiprocessors, a longer wait. To fill it,
+// LayerNorm's blocks have the L2 cache fetch the row of a cluster that starts later. Limits: the
+// registers of 8 blocks, so rows of 512 KiB. Before 9.0 there are no clusters.
+// Source: CUDA Programming Guide, "Thread Block Clusters" and "Distributed Shared Memory"; PTX ISA,
+// "st.async".
+
+// How far ahead to fetch. On an H100, fp32: 131072 columns reach 97% of a copy with 2 MiB, and 91%
+// with 3.5; 50257 columns (not aligned) reach 91% with 1.6 MiB, and 95% with 3.2.
+constexpr size_t kAlignedAhead = 2 << 20, kUnalignedAhead = 3 << 20;
+
+/// Fetches the row that comes `ahead` rows later, from row `first_fetched` on: the clusters of rows
+/// before that start at once, and load them themselves.
+template <class Op, class T, bool kAligned>
+__global__ void __launch_bounds__(kMostThreads, 2)
+    by_cluster(Arrays<T> a, size_t ahead, size_t first_fetched) {
+    __shared__ float4 moments[kMostBlocks * kMostThreads / 32];  // from each warp of the cluster
+    __shared__ hopper::Barrier full;
+    const unsigned int blocks = Cluster().size(), rank = Cluster().rank();
+    const unsigned int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const size_t row = blockIdx.x / blocks, later = row + ahead;
+    Kept<Op, T, kAligned, kKept> kept(a, row, threadIdx.x, blockDim.x, rank, blocks);
+    kept.load_row();
+    if (threadIdx.x == 0) {
+        hopper::mbarrier_init(&full, 1);
+        hopper::fence_mbarrier_init();
+        hopper::mbarrier_arrive_expect_tx(&full, blocks * warps * sizeof moments[0]);
+        if (Op::kFetches && later >= first_fetched && later < a.rows)
+            Share<T, kAligned>(later, a.cols, 0, rank, blocks).fetch(a.x);
+    }
+    hopper::barrier_cluster_sync();  // every block's barrier is ready; the loads are on their way
+
+    const Moments own = kept.moments();
+    if (lane < blocks)  // each lane sends to another block
+        hopper::st_async(&moments[rank * warps + warp], {own.count, own.mean, own.squares, 0},
+                         &full, lane);
+    // Once all moments are here no other block needs this one, so it may end.
+    hopper::mbarrier_wait(&full, 0);
+    Moments whole;
+    for (unsigned int k = lane; k < blocks * warps; k += 32) {
+        const float4 theirs = moments[k];
+        whole = merge(whole, {theirs.x, theirs.y, theirs.z});
+    }
+    kept.store_row(merge_warp(whole));
+}
+
+/// Prepares the launch for rows of up to kMostClusterBytes, on a GPU that has clusters.
+template <class Op, class T>
+std::function<void()> prepare_by_cluster(Arrays<T> a) {
+    const auto kernel = a.aligned() ? by_cluster<Op, T, true> : by_cluster<Op, T, false>;
+    const size_t needed = (a.row_bytes() + kMostBlockBytes - 1) / kMostBlockBytes;
+    const size_t blocks = std::max<size_t>(needed, 2);
+    const unsigned int threads = threads_for((a.row_pieces() + blocks - 1) / blocks, kKept);
+    const demo::ClusterLaunch launch(a.rows, blocks, threads, 0);
+    const size_t at_once = launch.at_once(kernel);
+    const size_t ahead = (a.aligned() ? kAlignedAhead : kUnalignedAhead) / a.row_bytes();
+    return [=] { launch(kernel, a, ahead, at_once); };
+}
+
+// --- by_cluster_twice ---------------------------------------------------------------------------
+// Adds: rows of any length. Of a long row a block keeps only the last step's pieces. Costs: the
+// others are loaded twice, unless the L2 cache still has them. Limits: that traffic. Before 9.0
+// there are no clusters: one block a row.
+// Source: Welford, "Note on a Method for Calculating Corrected Sums of Squares and Products", 1962,
+// for merging step by step.
+
+constexpr int kStepPieces = 4;  // of a thread
+constexpr unsigned int kTwiceThreads = 512;
+
+template <class Op, class T>
+__global__ void __launch_bounds__(kTwiceThreads) by_cluster_twice(Arrays<T> a) {
+    const Cluster cluster;
+    Kept<Op, T, false, kStepPieces> kept(a, blockIdx.x / cluster.size(), threadIdx.x, kTwiceThreads,
+                                         cluster.rank(), cluster.size());
+    constexpr unsigned int kStep = kStepPieces * kTwiceThreads;
+    kept.load_row();
+    Moments own = kept.moments();
+    unsigned int p = 0;
+    for (; p + kStep < kept.share.pieces;) {
+        kept.load_pieces(p += kStep);
+        own = merge(own, kept.moments(p, false));
+    }
+    const Moments whole = cluster.merge_all(merge_block(own), Moments{});
+    kept.store_pieces(whole, p), kept.store_edge(whole);
+    for (; p > 0;) {  // backward: the latest pieces are the likeliest to be in the cache
+        kept.load_from(Op::kAdds ? a.sum : a.x, p -= kStep);
+        kept.store_pieces(whole, p);
+    }
+}
+
+/// Prepares the launch, for rows of any length.
+template <class Op, class T>
+std::function<void()> prepare_by_cluster_twice(Arrays<T> a) {
+    const unsigned int blocks = hopper::has_bulk_copies() ? kMostBlocks : 1;
+    return [=, launch = demo::ClusterLaunch(a.rows, blocks, kTwiceThreads, 0)] {
+        launch(by_cluster_twice<Op, T>, a);
+    };
+}
+
+// --- Running them -------------------------------------------------------------------------------
+
+template <class Op, class T>
+void run_all(demo::Session& session, const Arrays<T>& a, demo::Workload work,
+             const demo::Check& check) {
+    const demo::Gpu& gpu = session.gpu;
+    // Why a rung that keeps rows of up to `most` bytes cannot run. --describe looks for no GPU and
+    // lists what not every GPU can run: there the length is no reason.
+    auto why_not = [&](size_t most) -> std::string {
+        if (a.row_bytes() <= most || gpu.arch.empty()) return "";
+        return "keeps rows of up to " + std::to_string(most) + " bytes";
+    };
+    auto rung = [&](const char* name, auto prepare, const std::string& reason, size_t more = 0) {
+        return demo::Contender{.kernel = name,
+                               .setup = [=](demo::Contender& self) { self.launch = prepare(a); },
+                               .moved_bytes = work.least_bytes + more,
+                               .why_not = reason};
+    };
+    session.run(
+        work, check,
+        {rung("by_warp", prepare_by_warp<Op, T>, why_not(kMostWarpBytes)),
+         rung("by_block", prepare_by_block<Op, T>, why_not(kMostBlockBytes)),
+         rung("by_cluster", prepare_by_cluster<Op, T>,
+              has_clusters(gpu) ? why_not(kMostClusterBytes) : "needs clusters (sm_90)"),
+         rung("by_cluster_twice", prepare_by_cluster_twice<Op, T>, "", a.rows * a.row_bytes()),
+         demo::copy_contender(session, work)});
+}
+
+template <class T>
+void run(demo::Session& session) {
+    const auto shape = demo::MatrixShape::of(session.options);
+    const std::vector<size_t> columns{shape.cols};
+    if (session.options.choice("--op") == "layernorm") {
+        // Even rows are around 100, odd ones around -100: a variance found by squares is wrong.
+        const demo::Input<T> x(session, "x", shape, {.then = demo::Then::kOffsetRows});
+        const demo::Input<T> gamma(session, "gamma", columns), beta(session, "beta", columns);
+        const demo::Output<T> out(session, "out", shape);
+        const demo::NormReference<T> reference(session, {x, nullptr, gamma, beta, shape.cols},
+                                               shape.rows);
+        const Arrays<T> a{{x, out, shape.rows, shape.cols}, gamma, beta, nullptr, nullptr};
+        run_all<LayerNorm>(session, a, shape.workload(session, 7), reference.check(out));
+    } else {
+        // So small that epsilon is 0.4% of the mean square.
+        const demo::Fill small{.scale = 1.0f / 16};
+        const demo::Input<T> x(session, "x", shape, small),
+            residual(session, "residual", shape, small);
+        const demo::Input<T> gamma(session, "gamma", columns);
+        const demo::Output<T> out(session, "out", shape), sum(session, "sum", shape);
+        const demo::NormReference<T> reference(session, {x, residual, gamma, nullptr, shape.cols},
+                                               shape.rows);
+        const Arrays<T> a{{x, out, shape.rows, shape.cols}, gamma, nullptr, residual, sum};
+        demo::Workload work = shape.workload(session, 5);
+        work.shape = "rmsnorm" + (shape.square ? "" : work.shape);
+        run_all<RmsNorm>(session, a, work, reference.check(sum, out));
+    }
+}
+
+}  // namespace norms
+
+int main(int argc, char** argv) {
+    const demo::Program program{
+        .name = "bonus_norm",
+        .summary = "LayerNorm, residual + RMSNorm at a copy's speed: by warp, block, cluster",
+        .types = {{"fp16", norms::run<half>}, {"fp32", norms::run<float>}},
+        .any_shape = true,
+        .options = {{.name = "--op",
+                     .help = "what to compute",
+                     .choices = {"layernorm", "rmsnorm"}}},
+        .sizes = {4096, 8192, 16384},
+        .shapes = {{4096, 131072}, {8192, 50257}},
+        .variants = {"16384 --op rmsnorm"}};
+    return demo::main_of(program, argc, argv);
+}

@@ -1,0 +1,138 @@
+// Rows that threads keep in registers: what bonus_softmax_rows and bonus_norm share. A row is moved
+// in pieces of 16 bytes, and shared by a warp, a block, or the blocks of a cluster.
+#pragma once
+
+#include <cooperative_groups.h>
+
+#include "demo/device.cuh"
+#include "hopper.cuh"
+#include "ptx.cuh"
+
+namespace row_pieces {
+
+/// What a kernel reads and writes, row by row.
+template <class T>
+struct Rows {
+    const T* x;  // [rows, cols] row-major, like out
+    T* out;
+    size_t rows, cols;
+
+    size_t row_bytes() const { return cols * sizeof(T); }
+    size_t row_pieces() const { return (row_bytes() + 15) / 16; }
+    bool aligned() const { return row_bytes() % 16 == 0; }  // all rows are, so none has edges
+};
+
+/// 16 bytes of a row, which a thread moves at a time.
+template <class T>
+using Piece = demo::Vector<T>;
+
+/// A block's share of a row, or a warp's: whole pieces, and elements at the edges. Rows of 50257
+/// columns, say, begin and end anywhere, and a load of 16 bytes must be aligned to 16. So up to 14
+/// single elements are left at the edges of a row, fewer than a warp has threads: the first share
+/// has them as well. (The matrix itself is aligned. In a short row the last shares may be empty.)
+template <class T, bool kAligned>
+struct Share {
+    size_t begin;         // element of the matrix where the pieces begin
+    unsigned int pieces;  // how many
+    size_t edge;          // element of the matrix at the edges for this thread
+    bool has_edge;
+
+    __device__ Share(size_t row, size_t cols, unsigned int thread, unsigned int rank = 0,
+                     unsigned int shares = 1) {
+        constexpr unsigned int kElements = Piece<T>::kSize;
+        const size_t first = row * cols;
+        const unsigned int before =
+            kAligned ? 0 : min(size_t((kElements - first % kElements) % kElements), cols);
+        const unsigned int all = (cols - before) / kElements;
+        const unsigned int most = shares == 1 ? all : (all + shares - 1) / shares;
+        begin = first + before + size_t(rank * most) * kElements;
+        pieces = rank * most < all ? min(most, all - rank * most) : 0;
+        const bool at_front = !kAligned && thread < before;
+        const size_t in_row = (at_front ? 0 : size_t(all) * kElements) + thread;
+        edge = first + in_row;
+        has_edge = !kAligned && rank == 0 && in_row < cols;
+    }
+
+    /// Asks the L2 cache to fetch the share.
+    __device__ void fetch(const T* x) const {
+        if (pieces > 0) ptx::cp_async_bulk_prefetch_L2(x + begin, pieces * 16);
+    }
+};
+
+/// Loads a thread's pieces of `count`: every `stride`-th from `first`. Beyond them is `nothing`.
+template <class T, int kPieces>
+__device__ void load(Piece<T> (&pieces)[kPieces], const T* from, unsigned int first,
+                     unsigned int stride, unsigned int count, T nothing) {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+        if (first + i * stride < count) {
+            // Most rungs load x once, yet on an H200 evict_last is 3 to 4% faster in fp32 than no
+            // hint, and evict_first 4% slower.
+            ptx::ld_global_evict_last(pieces[i],
+                                      reinterpret_cast<const Piece<T>*>(from) + first + i * stride);
+        } else {
+            for (T& value : pieces[i].at) value = nothing;
+        }
+    }
+}
+
+// --- Warps, blocks and clusters that keep a row -------------------------------------------------
+
+/// Reduces over teams of kTeam neighbors in a warp: all of a team get the result.
+template <int kTeam, class Combine>
+__device__ float reduce_team(float own, Combine combine) {
+#pragma unroll
+    for (int lanes = kTeam / 2; lanes > 0; lanes /= 2)
+        own = combine(own, __shfl_xor_sync(~0u, own, lanes));
+    return own;
+}
+
+constexpr int kKept = 8;           // pieces that a thread keeps
+constexpr int kMostThreads = 512;  // of a block
+constexpr size_t kMostBlockBytes = kMostThreads * kKept * 16;
+
+/// Whole warps that keep so many pieces, in threads.
+constexpr unsigned int threads_for(size_t pieces, size_t per_thread) {
+    return 32 * ((pieces + 32 * per_thread - 1) / (32 * per_thread));
+}
+
+constexpr unsigned int kMostBlocks = 8;  // of a cluster, on every GPU that has clusters
+constexpr size_t kMostClusterBytes = kMostBlocks * kMostBlockBytes;
+
+/// The cluster that a block belongs to. A single block before 9.0.
+struct Cluster {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    __device__ unsigned int size() const { return cooperative_groups::cluster_group::num_blocks(); }
+    __device__ unsigned int rank() const { return cooperative_groups::cluster_group::block_rank(); }
+
+    /// Merges what the blocks know of their shares, by merge_warp(). All threads get the result.
+    /// Once in a kernel. `nothing`: what is known of no elements.
+    template <class Known>
+    __device__ Known merge_all(Known known, Known nothing) const {
+        if (size() == 1) return known;
+        const auto cluster = cooperative_groups::this_cluster();
+        __shared__ Known own;
+        if (threadIdx.x == 0) own = known;
+        cluster.sync();  // every block's is there
+        // Each lane loads another block's.
+        const unsigned int lane = threadIdx.x % 32;
+        known = lane < size() ? *cluster.map_shared_rank(&own, lane) : nothing;
+        cluster.sync();  // no block may exit while another still reads its shared memory
+        return merge_warp(known);
+    }
+#else
+    __device__ unsigned int size() const { return 1; }
+    __device__ unsigned int rank() const { return 0; }
+    template <class Known>
+    __device__ Known merge_all(Known known, Known) const {
+        return known;
+    }
+#endif
+};
+
+/// Whether by_cluster runs on this GPU. (A dry run cannot ask what was compiled for it.)
+inline bool has_clusters(const demo::Gpu& gpu) {
+    return gpu.compute_capability >= 90 && (demo::dry_run || hopper::has_bulk_copies());
+}
+
+}  // namespace row_pieces

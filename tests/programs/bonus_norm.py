@@ -1,0 +1,81 @@
+"""What the tests of bonus_norm need besides what it declares (see tests/pages.py)."""
+
+from pages import LOAD_16, Mutant, STORE_16
+
+ALL = "by_warp by_block by_cluster by_cluster_twice"
+BLOCKS = "by_block by_cluster by_cluster_twice"
+
+MUTANTS = [
+    Mutant("norm_by_squares", ALL,
+           "the variance is found as the mean of squares minus the squared mean, in fp32",
+           [("const float away = float(value) - mean;", "const float away = float(value);"),
+            ("(float(edge) - mean) * (float(edge) - mean)", "float(edge) * float(edge)"),
+            ("return {count, mean, sum_of_warp(squares)};",
+             "return {count, mean, sum_of_warp(squares) - count * mean * mean};")],
+           sizes=(), runs=("--rows 5 --cols 1000 --dtype fp32",),
+           cpu_runs=("--rows 5 --cols 1000 --dtype fp32",)),
+    Mutant("norm_sample_variance", ALL,
+           "the squares are divided by one less than the columns",
+           [("whole.squares / whole.count", "whole.squares / (whole.count - 1)")], sizes=(33,)),
+    Mutant("norm_no_epsilon", ALL,
+           "nothing is added to the variance: of one column it is 0",
+           [(" + demo::kEpsilon);", ");")],
+           sizes=(), runs=("--rows 3 --cols 1", "9 --op rmsnorm"),
+           cpu_runs=("--rows 3 --cols 1", "9 --op rmsnorm")),
+    Mutant("norm_edge_left_out", ALL,
+           "the moments lack what lies before and after a row's pieces of 16 bytes",
+           [("with_edge = with_edge && share.has_edge;", "with_edge = false;")], sizes=(33,)),
+    Mutant("norm_one_block", "by_cluster by_cluster_twice",
+           "a row's moments are those of its first block",
+           [("k < blocks * warps;", "k < warps;"),
+            ("lane < size() ? *cluster", "lane < 1 ? *cluster")],
+           sizes=(), runs=("--rows 1 --cols 20000",), cpu_runs=("--rows 1 --cols 20000",)),
+    # Of each of the kinds, one in every kernel that can have it.
+    Mutant("norm_tail_counted", ALL,
+           "the zeros beyond the last piece count as elements",
+           [("if (has(p, i)) squares += of_piece;", "squares += of_piece;")],
+           sizes=(33,), kind="tail"),
+    Mutant("norm_stale_moments", BLOCKS,
+           "the first block alone writes its moments; one warp more is merged than there are",
+           [("if (lane == 0) all[warp] = of_warp;",
+             "if (lane == 0 && blockIdx.x == 0) all[warp] = of_warp;"),
+            ("k < blocks * warps; k += 32", "k <= blocks * warps; k += 32")],
+           sizes=(33,), kind="stale"),
+    Mutant("norm_registers_as_they_were", ALL,
+           "the sum begins as what its register held",
+           [("sum = with_edge ? float(edge) : 0;", "sum = with_edge ? float(edge) : 1;")],
+           sizes=(33,), kind="accumulator"),
+    Mutant("norm_waits_late", BLOCKS,
+           "warps merge the others' moments before they are there",
+           [("__syncthreads();  // every warp's moments are there", ""),
+            ("hopper::mbarrier_wait(&full, 0);\n    Moments whole", "Moments whole"),
+            ("    kept.store_row(merge_warp(whole));",
+             "    hopper::mbarrier_wait(&full, 0);\n    kept.store_row(merge_warp(whole));")],
+           sizes=(), runs=("--rows 500 --cols 5000",), cpu_runs=("--rows 5 --cols 5000",),
+           race=True, kind="fence"),
+    Mutant("norm_short_grid", ALL,
+           "the last row, or the last few, are left out",
+           [("<<<(a.rows + together - 1) / together,", "<<<a.rows / together,"),
+            ("<<<a.rows, threads>>>", "<<<a.rows - 1, threads>>>"),
+            ("launch(a.rows, blocks, threads, 0);", "launch(a.rows - 1, blocks, threads, 0);"),
+            ("ClusterLaunch(a.rows, blocks, kTwice", "ClusterLaunch(a.rows - 1, blocks, kTwice")],
+           sizes=(), runs=("--rows 33 --cols 36",), cpu_runs=("--rows 33 --cols 36",), kind="grid"),
+    Mutant("norm_beta_is_gamma", ALL,
+           "gamma is added in place of beta",
+           [("parameters<kAligned>(a.beta + at, shift, a.beta + a.cols)", "gamma")],
+           sizes=(160,), kind="bias"),
+]
+
+
+def unused(mutant, runs):
+    """RMSNorm, in most mutants."""
+    if any("rmsnorm" in run for run in runs):
+        return []
+    return [("run_all<RmsNorm>(session, a, work, reference.check(sum, out));", "")]
+
+
+FAST = {kernel: (LOAD_16, STORE_16) for kernel in ALL.split()}
+ANY_ORDER = ("--rows 12 --cols 20000",)  # which clusters keep, several each
+RUNS = ("--op rmsnorm --rows 5 --cols 1001",)
+SANITIZED = ("--rows 5 --cols 9001", "--rows 5 --cols 1001 --op rmsnorm",
+             "--rows 9 --cols 33000 --op rmsnorm")
