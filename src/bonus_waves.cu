@@ -26,7 +26,7 @@ namespace waves {
 // The prediction is made of these. Change one and see.
 constexpr double kLaunchUs = 3.5;         // of a kernel that does nothing
 constexpr double kStepCycles = 4;         // of a multiply-add that waits for the one before
-constexpr double kBlockCycles = 2400;     // what a block does besides: start, load, loop, store
+constexpr double kBlockCycles = 3300;     // what a block does besides: start, load, loop, store
 constexpr double kTileStepCycles = 2280;  // of mma_ptx on Hopper: 128 x 256 of C, 64 along k
 constexpr double kStaircaseWithin = 0.03, kSawToothWithin = 0.08;  // how far off it may be
 
