@@ -142,7 +142,7 @@ class Layer {
         auto setup = [this](demo::Contender& self) { self.launch = on_one(); };
         return {.kernel = "one_gpu",
                 .setup = setup,
-                .check = ranks_[0]->l.check(1, false),
+                .check = with_gates(ranks_[0]->l.check(1, false)),
                 .launches = 2,
                 .why_not = DEMO_WITHOUT_NCCL};
     }
@@ -354,7 +354,18 @@ class Layer {
     demo::Check check(bool rounded_sums) const {
         std::vector<demo::Check> checks;
         gpus_.each([&](int i) { checks.push_back(ranks_[i]->l.check(shape_.gpus, rounded_sums)); });
-        return gpus_.on_all(checks);
+        return with_gates(gpus_.on_all(checks));
+    }
+    /// The same check, which also overwrites the gates, so that none is left from a launch before.
+    demo::Check with_gates(demo::Check check) const {
+        check.elsewhere = [this, others = check.elsewhere](int byte) {
+            if (others) others(byte);
+            gpus_.each([&](int i) {
+                const demo::Buffer<half>& gates = ranks_[i]->gates;
+                DEMO_CHECK(cudaMemsetAsync(gates.data(), byte, gates.bytes()));
+            });
+        };
+        return check;
     }
 
     demo::Session& session_;
