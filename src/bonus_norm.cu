@@ -13,15 +13,15 @@
 //       512 KiB        by_cluster         2 to 8 blocks, a cluster
 //       any length     by_cluster_twice   nobody, but for its end: it is loaded twice
 //
-// The mean of squares minus the squared mean would need x only once, and is no variance: around
-// 100, fp32 rounds squares by 2^-11, and the difference may be 1/3. A row in registers is read
-// twice for nothing, so each warp finds its mean first, then the squares of the distances from it:
+// Do not compute a variance as the mean of squares minus the squared mean: around 100, fp32 rounds
+// each square by up to 2^-11, and the variance is 1/3. To read a row twice costs no traffic while
+// it is in registers. So each warp finds its mean first, then the squares of the distances from it:
 // its moments. Moments merge, as a softmax's maxima and sums do.
 //
-//     ./bonus_norm 16384 --dtype fp16        ./bonus_norm 16384 --op rmsnorm
+//     ./bonus_norm 16384        ./bonus_norm 16384 --op rmsnorm        (and --dtype fp32)
 //     ./bonus_norm --rows 4096 --cols 131072
 //
-// What limits it: memory; and the way from the L2 cache, which gamma and beta take as well.
+// What limits it: memory; in clusters likely the wait for gamma and beta, which come from L2 there.
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "demo/norm.cuh"
@@ -39,7 +39,7 @@ struct LayerNorm {
 };
 struct RmsNorm {
     static constexpr bool kCenters = false, kAdds = true;  // around 0; x + residual
-    static constexpr bool kFetches = false;  // on an H100 78% of a copy, and 98% without
+    static constexpr bool kFetches = false;  // on an H100 78% of a copy with it, 98% without
 };
 
 template <class T>
