@@ -39,6 +39,8 @@ PARTS = {
     "results/README.md": {"results": tables.results, "grid": tables.sizes,
                           "frameworks": tables.frameworks},
     "docs/outputs.md": {"outputs": outputs.document},
+    **{f"docs/experiments/{name}.md": {"output": functools.partial(outputs.shown, f"bonus_{name}")}
+       for name in ("async", "matmul_types", "memory", "waves")},
     "docs/experiments/pitfalls.md": {
         "output": functools.partial(outputs.shown, "bonus_pitfalls"),
         "claims": functools.partial(tables.claims, "bonus_pitfalls")},
