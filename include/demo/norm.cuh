@@ -78,7 +78,7 @@ struct ExpectNorm {
 };
 
 template <class T>
-struct ExpectSum {
+struct ExpectResidual {
     NormInputs<T> in;
     DEMO_HOST_DEVICE Expected operator()(size_t, size_t row, size_t col) const {
         const double sum = in.value(row * in.cols + col);
@@ -101,7 +101,7 @@ class NormReference {
     }
     /// With the sums of x and residual, which are an output, too.
     Check check(const Output<T>& sum, const Output<T>& out) const {
-        return in_turn(sum.check(rows_, ExpectSum<T>{in_}), "sum", check(out));
+        return in_turn(sum.check(rows_, ExpectResidual<T>{in_}), "sum", check(out));
     }
 
   private:
