@@ -458,14 +458,14 @@ has_nccl() {
 sys.exit(not cuda_toolkit.find().nccl())'
 }
 
-# NCCL, for bonus_gating_gpus, where there are several GPUs for it to run on.
+# NCCL, where there are several GPUs for it to run on.
 ensure_nccl() {
     local gpus version
     gpus=$(timeout 30 nvidia-smi -L 2>/dev/null | grep -c '^GPU') || true
     if ((gpus > 1)) && ! has_nccl; then
         version=$(python3 scripts/shared/cuda_toolkit.py --version)
         (pip_install "NCCL, about 300 MB," --no-deps "nvidia-nccl-cu${version%%.*}") ||
-            say "bonus_gating_gpus is skipped, then"
+            say "what needs several GPUs is skipped, then"
     fi
 }
 

@@ -94,7 +94,7 @@ struct Pitfalls {
         };
         Contender& copies = add("copies_included", "A, B and C cross the bus to the host",
                                 {0.01, 0.1}, {0.005, 0.05});
-        copies.setup = [this](Contender& self) { self.renew(); };
+        copies.setup = [](Contender& self) { self.renew(); };
         copies.renew = [this] { copy(host_A.data(), A), copy(host_B.data(), B); };
         copies.launch = [this] {
             copy(copied_A.data(), host_A.data()), copy(copied_B.data(), host_B.data());
@@ -151,7 +151,7 @@ struct Pitfalls {
     /// Half of the columns keep the NaN that was there. The row is "rejected" if the suite's check
     /// finds these and nothing else, while the one by max() finds nothing.
     void add_wrong_check() {
-        Contender& part = add("half_left_out", "half is NaN: our check sees it, max() does not",
+        Contender& part = add("half_left_out", "half is unwritten, which max() does not see",
                               {0.9, 1.4}, {1.8, 2.3});
         part.rejected = true;
         part.launch = [this] { gemm(A, B, N / 2); };

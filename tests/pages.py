@@ -8,7 +8,8 @@ What a program declares (--describe) stands on no page. A page may hold
     NOT_APPLICABLE  why a kernel cannot have such a bug, where neither its text nor its inputs
                   show it: {kind: {kernel: reason}}
     FAST          kernels that may spill no register, with patterns that some instruction of their
-                  machine code must match: {"wmma_tiled": ("HMMA", COPY_16)}
+                  machine code must match: {"wmma_tiled": ("HMMA", COPY_16)}; "swizzled<true>": of
+                  its instances those with a `true`
     TRAFFIC       what kernels must report of a run, by hand: {"64": {"chain": (launches, bytes
                   moved, bytes kept between the launches)}}
     COUNTS        what DEMO_COUNT=1 must count: {"64": {a table's title: {"barriers": accesses()}}}

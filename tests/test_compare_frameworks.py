@@ -841,7 +841,7 @@ def test_the_tables_come_from_results_frameworks(compare, tmp_path):
     assert done.returncode == USAGE
     assert_one_line(done.stderr, "update_docs.py")
 
-    readme.write_text(readme.read_text() +
+    readme.write_text(readme.read_text() + "<!-- grid:begin -->\n<!-- grid:end -->\n" +
                       "<!-- frameworks:begin -->\nold\n<!-- frameworks:end -->\nc\n")
     assert update("--check").returncode == 1
     assert update().returncode == VERIFIED

@@ -697,7 +697,7 @@ def test_compare_finds_columns_by_name(tmp_path):
     (",".join(COLUMNS) + "\n" + row(verified="maybe")).encode(),
     (",".join(COLUMNS) + "\n" + row(role="rival")).encode(),
     (",".join(COLUMNS) + "\n" + row(role="")).encode(),
-    (",".join(COLUMNS[:-5]) + "\n" + row().rsplit(",", 5)[0]).encode(),
+    (",".join(COLUMNS[:-12]) + "\n" + row().rsplit(",", 12)[0]).encode(),
     (",".join(COLUMNS) + "\n" + '"unfinished').encode(),
     ("# rows: 3\n" + ",".join(COLUMNS) + "\n" + row() + "\n").encode(),
     ("# rows: 1\n" + ",".join(COLUMNS) + "\n" + row() + "\n" + row(n="2048")[:60]).encode(),

@@ -1,6 +1,6 @@
-"""Several GPUs: bonus_gating_gpus on 1 to 4 ranks of the simulator, whose NCCL adds up in the ranks'
-order, and what it says of ranks that do not come. On GPUs, where there are two: processes of one
-GPU each, and one of them that dies."""
+"""Several GPUs: bonus_gating_gpus on 1 to 4 ranks of the simulator, whose NCCL adds up in the
+ranks' order, and what it says of ranks that do not come. On GPUs, where there are two: processes
+of one GPU each, and one of them that dies."""
 
 import contextlib
 import os

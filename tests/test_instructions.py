@@ -46,8 +46,11 @@ def skip_what_was_left_out(kernel):
 
 def names(kernel, function):
     """Whether `function`, as the compiler mangled it, is the kernel or an instance of it, and not
-    another in a namespace of that name."""
-    name = f"{len(kernel.name)}{kernel.name}"
+    another in a namespace of that name. Of "swizzled<true>" instances for which that holds."""
+    plain, is_special, _ = kernel.name.partition("<true>")
+    name = f"{len(plain)}{plain}"
+    if is_special and "Lb1E" not in function:
+        return False
     return re.search(rf"^_ZL?{name}|(?<!\d){name}[IE]", function) is not None
 
 

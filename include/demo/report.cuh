@@ -237,9 +237,10 @@ class Report {
             if (has_part) line += right(stands_beside ? "" : percent(part), kPart);
             if (first_ms_ == 0) first_ms_ = ms;
             const std::string speed_up = significant(first_ms_ / ms, 3) + "x";
-            if (compares())
-                line += right(contender.computes ? speed_up : "",
-                              std::max(kSpeedUp, speed_up.size() + 2));
+            if (compares()) {
+                const std::string text = contender.computes ? speed_up : "";
+                line += right(text, std::max(kSpeedUp, text.size() + 2));
+            }
             if (has_part && !stands_beside && terminal.is_one()) bar = this->bar(part, line.size());
         } else if (!options_.once) {
             line += right("-", kTime) + right("-", rate_width());

@@ -118,7 +118,8 @@ def show(programs):
     kernels = []
     for program, text in programs:
         head, found = read(program, text)
-        print(*head, *(f"  {kernel.blocks}" for kernel in found), sep="\n")
+        for said in (*head, *(f"  {kernel.blocks}" for kernel in found)):
+            print(said if len(said) < 80 else said.replace(", ", ","))
         kernels += found
     if len(kernels) < 2:
         raise Stop("one kernel was counted, and it takes two to compare" if kernels else

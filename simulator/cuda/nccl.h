@@ -59,7 +59,8 @@ inline std::map<int, std::vector<ncclComm_t>> nccl_worlds;
 inline int nccl_depth = 0, nccl_ids = 0;
 
 inline ncclResult_t end_nccl_group() {
-    for (const auto& [_, ranks] : nccl_worlds) {
+    for (const auto& world : nccl_worlds) {
+        const std::vector<ncclComm_t>& ranks = world.second;
         if (ranks.empty()) continue;
         while (int(ranks.size()) < ranks[0]->size) sleep(1);
         for (size_t i = 0; i < ranks[0]->calls.size(); ++i) {

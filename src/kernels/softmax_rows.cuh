@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(kWarpThreads)
     Piece<T> pieces[kPieces];
     load(pieces, x + share.begin, lane, kTeam, share.pieces, T(kNothing));
     float values[kNumbers + (kAligned ? 0 : 1)];
-    if (!kAligned) values[kNumbers] = share.has_edge ? float(x[share.edge]) : kNothing;
+    if constexpr (!kAligned) values[kNumbers] = share.has_edge ? float(x[share.edge]) : kNothing;
 #pragma unroll
     for (int i = 0; i < kNumbers; ++i) values[i] = float(pieces[i / kElements].at[i % kElements]);
     softmax_in_team<kTeam>(values);

@@ -57,14 +57,15 @@ MUTANTS = [
            "fragments are loaded from the stage that is being filled",
            [("load(stages[reading], (k + 1)", "load(stages[writing], (k + 1)"),
             ("load(ring.stages[at.stage], k + 1)",
-             "load(ring.stages[(at.stage + 1) % T::kStages], k + 1)")], kind="stale"),
+             "load(ring.stages[(at.stage + 1) % T::kStages], k + 1)")],
+           sizes=(96, 1024), kind="stale"),  # of as many tiles as stages each would be summed
     Mutant("mma_tma_no_wait", "mma_tma",
            "fragments are loaded before the stage's copies have arrived",
            [("                        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);\n"
              "                        load(ring.stages[at.stage], 0);",
              "                        load(ring.stages[at.stage], 0);\n"
              "                        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);")],
-           race=True, kind="fence"),
+           sizes=(1024,), cpu_sizes=(224,), race=True, kind="fence"),  # more tiles than stages
     Mutant("mma_no_wait", "mma_pipelined mma_grouped mma_ptx",
            "tiles are read before their copies have arrived",
            [("                ptx::cp_async_wait_group<T::kStages - 2>();\n", ""),
@@ -80,7 +81,7 @@ MUTANTS = [
            "the grid is rounded down: what is no multiple of the tile has no blocks",
            [("* ((N + kN - 1) / kN)", "* (N / kN)"),
             ("columns = (N + T::kN - 1) / T::kN;", "columns = N / T::kN;")],
-           sizes=(160, 2080), kind="grid"),
+           sizes=(288, 2080), cpu_sizes=(288,), kind="grid"),
     Mutant("mma_wrong_walk", "mma_grouped mma_ptx",
            "the walk leaves out the last row of blocks",
            [("rows - group * kGroup)", "rows - group * kGroup - 1)")], kind="grid"),

@@ -43,7 +43,7 @@ MUTANTS = [
 NOT_APPLICABLE = {kind: {"chase_shared": "it sums nothing"} for kind in ("tail", "accumulator")}
 
 FAST = {"read": (r"LDG\.E\S*\.128",), "read_shared": (r"LDS\S*\.128",),
-        "chase": (r"LDG\.E\.64",), "chase_shared": (r"LDS ",)}
+        "chase": (r"LDG\.E\.64",), "chase_shared": (r"LDS",)}
 
 
 def strides(most):

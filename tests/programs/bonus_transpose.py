@@ -29,7 +29,7 @@ MUTANTS = [
 NOT_APPLICABLE = {kind: dict.fromkeys(("naive", "tiled", "padded"), "it sums nothing")
                   for kind in ("tail", "accumulator")}
 
-FAST = {"swizzled": (LOAD_16, STORE_16, SHARED_16)}
+FAST = {"swizzled<true>": (LOAD_16, STORE_16, SHARED_16)}
 
 
 def counts(n):
