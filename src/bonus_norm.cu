@@ -39,7 +39,7 @@ struct LayerNorm {
 };
 struct RmsNorm {
     static constexpr bool kCenters = false, kAdds = true;  // around 0; x + residual
-    static constexpr bool kFetches = false;  // fp16, aligned: 78% of a copy with it, 98% without
+    static constexpr bool kFetches = false;  // fp16, by_block, 16384 columns: 78% with, 98% without
 };
 
 template <class T>

@@ -309,8 +309,7 @@ def verified_rows(done, program):
         # computed of a few elements, or what fp64 rounds, in four digits.
         moved = describe(program)["problems"][0]["flops"] == 0
         exact = (row["role"] in ("yardstick", "mistake") or row["dtype"] in ("int8", "fp64")
-                 or moved
-                 or any_shape(program))
+                 or moved or any_shape(program))
         assert 0 <= float(row["error_of_bound"]) < 1, row
         assert float(row["error_of_bound"]) > 0 or exact, row
         assert int(row["launches"]) >= 1, row
