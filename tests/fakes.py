@@ -159,6 +159,7 @@ while (($#)); do
         --talk) shape=talk n=$2; shift ;;
         --dtype) dtype=$2; shift ;;
         --rows) shape=$2x$4 n=$2; shift 3 ;;
+        --gpus) shape=g$2; shift ;;
         --seed | --rounds | --kernel) shift ;;
         --csv) ;;
         *) n=$1 ;;

@@ -186,6 +186,16 @@ def test_compare_shows_the_time_left(machine):
     assert re.search(r"^\[6/6, about \d:\d\d left\] Fake GPU: ", done.stdout, re.MULTILINE)
 
 
+def test_a_run_on_several_gpus_sees_its_gpu_and_those_like_it_that_follow(machine):
+    machine.describes("bonus_fake", {**description("bonus_fake"), "variants": ["64 --gpus 2"]})
+    machine.has(*TWO_GPUS, "GPU 2: Another GPU (UUID: GPU-ccc)")
+    done = machine.run("compare_gpus.sh", "--programs", "bonus_fake")
+    assert done.returncode == 0, done.stderr
+    seen = [(call.split()[-1], "--gpus" in call) for call in machine.calls()]
+    assert seen == [("GPU-aaa", False), ("GPU-aaa,GPU-bbb", True), ("GPU-bbb", False),
+                    ("GPU-bbb", True), ("GPU-ccc", False), ("GPU-ccc", True)]
+
+
 def test_compare_visits_instances_instead_of_a_divided_gpu(machine):
     machine.has("GPU 0: Fake (R) GPU (UUID: GPU-aaa)",
                 "  MIG 1g.18gb     Device  0: (UUID: MIG-111)",

@@ -232,7 +232,7 @@ class Measuring:
     """Runs the same steps on one GPU after the other."""
 
     def __init__(self, options, gpus, steps):
-        self.options, self.steps = options, steps
+        self.options, self.gpus, self.steps = options, gpus, steps
         # What was measured so far of this selection; it goes when the last GPU is done.
         selection = "\n".join(map(str, steps)).encode()
         self.measured = base(options) / "compare" / hashlib.sha256(selection).hexdigest()[:16]
@@ -305,13 +305,21 @@ class Measuring:
         status, reason = self.runner.run(
             label, folder / f"{step}.csv", PROJECT / step.program,
             step.run.arguments.split() + f"--seed {SEED} --rounds {self.options.rounds}".split(),
-            {"CUDA_VISIBLE_DEVICES": gpu.uuid})
+            {"CUDA_VISIBLE_DEVICES": self.visible(gpu, step)})
         (folder / f"{step}.about").write_text(
             f"program: {step.program}\nshape: {step.run.shape}\nn: {step.run.n}\n"
             f"dtype: {step.run.dtype}\nstatus: {status}\nreason: {reason}\n"
             f"start: {start:.9f}\nend: {time.time():.9f}\n")
         if status == OK and self.is_as_expected(gpu, step, folder / f"{step}.csv"):
             (folder / f"{step}.done").touch()  # what failed runs again
+
+    def visible(self, gpu, step):
+        """The GPUs that a step sees: its own and, if it asks for several, those of the same kind
+        that follow. So each set of GPUs is measured once."""
+        seen = [gpu]
+        if "--gpus" in step.run.arguments.split():
+            seen = [each for each in self.gpus[self.gpus.index(gpu):] if each.name == gpu.name]
+        return ",".join(each.uuid for each in seen)
 
     def is_as_expected(self, gpu, step, file):
         """Says where an experiment's rows left their range: that is a failure."""
