@@ -6,6 +6,7 @@ docs/pictures/NAME-light.svg and NAME-dark.svg:
               fused. The bars share one linear scale from 0, so that their lengths compare as the
               figures do
     grid-GPU  results/README.md's, of each file in results/grid/: ours over the library's best, by N
+    gpus-GPU  the lecture's, of each file in results/gpus/: a layer on several GPUs
 
     picture.py             draws them
     picture.py --check     exits 1 where they are out of date, and changes nothing
@@ -24,6 +25,7 @@ import command_line  # noqa: E402
 import grid  # noqa: E402
 import plot  # noqa: E402
 import programs  # noqa: E402
+import several_gpus  # noqa: E402
 import table  # noqa: E402
 from command_line import PROJECT, USAGE, WRONG, Stop  # noqa: E402
 
@@ -181,6 +183,52 @@ def draw_grid(file, theme):
     return picture.svg(y + MARGIN, title)
 
 
+# --- Several GPUs -----------------------------------------------------------------------------
+
+
+def draw_gpus(results, layers, theme):
+    """How many times as fast as one GPU each way to split a layer is, as the text of an SVG file:
+    a group of bars for each size, beside a dashed line at the number of its GPUs."""
+    kernels = [kernel for kernel in layers[0].ms if kernel != several_gpus.FIRST]
+    left, right, top = 52, WIDTH - MARGIN, MARGIN + TITLE + 2 * TEXT + 40
+    high = max([layer.gpus for layer in layers] + [layer.speed_up(kernel) for layer in layers
+                                                   for kernel in layer.ms]) + 0.1
+
+    def height(speed_up):
+        return CHART * speed_up / high
+
+    picture = Picture(theme)
+    title = f"Times as fast as one GPU: {table.short(results.gpu)}"
+    picture.text(MARGIN, MARGIN + TITLE, title, theme.ink, TITLE, ' font-weight="bold"')
+    x = left
+    for i, kernel in enumerate(kernels):
+        picture.text(x, top - 34, kernel, theme.color(i), more=' font-weight="bold"')
+        x += 13.5 * len(kernel) + 22
+    for mark in range(math.floor(high) + 1):
+        y = top + CHART - height(mark)
+        picture.line([(left, y), (right, y)], theme.grid, ' stroke-width="2"')
+        picture.text(left - 10, y + TEXT / 3, str(mark), theme.muted, more=' text-anchor="end"')
+    group = (right - left) / len(layers)
+    for g, layer in enumerate(layers):
+        bar, start = 0.86 * group / len(kernels), left + g * group + 0.07 * group
+        for i, kernel in enumerate(kernels):
+            if kernel in layer.ms:
+                tall = height(layer.speed_up(kernel))
+                picture.parts.append(
+                    f'<rect x="{start + i * bar:.1f}" y="{top + CHART - tall:.1f}" '
+                    f'width="{0.86 * bar:.1f}" height="{tall:.1f}" fill="{theme.color(i)}"/>')
+        aim = top + CHART - height(layer.gpus)
+        picture.line([(start, aim), (start + 0.86 * group, aim)], theme.muted,
+                     ' stroke-width="2" stroke-dasharray="6 5"')
+        for line, text in enumerate([f"N = {layer.n}", f"H = {layer.hidden}",
+                                     f"{layer.gpus} GPUs"]):
+            picture.text(start + 0.43 * group, top + CHART + (TEXT + 6) * (line + 1), text,
+                         theme.muted, more=' text-anchor="middle"')
+    y = top + CHART + 4 * (TEXT + 6) + 14
+    picture.text(MARGIN, y, "Dashed: as many times as there are GPUs", theme.muted)
+    return picture.svg(y + MARGIN, title)
+
+
 @command_line.reporting("picture.py")
 def main(arguments):
     if arguments not in ([], ["--check"]):
@@ -188,6 +236,8 @@ def main(arguments):
     drawn = {"ladder": draw_ladder}
     for file in grid.FOLDER.glob("*.csv"):
         drawn[grid.picture(file)] = functools.partial(draw_grid, file)
+    for each in several_gpus.measured():
+        drawn[several_gpus.picture(each[0])] = functools.partial(draw_gpus, *each)
     for name, draw in drawn.items():
         for theme in plot.THEMES:
             path, text = FOLDER / f"{name}-{theme.name}.svg", draw(theme)

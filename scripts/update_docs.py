@@ -7,6 +7,7 @@
     results/README.md   "results", of results/*.csv; "grid", of results/grid/*.csv; "frameworks", of
                         results/frameworks/*.csv
     docs/outputs.md     "outputs": what every program prints, from results/outputs/
+    docs/lecture.md     "gpus": a layer on several GPUs, from results/gpus/
     docs/experiments/   "output": what the program prints; "claims": its speed-ups, of results/*.csv
     docs/**.md          the lines of each function that a link names: [f](../src/x.cu#L1-L9); code
                         that they quote, below <!-- quote src=src/x.cu from="..." to="..." -->
@@ -39,6 +40,7 @@ PARTS = {
     "results/README.md": {"results": tables.results, "grid": tables.sizes,
                           "frameworks": tables.frameworks},
     "docs/outputs.md": {"outputs": outputs.document},
+    "docs/lecture.md": {"gpus": tables.several},
     **{f"docs/experiments/{name}.md": {"output": functools.partial(outputs.shown, f"bonus_{name}")}
        for name in ("async", "matmul_types", "memory", "waves")},
     "docs/experiments/pitfalls.md": {

@@ -8,6 +8,7 @@ import command_line
 import compare_frameworks
 import grid
 import programs
+import several_gpus
 import table
 from command_line import PROJECT, USAGE, Stop
 from outputs import SHOWN_GPU
@@ -199,8 +200,31 @@ def cells_of(pair):
     return [table.number(pair.ours), table.number(pair.theirs), f"{pair.ratio:.3f}"]
 
 
-def picture_of(name, text):
+def picture_of(name, text, folder="../docs/pictures"):
     """A picture in docs/pictures/, in the reader's theme."""
-    path = f"../docs/pictures/{name}"
+    path = f"{folder}/{name}"
     return (f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="{path}-dark.svg">\n'
             f'  <img alt="{text}" src="{path}-light.svg">\n</picture>')
+
+
+# --- docs/lecture.md ------------------------------------------------------------------------------
+
+
+def several():
+    """The layer of bonus_gating_gpus on several GPUs, of each file that has some."""
+    return "\n\n".join(several_of(*each) for each in several_gpus.measured()) or "None yet."
+
+
+def several_of(measured, layers):
+    kernels = list(dict.fromkeys(kernel for layer in layers for kernel in layer.ms))
+    rows = []
+    for layer in layers:
+        cells = [f"{layer.gpus} GPUs: N = {layer.n}, H = {layer.hidden}"]
+        for kernel in kernels:
+            ms = layer.ms.get(kernel)
+            times = f" ({layer.speed_up(kernel):.2f}x)" if kernel != several_gpus.FIRST else ""
+            cells.append(f"{ms:.4g}{times}" if ms else "-")
+        rows.append(cells)
+    head = [f"ms, {measured.gpu}", *(f"`{kernel}`" for kernel in kernels)]
+    picture = picture_of(several_gpus.picture(measured), "Times as fast as one GPU", "pictures")
+    return table.markdown(head, rows) + "\n\n" + picture
