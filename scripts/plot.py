@@ -127,7 +127,7 @@ def chosen(row, n):
 
 
 def at_size(rows, n):
-    return [row for row in table.plotted(rows) if chosen(row, n)]
+    return [row for row in table.plotted(rows) if chosen(row, n) and not table.of_experiment(row)]
 
 
 def groups(rows, *names):

@@ -149,7 +149,7 @@ static void block_sizes(demo::Session& session) {
     const demo::Output<float> out(session, "out", {kSide, kSide});
     const int resident = demo::blocks_per_multiprocessor(gelu, int(N), 0);
     demo::Workload work = demo::MatrixShape{kSide, kSide, true}.workload(session, 9);
-    work.size = N, work.text = "N = " + std::to_string(N);
+    work.shape = "block_sizes", work.size = N, work.text = "N = " + std::to_string(N);
     work.facts = Waves{session.gpu, blocks, size_t(resident)}.facts();
     work.facts.push_back({"threads/SM", std::to_string(size_t(resident) * N)});
     auto launch = [&] { gelu<<<blocks, unsigned(N)>>>(x, out, size); };
@@ -190,10 +190,9 @@ int main(int argc, char** argv) {
         .types = {{"fp32", waves::run}},
         .any_n = true,
         .n_means = "up to N blocks, to matrices of N x N, or to blocks of N threads",
-        .options = {{.name = "--show",
-                     .help = "which experiment",
-                     .choices = {"staircase", "saw_tooth", "block_sizes"}}},
+        .options = {{"--show", "which experiment", {"staircase", "saw_tooth", "block_sizes"}}},
         .sizes = {},
+        .variants = {"4096 --show staircase", "4096 --show saw_tooth", "4096 --show block_sizes"},
         .sweep = demo::Sweep::kAlways,
         .sweep_sizes = waves::sizes};
     return demo::main_of(program, argc, argv);

@@ -523,7 +523,7 @@ def _comparisons(rows, wanted):
     """{(program, data type, shape, n): its rows with a figure}."""
     found = {}
     for row in plotted(rows):
-        if wanted(row):
+        if wanted(row) and not of_experiment(row):
             at = tuple(row[name] for name in ("program", "dtype", "shape", "n"))
             found.setdefault(at, []).append(row)
     return found
@@ -540,6 +540,12 @@ def plotted(rows):
     seen = collections.Counter(map(key, rows))
     several = {at[0] for at, times in seen.items() if times > 1}
     return [row for row in rows if row["program"] not in several]
+
+
+def of_experiment(row):
+    """Whether a row says something else than how fast a kernel is: how long a load takes, say, or
+    whether a time is as predicted."""
+    return row["figure"] is not None or row["predicted_ms"] is not None
 
 
 def own_kernels(rows):
@@ -792,6 +798,8 @@ def _on_a_screen(tables, lines, baseline, best):
 
 def families(rows):
     """[(title, (head, lines))]: the tables of one GPU's results, a line for each kernel."""
+    apart = {row["program"] for row in rows if of_experiment(row)}  # see experiments()
+    rows = [row for row in rows if row["program"] not in apart]
     bandwidth = {row["program"] for row in rows if row["gb_per_s"] and row["shape"] != "talk"}
     memory = [row for row in rows if row["program"] in bandwidth and row["shape"] != "talk"]
     parts = [
@@ -842,6 +850,33 @@ def fusion(rows):
                 change(lambda row: number(row["median_ms"])),
                 ratio(start["median_ms"], fused["median_ms"])])
     return "program kernel data size launches moved/GB time/ms speed-up".split(), lines
+
+
+def experiments(rows):
+    """{(program, what it shows): (head, lines)}: a line for each N, and a column for each kernel,
+    of programs with figures of their own. Times stand beside the predicted ones."""
+    groups = {}
+    for row in rows:
+        if row["program"] in {other["program"] for other in rows if of_experiment(other)}:
+            groups.setdefault((row["program"], row["dtype"], row["shape"]), []).append(row)
+    return {(program, shape if shape != "square" else dtype): _by_size(group)
+            for (program, dtype, shape), group in groups.items()}
+
+
+def _by_size(rows):
+    predicted = any(row["predicted_ms"] for row in rows)
+    lines, units = {}, {}
+    for row in rows:
+        value, unit = (row["figure"], row["unit"]) if row["figure"] is not None else rate(row)
+        if predicted:
+            value, unit = row["median_ms"], "ms"
+        cells = lines.setdefault(row["n"], {})
+        if row["predicted_ms"]:
+            cells["predicted, ms"] = number(row["predicted_ms"])
+        cells[f"{row['kernel']}, {unit}"] = figure(row, value)
+    head = list(dict.fromkeys(name for cells in lines.values() for name in cells))
+    return ["N", *head], [[str(n), *(cells.get(name, "-") for name in head)]
+                          for n, cells in sorted(lines.items())]
 
 
 def _grid(rows, show):
