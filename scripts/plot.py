@@ -127,7 +127,7 @@ def chosen(row, n):
 
 
 def at_size(rows, n):
-    return [row for row in table.plotted(rows) if chosen(row, n) and not table.of_experiment(row)]
+    return [row for row in table.plotted(rows) if chosen(row, n)]
 
 
 def groups(rows, *names):
@@ -414,7 +414,8 @@ def bars(tables, n):
     their traffic."""
     kinds = {"fp32": {}, "tensor-cores": {}, "memory": {}}
     for i, results in enumerate(tables):
-        for key, rows in groups(at_size(results.rows, n), "program", "shape", "dtype").items():
+        every = [row for row in at_size(results.rows, n) if not table.of_experiment(row)]
+        for key, rows in groups(every, "program", "shape", "dtype").items():
             kind = "fp32" if key[2] == "fp32" else "tensor-cores"
             kind = "memory" if rows[0]["gb_per_s"] else kind
             kinds[kind].setdefault(key, {})[i] = rows
@@ -529,7 +530,7 @@ def placed(rows):
     first data type. A program that has no kernel of its own shows all that it runs, without a name
     where it runs the library alone: the roofs name that already."""
     points, seen = [], {}
-    rows = [row for row in rows if row["tflops"]]
+    rows = [row for row in rows if row["tflops"] and not table.of_experiment(row)]
     for (program, shape), rows in groups(rows, "program", "shape").items():
         own = table.own_kernels(rows)
         if own[0]["role"] in table.OWN:

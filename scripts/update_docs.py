@@ -7,7 +7,8 @@
     results/README.md   "results", of results/*.csv; "grid", of results/grid/*.csv; "frameworks", of
                         results/frameworks/*.csv
     docs/outputs.md     "outputs": what every program prints, from results/outputs/
-    docs/experiments/   "output": what the program prints; "claims": its speed-ups, of results/*.csv
+    docs/experiments/   "output": what the program prints; "claims": its speed-ups; and, named after
+                        what they show, tables of its figures, of results/*.csv
     docs/**.md          the lines of each function that a link names: [f](../src/x.cu#L1-L9); code
                         that they quote, below <!-- quote src=src/x.cu from="..." to="..." -->
 
@@ -39,11 +40,9 @@ PARTS = {
     "results/README.md": {"results": tables.results, "grid": tables.sizes,
                           "frameworks": tables.frameworks},
     "docs/outputs.md": {"outputs": outputs.document},
-    **{f"docs/experiments/{name}.md": {"output": functools.partial(outputs.shown, f"bonus_{name}")}
-       for name in ("async", "matmul_types", "memory", "waves")},
-    "docs/experiments/pitfalls.md": {
-        "output": functools.partial(outputs.shown, "bonus_pitfalls"),
-        "claims": functools.partial(tables.claims, "bonus_pitfalls")},
+    **{f"docs/experiments/{name}.md": {
+        "output": functools.partial(outputs.shown, f"bonus_{name}"), **tables.of_page(name)}
+       for name in ("async", "matmul_types", "memory", "pitfalls", "transpose", "waves")},
 }
 
 

@@ -542,6 +542,15 @@ def plotted(rows):
     return [row for row in rows if row["program"] not in several]
 
 
+def of_program(program, first):
+    """A program's rows in results/: of the file `first`, or else of the first that has any."""
+    files = sorted((command_line.PROJECT / "results").glob("*.csv"),
+                   key=lambda file: (file.stem != first, file))
+    measured = ([row for row in read(file, mistakes=True).rows if row["program"] == program]
+                for file in files)
+    return next(filter(None, measured), [])
+
+
 def of_experiment(row):
     """Whether a row says something else than how fast a kernel is: how long a load takes, say, or
     whether a time is as predicted."""
@@ -798,7 +807,7 @@ def _on_a_screen(tables, lines, baseline, best):
 
 def families(rows):
     """[(title, (head, lines))]: the tables of one GPU's results, a line for each kernel."""
-    apart = {row["program"] for row in rows if of_experiment(row)}  # see experiments()
+    apart = {program for program, _, _ in experiments(rows)}
     rows = [row for row in rows if row["program"] not in apart]
     bandwidth = {row["program"] for row in rows if row["gb_per_s"] and row["shape"] != "talk"}
     memory = [row for row in rows if row["program"] in bandwidth and row["shape"] != "talk"]
@@ -853,23 +862,22 @@ def fusion(rows):
 
 
 def experiments(rows):
-    """{(program, what it shows): (head, lines)}: a line for each N, and a column for each kernel,
-    of programs with figures of their own. Times stand beside the predicted ones."""
+    """{(program, data type, shape): (head, lines)} of programs that show or predict something: a
+    line for each N, a column for each kernel, and beside its time the predicted one."""
+    apart = {row["program"] for row in rows if of_experiment(row)}
     groups = {}
     for row in rows:
-        if row["program"] in {other["program"] for other in rows if of_experiment(other)}:
-            groups.setdefault((row["program"], row["dtype"], row["shape"]), []).append(row)
-    return {(program, shape if shape != "square" else dtype): _by_size(group)
-            for (program, dtype, shape), group in groups.items()}
+        if row["program"] in apart:
+            at = row["program"], row["dtype"], row["shape"]
+            groups.setdefault(at, []).append(row)
+    return {at: _by_size(group) for at, group in groups.items()}
 
 
 def _by_size(rows):
-    predicted = any(row["predicted_ms"] for row in rows)
-    lines, units = {}, {}
+    lines = {}
     for row in rows:
-        value, unit = (row["figure"], row["unit"]) if row["figure"] is not None else rate(row)
-        if predicted:
-            value, unit = row["median_ms"], "ms"
+        own = row["figure"] is not None
+        value, unit = (row["figure"], row["unit"]) if own else (row["median_ms"], "ms")
         cells = lines.setdefault(row["n"], {})
         if row["predicted_ms"]:
             cells["predicted, ms"] = number(row["predicted_ms"])
