@@ -160,7 +160,7 @@ while (($#)); do
         --dtype) dtype=$2; shift ;;
         --rows) shape=$2x$4 n=$2; shift 3 ;;
         --seed | --rounds | --kernel) shift ;;
-        --csv) ;;
+        --csv | --hot) ;;
         *) n=$1 ;;
     esac
     shift

@@ -151,6 +151,16 @@ def test_compare_measures_no_program_that_declares_no_sizes(machine, arguments):
     assert "declares no sizes to measure" in done.stderr
 
 
+def test_compare_measures_a_program_that_declares_variants_alone(machine):
+    machine.has(TWO_GPUS[0])
+    about = {**description("bonus_fake", ()), "variants": ["64 --hot", "32 --kernel one"]}
+    machine.describes("bonus_fake", about)
+    assert machine.run("compare_gpus.sh", "--programs", "bonus_fake").returncode == 0
+    assert [call.split(" --seed")[0].split(" ", 1)[1] for call in machine.calls()] == [
+        "64 --hot", "32 --kernel one"]
+    assert machine.run("compare_gpus.sh", "--programs", "bonus_fake", "--quick").returncode == USAGE
+
+
 def test_compare_skips_sizes_that_a_program_does_not_take(machine):
     machine.has(TWO_GPUS[0])
     machine.describes("bonus_fake", description("bonus_fake", multiple=128))

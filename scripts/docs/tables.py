@@ -139,9 +139,10 @@ def claims(program):
 def by_size(program, dtype, shape="square"):
     """What an experiment shows: a line for each N."""
     rows = table.of_program(program, SHOWN_GPU)
-    if not rows:
+    found = table.experiments(rows).get((program, dtype, shape))
+    if not found:
         return NOT_YET
-    (_, *head), lines = table.experiments(rows)[program, dtype, shape]
+    (_, *head), lines = found
     return table.markdown([rows[0]["gpu"], *head], [[f"N = {n}", *line] for n, *line in lines])
 
 
