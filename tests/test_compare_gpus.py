@@ -319,6 +319,13 @@ def test_an_experiment_must_not_lack_a_row():
     assert text == "b has 1.2x the first row's speed, not 1.5x to 2x"
 
 
+def test_a_time_that_is_not_as_predicted_is_named():
+    row = {"kernel": "a", "n": 64, "median_ms": 3.0, "predicted_ms": 2.0, "as_predicted": "no"}
+    assert expectations.left([], [row], "GPU A") == []
+    [text] = expectations.left([], [row, {**row, "as_predicted": "yes"}], "NVIDIA H200")
+    assert text == "a took 3 ms at N = 64, not 2 ms"
+
+
 def interrupted(machine):
     """Starts measuring three programs, and presses Ctrl-C at the third. Returns the command."""
     command = ["compare_gpus.sh", "--sizes", "64", "--programs", "1,2,6"]
