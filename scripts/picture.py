@@ -157,8 +157,7 @@ class Picture:
                 self.parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{color}"/>'
                                for x, y in places]
             for (x, y), text in zip(places, one.texts):
-                self.text(x, y + (TEXT + 10 if i else -10), text, color,
-                          more=' text-anchor="middle"')
+                self.text(x + 8, y - 6, text, color)
         return above + CHART + 2 * TEXT + 20
 
     def svg(self, height, title):
