@@ -224,7 +224,7 @@ def draw_grid(file, theme):
 # --- Experiments ------------------------------------------------------------------------------
 
 
-def curves_of(rows, value=lambda row: plot.drawn(row)[0]):
+def curves_of(rows, value=lambda row: table.shown_rate(row)[0]):
     """A curve for each kernel: its values by N."""
     return [Curve(kernel, [(row["n"], value(row)) for row in some])
             for (kernel,), some in plot.groups(rows, "kernel").items()]

@@ -95,13 +95,7 @@ def of_shape(program, shape):
 
 
 def rate(row):
-    return drawn(row)[0]
-
-
-def drawn(row):
-    """(value, unit) of a curve: the figure that a program shows in its tables, if it has one of its
-    own, or else the rate."""
-    return (row["figure"], row["unit"]) if row.get("figure") else table.rate(row)
+    return table.shown_rate(row)[0]
 
 
 def usual_size(tables):
@@ -229,7 +223,7 @@ def curves(tables):
                     rows = [max(own, key=rate)]
                 for row in rows:
                     rival = row["role"] in ("library", table.YARDSTICK) and row not in own
-                    plot = found.setdefault((program, dtype, shape, drawn(row)[1]), {})
+                    plot = found.setdefault((program, dtype, shape, table.shown_rate(row)[1]), {})
                     if len(tables) > 1:
                         curve = Curve(names[i], i)
                     else:
@@ -305,7 +299,8 @@ def _peaks_beside(tables, plot):
     for i, results in enumerate(tables):
         rows = [row for curve, rows in plot.items() for row in rows
                 if len(tables) == 1 or curve.color == i]
-        peak = rows and drawn(rows[0])[1] in RATES and data_sheets.peak(results.gpu, rows[0])
+        is_rate = rows and table.shown_rate(rows[0])[1] in RATES
+        peak = is_rate and data_sheets.peak(results.gpu, rows[0])
         if peak and peak <= FAR * max(map(rate, rows)):
             near.setdefault(peak, i if len(tables) > 1 else None)
         elif peak:

@@ -220,6 +220,11 @@ def rate(row):
     return (row["gb_per_s"], "GB/s") if memory_bound else (row["tflops"], "TFLOP/s")
 
 
+def shown_rate(row):
+    """(value, unit) that a program shows in its tables: its own figure, or else the rate."""
+    return (row["figure"], row["unit"]) if row.get("figure") is not None else rate(row)
+
+
 def figure(row, value):
     """`value` of a row as a cell, or why there is none."""
     if simulated(row) and row["verified"] == "yes":
@@ -460,7 +465,8 @@ def comparison(tables, wanted=lambda row: True, baseline=0):
     """The lines of programs x GPUs, and what must be said below them."""
     lines, doubts = [], []
     for (program, kernel, _, _, _), rows in side_by_side(tables).items():
-        if not wanted(next(filter(None, rows))):
+        some = next(filter(None, rows))
+        if not wanted(some) or some["predicted_ms"]:  # a prediction compares no GPUs
             continue
         line = _line(kernel, rows, baseline)
         for i, (row, results) in enumerate(zip(rows, tables)):
@@ -477,9 +483,10 @@ def comparison(tables, wanted=lambda row: True, baseline=0):
 def _line(kernel, rows, baseline):
     """The Line of one row in each file."""
     some = next(filter(_has_figure, rows), None) or next(filter(None, rows))
-    memory_bound = any(row and row["gb_per_s"] is not None for row in rows)
-    unit = "GB/s" if memory_bound else "TFLOP/s"
-    values = [rate(row)[0] if _has_figure(row) and rate(row)[1] == unit else None for row in rows]
+    units = [shown_rate(row)[1] for row in rows if row]
+    unit = next((unit for unit in units if unit != "TFLOP/s"), "TFLOP/s")
+    values = [shown_rate(row)[0] if _has_figure(row) and shown_rate(row)[1] == unit else None
+              for row in rows]
     cells = []
     for i, (row, value) in enumerate(zip(rows, values)):
         both = value and values[baseline] and i != baseline
