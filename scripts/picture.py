@@ -90,6 +90,21 @@ def plain(numbers):
     return {number: f"{number:g}" for number in numbers}
 
 
+def even(values):
+    """Numbers from 0 on, up to the largest value or more."""
+    step = 10 ** math.floor(math.log10(max(values)))
+    step = step / 2 if max(values) < 3 * step else step
+    return [step * i for i in range(math.ceil(max(values) / step) + 1)]
+
+
+def decades(values):
+    """Those of 1, 2, 5, 10, 20, ... that have all values between them."""
+    marks = [digit * 10 ** exponent for exponent in range(9) for digit in (1, 2, 5)]
+    low = max(mark for mark in marks if mark <= min(values))
+    high = min(mark for mark in marks if mark >= max(values))
+    return [mark for mark in marks if low <= mark <= high]
+
+
 class Picture:
     """The text of an SVG file. Its places are its own units, from the top left."""
 
@@ -128,12 +143,12 @@ class Picture:
     def title(self, text):
         self.text(MARGIN, MARGIN + TITLE, text, self.theme.ink, TITLE, ' font-weight="bold"')
 
-    def chart(self, top, curves, x_marks, y_marks, log_x=False, log_y=False, bold=None):
-        """Curves above each other, with their names above them, from the lowest of the marks on the
-        left side to the highest. Marks are {number: text}. Returns where the next thing may stand.
-        """
+    def chart(self, top, curves, x_marks, log_x=False, log_y=False, y_marks=None, bold=None):
+        """Curves, with their names above them. Marks are {number: text}; those of y are the lower
+        and the upper end, too. Returns where the next thing may stand."""
         left, right, above = 68, WIDTH - 44, top + 2 * TEXT
-        xs = [x for one in curves for x, _ in one.points]
+        xs, ys = zip(*(point for one in curves for point in one.points))
+        y_marks = y_marks or plain((decades if log_y else even)(ys))
         x_of = scale(xs, left, right, log_x)
         y_of = scale(y_marks, above + CHART, above, log_y)
         for value, text in y_marks.items():
@@ -215,7 +230,7 @@ def draw_grid(file, theme):
     title = f"Ours over the library's best, by N: {table.short(results.gpu)}"
     picture.title(title)
     y = picture.chart(MARGIN + TITLE + 12, curves + [aims], plain(512 << i for i in range(6)),
-                      {mark: f"{mark:.2f}" for mark in marks}, log_x=True, bold=1)
+                      log_x=True, y_marks={mark: f"{mark:.2f}" for mark in marks}, bold=1)
     beside = "; gating: over PyTorch's best" * len(gating)
     picture.text(MARGIN, y, f"Above 1 ours is faster; dashed: the aim{beside}", theme.muted)
     return picture.svg(y + MARGIN, title)
@@ -239,10 +254,10 @@ def draw_charts(title, charts, rows, theme):
     """Charts below each other: a caption, curves and marks of each."""
     picture, y = Picture(theme), MARGIN + TITLE
     picture.title(f"{title}: {table.short(rows[0]['gpu'])}")
-    for caption, curves, *marks in charts:
-        y += TEXT + 12
-        picture.text(MARGIN, y, caption, theme.muted)
-        y = picture.chart(y + 6, curves, *marks)
+    for caption, curves, *axes in charts:
+        if any(curve.points for curve in curves):
+            picture.text(MARGIN, y + TEXT + 12, caption, theme.muted)
+            y = picture.chart(y + TEXT + 18, curves, *axes)
     return picture.svg(y - TEXT, title)
 
 
@@ -252,11 +267,11 @@ def draw_waves(rows, theme):
     return draw_charts("One wave more", [
         ("Time of N blocks, one on each multiprocessor, ms",
          [*curves_of(stairs, lambda row: row["median_ms"]), predicted(stairs)],
-         plain([1, *range(132, 1057, 132)]), plain([0, 0.5, 1, 1.5, 2])),
+         plain(row["n"] for row in stairs[1::2])),
         ("C = A B of N x N, TFLOP/s",
          [*curves_of(teeth), predicted(teeth, lambda row: (
              row["tflops"] * row["median_ms"] / row["predicted_ms"]))],
-         plain(range(1024, 4097, 512)), plain(range(0, 801, 200)))], rows, theme)
+         plain(range(1024, 4097, 512)))], rows, theme)
 
 
 def draw_memory(rows, theme):
@@ -264,23 +279,21 @@ def draw_memory(rows, theme):
     chases, reads = [[row for row in rows if (row["shape"], row["unit"]) == ("square", unit)]
                      for unit in ("cycles", "GB/s")]
     return draw_charts("Working sets", [
-        ("Cycles until a load answers", curves_of(chases), sizes,
-         plain([20, 50, 100, 200, 500, 1000]), True, True),
-        ("Read, TB/s", curves_of(reads, lambda row: row["figure"] / 1000), sizes,
-         plain([2, 5, 10, 20, 50]), True, True)], rows, theme)
+        ("Cycles until a load answers", curves_of(chases), sizes, True, True),
+        ("Read, TB/s", curves_of(reads, lambda row: row["figure"] / 1000), sizes, True, True)],
+        rows, theme)
 
 
 def draw_loads(rows, theme):
     curves = []
     for name, shape, sectors in (("stride N", "strides", lambda n: min(32, 4 * n)),
                                  ("offset N", "offsets", lambda n: 4 + (n % 8 > 0))):
-        [curve] = curves_of([row for row in rows if row["shape"] == shape])
-        texts = tuple(str(sectors(n)) for n, _ in curve.points)
-        curves.append(curve._replace(name=name, texts=texts))
+        for curve in curves_of([row for row in rows if row["shape"] == shape]):
+            texts = tuple(str(sectors(n)) for n, _ in curve.points)
+            curves.append(curve._replace(name=name, texts=texts))
+    caption = "GB/s of what it asks for; at the points: sectors of a request"
     return draw_charts("A warp's loads", [
-        ("GB/s of what it asks for; at the points: sectors of a request", curves,
-         plain([1, 2, 4, 8, 16, 32]), plain([100, 200, 500, 1000, 2000, 4000]), True, True)],
-        rows, theme)
+        (caption, curves, plain([1, 2, 4, 8, 16, 32]), True, True)], rows, theme)
 
 
 EXPERIMENTS = {"waves": ("bonus_waves", draw_waves), "memory": ("bonus_memory", draw_memory),
