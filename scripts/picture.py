@@ -7,6 +7,8 @@ docs/pictures/NAME-light.svg and NAME-dark.svg:
               figures do
     grid-GPU  results/README.md's, of each file in results/grid/: ours over the library's best, by N
     gpus-GPU  the lecture's, of each file in results/gpus/: a layer on several GPUs
+    waves, memory, loads
+              of docs/experiments/: what bonus_waves and bonus_memory show, where results/ has it
 
     picture.py             draws them
     picture.py --check     exits 1 where they are out of date, and changes nothing
@@ -19,6 +21,7 @@ import math
 import sys
 from html import escape
 from pathlib import Path
+from typing import List, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
 import command_line  # noqa: E402
@@ -38,7 +41,7 @@ WIDTH, MARGIN, GAP = 800, 14, 36
 PANEL = (WIDTH - 2 * MARGIN - GAP) / 2
 TITLE, TEXT = 25, 21  # sizes
 BAR, ROW = 13, 52  # heights: of a bar, and of its line of text, itself and a gap
-CHART = 340  # height of the grid's chart
+CHART = 340  # height of a chart
 
 
 # --- What is shown ----------------------------------------------------------------------------
@@ -66,6 +69,42 @@ def gating(rows, shape, n):
 
 
 # --- Drawing ----------------------------------------------------------------------------------
+
+
+class Curve(NamedTuple):
+    """A name and points (x, y). Dashed: what was predicted, or aimed at. `texts` stand at them."""
+
+    name: str
+    points: List[tuple]
+    dashed: bool = False
+    texts: tuple = ()
+
+
+def scale(values, start, end, logarithmic):
+    """Puts the least of some values at `start`, the largest at `end`, and others between."""
+    function = math.log if logarithmic else float
+    low, high = function(min(values)), function(max(values))
+    return lambda value: start + (function(value) - low) / (high - low) * (end - start)
+
+
+def plain(numbers):
+    """Marks of a chart."""
+    return {number: f"{number:g}" for number in numbers}
+
+
+def even(values):
+    """Numbers from 0 on, up to the largest value or more."""
+    step = 10 ** math.floor(math.log10(max(values)))
+    step = step / 2 if max(values) < 3 * step else step
+    return [step * i for i in range(math.ceil(max(values) / step) + 1)]
+
+
+def decades(values):
+    """Those of 1, 2, 5, 10, 20, ... that have all values between them."""
+    marks = [digit * 10 ** exponent for exponent in range(9) for digit in (1, 2, 5)]
+    low = max(mark for mark in marks if mark <= min(values))
+    high = min(mark for mark in marks if mark >= max(values))
+    return [mark for mark in marks if low <= mark <= high]
 
 
 class Picture:
@@ -102,6 +141,41 @@ class Picture:
                               f'height="{BAR}" fill="{color}"/>')
             y += ROW
         return y
+
+    def title(self, text):
+        self.text(MARGIN, MARGIN + TITLE, text, self.theme.ink, TITLE, ' font-weight="bold"')
+
+    def chart(self, top, curves, x_marks, log_x=False, log_y=False, y_marks=None, bold=None):
+        """Curves, with their names above them. Marks are {number: text}; those of y are the lower
+        and the upper end, too. Returns where the next thing may stand."""
+        left, right, above = 68, WIDTH - 44, top + 2 * TEXT
+        xs, ys = zip(*(point for one in curves for point in one.points))
+        y_marks = y_marks or plain((decades if log_y else even)(ys))
+        x_of = scale(xs, left, right, log_x)
+        y_of = scale(y_marks, above + CHART, above, log_y)
+        for value, text in y_marks.items():
+            color = self.theme.ink if value == bold else self.theme.grid
+            self.line([(left, y_of(value)), (right, y_of(value))], color, ' stroke-width="2"')
+            self.text(left - 8, y_of(value) + TEXT / 3, text, self.theme.muted,
+                      more=' text-anchor="end"')
+        for value, text in x_marks.items():
+            if min(xs) <= value <= max(xs):
+                self.text(x_of(value), above + CHART + TEXT + 8, text, self.theme.muted,
+                          more=' text-anchor="middle"')
+        across = left
+        for i, one in enumerate(curves):
+            color = self.theme.muted if one.dashed else self.theme.color(i)
+            self.text(across, above - 18, one.name, color, more=' font-weight="bold"')
+            across += (0.65 * len(one.name) + 2) * TEXT
+            places = [(x_of(x), y_of(y)) for x, y in one.points]
+            self.line(places, color, ' stroke-width="1.5" stroke-dasharray="6 5"' if one.dashed
+                      else ' stroke-width="2.5"')
+            if not one.dashed:
+                self.parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{color}"/>'
+                               for x, y in places]
+            for (x, y), text in zip(places, one.texts):
+                self.text(x + 8, y - 6, text, color)
+        return above + CHART + 2 * TEXT + 20
 
     def svg(self, height, title):
         size = f'width="{WIDTH}" height="{height:g}"'
@@ -146,38 +220,19 @@ def draw_grid(file, theme):
     products, gating = grid.of_products(results), grid.of_gating(file)[:1]  # by pointers alone
     every = products + gating
     ratios = [pair.ratio for series in every for pair in series.pairs.values()]
-    sizes = [n for series in every for n in series.pairs]
+    sizes = sorted({n for series in every for n in series.pairs})
     low, high = min(18, math.floor(20 * min(ratios))), max(22, math.ceil(20 * max(ratios)))  # / 20
-    left, right, top = 68, WIDTH - 44, MARGIN + TITLE + 2 * TEXT + 24
-
-    def place(n, ratio):
-        across = math.log(n / min(sizes)) / math.log(max(sizes) / min(sizes))
-        return left + across * (right - left), top + CHART * (high - 20 * ratio) / (high - low)
+    step = 2 if high - low > 8 else 1
+    marks = [mark / 20 for mark in range(low - low % step, high + step, step)]
+    curves = [Curve(series.name, [(n, pair.ratio) for n, pair in series.pairs.items()])
+              for series in every]
+    aims = Curve("", [(n, every[0].floor(n)) for n in sizes], dashed=True)
 
     picture = Picture(theme)
     title = f"Ours over the library's best, by N: {table.short(results.gpu)}"
-    picture.text(MARGIN, MARGIN + TITLE, title, theme.ink, TITLE, ' font-weight="bold"')
-    step = 2 if high - low > 8 else 1
-    for mark in range(-(-low // step) * step, high + 1, step):
-        ends = [place(n, mark / 20) for n in (min(sizes), max(sizes))]
-        picture.line(ends, theme.ink if mark == 20 else theme.grid, ' stroke-width="2"')
-        picture.text(left - 8, ends[0][1] + TEXT / 3, f"{mark / 20:.2f}", theme.muted,
-                     more=' text-anchor="end"')
-    for n in (512, 1024, 2048, 4096, 8192, 16384):
-        if min(sizes) <= n <= max(sizes):
-            picture.text(place(n, 1)[0], top + CHART + TEXT + 8, str(n), theme.muted,
-                         more=' text-anchor="middle"')
-    aims = [place(n, every[0].floor(n)) for n in sorted(sizes)]
-    picture.line(aims, theme.muted, ' stroke-width="1.5" stroke-dasharray="6 5"')
-    for i, series in enumerate(every):
-        color = theme.color(i)
-        picture.text(left + i * (right - left) / 4, top - 18, series.name, color,
-                     more=' font-weight="bold"')
-        places = [place(n, pair.ratio) for n, pair in series.pairs.items()]
-        picture.line(places, color, ' stroke-width="2.5"')
-        picture.parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{color}"/>'
-                          for x, y in places]
-    y = top + CHART + 2 * TEXT + 20
+    picture.title(title)
+    y = picture.chart(MARGIN + TITLE + 12, curves + [aims], plain(512 << i for i in range(6)),
+                      log_x=True, y_marks={mark: f"{mark:.2f}" for mark in marks}, bold=1)
     beside = "; gating: over PyTorch's best" * len(gating)
     picture.text(MARGIN, y, f"Above 1 ours is faster; dashed: the aim{beside}", theme.muted)
     return picture.svg(y + MARGIN, title)
@@ -229,6 +284,70 @@ def draw_gpus(results, layers, theme):
     return picture.svg(y + MARGIN, title)
 
 
+# --- Experiments ------------------------------------------------------------------------------
+
+
+def curves_of(rows, value=lambda row: table.shown_rate(row)[0]):
+    """A curve for each kernel: its values by N."""
+    return [Curve(kernel, [(row["n"], value(row)) for row in some])
+            for (kernel,), some in plot.groups(rows, "kernel").items()]
+
+
+def predicted(rows, value=lambda row: row["predicted_ms"]):
+    points = [(row["n"], value(row)) for row in rows if row["predicted_ms"]]
+    return Curve("predicted", points, dashed=True)
+
+
+def draw_charts(title, charts, rows, theme):
+    """Charts below each other: a caption, curves and marks of each."""
+    picture, y = Picture(theme), MARGIN + TITLE
+    picture.title(f"{title}: {table.short(rows[0]['gpu'])}")
+    for caption, curves, *axes in charts:
+        if any(curve.points for curve in curves):
+            picture.text(MARGIN, y + TEXT + 12, caption, theme.muted)
+            y = picture.chart(y + TEXT + 18, curves, *axes)
+    return picture.svg(y - TEXT, title)
+
+
+def draw_waves(rows, theme):
+    stairs, teeth = [[row for row in rows if (row["shape"], row["dtype"]) == ("square", dtype)]
+                     for dtype in ("fp32", "fp16")]
+    return draw_charts("One wave more", [
+        ("Time of N blocks, one on each multiprocessor, ms",
+         [*curves_of(stairs, lambda row: row["median_ms"]), predicted(stairs)],
+         plain(row["n"] for row in stairs[1::2])),
+        ("C = A B of N x N, TFLOP/s",
+         [*curves_of(teeth), predicted(teeth, lambda row: (
+             row["tflops"] * row["median_ms"] / row["predicted_ms"]))],
+         plain(range(1024, 4097, 512)))], rows, theme)
+
+
+def draw_memory(rows, theme):
+    sizes = {16: "16 KiB", 256: "256 KiB", 4096: "4 MiB", 65536: "64 MiB", 2**20: "1 GiB"}
+    chases, reads = [[row for row in rows if (row["shape"], row["unit"]) == ("square", unit)]
+                     for unit in ("cycles", "GB/s")]
+    return draw_charts("Working sets", [
+        ("Cycles until a load answers", curves_of(chases), sizes, True, True),
+        ("Read, TB/s", curves_of(reads, lambda row: row["figure"] / 1000), sizes, True, True)],
+        rows, theme)
+
+
+def draw_loads(rows, theme):
+    curves = []
+    for name, shape, sectors in (("stride N", "strides", lambda n: min(32, 4 * n)),
+                                 ("offset N", "offsets", lambda n: 4 + (n % 8 > 0))):
+        for curve in curves_of([row for row in rows if row["shape"] == shape]):
+            texts = tuple(str(sectors(n)) for n, _ in curve.points)
+            curves.append(curve._replace(name=name, texts=texts))
+    caption = "GB/s of what it asks for; at the points: sectors of a request"
+    return draw_charts("A warp's loads", [
+        (caption, curves, plain([1, 2, 4, 8, 16, 32]), True, True)], rows, theme)
+
+
+EXPERIMENTS = {"waves": ("bonus_waves", draw_waves), "memory": ("bonus_memory", draw_memory),
+               "loads": ("bonus_memory", draw_loads)}
+
+
 @command_line.reporting("picture.py")
 def main(arguments):
     if arguments not in ([], ["--check"]):
@@ -238,6 +357,10 @@ def main(arguments):
         drawn[grid.picture(file)] = functools.partial(draw_grid, file)
     for each in several_gpus.measured():
         drawn[several_gpus.picture(each[0])] = functools.partial(draw_gpus, *each)
+    for name, (program, draw) in EXPERIMENTS.items():
+        rows = [row for row in table.of_program(program, RESULTS.stem) if row["verified"] == "yes"]
+        if rows:
+            drawn[name] = functools.partial(draw, rows)
     for name, draw in drawn.items():
         for theme in plot.THEMES:
             path, text = FOLDER / f"{name}-{theme.name}.svg", draw(theme)

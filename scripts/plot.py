@@ -95,13 +95,7 @@ def of_shape(program, shape):
 
 
 def rate(row):
-    return drawn(row)[0]
-
-
-def drawn(row):
-    """(value, unit) of a curve: the figure that a program shows in its tables, if it has one of its
-    own, or else the rate."""
-    return (row["figure"], row["unit"]) if row.get("figure") else table.rate(row)
+    return table.shown_rate(row)[0]
 
 
 def usual_size(tables):
@@ -229,7 +223,7 @@ def curves(tables):
                     rows = [max(own, key=rate)]
                 for row in rows:
                     rival = row["role"] in ("library", table.YARDSTICK) and row not in own
-                    plot = found.setdefault((program, dtype, shape, drawn(row)[1]), {})
+                    plot = found.setdefault((program, dtype, shape, table.shown_rate(row)[1]), {})
                     if len(tables) > 1:
                         curve = Curve(names[i], i)
                     else:
@@ -305,7 +299,8 @@ def _peaks_beside(tables, plot):
     for i, results in enumerate(tables):
         rows = [row for curve, rows in plot.items() for row in rows
                 if len(tables) == 1 or curve.color == i]
-        peak = rows and drawn(rows[0])[1] in RATES and data_sheets.peak(results.gpu, rows[0])
+        is_rate = rows and table.shown_rate(rows[0])[1] in RATES
+        peak = is_rate and data_sheets.peak(results.gpu, rows[0])
         if peak and peak <= FAR * max(map(rate, rows)):
             near.setdefault(peak, i if len(tables) > 1 else None)
         elif peak:
@@ -414,7 +409,8 @@ def bars(tables, n):
     their traffic."""
     kinds = {"fp32": {}, "tensor-cores": {}, "memory": {}}
     for i, results in enumerate(tables):
-        for key, rows in groups(at_size(results.rows, n), "program", "shape", "dtype").items():
+        every = [row for row in at_size(results.rows, n) if not table.of_experiment(row)]
+        for key, rows in groups(every, "program", "shape", "dtype").items():
             kind = "fp32" if key[2] == "fp32" else "tensor-cores"
             kind = "memory" if rows[0]["gb_per_s"] else kind
             kinds[kind].setdefault(key, {})[i] = rows
@@ -529,7 +525,7 @@ def placed(rows):
     first data type. A program that has no kernel of its own shows all that it runs, without a name
     where it runs the library alone: the roofs name that already."""
     points, seen = [], {}
-    rows = [row for row in rows if row["tflops"]]
+    rows = [row for row in rows if row["tflops"] and not table.of_experiment(row)]
     for (program, shape), rows in groups(rows, "program", "shape").items():
         own = table.own_kernels(rows)
         if own[0]["role"] in table.OWN:

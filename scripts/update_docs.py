@@ -8,7 +8,8 @@
                         results/frameworks/*.csv
     docs/outputs.md     "outputs": what every program prints, from results/outputs/
     docs/lecture.md     "gpus": a layer on several GPUs, from results/gpus/
-    docs/experiments/   "output": what the program prints; "claims": its speed-ups, of results/*.csv
+    docs/experiments/   "output": what the program prints; "claims": its speed-ups; and, named after
+                        what they show, tables of its figures, of results/*.csv
     docs/**.md          the lines of each function that a link names: [f](../src/x.cu#L1-L9); code
                         that they quote, below <!-- quote src=src/x.cu from="..." to="..." -->
 
@@ -41,11 +42,9 @@ PARTS = {
                           "frameworks": tables.frameworks},
     "docs/outputs.md": {"outputs": outputs.document},
     "docs/lecture.md": {"gpus": tables.several},
-    **{f"docs/experiments/{name}.md": {"output": functools.partial(outputs.shown, f"bonus_{name}")}
-       for name in ("async", "matmul_types", "memory", "waves")},
-    "docs/experiments/pitfalls.md": {
-        "output": functools.partial(outputs.shown, "bonus_pitfalls"),
-        "claims": functools.partial(tables.claims, "bonus_pitfalls")},
+    **{f"docs/experiments/{name}.md": {
+        "output": functools.partial(outputs.shown, f"bonus_{name}"), **tables.of_page(name)}
+       for name in ("async", "matmul_types", "memory", "pitfalls", "transpose", "waves")},
 }
 
 

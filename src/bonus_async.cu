@@ -141,6 +141,7 @@ static void copies(demo::Session& session) {
     const demo::EventTimer timer;
     auto contender = [&](const std::string& name, float* host, size_t chunks) {
         auto launch = [=, &v, &streams] {
+            const demo::Range range("there and back");  // which scripts/profile.sh shows
             for (size_t c = 0; c < chunks; ++c) {
                 const size_t begin = size * c / chunks, count = size * (c + 1) / chunks - begin;
                 const size_t blocks = count / kThreads + 1, bytes = 4 * count;
@@ -191,9 +192,8 @@ int main(int argc, char** argv) {
         .any_n = true,
         .n_means = "N launches, or a matrix of N x N",
         .default_n = demo::kSimulator ? 100 : 1000,
-        .options = {{.name = "--show",
-                     .help = "which experiment",
-                     .choices = {"launches", "copies"}}},
-        .sizes = {}};
+        .options = {{"--show", "which experiment", {"launches", "copies"}}},
+        .sizes = {},
+        .variants = {"1000 --show launches", "4096 --show copies"}};
     return demo::main_of(program, argc, argv);
 }

@@ -99,6 +99,7 @@ int main(int argc, char** argv) {
     const demo::Program program{
         .name = "bonus_matmul_types",
         .summary = "the library in every type: fp64, fp32, TF32, bf16, fp16, int8, fp8",
-        .types = {{"all", run}}};
+        .types = {{"all", run}},
+        .sizes = {4096}};
     return demo::main_of(program, argc, argv);
 }

@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads)
 
 /// A line of the table: a working set of N KiB.
 static void working_set(demo::Session& session, size_t blocks) {
-    const size_t N = session.n(), bytes = demo::saturating_product(std::bit_floor(N), 1024);
+    const size_t bytes = demo::saturating_product(std::bit_floor(session.n()), 1024);
     const uint32_t lines = uint32_t(bytes / kLineBytes), vectors = uint32_t(bytes / 16);
     const demo::Input<uint32_t> x(session, "x", {1, bytes / 4});
     const demo::Output<uint32_t> last(session, "last", {1, 1});
@@ -145,7 +145,8 @@ static void working_set(demo::Session& session, size_t blocks) {
         demo::bandwidth("read_shared", read_copy, adds_up(1), loads)};
     all[2].why_not = demo::no_room_for(bytes, chase_shared);
     all[3].why_not = demo::no_room_for(bytes, read_shared);
-    session.run(demo::million_loads(N, {{"fits", demo::level_of(session.gpu, bytes)}}), {}, all);
+    session.run(demo::million_loads(session, {{"fits", demo::level_of(session.gpu, bytes)}}), {},
+                all);
 }
 
 /// A line: a warp's loads `stride` numbers apart, the first `offset` after a multiple of 32.
@@ -161,7 +162,7 @@ static void warp_loads(demo::Session& session, size_t blocks, size_t stride, siz
     const auto check = sums.check(
         demo::ExpectSum{x, size, kThreads * stride, stride, threads * stride, steps, 1, offset});
     const size_t sectors = std::min<size_t>(32, (offset % 8 + 31 * stride) / 8 + 1);
-    session.run(demo::million_loads(session.n(), {{"sectors", std::to_string(sectors)}}), {},
+    session.run(demo::million_loads(session, {{"sectors", std::to_string(sectors)}}), {},
                 {demo::bandwidth("strided", launch, check, double(steps) * double(threads))});
 }
 
@@ -190,10 +191,9 @@ int main(int argc, char** argv) {
         .any_n = true,
         .n_means = "working sets of up to N KiB; strides or offsets of up to N numbers",
         .default_n = demo::kSimulator ? 256 : 1 << 20,
-        .options = {{.name = "--show",
-                     .help = "which experiment",
-                     .choices = {"working_sets", "strides", "offsets"}}},
+        .options = {{"--show", "which experiment", {"working_sets", "strides", "offsets"}}},
         .sizes = {},
+        .variants = {"1048576 --show working_sets", "32 --show strides", "32 --show offsets"},
         .sweep = demo::Sweep::kAlways,
         .sweep_sizes = memory::sizes};
     return demo::main_of(program, argc, argv);

@@ -161,7 +161,7 @@ while (($#)); do
         --rows) shape=$2x$4 n=$2; shift 3 ;;
         --gpus) shape=g$2; shift ;;
         --seed | --rounds | --kernel) shift ;;
-        --csv) ;;
+        --csv | --hot) ;;
         *) n=$1 ;;
     esac
     shift

@@ -151,6 +151,16 @@ def test_compare_measures_no_program_that_declares_no_sizes(machine, arguments):
     assert "declares no sizes to measure" in done.stderr
 
 
+def test_compare_measures_a_program_that_declares_variants_alone(machine):
+    machine.has(TWO_GPUS[0])
+    about = {**description("bonus_fake", ()), "variants": ["64 --hot", "32 --kernel one"]}
+    machine.describes("bonus_fake", about)
+    assert machine.run("compare_gpus.sh", "--programs", "bonus_fake").returncode == 0
+    assert [call.split(" --seed")[0].split(" ", 1)[1] for call in machine.calls()] == [
+        "64 --hot", "32 --kernel one"]
+    assert machine.run("compare_gpus.sh", "--programs", "bonus_fake", "--quick").returncode == USAGE
+
+
 def test_compare_skips_sizes_that_a_program_does_not_take(machine):
     machine.has(TWO_GPUS[0])
     machine.describes("bonus_fake", description("bonus_fake", multiple=128))
@@ -317,6 +327,13 @@ def test_an_experiment_must_not_lack_a_row():
     assert expectations.left([problem], rows, "GPU A") == []
     [text] = expectations.left([problem], rows, "NVIDIA H200")
     assert text == "b has 1.2x the first row's speed, not 1.5x to 2x"
+
+
+def test_a_time_that_is_not_as_predicted_is_named():
+    row = {"kernel": "a", "n": 64, "median_ms": 3.0, "predicted_ms": 2.0, "as_predicted": "no"}
+    assert expectations.left([], [row], "GPU A") == []
+    [text] = expectations.left([], [row, {**row, "as_predicted": "yes"}], "NVIDIA H200")
+    assert text == "a took 3 ms at N = 64, not 2 ms"
 
 
 def interrupted(machine):

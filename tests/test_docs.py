@@ -192,6 +192,8 @@ def test_the_outputs_are_what_the_program_prints(program):
 
 
 def test_every_program_has_its_outputs():
+    """Of lessons on the GPU that the README shows. Of the others on some GPU: each output says on
+    which, and where there are several the pages show the README's (`outputs.shown`)."""
     committed = subprocess.run(["git", "ls-files", "src/*.cu"], cwd=ROOT, capture_output=True,
                                text=True).stdout.split()
     programs = sorted(path[4:-3] for path in committed if path.count("/") == 1)
@@ -200,5 +202,7 @@ def test_every_program_has_its_outputs():
     assert recorded_outputs(outputs.SIMULATOR) == programs
     gpus = [path.name for path in outputs.FOLDER.iterdir() if path.name != outputs.SIMULATOR]
     recorded = {name for gpu in gpus for name in recorded_outputs(gpu)}
+    assert {name for name in programs if name[0].isdecimal()} <= set(
+        recorded_outputs(outputs.SHOWN_GPU))
     assert all("--gpus" in {option["name"] for option in describe(name)["options"]}
                for name in set(programs) - recorded), "on a GPU they were not recorded"

@@ -9,6 +9,7 @@ from fakes import copy_folders, script, write_grid, write_measured
 from suite import ROOT
 
 import grid
+import picture
 import plot
 import table
 
@@ -68,6 +69,27 @@ def test_the_picture_has_a_dot_for_each_ratio(project):
     assert x[:4] == sorted(x[:4]) and len(dots) > len(RATES)  # and gating's
     assert y[1] > y[0] == y[2] > y[3]
     assert (y[1] - y[0]) / (y[0] - y[3]) == pytest.approx(2 / 14, abs=0.01)
+
+
+def of_waves(kernel, dtype, n, ms, predicted_ms=None, **more):
+    return {"kernel": kernel, "dtype": dtype, "n": n, "shape": "square", "median_ms": ms,
+            "predicted_ms": predicted_ms, "figure": None, "gpu": "GPU A", "tflops": 100 / ms,
+            "gb_per_s": None, **more}
+
+
+def test_an_experiments_picture_has_measured_and_predicted():
+    rows = [of_waves("stairs", "fp32", n, ms, ms) for n, ms in [(1, 0.2), (132, 0.2), (133, 0.4)]]
+    rows += [of_waves("teeth", "fp16", n, ms, 1) for n, ms in [(1024, 1.0), (1280, 0.5)]]
+    rows += [of_waves("others", "fp16", n, 0.25) for n in (1024, 1280)]
+    rows.append(of_waves("sizes", "fp32", 64, 1, shape="block_sizes"))
+    root = xml.etree.ElementTree.fromstring(picture.draw_waves(rows, plot.THEMES[0]))
+    dots = [float(dot.get("cy")) for dot in root.iter() if dot.tag.endswith("circle")]
+    first, second, third, slow, fast, *others = dots  # y grows downwards
+    assert first == second > third and len(others) == 2
+    assert slow > fast > others[0] == others[1]
+    dashed = [line for line in root.iter() if line.get("stroke-dasharray")]
+    assert len(dashed) == 2 and len({point.split(",")[1] for point in
+                                     dashed[1].get("points").split()}) == 1
 
 
 def test_the_documents_have_a_table(tmp_path):

@@ -199,6 +199,21 @@ def test_an_experiment_shows_its_claims_beside_their_ranges(project):
     assert "wrong" not in project.read("results/README.md").partition("### GPU A")[2]
 
 
+def test_an_experiment_has_tables_of_its_own(project):
+    write_csv(project.root / "results/gpu-a.csv", row("2_matmul_sharedmem", "tiles"), *(
+        row("bonus_waves", kernel, dtype="fp16", n=n, median_ms=ms, predicted_ms=predicted)
+        for n, kernel, ms, predicted in [("256", "late", "1.1", "1.0"), ("256", "other", "0.9", ""),
+                                         ("512", "late", "2.0", "1.9")]),
+        row("bonus_memory", "strided", dtype="uint32", shape="strides", n="8", figure="77",
+            unit="GB/s", gb_per_s="1"))
+    assert project.update().returncode == VERIFIED
+    text = project.read("results/README.md").partition("### GPU A")[2].partition("\n### ")[0]
+    assert "by N:\n\n| N | predicted, ms | late, ms | other, ms |\n" in text
+    assert "\n| 256 | 1.00 | 1.10 | 0.900 |\n| 512 | 1.90 | 2.00 | - |\n" in text
+    assert "`bonus_memory`, uint32, strides, by N:\n\n| N | strided, GB/s |\n" in text
+    assert text.count("late") == 1 and "GB/s of the least" not in text
+
+
 def test_every_program_has_a_row():
     assert sorted(table_of((ROOT / "README.md").read_text(encoding="utf-8"))) == PROGRAMS
 

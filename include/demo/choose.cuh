@@ -9,14 +9,15 @@
 
 namespace demo {
 
-/// Median time of `launch` in ms, of a few launches: enough to choose between two ways. `prepare`
-/// comes before each of them, and is not timed.
+/// Median time of `launch` in ms, of five launches, or fewer once `most_ms` have passed: enough to
+/// choose between two ways. `prepare` comes before each of them, and is not timed.
 template <class Launch>
-double quick_time(Launch launch, const std::function<void()>& prepare = {}) {
+double quick_time(Launch launch, const std::function<void()>& prepare = {}, double most_ms = 1e9) {
     if (dry_run) return 0;
     const EventTimer timer;
+    const Stopwatch spent;
     std::vector<double> ms;
-    for (int i = 0; i < 6; ++i) {
+    for (int i = 0; i < 6 && (ms.empty() || spent.ms() < most_ms); ++i) {
         if (prepare) prepare();
         const double time = timer.ms(launch);
         if (i > 0) ms.push_back(time);  // the first launch loads the kernel

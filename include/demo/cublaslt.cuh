@@ -108,7 +108,8 @@ class LtGemm {
         double best = 0;
         for (int i = 0; i < count; ++i) {
             if (multiply(proposals[i].algo, nullptr) != CUBLAS_STATUS_SUCCESS) continue;
-            const double ms = quick_time([&] { multiply(proposals[i].algo, nullptr); }, prepare);
+            const auto launch = [&] { multiply(proposals[i].algo, nullptr); };
+            const double ms = quick_time(launch, prepare, 100);
             if (best == 0 || ms < best) best = ms, algorithm_ = proposals[i].algo;
         }
         if (best == 0) DEMO_CHECK(CUBLAS_STATUS_NOT_SUPPORTED);

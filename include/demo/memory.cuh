@@ -72,14 +72,16 @@ struct ExpectSum {
 };
 
 /// A line of the table. No operation counts.
-inline Workload million_loads(size_t N, std::vector<std::pair<std::string, std::string>> facts) {
-    return {.shape = "square",
-            .size = N,
+inline Workload million_loads(const Session& session,
+                              std::vector<std::pair<std::string, std::string>> facts) {
+    const std::string& show = session.options.choice("--show");
+    return {.shape = show == "working_sets" ? "square" : show,
+            .size = session.n(),
             .dtype = kTypeName<uint32_t>,
             .flops = 0,
             .least_bytes = kScaledBytes,
             .memory_bound = true,
-            .text = "N = " + std::to_string(N),
+            .text = "N = " + std::to_string(session.n()),
             .facts = std::move(facts)};
 }
 

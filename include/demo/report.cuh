@@ -410,11 +410,11 @@ class Report {
         rate(contender.computes, result.tflops(work));
         rate(work.memory_bound && !kSimulator, result.gb_per_s(work));
         auto counted = [](size_t bytes) { return bytes ? std::to_string(bytes) : ""; };
-        std::printf("%s,%.4f,%zu,%zu,%s,%s,%s,%016llx,", result.verdict.ok() ? "yes" : "no",
-                    std::bit_cast<float>(result.verdict.error_of_bound), contender.launches,
-                    contender.temporary_bytes, counted(contender.moved_bytes).c_str(),
-                    counted(work.least_bytes).c_str(), to_text(contender.role),
-                    result.verdict.output_hash);
+        const float error = std::bit_cast<float>(result.verdict.error_of_bound);
+        std::printf("%s,%s,%zu,%zu,%s,%s,%s,%016llx,", result.verdict.ok() ? "yes" : "no",
+                    significant(error, 4).c_str(), contender.launches, contender.temporary_bytes,
+                    counted(contender.moved_bytes).c_str(), counted(work.least_bytes).c_str(),
+                    to_text(contender.role), result.verdict.output_hash);
         const double joules = result.energy.joules;
         auto energy = [&](bool known, double value) {
             std::printf("%s,", joules > 0 && known ? significant(value, 4).c_str() : "");

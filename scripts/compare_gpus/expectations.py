@@ -1,4 +1,5 @@
-"""Whether an experiment measured what it expects of its rows: `expected` in --describe."""
+"""Whether an experiment measured what it expects of its rows: `expected` in --describe, and the
+times that it predicts."""
 
 import math
 
@@ -11,8 +12,11 @@ def of_any_gpu(least, most):
 
 
 def left(problems, rows, gpu):
-    """Texts: which rows left their range. `problems`: of --describe."""
-    found = []
+    """Texts: which rows left their range, or took another time than predicted. `problems`: of
+    --describe."""
+    found = [f"{row['kernel']} took {row['median_ms']:.4g} ms at N = {row['n']}, not "
+             f"{row['predicted_ms']:.4g} ms" for row in rows
+             if gpu in GPUS and row.get("as_predicted") == "no"]
     for problem in problems:
         ms = {row["kernel"]: row["median_ms"] for row in rows if row["median_ms"] and
               (row["n"], row["dtype"]) == (problem["n"], problem["dtype"])}

@@ -8,9 +8,9 @@ Builds the programs, runs each on every GPU of this machine (MIG instances too),
 per GPU: results/<gpu>.csv. Then prints programs x GPUs. A program that fails gets a row that says
 so. What an interrupted run has measured is kept: the same command goes on from there.
 
-Without a selection every program is measured at the sizes and in the data types that it declares
-(PROGRAM --describe), which takes some minutes; a program that declares no sizes is left out. A
-selection is written to build/results/, so that results/ holds whole runs.
+Without a selection every program is measured at the sizes, in the data types and with the options
+that it declares (PROGRAM --describe), which takes some minutes; a program that declares none is
+left out. A selection is written to build/results/, so that results/ holds whole runs.
 
   --programs P,...   these alone, by name or number: 6, bonus_matmul_hopper
   --sizes N,...      these sizes N alone (multiples of 32)
@@ -324,9 +324,9 @@ class Measuring:
     def is_as_expected(self, gpu, step, file):
         """Says where an experiment's rows left their range: that is a failure."""
         path = PROJECT / step.program
-        if not any(problem.get("expected") for problem in programs.describe(path)["problems"]):
-            return True
-        problems = programs.describe(path, *step.run.arguments.split())["problems"]
+        problems = programs.describe(path)["problems"]
+        if any(problem.get("expected") for problem in problems):
+            problems = programs.describe(path, *step.run.arguments.split())["problems"]
         found = expectations.left(problems, table.read(file, mistakes=True).rows, gpu.name)
         for text in found:
             self.runner.failed()

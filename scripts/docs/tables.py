@@ -1,6 +1,7 @@
 """The documents' tables, in markdown: what programs say of themselves, and what results/ holds."""
 
 import csv
+import functools
 import re
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from outputs import SHOWN_GPU
 # What the README shows first: before and after as PROGRAM:KERNEL, at what size and in which type,
 # and why the one is faster.
 HEADLINES = Path(__file__).with_name("headlines.csv")
+NOT_YET = "not measured yet"
 
 
 # --- The programs ---------------------------------------------------------------------------------
@@ -122,12 +124,8 @@ def headlines():
 def claims(program):
     """The speed-ups of an experiment, beside the ranges that it expects, at the sizes measured: of
     the README's GPU, or else of the first that ran it."""
-    path = programs.latest_build(program)
-    files = sorted((PROJECT / "results").glob("*.csv"), key=lambda file: file.stem != SHOWN_GPU)
-    measured = [[row for row in table.read(file, mistakes=True).rows if row["program"] == program]
-                for file in files]
-    rows = next(filter(None, measured), [])
-    head, lines = [rows[0]["gpu"] if rows else "not measured yet"], {}
+    path, rows = programs.latest_build(program), table.of_program(program, SHOWN_GPU)
+    head, lines = [rows[0]["gpu"] if rows else NOT_YET], {}
     for n in (programs.describe(path)["sizes"] or {}).get("measured", []):
         head += [f"N = {n}", "range"]
         [problem] = programs.describe(path, n)["problems"]
@@ -137,6 +135,40 @@ def claims(program):
             ratio = f"{first / ms[kernel]:.2g}x" if first and ms.get(kernel) else "-"
             lines.setdefault(kernel, [f"`{kernel}`"]).extend([ratio, f"{least:g} to {most:g}"])
     return table.markdown(head, list(lines.values()), left=1)
+
+
+def by_size(program, dtype, shape="square"):
+    """What an experiment shows: a line for each N."""
+    rows = table.of_program(program, SHOWN_GPU)
+    found = table.experiments(rows).get((program, dtype, shape))
+    if not found:
+        return NOT_YET
+    (_, *head), lines = found
+    return table.markdown([rows[0]["gpu"], *head], [[f"N = {n}", *line] for n, *line in lines])
+
+
+def by_kernel(program, dtype, n):
+    """A line for each kernel: its time, its rate, and how much faster it is than the first."""
+    rows = [row for row in table.of_program(program, SHOWN_GPU)
+            if (row["dtype"], row["n"]) == (dtype, n)]
+    if not rows:
+        return NOT_YET
+    first = rows[0]
+    return table.markdown(
+        [first["gpu"], "time, ms", table.rate(first)[1], "speed-up"],
+        [[f"`{row['kernel']}`", table.number(row["median_ms"]), table.number(table.rate(row)[0]),
+          table.ratio(first["median_ms"], row["median_ms"])] for row in rows])
+
+
+def of_page(name):
+    """{part: what writes it} of an experiment's page."""
+    program, by = f"bonus_{name}", functools.partial
+    return {"async": {"copies": by(by_kernel, program, "fp32", 4096)},
+            "memory": {shape: by(by_size, program, "uint32", shape)
+                       for shape in ("strides", "offsets")},
+            "pitfalls": {"claims": by(claims, program)},
+            "waves": {"saw_tooth": by(by_size, program, "fp16"),
+                      "block_sizes": by(by_size, program, "fp32", "block_sizes")}}.get(name, {})
 
 
 # --- results/README.md ----------------------------------------------------------------------------
@@ -156,6 +188,9 @@ def section(title, measured):
     for title, (head, rows) in table.families(measured.rows):
         rows = [[f"`{program}`", *cells] for program, *cells in rows]
         lines += ["", title + ":", "", table.markdown(head, rows, left=3)]
+    for (program, dtype, shape), (head, rows) in table.experiments(measured.rows).items():
+        title = f"`{program}`, {dtype}" + f", {shape}" * (shape != "square")
+        lines += ["", f"{title}, by N:", "", table.markdown(head, rows, left=0)]
     return "\n".join(lines)
 
 

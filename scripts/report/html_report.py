@@ -158,6 +158,9 @@ def document(tables, n, baseline=0):
                   f"Protocol {escape(results.protocol)}.</p>"]
         for caption, (head, rows) in table.families(results.rows):
             parts += [html_table(caption, *part, 3) for part in _parts(head, rows, 3)]
+        for (program, dtype, shape), (head, rows) in table.experiments(results.rows).items():
+            parts += [html_table(f"{program}, {dtype}, {shape}, by N", *part, 1)
+                      for part in _parts(head, rows, 1)]
         stopped = [[row["program"], table.size(row), row["verified"], row["note"]]
                    for row in results.rows if row["verified"] != "yes"]
         if stopped:

@@ -34,6 +34,8 @@ SYMMETRIC = {"bonus_dlrm"}
 def doubt(gpu, row):
     """Why a row's figure cannot be right; empty where it can be, or where nobody knows the GPU."""
     known = peaks().get(gpu, {})
+    if row.get("figure"):
+        return ""  # it is no rate of the whole GPU, or a cache's
     counted = 2 if row.get("program") in SYMMETRIC else 1  # for each operation that is needed
     for column, peak, unit, most in (("tflops", row["dtype"], "TFLOP/s", counted),
                                      ("gb_per_s", "GB/s", "GB/s", 1)):

@@ -135,11 +135,12 @@ def runs_to_measure(about, sizes=None, talk_sizes=None, first_dtype_alone=False)
     """[Run] at the sizes asked for or, without any, at those that the program declares; None where
     it declares none at all."""
     declared, talk = [(about[key] or {}).get("measured", []) for key in ("sizes", "talk")]
-    shapes, variants = about["shapes"] or [], about.get("variants", [])
-    if not (declared or talk or shapes):
+    asked = sizes or talk_sizes
+    shapes, variants = about["shapes"] or [], [] if asked else about.get("variants", [])
+    if not (declared or talk or shapes or variants):
         return None
-    if sizes or talk_sizes:
-        shapes, variants = [], []
+    if asked:
+        shapes = []
         declared = fitting(sizes or [], about["sizes"])
         talk = fitting(talk_sizes or [], about["talk"])
     runs = [Run(str(n), "square", n) for n in declared]

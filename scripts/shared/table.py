@@ -220,6 +220,11 @@ def rate(row):
     return (row["gb_per_s"], "GB/s") if memory_bound else (row["tflops"], "TFLOP/s")
 
 
+def shown_rate(row):
+    """(value, unit) that a program shows in its tables: its own figure, or else the rate."""
+    return (row["figure"], row["unit"]) if row.get("figure") is not None else rate(row)
+
+
 def figure(row, value):
     """`value` of a row as a cell, or why there is none."""
     if simulated(row) and row["verified"] == "yes":
@@ -460,7 +465,8 @@ def comparison(tables, wanted=lambda row: True, baseline=0):
     """The lines of programs x GPUs, and what must be said below them."""
     lines, doubts = [], []
     for (program, kernel, _, _, _), rows in side_by_side(tables).items():
-        if not wanted(next(filter(None, rows))):
+        some = next(filter(None, rows))
+        if not wanted(some) or some["predicted_ms"]:  # a prediction compares no GPUs
             continue
         line = _line(kernel, rows, baseline)
         for i, (row, results) in enumerate(zip(rows, tables)):
@@ -477,9 +483,10 @@ def comparison(tables, wanted=lambda row: True, baseline=0):
 def _line(kernel, rows, baseline):
     """The Line of one row in each file."""
     some = next(filter(_has_figure, rows), None) or next(filter(None, rows))
-    memory_bound = any(row and row["gb_per_s"] is not None for row in rows)
-    unit = "GB/s" if memory_bound else "TFLOP/s"
-    values = [rate(row)[0] if _has_figure(row) and rate(row)[1] == unit else None for row in rows]
+    units = [shown_rate(row)[1] for row in rows if row]
+    unit = next((unit for unit in units if unit != "TFLOP/s"), "TFLOP/s")
+    values = [shown_rate(row)[0] if _has_figure(row) and shown_rate(row)[1] == unit else None
+              for row in rows]
     cells = []
     for i, (row, value) in enumerate(zip(rows, values)):
         both = value and values[baseline] and i != baseline
@@ -523,7 +530,7 @@ def _comparisons(rows, wanted):
     """{(program, data type, shape, n): its rows with a figure}."""
     found = {}
     for row in plotted(rows):
-        if wanted(row):
+        if wanted(row) and not of_experiment(row):
             at = tuple(row[name] for name in ("program", "dtype", "shape", "n"))
             found.setdefault(at, []).append(row)
     return found
@@ -540,6 +547,21 @@ def plotted(rows):
     seen = collections.Counter(map(key, rows))
     several = {at[0] for at, times in seen.items() if times > 1}
     return [row for row in rows if row["program"] not in several]
+
+
+def of_program(program, first):
+    """A program's rows in results/: of the file `first`, or else of the first that has any."""
+    files = sorted((command_line.PROJECT / "results").glob("*.csv"),
+                   key=lambda file: (file.stem != first, file))
+    measured = ([row for row in read(file, mistakes=True).rows if row["program"] == program]
+                for file in files)
+    return next(filter(None, measured), [])
+
+
+def of_experiment(row):
+    """Whether a row says something else than how fast a kernel is: how long a load takes, say, or
+    whether a time is as predicted."""
+    return row["figure"] is not None or row["predicted_ms"] is not None
 
 
 def own_kernels(rows):
@@ -792,6 +814,8 @@ def _on_a_screen(tables, lines, baseline, best):
 
 def families(rows):
     """[(title, (head, lines))]: the tables of one GPU's results, a line for each kernel."""
+    apart = {program for program, _, _ in experiments(rows)}
+    rows = [row for row in rows if row["program"] not in apart]
     bandwidth = {row["program"] for row in rows if row["gb_per_s"] and row["shape"] != "talk"}
     memory = [row for row in rows if row["program"] in bandwidth and row["shape"] != "talk"]
     parts = [
@@ -842,6 +866,32 @@ def fusion(rows):
                 change(lambda row: number(row["median_ms"])),
                 ratio(start["median_ms"], fused["median_ms"])])
     return "program kernel data size launches moved/GB time/ms speed-up".split(), lines
+
+
+def experiments(rows):
+    """{(program, data type, shape): (head, lines)} of programs that show or predict something: a
+    line for each N, a column for each kernel, and beside its time the predicted one."""
+    apart = {row["program"] for row in rows if of_experiment(row)}
+    groups = {}
+    for row in rows:
+        if row["program"] in apart:
+            at = row["program"], row["dtype"], row["shape"]
+            groups.setdefault(at, []).append(row)
+    return {at: _by_size(group) for at, group in groups.items()}
+
+
+def _by_size(rows):
+    lines = {}
+    for row in rows:
+        own = row["figure"] is not None
+        value, unit = (row["figure"], row["unit"]) if own else (row["median_ms"], "ms")
+        cells = lines.setdefault(row["n"], {})
+        if row["predicted_ms"]:
+            cells["predicted, ms"] = number(row["predicted_ms"])
+        cells[f"{row['kernel']}, {unit}"] = figure(row, value)
+    head = list(dict.fromkeys(name for cells in lines.values() for name in cells))
+    return ["N", *head], [[str(n), *(cells.get(name, "-") for name in head)]
+                          for n, cells in sorted(lines.items())]
 
 
 def _grid(rows, show):
