@@ -191,7 +191,7 @@ class Layer {
     // Adds    to the product's kernel: its stores. Each GPU owns a part of out's tiles. It first
     //         computes what the owners of the others lack, and stores it in their memory, by TMA.
     //         Then it computes its own tiles, for which the others' parts have come by now, adds
-    //         those, and stores the sum in out of all GPUs. No multiprocessor copies.
+    //         those, as further steps of the product, and stores the sum in out of all GPUs.
     // Costs   memory for the parts; and the GPUs must reach each other's memory.
     // Limits  its product, which takes 17% longer than cuBLAS's (N = 4096, NVIDIA H100); and power.
     // Source  search for "fused GEMM reduce-scatter"; CUDA Programming Guide, "Peer-to-peer memory
