@@ -258,6 +258,10 @@ __device__ void cp_async_bulk_wait_group() {
 __device__ inline void fence_proxy_async() {
     SM90_ASM("fence.proxy.async.shared::cta;" ::: "memory");
 }
+/// The same of global memory.
+__device__ inline void fence_proxy_async_global() {
+    SM90_ASM("fence.proxy.async.global;" ::: "memory");
+}
 
 // --- wgmma: "Asynchronous Warpgroup Level Matrix Instructions" ----------------------------------
 // Operands are in shared memory in rows of 128 bytes, swizzled: chunk c (16 bytes) of row r is at

@@ -29,6 +29,7 @@
 namespace gating_gpus {
 
 using demo::Share;
+using exchange_hopper::kBlockM, exchange_hopper::fill_identity;
 
 /// What a GPU has of the layer, and the memory between its kernels.
 struct Rank {
@@ -41,6 +42,7 @@ struct Rank {
     const demo::Buffer<half> gates;       // [N, columns], or some rows of [N, H]
     const demo::Buffer<half> parts;       // of overlapped: what each GPU has left here, [N, N] each
     const demo::Buffer<int> signals;      // and that it has, see exchange_hopper::Peers
+    const demo::Buffer<half> identity;    // which adds them
     const demo::Cublas cublas;
     const demo::CublasLt lt;
 
@@ -55,8 +57,10 @@ struct Rank {
           t_(N, 2 * columns.count),
           gates(N, H),
           parts(gpus.size * N, N),
-          signals(gpus.size, exchange_hopper::signals(N, N)) {
+          signals(gpus.size, exchange_hopper::signals(N, N)),
+          identity(kBlockM, kBlockM) {
         DEMO_CHECK(cudaMemset(signals.data(), 0, signals.bytes()));
+        if (!demo::dry_run) fill_identity<<<kBlockM, kBlockM>>>(identity.data());
     }
 
     const half* W3() const { return &l.W3.data()[columns.first * N]; }
@@ -187,9 +191,9 @@ class Layer {
     // Adds    to the product's kernel: its stores. Each GPU owns a part of out's tiles. It first
     //         computes what the owners of the others lack, and stores it in their memory, by TMA.
     //         Then it computes its own tiles, for which the others' parts have come by now, adds
-    //         those, and stores the sum in out of all GPUs. No multiprocessor copies.
+    //         those, as further steps of the product, and stores the sum in out of all GPUs.
     // Costs   memory for the parts; and the GPUs must reach each other's memory.
-    // Limits  its product, which takes 17% longer than cuBLAS's (N = 4096, NVIDIA H100); and power.
+    // Limits  the last tiles, which leave when nothing is left to compute: 25 us; and power.
     // Source  search for "fused GEMM reduce-scatter"; CUDA Programming Guide, "Peer-to-peer memory
     //         access"; PTX ISA, "Memory consistency model", on scope .sys.
 
@@ -294,13 +298,15 @@ class Layer {
     exchange_hopper::Peers peers_of(int i) const {
         exchange_hopper::Peers peers{};
         peers.rank = i, peers.gpus = gpus_.size;
+        peers.identity = hopper::tensor_map(ranks_[i]->identity.data(), kBlockM, kBlockM, kBlockM);
         for (int other = 0; other < gpus_.size; ++other) {
             const Rank &here = *ranks_[i], &there = *ranks_[other];
             const size_t signals = exchange_hopper::signals(N, N);
             peers.out[other] = hopper::tensor_map(there.l.out.data(), N, N, 16);
             peers.parts[other] = hopper::tensor_map(&there.parts.data()[i * N * N], N, N, 16);
             peers.announced[other] = &there.signals.data()[i * signals];
-            peers.received[other] = &here.parts.data()[other * N * N];
+            peers.received[other] = hopper::tensor_map(&here.parts.data()[other * N * N], N, N,
+                                                       exchange_hopper::kBlockK);
             peers.arrived[other] = &here.signals.data()[other * signals];
         }
         return peers;

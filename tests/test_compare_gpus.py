@@ -529,11 +529,12 @@ def test_compare_writes_markdown_and_csv(tmp_path):
 def test_compare_flags_what_the_datasheet_rules_out(tmp_path):
     rows = [row("4_matmul_cublas", "cublas_fp16", dtype="fp16", tflops="995.0"),
             row("4_matmul_cublas", "cublas_fp32", tflops="66.0"),
-            row("7_gelu", "copy", tflops="", gb_per_s="4900", role="yardstick")]
+            row("7_gelu", "copy", tflops="", gb_per_s="4900", role="yardstick"),
+            row("bonus_gating_gpus", "fused", dtype="fp16", shape="h4096g2", tflops="1400")]
     a = write_csv(tmp_path / "a.csv", *rows, comments=["GPU: NVIDIA H200"])
     b = write_csv(tmp_path / "b.csv", *rows, comments=["GPU: NVIDIA H9000"])  # nobody knows it
     assert [line[-3:-1] for line in compared(a, b)] == [
-        ["995!", "995"], ["66.0", "66.0"], ["4900!", "4900"]]
+        ["995!", "995"], ["66.0", "66.0"], ["4900!", "4900"], ["1400", "1400"]]
     notes = compare(a, b).stdout.split("\n\n")[-1]
     assert len(notes.splitlines()) == 2
     assert "cublas_fp16 N=1024: 995 TFLOP/s is above the datasheet's 989.4" in notes

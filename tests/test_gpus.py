@@ -106,6 +106,18 @@ def test_two_processes_compute_what_one_does(two_gpus):
     assert of_two["row_split"] == of_one["row_split"]
 
 
+def test_gpus_that_do_not_reach_each_other_use_their_own_memory_alone(two_gpus):
+    """All but overlapped. What judges a GPU's results must lie there, too."""
+    done = run(two_gpus, 256, "--gpus", 2, "--once", "--csv", env={"NCCL_P2P_DISABLE": "1"})
+    verified = [row["kernel"] for row in read_rows(done.stdout) if row["verified"] == "yes"]
+    assert done.returncode == 0 and "fused" in verified and "overlapped" not in verified
+
+
+def test_small_parts_of_many_tiles_are_exchanged_without_waiting_forever(two_gpus):
+    """More tiles than run at once, of so few steps that a tile has hardly time to leave."""
+    hashes(run(two_gpus, 4160, "--hidden", 256, "--gpus", 2, "--once", "--csv"))
+
+
 def test_a_rank_that_dies_ends_the_others(two_gpus):
     first, second = start(two_gpus, "2048", "--rounds", "99", "--patience", "5")
     first.stdout.readline()  # the head of the table

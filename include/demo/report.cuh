@@ -177,7 +177,8 @@ class Report {
         if (exit_code_ != kWrong) exit_code_ = result.verdict.ok() ? kVerified : kWrong;
         noisy_ |= !result.ms.empty() && result.noisy() && !kSimulator;
         const double peak = work.memory_bound ? 0 : gpu_.peak(work.dtype);
-        if (!kSimulator && contender.computes && peak > 0 && result.tflops(work) > 1.05 * peak)
+        if (!kSimulator && contender.computes && peak > 0 &&
+            result.tflops(work) > 1.05 * peak * contender.gpus)
             above_peak_.push_back(contender.kernel);
         if (!contender.program.empty()) record_ = contender.kernel + ": see " + contender.program;
         if (result.median_ms() > 0)

@@ -24,7 +24,14 @@ def peaks():
 def peak(gpu, row):
     """What the data sheet allows a row: GB/s where memory is the limit, else TFLOP/s of its type;
     None where nobody looked that up."""
-    return peaks().get(gpu, {}).get("GB/s" if row["gb_per_s"] is not None else row["dtype"])
+    one = peaks().get(gpu, {}).get("GB/s" if row["gb_per_s"] is not None else row["dtype"])
+    return one and one * gpus_of(row)
+
+
+def gpus_of(row):
+    """How many GPUs a row is of: shapes such as g2 and h16384g2 say so."""
+    shape = re.fullmatch(r"(?:h\d+)?g(\d+)", row["shape"])
+    return int(shape[1]) if shape else 1
 
 
 # Here half of the operations that TFLOP/s count will do: z_i z_j = z_j z_i.
@@ -33,12 +40,12 @@ SYMMETRIC = {"bonus_dlrm"}
 
 def doubt(gpu, row):
     """Why a row's figure cannot be right; empty where it can be, or where nobody knows the GPU."""
-    known = peaks().get(gpu, {})
+    known, gpus = peaks().get(gpu, {}), gpus_of(row)
     if row.get("figure"):
         return ""  # it is no rate of the whole GPU, or a cache's
     counted = 2 if row.get("program") in SYMMETRIC else 1  # for each operation that is needed
     for column, peak, unit, most in (("tflops", row["dtype"], "TFLOP/s", counted),
                                      ("gb_per_s", "GB/s", "GB/s", 1)):
-        if row[column] is not None and row[column] > most * known.get(peak, float("inf")):
+        if row[column] is not None and row[column] > most * gpus * known.get(peak, float("inf")):
             return f"{row[column]:.5g} {unit} is above the datasheet's {known[peak]:g}"
     return ""

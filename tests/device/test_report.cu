@@ -162,6 +162,7 @@ TEST(Table, ShowsGigabytesBesideACopyWhereMemoryIsTheLimit) {
 
 TEST(Table, NamesWhatTheGpuCannotDo) {
     const Printed printed = print(kMatmul, {{{.kernel = "right"}, {0.5}},
+                                            {{.kernel = "on_two", .gpus = 2}, {0.1}},
                                             {{.kernel = "call", .role = Role::kMistake}, {0.1}}});
     EXPECT_EQ(printed.lines.back(), "  above what this GPU can do, so not its speed: call");
     EXPECT_EQ(printed.exit_code, demo::kVerified);
