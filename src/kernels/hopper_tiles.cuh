@@ -29,8 +29,8 @@ inline Product square_product(size_t N) {
     return {.rows = N, .columns = N, .copy_factor = N % 64 == 0 ? 1.0 : 3.0};
 }
 
-/// A block's tile of C. The blocks of a cluster have tiles below each other, and share what they
-/// copy of B; or beside each other, and share what they copy of A.
+/// A block's tile of C. The blocks of a cluster that have tiles below each other share what they
+/// copy of B; those that have them beside each other, what they copy of A.
 struct TileShape {
     int rows, columns, below;
     bool divides = true;     // there is a kernel whose blocks divide such tiles
@@ -41,8 +41,8 @@ struct TileShape {
 };
 
 /// Clocks of a step, which is 64 along k. The tensor cores do 2048 multiply-adds a clock. For the
-/// next step 128 bytes are copied meanwhile for each row of A, and for each column of B, of which
-/// each block of a cluster copies a part. The constants were fitted on an NVIDIA H200, to gating at
+/// next step 128 bytes are copied meanwhile for each row of A and for each column of B; blocks that
+/// share some copy a part each. The constants were fitted on an NVIDIA H200, to gating at
 /// 12 sizes; those for products here and below on an NVIDIA H100, at 48 sizes: the choice is the
 /// fastest shape, or close to it.
 inline double step_clocks(const TileShape& tile, const Product& product, const Machine& machine) {
@@ -89,11 +89,12 @@ constexpr TileShape single(int rows, int columns, int below = 1, int beside = 1)
 }
 
 /// The tiles that the record of matrix products comes in.
-constexpr TileShape kShapes[] = {
-    {128, 256, 2},      {128, 224, 2},          {128, 192, 2},       single(256, 208),
-    single(256, 192),   single(256, 160, 1, 2), single(256, 128),    single(192, 160, 1, 2),
-    single(192, 176),   single(128, 192),       single(128, 160, 4), single(128, 128),
-    single(64, 192, 4), single(64, 192),        single(64, 128),     single(64, 64)};
+constexpr TileShape kShapes[] = {{128, 256, 2},    {128, 224, 2},          {128, 192, 2},
+                                 single(256, 208), single(256, 192),       single(256, 160, 1, 2),
+                                 single(256, 128), single(192, 160, 1, 2), single(192, 176),
+                                 single(128, 192), single(128, 160, 4),    single(128, 128, 2, 2),
+                                 single(128, 128), single(64, 192, 4),     single(64, 192),
+                                 single(64, 128),  single(64, 64)};
 
 /// The one of `shapes` that takes the least time; of equals the first.
 template <size_t kCount>

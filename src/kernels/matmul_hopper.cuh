@@ -31,14 +31,9 @@ __device__ int warpgroup_index() { return __shfl_sync(~0u, threadIdx.x / kWarpgr
 
 // --- From rung 1 on: a stage, and wgmma ---------------------------------------------------------
 
-/// Columns of a panel of B: half of kPanel where those fill a tile better. Of 176 or 208 columns
-/// the last panel has some that are not multiplied: panels of 16 would take TMA longer.
+/// Columns of a panel of B: half of kPanel where those would not fill a tile, and these would.
 template <int kTileN>
 constexpr int kPanelColumns = kTileN % kPanel != 0 && kTileN % 32 == 0 ? 32 : kPanel;
-
-/// Columns of a panel of C, which must not be wider than the tile.
-template <int kTileN>
-constexpr int kOutColumns = kTileN % 32 == 0 ? kPanelColumns<kTileN> : 16;
 
 /// The tiles of A and B that one step of K needs, in shared memory.
 template <class T, int kTileN, int kTileM = kBlockM, int kWidth = kPanelColumns<kTileN>>
@@ -160,6 +155,11 @@ __device__ int2 walk(int i, int rows, int columns) {
 }
 
 // --- From rung 5 on: tiles leave beside the next one's steps ------------------------------------
+
+/// Columns of a panel of C. Of B the last panel may have columns that are not multiplied (of a tile
+/// of 176 or 208: panels of 16 would take TMA longer); C's must not be wider than the tile.
+template <int kTileN>
+constexpr int kOutColumns = kTileN % 32 == 0 ? kPanelColumns<kTileN> : 16;
 
 constexpr int kOutPanels = 2;  // of each warp, to be filled and stored in turn
 
@@ -432,17 +432,23 @@ __host__ __device__ constexpr int tile_consumers(int tile_rows) {
     return tile_rows == 256 ? 2 : tile_rows / 64;
 }
 
-/// load_stage() in a cluster whose blocks have tiles beside each other and need the same tile of A:
-/// each copies a part of its rows, into the shared memory of all.
-template <int kBeside, class T, int kTileN, int kTileM>
-__device__ void load_stage_beside(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full,
+/// load_stage() in a cluster of kBelow x kBeside blocks. Those beside each other need the same tile
+/// of A, those below each other that of B: each copies a part of both, into the shared memory of
+/// all that need it.
+template <int kBelow, int kBeside, class T, int kTileN, int kTileM>
+__device__ void load_stage_shared(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full,
                                   const CUtensorMap& A, const CUtensorMap& B, int rank, int row,
                                   int col, int k) {
-    const int first = rank * (kTileM / kBeside);  // of the rows that this block copies
+    // Bits of the blocks in the cluster's first row and first column; blocks count along rows.
+    constexpr int kRow = (1 << kBeside) - 1, kColumn = ((1 << kBelow * kBeside) - 1) / kRow;
+    const int below = rank / kBeside, beside = rank % kBeside;
+    const int first = beside * (kTileM / kBeside);  // of the rows of A that this block copies
+    col += below * stage.kColumns;                  // and of the columns of B
     hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
-    hopper::tma_load_multicast(&stage.A[first], A, row + first, k, full, (1 << kBeside) - 1);
-    for (int p = 0; p < stage.kPanels; ++p)
-        hopper::tma_load(stage.B[p], B, k, col + p * stage.kColumns, full);
+    hopper::tma_load_multicast(&stage.A[first], A, row + first, k, full, kRow << below * kBeside);
+#pragma unroll 1  // see load_stage_multicast()
+    for (int p = below; p < stage.kPanels; p += kBelow, col += kBelow * stage.kColumns)
+        hopper::tma_load_multicast(stage.B[p], B, k, col, full, kColumn << beside);
 }
 
 /// Threads of a block that has one tile. Where registers suffice, a warp is producer enough.
@@ -459,7 +465,6 @@ __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const 
                               int N) {
     constexpr int kConsumers = tile_consumers(kTileM), kEach = kTileM / 64 / kConsumers;
     constexpr int kCluster = kBelow * kBeside;
-    static_assert(kBelow == 1 || kBeside == 1);
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& memory = *reinterpret_cast<Memory<T, kTileN, kStages, kOutPanels, kTileM>*>(shared);
     auto& ring = memory.ring;
@@ -482,12 +487,9 @@ __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const 
         produce(ring, at, part.last, [&](auto& stage, auto* full, int t) {
             if constexpr (kCluster == 1)
                 load_stage(stage, full, A, B, part.row, part.col, t * kBlockK);
-            else if constexpr (kBeside > 1)
-                load_stage_beside<kBeside>(stage, full, A, B, rank, part.row, part.col,
-                                           t * kBlockK);
             else
-                load_stage_multicast<kCluster>(stage, full, A, B, rank, part.row, part.col,
-                                               t * kBlockK);
+                load_stage_shared<kBelow, kBeside>(stage, full, A, B, rank, part.row, part.col,
+                                                   t * kBlockK);
         });
         if constexpr (kCluster > 1) wait_until_free(ring, at);
     } else {
@@ -609,10 +611,10 @@ std::function<void()> prepare(const Operands<T>& o, const Machine& machine) {
     using Prepare = std::function<void()>(const Operands<T>&);
     // Of kShapes, each with as many stages as fit shared memory.
     static constexpr Prepare* kPrepare[] = {
-        prepare<0, 4>,  prepare<1, 4>,  prepare<2, 4>,  prepare<3, 3>,
-        prepare<4, 3>,  prepare<5, 4>,  prepare<6, 4>,  prepare<7, 4>,
-        prepare<8, 4>,  prepare<9, 4>,  prepare<10, 5>, prepare<11, 6>,
-        prepare<12, 6>, prepare<13, 6>, prepare<14, 8>, prepare<15, 8>};
+        prepare<0, 4>,  prepare<1, 4>,  prepare<2, 4>,  prepare<3, 3>,  prepare<4, 3>,
+        prepare<5, 4>,  prepare<6, 4>,  prepare<7, 4>,  prepare<8, 4>,  prepare<9, 4>,
+        prepare<10, 5>, prepare<11, 6>, prepare<12, 6>, prepare<13, 6>, prepare<14, 6>,
+        prepare<15, 8>, prepare<16, 8>};
     return kPrepare[fastest_shape(kShapes, square_product(o.N), machine)](o);
 }
 
