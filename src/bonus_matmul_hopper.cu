@@ -135,9 +135,8 @@ __global__ void __launch_bounds__(kConsumers* kWarpgroup)  // no producer
 //                            need no code for the edges.
 //     box                    what one instruction copies: of A 128 x 64, of B 64 x 64 elements
 //     swizzle                128 bytes: rows arrive in shared memory as wgmma wants them (rung 1)
-//     L2 promotion           128 bytes: a miss in the L2 cache fetches what the box asks for of a
-//                            row. (With 256 the next step's or panel's part comes along, and
-//                            products of N = 2560 to 4000 take 2 to 9% longer.)
+//     L2 promotion           128 bytes, what the box asks for of a row: a miss in the L2 cache
+//                            fetches no more. (256 take 9% longer at N = 2560 on an H100.)
 //
 // An mbarrier (memory barrier object) counts arrivals of threads and bytes of copies. When all that
 // it expects have come, its phase ends and the next begins. Phases have a parity: 0, 1, 0, ... A
