@@ -302,10 +302,11 @@ __device__ void wgmma_wait_group() {
     ".f32." type "." type " {" registers "}, " a ", " b ", p, 1, 1" transposed ";\n}"
 #define HOPPER_FRAGMENT "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
 
-/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 16, 64, 128, 160, 192, 224 or 256, T half or
-/// bfloat16, with A and B row-major. For N = 128 T may be float: the numbers count as TF32, which
-/// ignores their last 13 bits, A is [64, 8], and B [8, N] column-major. Without `keep` the old sums
-/// count as 0. With r = 16 (t / 32) + t % 32 / 4 and c = 8 j + 2 (t % 4), thread t of the 128 holds
+/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 16, 64, 128, 160, 176, 192, 208, 224 or 256,
+/// T half or bfloat16, with A and B row-major. For N = 128 T may be float: the numbers count as
+/// TF32, which ignores their last 13 bits, A is [64, 8], and B [8, N] column-major. Without `keep`
+/// the old sums count as 0. With r = 16 (t / 32) + t % 32 / 4 and c = 8 j + 2 (t % 4), thread t of
+/// the 128 holds
 ///
 ///     sums[4j], sums[4j+1]: [r][c, c+1]        sums[4j+2], sums[4j+3]: [r+8][c, c+1]
 ///
@@ -361,6 +362,20 @@ __device__ void wgmma_mma_async(float (&sums)[80], uint64_t a, uint64_t b, bool 
         HOPPER_M64N160("bf16");
 }
 template <class T>
+__device__ void wgmma_mma_async(float (&sums)[88], uint64_t a, uint64_t b, bool keep) {
+#define HOPPER_M64N176(type)                                                            \
+    HOPPER_ASM(HOPPER_WGMMA("m64n176k16", type,                                         \
+                            HOPPER_TEXT_60 HOPPER_TEN(6) ", " HOPPER_TEN(               \
+                                7) ", %80, %81, %82, %83, %84, %85, %86, %87",          \
+                            "%88", "%89", "%90", ", 0, 1")                              \
+               : HOPPER_32(0), HOPPER_32(32), HOPPER_16(64), HOPPER_4(80), HOPPER_4(84) \
+               : "l"(a), "l"(b), "r"(int(keep)))
+    if constexpr (std::is_same_v<T, __half>)
+        HOPPER_M64N176("f16");
+    else
+        HOPPER_M64N176("bf16");
+}
+template <class T>
 __device__ void wgmma_mma_async(float (&sums)[96], uint64_t a, uint64_t b, bool keep) {
 #define HOPPER_M64N192(type)                                                                   \
     HOPPER_ASM(HOPPER_WGMMA("m64n192k16", type, HOPPER_TEXT_90 "%90, %91, %92, %93, %94, %95", \
@@ -371,6 +386,19 @@ __device__ void wgmma_mma_async(float (&sums)[96], uint64_t a, uint64_t b, bool 
         HOPPER_M64N192("f16");
     else
         HOPPER_M64N192("bf16");
+}
+template <class T>
+__device__ void wgmma_mma_async(float (&sums)[104], uint64_t a, uint64_t b, bool keep) {
+#define HOPPER_M64N208(type)                                                                      \
+    HOPPER_ASM(                                                                                   \
+        HOPPER_WGMMA("m64n208k16", type, HOPPER_TEXT_90 HOPPER_TEN(9) ", %100, %101, %102, %103", \
+                     "%104", "%105", "%106", ", 0, 1")                                            \
+        : HOPPER_32(0), HOPPER_32(32), HOPPER_32(64), HOPPER_4(96), HOPPER_4(100)                 \
+        : "l"(a), "l"(b), "r"(int(keep)))
+    if constexpr (std::is_same_v<T, __half>)
+        HOPPER_M64N208("f16");
+    else
+        HOPPER_M64N208("bf16");
 }
 template <class T>
 __device__ void wgmma_mma_async(float (&sums)[112], uint64_t a, uint64_t b, bool keep) {

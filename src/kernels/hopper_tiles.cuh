@@ -29,22 +29,25 @@ inline Product square_product(size_t N) {
     return {.rows = N, .columns = N, .copy_factor = N % 64 == 0 ? 1.0 : 3.0};
 }
 
-/// A block's tile of C. The blocks of a cluster have tiles below each other, and share what they
-/// copy of B.
+/// A block's tile of C. The blocks of a cluster that have tiles below each other share what they
+/// copy of B; those that have them beside each other, what they copy of A.
 struct TileShape {
-    int rows, columns, cluster;
+    int rows, columns, below;
     bool divides = true;     // there is a kernel whose blocks divide such tiles
     bool persistent = true;  // blocks compute tile after tile; otherwise one each
+    int beside = 1;
+
+    constexpr int cluster() const { return below * beside; }
 };
 
 /// Clocks of a step, which is 64 along k. The tensor cores do 2048 multiply-adds a clock. For the
-/// next step 128 bytes are copied meanwhile for each row of A, and for each column of B, of which
-/// each block of a cluster copies a part. The constants were fitted on an NVIDIA H200, to gating at
+/// next step 128 bytes are copied meanwhile for each row of A and for each column of B; blocks that
+/// share some copy a part each. The constants were fitted on an NVIDIA H200, to gating at
 /// 12 sizes; those for products here and below on an NVIDIA H100, at 48 sizes: the choice is the
 /// fastest shape, or close to it.
 inline double step_clocks(const TileShape& tile, const Product& product, const Machine& machine) {
     constexpr int kAlways = 120;  // whatever the shape
-    const double copied = tile.rows + double(tile.columns) / tile.cluster;
+    const double copied = double(tile.rows) / tile.beside + double(tile.columns) / tile.below;
     return tile.rows * tile.columns * 64 / 2048.0 + kAlways +
            product.copy_factor * copied * 128 / machine.l2_bytes;
 }
@@ -62,7 +65,7 @@ inline Division divide(const TileShape& tile, const Product& product, int at_onc
     // In steps: passing sums from block to block; for each tile, that clusters out of step share
     // less of L2; and the least that a cluster has of divided tiles, or another would wait for it.
     constexpr int kExchange = 18, kOutOfStep = 4, kLeast = 4;
-    const size_t height = size_t(tile.rows) * tile.cluster, width = tile.columns;
+    const size_t height = tile.rows * tile.below, width = tile.columns * tile.beside;
     const int tiles =
         int((product.rows + height - 1) / height * ((product.columns + width - 1) / width));
     const int steps = int((product.depth + 63) / 64);  // of a tile
@@ -81,30 +84,33 @@ inline Division divide(const TileShape& tile, const Product& product, int at_onc
 }
 
 /// Of a kernel whose blocks compute one tile each.
-constexpr TileShape single(int rows, int columns, int cluster) {
-    return {rows, columns, cluster, false, false};
+constexpr TileShape single(int rows, int columns, int below = 1, int beside = 1) {
+    return {rows, columns, below, false, false, beside};
 }
 
 /// The tiles that the record of matrix products comes in.
-constexpr TileShape kShapes[] = {{128, 256, 2},       {128, 224, 2},       {128, 192, 2},
-                                 single(256, 160, 1), single(256, 128, 1), single(128, 192, 1),
-                                 single(128, 160, 4), single(128, 128, 1), single(64, 192, 4),
-                                 single(64, 192, 1),  single(64, 128, 1),  single(64, 64, 1)};
+constexpr TileShape kShapes[] = {{128, 256, 2},    {128, 224, 2},          {128, 192, 2},
+                                 single(256, 208), single(256, 192),       single(256, 160, 1, 2),
+                                 single(256, 128), single(192, 160, 1, 2), single(192, 176),
+                                 single(128, 192), single(128, 160, 4),    single(128, 128, 2, 2),
+                                 single(128, 128), single(64, 192, 4),     single(64, 192),
+                                 single(64, 128),  single(64, 64)};
 
 /// The one of `shapes` that takes the least time; of equals the first.
 template <size_t kCount>
 int fastest_shape(const TileShape (&shapes)[kCount], const Product& product,
                   const Machine& machine) {
     auto clocks = [&](const TileShape& tile) {
-        // Both ends of a block with one tile, of one with several, and for each further block that
-        // a cluster waits for.
-        constexpr int kSingle = 5000, kPersistent = 12000, kStart = 1500;
-        const int at_once = std::max(1, machine.multiprocessors / tile.cluster);
+        // Both ends of a block with one tile; a further such block after it, whose copies begin
+        // when the one before has stored its tile; both ends of a block with several tiles; and for
+        // each further block that a cluster waits for.
+        constexpr int kSingle = 5000, kNext = 15000, kPersistent = 12000, kStart = 1500;
+        const int at_once = std::max(1, machine.multiprocessors / tile.cluster());
         const Division division = divide(tile, product, at_once);
         return division.steps * step_clocks(tile, product, machine) +
                (tile.rows == 128 ? division.tiles * product.tile_end : 0) +
-               (tile.persistent ? kPersistent : division.tiles * kSingle) +
-               kStart * (tile.cluster - 1);
+               (tile.persistent ? kPersistent : kSingle + (division.tiles - 1) * kNext) +
+               kStart * (tile.cluster() - 1);
     };
     const auto less = [&](const TileShape& a, const TileShape& b) { return clocks(a) < clocks(b); };
     return int(std::min_element(std::begin(shapes), std::end(shapes), less) - shapes);

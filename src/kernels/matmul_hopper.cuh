@@ -31,14 +31,14 @@ __device__ int warpgroup_index() { return __shfl_sync(~0u, threadIdx.x / kWarpgr
 
 // --- From rung 1 on: a stage, and wgmma ---------------------------------------------------------
 
-/// Columns of a panel of B or C: half of kPanel where those would not fill a tile.
+/// Columns of a panel of B: half of kPanel where those would not fill a tile, and these would.
 template <int kTileN>
-constexpr int kPanelColumns = kTileN % kPanel == 0 ? kPanel : 32;
+constexpr int kPanelColumns = kTileN % kPanel != 0 && kTileN % 32 == 0 ? 32 : kPanel;
 
 /// The tiles of A and B that one step of K needs, in shared memory.
 template <class T, int kTileN, int kTileM = kBlockM, int kWidth = kPanelColumns<kTileN>>
 struct alignas(1024) Stage {
-    static constexpr int kColumns = kWidth, kPanels = kTileN / kColumns;
+    static constexpr int kColumns = kWidth, kPanels = (kTileN + kColumns - 1) / kColumns;
     T A[kTileM][kBlockK];             // rows swizzled
     T B[kPanels][kBlockK][kColumns];  // in panels, rows swizzled
 };
@@ -156,6 +156,11 @@ __device__ int2 walk(int i, int rows, int columns) {
 
 // --- From rung 5 on: tiles leave beside the next one's steps ------------------------------------
 
+/// Columns of a panel of C. Of B the last panel may have columns that are not multiplied (of a tile
+/// of 176 or 208: panels of 16 would take TMA longer); C's must not be wider than the tile.
+template <int kTileN>
+constexpr int kOutColumns = kTileN % 32 == 0 ? kPanelColumns<kTileN> : 16;
+
 constexpr int kOutPanels = 2;  // of each warp, to be filled and stored in turn
 
 /// A block's shared memory.
@@ -163,7 +168,7 @@ template <class T, int kTileN, int kStages, int kOutPanels, int kTileM = kBlockM
 struct Memory {
     Ring<T, kTileN, kStages, kTileM> ring;
     // Of each warp; rows swizzled. (Of 256 rows a warpgroup multiplies 128.)
-    alignas(1024) T out[(kTileM < 256 ? kTileM : 128) / 16][kOutPanels][16][kPanelColumns<kTileN>];
+    alignas(1024) T out[(kTileM < 256 ? kTileM : 128) / 16][kOutPanels][16][kOutColumns<kTileN>];
 };
 
 /// Where Outgoing stores a box: to one matrix, or to what another header says.
@@ -174,7 +179,7 @@ __device__ inline void store_box(const CUtensorMap& C, int row, int col, const v
 /// A warp's 16 rows of a finished tile: rounded, which frees the sums' registers for the next tile.
 template <class T, int kTileN>
 struct Outgoing {
-    static constexpr int kColumns = kPanelColumns<kTileN>, kPanels = kTileN / kColumns;
+    static constexpr int kColumns = kOutColumns<kTileN>, kPanels = kTileN / kColumns;
     uint32_t pairs[kTileN / 4];
     int row, col;
     bool pending = false;
@@ -427,6 +432,25 @@ __host__ __device__ constexpr int tile_consumers(int tile_rows) {
     return tile_rows == 256 ? 2 : tile_rows / 64;
 }
 
+/// load_stage() in a cluster of kBelow x kBeside blocks. Those beside each other need the same tile
+/// of A, those below each other that of B: each copies a part of both, into the shared memory of
+/// all that need it.
+template <int kBelow, int kBeside, class T, int kTileN, int kTileM>
+__device__ void load_stage_shared(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full,
+                                  const CUtensorMap& A, const CUtensorMap& B, int rank, int row,
+                                  int col, int k) {
+    // Bits of the blocks in the cluster's first row and first column; blocks count along rows.
+    constexpr int kRow = (1 << kBeside) - 1, kColumn = ((1 << kBelow * kBeside) - 1) / kRow;
+    const int below = rank / kBeside, beside = rank % kBeside;
+    const int first = beside * (kTileM / kBeside);  // of the rows of A that this block copies
+    col += below * stage.kColumns;                  // and of the columns of B
+    hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
+    hopper::tma_load_multicast(&stage.A[first], A, row + first, k, full, kRow << below * kBeside);
+#pragma unroll 1  // see load_stage_multicast()
+    for (int p = below; p < stage.kPanels; p += kBelow, col += kBelow * stage.kColumns)
+        hopper::tma_load_multicast(stage.B[p], B, k, col, full, kColumn << beside);
+}
+
 /// Threads of a block that has one tile. Where registers suffice, a warp is producer enough.
 constexpr int tile_threads(int tile_rows) {
     const int consumers = tile_consumers(tile_rows);
@@ -436,17 +460,20 @@ constexpr int tile_threads(int tile_rows) {
 /// A block's only tile. A launch finds no code in the caches, and at small N much of its time is
 /// spent on fetching it: multiply_parts() has seven times as much. And for 256 rows there are
 /// registers enough, since the tile before is not on its way out.
-template <class T, int kTileM, int kTileN, int kStages, int kCluster>
+template <class T, int kTileM, int kTileN, int kStages, int kBelow, int kBeside>
 __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const CUtensorMap& C,
                               int N) {
     constexpr int kConsumers = tile_consumers(kTileM), kEach = kTileM / 64 / kConsumers;
+    constexpr int kCluster = kBelow * kBeside;
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& memory = *reinterpret_cast<Memory<T, kTileN, kStages, kOutPanels, kTileM>*>(shared);
     auto& ring = memory.ring;
     const int warpgroup = warpgroup_index(), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int rank = kCluster == 1 ? 0 : hopper::cluster_ctarank();
-    const Schedule<kTileN, kCluster, kTileM> schedule{N, 0};
-    const Part part = schedule.part(schedule.cluster, rank, 0, schedule.steps);
+    // The tiles of blocks beside each other count as one, of so many times the columns.
+    const Schedule<kTileN * kBeside, kBelow, kTileM> schedule{N, 0};
+    Part part = schedule.part(blockIdx.x / kCluster, rank / kBeside, 0, schedule.steps);
+    part.col += rank % kBeside * kTileN;
     if (threadIdx.x == kConsumers * kWarpgroup) ring.init(4 * kConsumers * kCluster);
     if constexpr (kCluster == 1)
         __syncthreads();
@@ -455,18 +482,18 @@ __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const 
 
     Position<kStages> at;
     if (warpgroup == kConsumers) {
-        if constexpr (kConsumers == 2) hopper::setmaxnreg_dec<40>();
+        if constexpr (kConsumers == 2) hopper::setmaxnreg_dec<24>();
         if (threadIdx.x > kConsumers * kWarpgroup) return;
         produce(ring, at, part.last, [&](auto& stage, auto* full, int t) {
             if constexpr (kCluster == 1)
                 load_stage(stage, full, A, B, part.row, part.col, t * kBlockK);
             else
-                load_stage_multicast<kCluster>(stage, full, A, B, rank, part.row, part.col,
-                                               t * kBlockK);
+                load_stage_shared<kBelow, kBeside>(stage, full, A, B, rank, part.row, part.col,
+                                                   t * kBlockK);
         });
         if constexpr (kCluster > 1) wait_until_free(ring, at);
     } else {
-        if constexpr (kConsumers == 2) hopper::setmaxnreg_inc<232>();
+        if constexpr (kConsumers == 2) hopper::setmaxnreg_inc<240>();
         float sums[kEach][kTileN / 2];  // of 64 rows each
         auto release = [&](int stage) {
             if constexpr (kCluster == 1) {
@@ -501,16 +528,16 @@ __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const 
 
 /// The cluster's size comes with the launch: a block that is a cluster of its own starts sooner if
 /// the kernel knows of none.
-template <class T, int kTileM, int kTileN, int kStages, int kCluster, bool kPersistent>
+template <class T, int kTileM, int kTileN, int kStages, int kBelow, int kBeside, bool kPersistent>
 __global__ void __launch_bounds__(kPersistent ? threads(kTileM) : tile_threads(kTileM), 1)
     matmul_hopper(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
                   const __grid_constant__ CUtensorMap B,  // [N, N] row-major
                   const __grid_constant__ CUtensorMap C,  // [N, N] row-major
                   int N, int divided, Exchange exchange) {
     if constexpr (kPersistent)
-        multiply_parts<T, kTileM, kTileN, kStages, kCluster>(A, B, C, N, divided, exchange);
+        multiply_parts<T, kTileM, kTileN, kStages, kBelow>(A, B, C, N, divided, exchange);
     else
-        multiply_tile<T, kTileM, kTileN, kStages, kCluster>(A, B, C, N);
+        multiply_tile<T, kTileM, kTileN, kStages, kBelow, kBeside>(A, B, C, N);
 }
 
 // --- Launching ----------------------------------------------------------------------------------
@@ -551,19 +578,19 @@ inline size_t count_tiles(size_t N, size_t rows, size_t columns) {
 
 /// Prepares a kernel that runs multiply_parts(), or multiply_tile() if it is not persistent, with
 /// these template arguments. Returns what launches it.
-template <int kTileM, int kTileN, int kStages, int kCluster, bool kPersistent = true, class T,
-          class Kernel>
+template <int kTileM, int kTileN, int kStages, int kBelow, int kBeside = 1, bool kPersistent = true,
+          class T, class Kernel>
 std::function<void()> prepare_tiles(Kernel kernel, const Operands<T>& o) {
     const size_t bytes = sizeof(Memory<T, kTileN, kStages, kOutPanels, kTileM>);
     demo::allow_shared_bytes(kernel, bytes);
     const int block = kPersistent ? threads(kTileM) : tile_threads(kTileM);
+    constexpr int kCluster = kBelow * kBeside;
     const int at_once = demo::ClusterLaunch(1, kCluster, block, bytes).at_once(kernel);
-    const TileShape tile{kTileM, kTileN, kCluster, kPersistent, kPersistent};
+    const TileShape tile{kTileM, kTileN, kBelow, kPersistent, kPersistent, kBeside};
     const Division division = divide(tile, {o.N, o.N}, at_once);
-    constexpr int kColumns = kPanelColumns<kTileN>;
-    const CUtensorMap map_A = hopper::tensor_map(o.A, o.N, o.N, kTileM),
-                      map_B = hopper::tensor_map<kColumns>(o.B, o.N, o.N, kBlockK),
-                      map_C = hopper::tensor_map<kColumns>(o.C, o.N, o.N, 16);
+    const CUtensorMap map_A = hopper::tensor_map(o.A, o.N, o.N, kTileM / kBeside),
+                      map_B = hopper::tensor_map<kPanelColumns<kTileN>>(o.B, o.N, o.N, kBlockK),
+                      map_C = hopper::tensor_map<kOutColumns<kTileN>>(o.C, o.N, o.N, 16);
     const demo::ClusterLaunch launch(division.clusters, kCluster, block, bytes);
     return [=] { launch(kernel, map_A, map_B, map_C, int(o.N), division.divided, o.exchange); };
 }
@@ -572,9 +599,10 @@ std::function<void()> prepare_tiles(Kernel kernel, const Operands<T>& o) {
 template <int kShape, int kStages, class T>
 std::function<void()> prepare(const Operands<T>& o) {
     constexpr TileShape kTile = kShapes[kShape];
-    constexpr int kTileM = kTile.rows, kTileN = kTile.columns, kCluster = kTile.cluster;
-    return prepare_tiles<kTileM, kTileN, kStages, kCluster, kTile.persistent>(
-        matmul_hopper<T, kTileM, kTileN, kStages, kCluster, kTile.persistent>, o);
+    constexpr int kTileM = kTile.rows, kTileN = kTile.columns;
+    constexpr int kBelow = kTile.below, kBeside = kTile.beside;
+    return prepare_tiles<kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent>(
+        matmul_hopper<T, kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent>, o);
 }
 
 /// Prepares the record for these operands, and returns what launches it.
@@ -583,8 +611,10 @@ std::function<void()> prepare(const Operands<T>& o, const Machine& machine) {
     using Prepare = std::function<void()>(const Operands<T>&);
     // Of kShapes, each with as many stages as fit shared memory.
     static constexpr Prepare* kPrepare[] = {
-        prepare<0, 4>, prepare<1, 4>, prepare<2, 4>, prepare<3, 4>, prepare<4, 4>,  prepare<5, 4>,
-        prepare<6, 5>, prepare<7, 6>, prepare<8, 6>, prepare<9, 6>, prepare<10, 8>, prepare<11, 8>};
+        prepare<0, 4>,  prepare<1, 4>,  prepare<2, 4>,  prepare<3, 3>,  prepare<4, 3>,
+        prepare<5, 4>,  prepare<6, 4>,  prepare<7, 4>,  prepare<8, 4>,  prepare<9, 4>,
+        prepare<10, 5>, prepare<11, 6>, prepare<12, 6>, prepare<13, 6>, prepare<14, 6>,
+        prepare<15, 8>, prepare<16, 8>};
     return kPrepare[fastest_shape(kShapes, square_product(o.N), machine)](o);
 }
 
