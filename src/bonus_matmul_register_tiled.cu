@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(256) vectorized(const float* A,  // [N, N] row
 // Adds    lanes that lie 4 x 8, and a warp's part of C is a square, 64 x 64: its loads ask for 64
 //         or 128 bytes. Each thread loads what k + 1 needs while it multiplies for k. Blocks are
 //         128 x 256, and walk in bands, for the L2 cache's sake.
-// Costs   243 registers a thread, so only 8 warps fit, two per scheduler.
+// Costs   224 registers a thread, so only 8 warps fit, two per scheduler.
 // Limits  the register file. It has two banks, and a multiply-add reads three registers: one must
 //         come from the small cache of what was read just before. 92% multiply-add.
 // Source  CUTLASS, Efficient GEMM in CUDA, "Warp-level GEMM".
