@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(256) vectorized(const float* A,  // [N, N] row
 // Adds    lanes that lie 4 x 8, and a warp's part of C is a square, 64 x 64: its loads ask for 64
 //         or 128 bytes. Each thread loads what k + 1 needs while it multiplies for k. Blocks are
 //         128 x 256, and walk in bands, for the L2 cache's sake.
-// Costs   243 registers a thread, so only 8 warps fit, two per scheduler.
+// Costs   224 registers a thread, so only 8 warps fit, two per scheduler.
 // Limits  the register file. It has two banks, and a multiply-add reads three registers: one must
 //         come from the small cache of what was read just before. 92% multiply-add.
 // Source  CUTLASS, Efficient GEMM in CUDA, "Warp-level GEMM".
@@ -239,6 +239,7 @@ struct Tile {
     static constexpr int kM = M, kN = N, kK = K;
     static constexpr int kSlices = kWarps / (kM / kWarp * (kN / kWarp));
     static constexpr int kSliceThreads = kThreads / kSlices, kSliceK = kK / kSlices;
+    static constexpr int kShare = kThreadM / kSlices;  // rows of a thread's sums, of each slice
     using Stage = matmul_register_tiled::Stage<kM, kN, kK>;
 };
 using Large = Tile<demo::kLargeTile.M, demo::kLargeTile.N, demo::kLargeTile.K>;  // 128 x 256, 16
@@ -307,14 +308,15 @@ __device__ void multiply(float (&sums)[kThreadM][kThreadN], typename Tile::Stage
     __pipeline_wait_prior(0);
 }
 
-/// Stores a thread's part of a tile of C.
+/// Stores a thread's part of a tile of C: all rows of its sums, or of each slice its share of them.
 template <class Tile>
 __device__ void store(float (&sums)[kThreadM][kThreadN], float* C, size_t N, size_t block_row,
                       size_t block_col, float alpha) {
     const Place<Tile> at;
-    for (int i = 0; i < kThreadM; ++i)
+    for (int i = 0; i < Tile::kShare; ++i)
         for (int j = 0; j < kThreadN; j += 4) {
-            const size_t r = block_row + at.row + i / 4 * 4 * kLanesM + i % 4;
+            const int row = at.slice * Tile::kShare + i;  // of the thread's
+            const size_t r = block_row + at.row + row / 4 * 4 * kLanesM + row % 4;
             const size_t c = block_col + at.col + j * kLanesN;
             // As in BLAS, alpha scales the result. It also gives the store registers of its own,
             // four side by side. So in the main loop the compiler is free to keep the sums where
@@ -351,46 +353,61 @@ __global__ void __launch_bounds__(kThreads) warp_tiled(const float* A,  // [N, N
 // --- 5: stream_k, tiles divided among blocks ----------------------------------------------------
 // Adds    as many blocks as multiprocessors, with the same to do. The steps of the tiles that fill
 //         no round are lined up and dealt out evenly; a tile's first block adds the others' sums.
-//         demo/stream_k.hpp chooses what to divide, and tiles of 128 x 256 or of 64 x 128.
+//         demo/stream_k.hpp chooses what to divide, and tiles of 128 x 256, 128 x 128 or 64 x 128.
 // Costs   those sums' way through the L2 cache. And a block may wait for another one, so all must
 //         run at the same time: one per multiprocessor.
 // Limits  the main loop, as before. At the edges of C, tiles that are partly empty.
 // Source  Osama et al., Stream-K, PPoPP 2023; CUTLASS, "Sliced-K" and "Split-K".
 
-using Small = Tile<demo::kSmallTile.M, demo::kSmallTile.N, demo::kSmallTile.K>;  // 64 x 128, 32
+using Middle = Tile<demo::kMiddleTile.M, demo::kMiddleTile.N, demo::kMiddleTile.K>;  // 128 x 128
+using Small = Tile<demo::kSmallTile.M, demo::kSmallTile.N, demo::kSmallTile.K>;      // 64 x 128
 
-/// Adds all slices' sums in the first slice's threads, through the stages, which are free now.
+/// Adds all slices' sums, through the stages, which are free now. Slices meet in pairs: each gives
+/// half of its rows away, and adds the other's to the rest. In the end each has the whole sums of
+/// its share of the rows, as the first ones of `sums`.
 template <class Tile>
 __device__ void add_slices(float (&sums)[kThreadM][kThreadN], float* shared) {
-    const Place<Tile> at;
-    float* const mine = &shared[at.thread];
-    for (int s = 1; s < Tile::kSlices; ++s) {
-        __syncthreads();  // nobody needs what is there any more
-        if (at.slice == s)
-            for (int e = 0; e < kSums; ++e)
-                mine[e * Tile::kSliceThreads] = sums[e / kThreadN][e % kThreadN];
-        __syncthreads();
-        if (at.slice == 0)
-            for (int e = 0; e < kSums; ++e)
-                sums[e / kThreadN][e % kThreadN] += mine[e * Tile::kSliceThreads];
+    constexpr int kRows = 4, kCount = kRows * kThreadN;  // at a time
+    static_assert(sizeof(float) * kCount * kThreads <= 2 * sizeof(typename Tile::Stage));
+    const int slice = Place<Tile>().slice;
+#pragma unroll
+    for (int apart = Tile::kSlices / 2; apart > 0; apart /= 2) {
+        const bool upper = slice & apart;  // it keeps the upper half
+        const int other = threadIdx.x ^ apart * Tile::kSliceThreads;
+        const int half = apart * Tile::kShare;
+#pragma unroll
+        for (int row = 0; row < half; row += kRows) {
+            float* const low = sums[row];
+            const float* const high = sums[half + row];
+            __syncthreads();  // nobody needs what is there any more
+            for (int e = 0; e < kCount; ++e) {
+                shared[e * kThreads + threadIdx.x] = upper ? low[e] : high[e];
+                if (upper) low[e] = high[e];
+            }
+            __syncthreads();
+            for (int e = 0; e < kCount; ++e) low[e] += shared[e * kThreads + other];
+        }
     }
 }
 
 /// Sums on their way from block to block: each thread's go to the thread of the same number, and a
 /// flag of each warp says that they are there. They go one by one: quads would need neighboring
 /// registers, and the main loop would have to keep them so.
+template <class Tile>
 struct Exchange {
-    float* sums;  // [blocks, kSums, kThreads]
+    static constexpr int kCount = Tile::kShare * kThreadN;  // of each thread
+
+    float* sums;  // [blocks, kCount, kThreads]
     int* ready;   // [blocks, kWarps], 0 between launches
 
     __device__ float* of_block(int block) const {
-        return &sums[size_t(block) * kSums * kThreads + threadIdx.x];
+        return &sums[size_t(block) * kCount * kThreads + threadIdx.x];
     }
 
     /// Leaves this block's sums for another.
     __device__ void give(const float (&mine)[kThreadM][kThreadN]) const {
         float* const to = of_block(blockIdx.x);
-        for (int e = 0; e < kSums; ++e) to[e * kThreads] = mine[e / kThreadN][e % kThreadN];
+        for (int e = 0; e < kCount; ++e) to[e * kThreads] = mine[e / kThreadN][e % kThreadN];
         __threadfence();  // the sums first, then the flag
         __syncwarp();
         if (threadIdx.x % 32 == 0) atomicExch(&ready[blockIdx.x * kWarps + threadIdx.x / 32], 1);
@@ -407,7 +424,7 @@ struct Exchange {
         }
         __syncwarp();
         const float* const from = of_block(block);
-        for (int e = 0; e < kSums; ++e) mine[e / kThreadN][e % kThreadN] += from[e * kThreads];
+        for (int e = 0; e < kCount; ++e) mine[e / kThreadN][e % kThreadN] += from[e * kThreads];
     }
 };
 
@@ -416,7 +433,7 @@ __global__ void __launch_bounds__(kThreads)
     stream_k(const float* A,  // [N, N] row-major
              const float* B,  // [N, N] row-major
              float* C,        // [N, N] row-major
-             size_t N, float alpha, demo::Deal deal, Exchange exchange) {
+             size_t N, float alpha, demo::Deal deal, Exchange<Tile> exchange) {
     extern __shared__ __align__(128) unsigned char shared[];
     typename Tile::Stage* const stages = reinterpret_cast<typename Tile::Stage*>(shared);
     const int rows = (int(N) + Tile::kM - 1) / Tile::kM;
@@ -438,18 +455,15 @@ __global__ void __launch_bounds__(kThreads)
                                 size_t(tile.y) * Tile::kN, size_t(part.first) * Tile::kK,
                                 part.last - part.first);
         add_slices<Tile>(sums, reinterpret_cast<float*>(shared));
-        if (threadIdx.x < Tile::kSliceThreads) {
-            if (part.first > 0) {
-                exchange.give(sums);
-            } else {
-                // If steps are left, the blocks that follow have them.
-                for (int b = blockIdx.x + 1, last = part.last; last < deal.steps; ++b) {
-                    exchange.add(sums, b);
-                    last = deal.share(b + 1) - part.tile * deal.steps;
-                }
-                store<Tile>(sums, C, N, size_t(tile.x) * Tile::kM, size_t(tile.y) * Tile::kN,
-                            alpha);
+        if (part.first > 0) {
+            exchange.give(sums);
+        } else {
+            // If steps are left, the blocks that follow have them.
+            for (int b = blockIdx.x + 1, last = part.last; last < deal.steps; ++b) {
+                exchange.add(sums, b);
+                last = deal.share(b + 1) - part.tile * deal.steps;
             }
+            store<Tile>(sums, C, N, size_t(tile.x) * Tile::kM, size_t(tile.y) * Tile::kN, alpha);
         }
         __syncthreads();  // nobody needs the stages, nor the part, any more
     }
@@ -470,8 +484,10 @@ class StreamK {
           ready_(size_t(blocks_) * kWarps) {
         DEMO_CHECK(cudaMemset(ready_.data(), 0, ready_.bytes()));
         const demo::TileChoice choice = demo::choose_tiles(int(N), blocks_);
-        if (choice.shape.M == Large::kM)
+        if (choice.shape.N == Large::kN)
             prepare<Large>(gpu, choice.deal, A, B, C, N);
+        else if (choice.shape.M == Middle::kM)
+            prepare<Middle>(gpu, choice.deal, A, B, C, N);
         else
             prepare<Small>(gpu, choice.deal, A, B, C, N);
     }
@@ -485,7 +501,7 @@ class StreamK {
         const auto kernel = three ? stream_k<Tile, 3> : stream_k<Tile, 2>;
         const size_t bytes = (three ? 3 : 2) * sizeof(typename Tile::Stage);
         demo::allow_shared_bytes(kernel, bytes);
-        const Exchange exchange{sums_.data(), ready_.data()};
+        const Exchange<Tile> exchange{sums_.data(), ready_.data()};
         launch_ = [=] {
             kernel<<<deal.blocks, kThreads, bytes>>>(A, B, C, N, 1.0f, deal, exchange);
         };

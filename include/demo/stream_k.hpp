@@ -40,24 +40,25 @@ struct Deal {
     int most_steps() const { return share(1) + (tiles - divided + blocks - 1) / blocks * steps; }
 };
 
-/// A tile of C (M x N), the k of one step (K), and a step's time, where the large tile's is 1.
+/// A tile of C (M x N), the k of one step (K), and times, where a step of the large tile takes 1.
 struct TileShape {
     int M, N, K;
-    double step_time;
+    double step_time, division_time;
 };
 
-// By its multiply-adds a small tile's step would take 0.5. Dividing tiles takes time, too: more
-// tiles are begun, and sums go through memory. (Fitted to an NVIDIA H200's times of both shapes,
-// divided and whole, at 20 sizes from 1024 to 8192: the choice is the best of the four, or nearly.)
-constexpr TileShape kLargeTile{128, 256, 16, 1}, kSmallTile{64, 128, 32, 0.53};
-constexpr double kDivisionTime = 3;
+// By its multiply-adds a step of a middle or small tile would take 0.5. Dividing tiles takes time,
+// too: more tiles are begun, and sums go through memory. (Fitted to an NVIDIA H100's times of the
+// three shapes, divided and whole, at 28 sizes from 1024 to 8192: the choice is the best of the
+// six, or at most 1.5% slower.)
+constexpr TileShape kLargeTile{128, 256, 16, 1, 6}, kMiddleTile{128, 128, 16, 0.501, 3},
+    kSmallTile{64, 128, 32, 0.53, 3};
 
 struct TileChoice {
     TileShape shape;
     Deal deal;
 
     double time() const {
-        return deal.most_steps() * shape.step_time + (deal.divided > 0 ? kDivisionTime : 0);
+        return deal.most_steps() * shape.step_time + (deal.divided > 0 ? shape.division_time : 0);
     }
 };
 
@@ -72,10 +73,11 @@ inline TileChoice tiles_of(TileShape shape, int N, int blocks, bool divide) {
 /// The fastest way to deal out C [N, N].
 inline TileChoice choose_tiles(int N, int blocks) {
     TileChoice best = tiles_of(kLargeTile, N, blocks, false);
-    for (const TileChoice& choice :
-         {tiles_of(kLargeTile, N, blocks, true), tiles_of(kSmallTile, N, blocks, false),
-          tiles_of(kSmallTile, N, blocks, true)})
-        if (choice.time() < best.time()) best = choice;
+    for (const TileShape& shape : {kLargeTile, kMiddleTile, kSmallTile})
+        for (bool divide : {false, true}) {
+            const TileChoice choice = tiles_of(shape, N, blocks, divide);
+            if (choice.time() < best.time()) best = choice;
+        }
     return best;
 }
 

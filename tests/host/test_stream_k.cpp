@@ -35,7 +35,7 @@ void deals_every_step_once(const Deal& deal) {
 TEST(StreamK, EveryStepOfEveryTileIsDoneOnce) {
     for (int blocks : kMultiprocessors)
         for (int N : kSizes)
-            for (const TileShape& shape : {kLargeTile, kSmallTile})
+            for (const TileShape& shape : {kLargeTile, kMiddleTile, kSmallTile})
                 for (bool divide : {false, true}) {
                     SCOPED_TRACE(testing::Message() << N << " on " << blocks);
                     deals_every_step_once(tiles_of(shape, N, blocks, divide).deal);
@@ -54,15 +54,18 @@ TEST(StreamK, AllDividedMeansTheSameForAllButAStep) {
 }
 
 TEST(StreamK, DividesWhereItIsWorthIt) {
-    // 128 large tiles for 132 multiprocessors: as good as it gets.
-    EXPECT_EQ(choose_tiles(2048, 132).shape.M, kLargeTile.M);
-    EXPECT_EQ(choose_tiles(2048, 132).deal.divided, 0);
-    // 162 of them: whole, the second round would have 30.
-    EXPECT_EQ(choose_tiles(2304, 132).shape.M, kLargeTile.M);
-    EXPECT_EQ(choose_tiles(2304, 132).deal.divided, 162);
-    // 32 of them, or 128 small ones.
-    EXPECT_EQ(choose_tiles(1024, 132).shape.M, kSmallTile.M);
-    EXPECT_EQ(choose_tiles(1024, 132).deal.divided, 0);
+    const auto shape = [](int N) { return choose_tiles(N, 132).shape; };
+    const auto divided = [](int N) { return choose_tiles(N, 132).deal.divided; };
+    // 128 small tiles for 132 multiprocessors.
+    EXPECT_EQ(shape(1024).M, kSmallTile.M);
+    EXPECT_EQ(divided(1024), 0);
+    // 81 middle ones: whole, 51 multiprocessors would have none.
+    EXPECT_EQ(shape(1056).M, kMiddleTile.M);
+    EXPECT_EQ(shape(1056).N, kMiddleTile.N);
+    EXPECT_EQ(divided(1056), 81);
+    // 3136 middle ones would fill the last round as badly as 1568 large ones, and save nothing.
+    EXPECT_EQ(shape(7136).N, kLargeTile.N);
+    EXPECT_EQ(divided(7136), 132 + 1568 % 132);
     // One multiprocessor has everything to do anyway.
     EXPECT_EQ(choose_tiles(4096, 1).shape.M, kLargeTile.M);
     EXPECT_EQ(choose_tiles(4096, 1).deal.divided, 0);
