@@ -253,12 +253,12 @@ int blocks_per_multiprocessor(Kernel kernel, int threads, size_t shared_bytes) {
 class ClusterLaunch {
   public:
     ClusterLaunch(size_t clusters, unsigned int blocks_per_cluster, unsigned int threads,
-                  size_t shared_bytes) {
+                  size_t shared_bytes, cudaStream_t stream = nullptr) {
         cluster_.id = cudaLaunchAttributeClusterDimension;
         cluster_.val.clusterDim = {blocks_per_cluster, 1, 1};
         config_.gridDim = dim3(clusters * blocks_per_cluster);
         config_.blockDim = dim3(threads);
-        config_.dynamicSmemBytes = shared_bytes;
+        config_.dynamicSmemBytes = shared_bytes, config_.stream = stream;
         config_.numAttrs = blocks_per_cluster > 1 ? 1 : 0;
     }
 

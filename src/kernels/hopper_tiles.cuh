@@ -89,12 +89,13 @@ constexpr TileShape single(int rows, int columns, int below = 1, int beside = 1)
 }
 
 /// The tiles that the record of matrix products comes in.
-constexpr TileShape kShapes[] = {{128, 256, 2},    {128, 224, 2},          {128, 192, 2},
-                                 single(256, 208), single(256, 192),       single(256, 160, 1, 2),
-                                 single(256, 128), single(192, 160, 1, 2), single(192, 176),
-                                 single(128, 192), single(128, 160, 4),    single(128, 128, 2, 2),
-                                 single(128, 128), single(64, 192, 4),     single(64, 192),
-                                 single(64, 128),  single(64, 64)};
+constexpr TileShape kShapes[] = {
+    {128, 256, 2},    {128, 224, 2},          {128, 192, 2},
+    single(256, 208), single(256, 192),       single(256, 160, 1, 2),
+    single(256, 128), single(192, 160, 1, 2), single(192, 176),
+    single(128, 192), single(128, 160, 4),    single(128, 128, 2, 2),
+    single(128, 128), single(64, 192, 4),     single(64, 192),
+    single(64, 128),  single(64, 64),         {128, 256, 4, false, true, 2}};
 
 /// The one of `shapes` that takes the least time; of equals the first.
 template <size_t kCount>

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "demo.cuh"
 #include "hopper.cuh"
@@ -240,19 +241,27 @@ struct Outgoing {
 
 // --- From rung 6 on: clusters -------------------------------------------------------------------
 
-/// load_stage() in a cluster, whose blocks need the same tile of B: each block copies every
-/// kCluster-th panel of it, into the shared memory of all. A stage is complete when the bytes from
-/// all blocks have arrived.
-template <int kCluster, class T, int kTileN, int kTileM>
+/// load_stage() in a cluster of kBelow x kBeside blocks. Those below each other need the same tile
+/// of B, those beside each other that of A: each copies a part, into the shared memory of all that
+/// need it. A stage is complete when the bytes from all blocks have arrived. Ranks count downwards.
+template <int kBelow, int kBeside = 1, class T, int kTileN, int kTileM>
 __device__ void load_stage_multicast(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full,
                                      const CUtensorMap& A, const CUtensorMap& B, int rank, int row,
                                      int col, int k) {
+    // Bits of the blocks in the cluster's first column and first row.
+    constexpr int kColumn = (1 << kBelow) - 1, kRow = ((1 << kBelow * kBeside) - 1) / kColumn;
+    const int below = rank % kBelow, beside = rank / kBelow;
     hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
-    hopper::tma_load(stage.A, A, row, k, full);
+    if constexpr (kBeside == 1) {
+        hopper::tma_load(stage.A, A, row, k, full);
+    } else {
+        const int first = beside * (kTileM / kBeside);  // of the rows of A that this block copies
+        hopper::tma_load_multicast(&stage.A[first], A, row + first, k, full, kRow << below);
+    }
 #pragma unroll 1  // the compiler would repeat it 16 times, and a launch fetches its code, too
-    for (int p = rank; p < stage.kPanels; p += kCluster)
+    for (int p = below; p < stage.kPanels; p += kBelow)
         hopper::tma_load_multicast(stage.B[p], B, k, col + p * stage.kColumns, full,
-                                   (1 << kCluster) - 1);
+                                   kColumn << kBelow * beside);
 }
 
 /// The producer's last wait: until all readers have freed all stages. The readers of other blocks
@@ -279,7 +288,9 @@ struct Part {
 /// evenly to all clusters: each has some, and Division says how many. The others are whole.
 template <int kTileN, int kCluster, int kTileM = kBlockM>
 struct Schedule {
-    static constexpr int kBlocks = kCluster;
+    static constexpr int kBlocks = kCluster, kRows = kTileM, kColumns = kTileN;
+    static constexpr int kBelow = kCluster, kBeside = 1;
+    static constexpr bool kDivides = true;
     int N, divided;
     int steps = (N + kBlockK - 1) / kBlockK;
     int rows = (N + kCluster * kTileM - 1) / (kCluster * kTileM);
@@ -370,17 +381,17 @@ __device__ bool join_parts(float (&sums)[kSums], const Schedule& schedule, const
     return true;
 }
 
-/// What stream_k and the record run: all parts of a block, in tiles of kTileM x kTileN.
-template <class T, int kTileM, int kTileN, int kStages, int kCluster>
+/// What the last three rungs run: all parts of a block. `Schedule` says which.
+template <class T, int kStages, class Schedule>
 __device__ void multiply_parts(const CUtensorMap& A, const CUtensorMap& B, const CUtensorMap& C,
-                               int N, int divided, Exchange exchange) {
-    constexpr int kConsumers = kTileM / 64;
+                               const Schedule& schedule, Exchange exchange) {
+    constexpr int kTileM = Schedule::kRows, kTileN = Schedule::kColumns;
+    constexpr int kConsumers = kTileM / 64, kCluster = Schedule::kBelow * Schedule::kBeside;
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& memory = *reinterpret_cast<Memory<T, kTileN, kStages, kOutPanels, kTileM>*>(shared);
     auto& ring = memory.ring;
     const int rank = hopper::cluster_ctarank();
     const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
-    const Schedule<kTileN, kCluster, kTileM> schedule{N, divided};
     if (threadIdx.x == 0) ring.init(4 * kConsumers * kCluster);
     hopper::barrier_cluster_sync();  // all blocks' barriers are ready
 
@@ -394,8 +405,8 @@ __device__ void multiply_parts(const CUtensorMap& A, const CUtensorMap& B, const
                     if constexpr (kCluster == 1)
                         load_stage(stage, full, A, B, part.row, part.col, k);
                     else
-                        load_stage_multicast<kCluster>(stage, full, A, B, rank, part.row, part.col,
-                                                       k);
+                        load_stage_multicast<Schedule::kBelow, Schedule::kBeside>(
+                            stage, full, A, B, rank, part.row, part.col, k);
                 });
             });
             wait_until_free(ring, at);
@@ -406,7 +417,7 @@ __device__ void multiply_parts(const CUtensorMap& A, const CUtensorMap& B, const
         auto& out = memory.out[threadIdx.x / 32];
         Outgoing<T, kTileN> outgoing;
         schedule.for_each_part(rank, [&](const Part& part) {
-            float sums[kTileN / 2];
+            float sums[Schedule::kColumns / 2];
             const int steps = part.last - part.first;
             consume(
                 sums, ring, at, steps, warpgroup,
@@ -418,37 +429,54 @@ __device__ void multiply_parts(const CUtensorMap& A, const CUtensorMap& B, const
                 });
             for (int p = steps; p < kPanels; ++p) outgoing.store(p, out, C);
 
-            if (!join_parts(sums, schedule, part, rank, exchange)) return;
+            if constexpr (Schedule::kDivides)
+                if (!join_parts(sums, schedule, part, rank, exchange)) return;
             outgoing.take(sums, part.row + threadIdx.x / 32 * 16, part.col);
         });
         outgoing.store_all(out, C);
     }
 }
 
-// --- Rung 9: the record -------------------------------------------------------------------------
+// --- From rung 9 on: clusters of eight beside clusters of two -----------------------------------
+
+/// Which tiles a block computes where clusters of eight and of two run side by side, each in a
+/// launch of its own. C is cut into patches of 4 x 2 tiles: each is for one cluster of eight, or
+/// for four of two. So a block's place in its patch does not depend on its cluster's size: blocks
+/// 0 to 3 of eight are below each other, 4 to 7 beside them.
+template <int kClusterBelow, int kClusterBeside>
+struct Patches {
+    static constexpr int kRows = kBlockM, kColumns = kBlockN;
+    static constexpr int kBelow = kClusterBelow, kBeside = kClusterBeside;
+    static constexpr bool kDivides = false;
+    static constexpr int kBlocks = 8, kHeight = 4, kWidth = 2;  // of a patch, in tiles
+    int N;
+    int first;    // patch of this launch: the other launch has those before, or those after
+    int at_once;  // patches, of both launches together
+    int steps = (N + kBlockK - 1) / kBlockK;
+    int rows = (N + kHeight * kBlockM - 1) / (kHeight * kBlockM);
+    int columns = (N + kWidth * kBlockN - 1) / (kWidth * kBlockN);
+
+    /// Calls work(part) for all tiles of this block, every second one from the last step on.
+    template <class Work>
+    __device__ void for_each_part(int, Work work) const {
+        const int place = blockIdx.x % kBlocks, x = place % kHeight, y = place / kHeight;
+        bool backward = true;
+        for (int i = first + int(blockIdx.x) / kBlocks; i < rows * columns; i += at_once) {
+            const int2 patch = walk<4>(i, rows, columns);  // 16 are 2048 x 2048 elements
+            work(Part{i, (patch.x * kHeight + x) * kBlockM, (patch.y * kWidth + y) * kBlockN, 0,
+                      steps, backward});
+            backward = !backward;
+        }
+    }
+};
+using Eights = Patches<4, 2>;
+using Twos = Patches<2, 1>;
+
+// --- Rung 10: the record ------------------------------------------------------------------------
 
 /// Warpgroups that multiply where a block has one tile: 64 rows for each, or 128 if there are 256.
 __host__ __device__ constexpr int tile_consumers(int tile_rows) {
     return tile_rows == 256 ? 2 : tile_rows / 64;
-}
-
-/// load_stage() in a cluster of kBelow x kBeside blocks. Those beside each other need the same tile
-/// of A, those below each other that of B: each copies a part of both, into the shared memory of
-/// all that need it.
-template <int kBelow, int kBeside, class T, int kTileN, int kTileM>
-__device__ void load_stage_shared(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full,
-                                  const CUtensorMap& A, const CUtensorMap& B, int rank, int row,
-                                  int col, int k) {
-    // Bits of the blocks in the cluster's first row and first column; blocks count along rows.
-    constexpr int kRow = (1 << kBeside) - 1, kColumn = ((1 << kBelow * kBeside) - 1) / kRow;
-    const int below = rank / kBeside, beside = rank % kBeside;
-    const int first = beside * (kTileM / kBeside);  // of the rows of A that this block copies
-    col += below * stage.kColumns;                  // and of the columns of B
-    hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
-    hopper::tma_load_multicast(&stage.A[first], A, row + first, k, full, kRow << below * kBeside);
-#pragma unroll 1  // see load_stage_multicast()
-    for (int p = below; p < stage.kPanels; p += kBelow, col += kBelow * stage.kColumns)
-        hopper::tma_load_multicast(stage.B[p], B, k, col, full, kColumn << beside);
 }
 
 /// Threads of a block that has one tile. Where registers suffice, a warp is producer enough.
@@ -472,8 +500,8 @@ __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const 
     const int rank = kCluster == 1 ? 0 : hopper::cluster_ctarank();
     // The tiles of blocks beside each other count as one, of so many times the columns.
     const Schedule<kTileN * kBeside, kBelow, kTileM> schedule{N, 0};
-    Part part = schedule.part(blockIdx.x / kCluster, rank / kBeside, 0, schedule.steps);
-    part.col += rank % kBeside * kTileN;
+    Part part = schedule.part(blockIdx.x / kCluster, rank % kBelow, 0, schedule.steps);
+    part.col += rank / kBelow * kTileN;
     if (threadIdx.x == kConsumers * kWarpgroup) ring.init(4 * kConsumers * kCluster);
     if constexpr (kCluster == 1)
         __syncthreads();
@@ -488,8 +516,8 @@ __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const 
             if constexpr (kCluster == 1)
                 load_stage(stage, full, A, B, part.row, part.col, t * kBlockK);
             else
-                load_stage_shared<kBelow, kBeside>(stage, full, A, B, rank, part.row, part.col,
-                                                   t * kBlockK);
+                load_stage_multicast<kBelow, kBeside>(stage, full, A, B, rank, part.row, part.col,
+                                                      t * kBlockK);
         });
         if constexpr (kCluster > 1) wait_until_free(ring, at);
     } else {
@@ -535,9 +563,19 @@ __global__ void __launch_bounds__(kPersistent ? threads(kTileM) : tile_threads(k
                   const __grid_constant__ CUtensorMap C,  // [N, N] row-major
                   int N, int divided, Exchange exchange) {
     if constexpr (kPersistent)
-        multiply_parts<T, kTileM, kTileN, kStages, kBelow>(A, B, C, N, divided, exchange);
+        multiply_parts<T, kStages>(A, B, C, Schedule<kTileN, kBelow, kTileM>{N, divided}, exchange);
     else
         multiply_tile<T, kTileM, kTileN, kStages, kBelow, kBeside>(A, B, C, N);
+}
+
+/// Of clusters of eight and of two.
+template <class T, class Patches>
+__global__ void __launch_bounds__(kThreads, 1)
+    matmul_hopper(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
+                  const __grid_constant__ CUtensorMap B,  // [N, N] row-major
+                  const __grid_constant__ CUtensorMap C,  // [N, N] row-major
+                  Patches patches) {
+    multiply_parts<T, 4>(A, B, C, patches, {});
 }
 
 // --- Launching ----------------------------------------------------------------------------------
@@ -595,14 +633,65 @@ std::function<void()> prepare_tiles(Kernel kernel, const Operands<T>& o) {
     return [=] { launch(kernel, map_A, map_B, map_C, int(o.N), division.divided, o.exchange); };
 }
 
+/// A stream beside the default one, and what forks and joins them.
+struct SideStream {
+    cudaStream_t stream;
+    cudaEvent_t fork, join;
+    SideStream() {
+        DEMO_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+        DEMO_CHECK(cudaEventCreateWithFlags(&fork, cudaEventDisableTiming));
+        DEMO_CHECK(cudaEventCreateWithFlags(&join, cudaEventDisableTiming));
+    }
+    ~SideStream() {
+        cudaEventDestroy(fork), cudaEventDestroy(join);
+        cudaStreamDestroy(stream);
+    }
+    SideStream(const SideStream&) = delete;
+};
+
+/// Prepares two launches side by side: as many clusters of eight as find room, and of two on the
+/// multiprocessors that are left. Both kernels run multiply_parts(), of Eights and of Twos.
+template <class T>
+std::function<void()> prepare_patches(void (*eights)(CUtensorMap, CUtensorMap, CUtensorMap, Eights),
+                                      void (*twos)(CUtensorMap, CUtensorMap, CUtensorMap, Twos),
+                                      const Operands<T>& o) {
+    const size_t bytes = sizeof(Memory<T, kBlockN, 4, kOutPanels>);
+    demo::allow_shared_bytes(eights, bytes), demo::allow_shared_bytes(twos, bytes);
+    // Patches that all blocks have room for at once; two at least, since the simulator is small.
+    const int pairs = demo::ClusterLaunch(1, 2, kThreads, bytes).at_once(twos);
+    const int at_once = std::max(2, pairs / 4);
+    const int large = std::min(at_once, demo::ClusterLaunch(1, 8, kThreads, bytes).at_once(eights));
+    const auto side = std::make_shared<const SideStream>();
+    const demo::ClusterLaunch launch_eights(large, 8, kThreads, bytes),
+        launch_twos(4 * (at_once - large), 2, kThreads, bytes, side->stream);
+    const int N = int(o.N);
+    // A cluster of eight copies a tile of A in two halves.
+    const CUtensorMap half_A = hopper::tensor_map(o.A, o.N, o.N, kBlockM / Eights::kBeside);
+    return [=, A = o.map_A, B = o.map_B, C = o.map_C] {
+        // Eights first: they find less room. The side stream waits for what is in front of them,
+        // and the default stream goes on when both are done.
+        DEMO_CHECK(cudaEventRecord(side->fork));
+        launch_eights(eights, half_A, B, C, Eights{N, 0, at_once});
+        if (large == at_once) return;
+        DEMO_CHECK(cudaStreamWaitEvent(side->stream, side->fork));
+        launch_twos(twos, A, B, C, Twos{N, large, at_once});
+        DEMO_CHECK(cudaEventRecord(side->join, side->stream));
+        DEMO_CHECK(cudaStreamWaitEvent(nullptr, side->join));
+    };
+}
+
 /// Prepares the record in one shape of tiles.
 template <int kShape, int kStages, class T>
 std::function<void()> prepare(const Operands<T>& o) {
     constexpr TileShape kTile = kShapes[kShape];
-    constexpr int kTileM = kTile.rows, kTileN = kTile.columns;
-    constexpr int kBelow = kTile.below, kBeside = kTile.beside;
-    return prepare_tiles<kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent>(
-        matmul_hopper<T, kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent>, o);
+    if constexpr (kTile.persistent && kTile.beside > 1) {
+        return prepare_patches<T>(matmul_hopper<T, Eights>, matmul_hopper<T, Twos>, o);
+    } else {
+        constexpr int kTileM = kTile.rows, kTileN = kTile.columns;
+        constexpr int kBelow = kTile.below, kBeside = kTile.beside;
+        return prepare_tiles<kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent>(
+            matmul_hopper<T, kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent>, o);
+    }
 }
 
 /// Prepares the record for these operands, and returns what launches it.
@@ -614,7 +703,7 @@ std::function<void()> prepare(const Operands<T>& o, const Machine& machine) {
         prepare<0, 4>,  prepare<1, 4>,  prepare<2, 4>,  prepare<3, 3>,  prepare<4, 3>,
         prepare<5, 4>,  prepare<6, 4>,  prepare<7, 4>,  prepare<8, 4>,  prepare<9, 4>,
         prepare<10, 5>, prepare<11, 6>, prepare<12, 6>, prepare<13, 6>, prepare<14, 6>,
-        prepare<15, 8>, prepare<16, 8>};
+        prepare<15, 8>, prepare<16, 8>, prepare<17, 4>};
     return kPrepare[fastest_shape(kShapes, square_product(o.N), machine)](o);
 }
 

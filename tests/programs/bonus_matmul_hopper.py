@@ -4,14 +4,14 @@ from pages import (LAST_WGMMA_TWICE, Mutant, SUMS_AS_THEY_WERE, WAITS_LATE, acce
                    launch_once)
 
 EVERY = ("wgmma tma warp_specialized persistent overlapped multicast backward stream_k "
-         "matmul_hopper")
+         "eights_and_twos matmul_hopper")
 
-# The record comes in 17 shapes of tiles; one is enough for a mutant, and is sooner compiled.
+# The record comes in 18 shapes of tiles; one is enough for a mutant, and is sooner compiled.
 SHAPES = """    static constexpr Prepare* kPrepare[] = {
         prepare<0, 4>,  prepare<1, 4>,  prepare<2, 4>,  prepare<3, 3>,  prepare<4, 3>,
         prepare<5, 4>,  prepare<6, 4>,  prepare<7, 4>,  prepare<8, 4>,  prepare<9, 4>,
         prepare<10, 5>, prepare<11, 6>, prepare<12, 6>, prepare<13, 6>, prepare<14, 6>,
-        prepare<15, 8>, prepare<16, 8>};
+        prepare<15, 8>, prepare<16, 8>, prepare<17, 4>};
     return kPrepare[fastest_shape(kShapes, square_product(o.N), machine)](o);
 """
 LARGE, SINGLE_256, SINGLE_64 = "0, 4", "5, 4", "16, 8"  # 128 x 256; single 256 x 160, 64 x 64
@@ -58,7 +58,8 @@ MUTANTS = [
     mutant("hopper_overlapped_stale", "overlapped",
            "only the first launch computes",
            [launch_once("overlapped<T><<<")], timed=True),
-    mutant("hopper_multicast_wrong_panel", "multicast backward stream_k matmul_hopper",
+    mutant("hopper_multicast_wrong_panel",
+           "multicast backward stream_k eights_and_twos matmul_hopper",
            "a cluster's blocks copy each other's panels to the places of their own",
            [("hopper::tma_load_multicast(stage.B[p], B, k, col + p * stage.kColumns,",
              "hopper::tma_load_multicast(stage.B[p], B, k, col + (p ^ 1) * stage.kColumns,")],
@@ -78,14 +79,16 @@ MUTANTS = [
            "a tile that is walked backward begins with the last step but one",
            [("backward ? steps - 1 - t", "backward ? steps - 2 - t")], sizes=(2080, 4096),
            cpu_sizes=(288,)),
-    mutant("hopper_part_backward_dropped_k", "stream_k matmul_hopper",
+    mutant("hopper_part_backward_dropped_k", "stream_k eights_and_twos matmul_hopper",
            "the same of the kernels that divide tiles",
            [("part.backward ? part.last - 1 - t", "part.backward ? part.last - 2 - t")]),
-    mutant("hopper_last_panel_left_out", "overlapped multicast backward stream_k matmul_hopper",
+    mutant("hopper_last_panel_left_out",
+           "overlapped multicast backward stream_k eights_and_twos matmul_hopper",
            "the last 64 columns of each tile are not stored",
            [("pending = p + 1 < kPanels;", "pending = p + 2 < kPanels;")], sizes=(2080, 4096),
            cpu_sizes=(288,)),
-    mutant("hopper_last_tile_left_out", "overlapped multicast backward stream_k matmul_hopper",
+    mutant("hopper_last_tile_left_out",
+           "overlapped multicast backward stream_k eights_and_twos matmul_hopper",
            "the last tile of each block is not stored",
            [("if (pending) {", "if (pending && row < 0) {")]),
     mutant("hopper_wrong_height", "matmul_hopper",
@@ -103,11 +106,13 @@ MUTANTS = [
            "panels of 32 columns are swizzled like those of 64",
            [("swizzle = r * kColumns / 64 % (kColumns / 8)", "swizzle = r % (kColumns / 8)")],
            shape=SINGLE_256, sizes=(160,)),
-    mutant("hopper_walk_out_of_rows", "persistent overlapped multicast backward stream_k matmul_hopper",
+    mutant("hopper_walk_out_of_rows",
+           "persistent overlapped multicast backward stream_k eights_and_twos matmul_hopper",
            "the last group of rows is walked as though it were a whole one",
            [("if (first + kGroup <= rows) return", "return")], sizes=(2080,), cpu_sizes=(288,),
            kind="grid"),
-    mutant("hopper_panel_overwritten", "overlapped multicast backward stream_k matmul_hopper",
+    mutant("hopper_panel_overwritten",
+           "overlapped multicast backward stream_k eights_and_twos matmul_hopper",
            "a panel is written again while TMA still reads it",
            [("if (lane == 0) hopper::cp_async_bulk_wait_group_read<kOutPanels - 1>();", ""),
             ("out[next]", "out[0]")],  # of one tile; at the end nothing comes between
@@ -122,6 +127,16 @@ MUTANTS = [
             # So that tiles are divided that have but few steps, too.
             ("kExchange = 18, kOutOfStep = 4", "kExchange = 0, kOutOfStep = 0")],
            sizes=(2080,), cpu_sizes=(544,)),
+    mutant("hopper_eights_same_columns", "eights_and_twos",
+           "blocks beside each other compute the same tiles",
+           [("(patch.y * kWidth + y) * kBlockN", "(patch.y * kWidth) * kBlockN")]),
+    mutant("hopper_eights_stale", "eights_and_twos",
+           "only the first launch computes",
+           [launch_once("launch_eights(eights")], timed=True),
+    mutant("hopper_twos_left_out", "eights_and_twos",
+           "the second launch is left out",
+           [("launch_twos(twos, A, B, C, Twos{N, large, at_once});", "")],
+           sizes=(9120,), cpu_sizes=(1056,)),
     mutant("hopper_stale", "stream_k matmul_hopper",
            "only the first launch computes",
            [launch_once("launch(kernel, map_A, map_B")], timed=True),
@@ -188,6 +203,7 @@ FAST = {
     "multicast": ("HGMMA", r"UTMALDG\S*MULTICAST", r"UTMASTG\S*"),
     "backward": ("HGMMA", r"UTMALDG\S*MULTICAST", r"UTMASTG\S*"),
     "stream_k": ("HGMMA", r"UTMALDG\S*MULTICAST", r"UTMASTG\S*"),
+    "eights_and_twos": ("HGMMA", r"UTMALDG\S*MULTICAST", r"UTMASTG\S*"),
     "matmul_hopper": ("HGMMA", r"UTMALDG\S*", r"UTMASTG\S*"),
 }
 
