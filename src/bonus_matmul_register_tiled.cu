@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(256) vectorized(const float* A,  // [N, N] row
 // Adds    lanes that lie 4 x 8, and a warp's part of C is a square, 64 x 64: its loads ask for 64
 //         or 128 bytes. Each thread loads what k + 1 needs while it multiplies for k. Blocks are
 //         128 x 256, and walk in bands, for the L2 cache's sake.
-// Costs   224 registers a thread, so only 8 warps fit, two per scheduler.
+// Costs   217 registers a thread, so only 8 warps fit, two per scheduler.
 // Limits  the register file. It has two banks, and a multiply-add reads three registers: one must
 //         come from the small cache of what was read just before. 92% multiply-add.
 // Source  CUTLASS, Efficient GEMM in CUDA, "Warp-level GEMM".
@@ -313,9 +313,10 @@ template <class Tile>
 __device__ void store(float (&sums)[kThreadM][kThreadN], float* C, size_t N, size_t block_row,
                       size_t block_col, float alpha) {
     const Place<Tile> at;
+    const int first = Tile::kSlices > 1 ? at.slice * Tile::kShare : 0;  // of the thread's rows
     for (int i = 0; i < Tile::kShare; ++i)
         for (int j = 0; j < kThreadN; j += 4) {
-            const int row = at.slice * Tile::kShare + i;  // of the thread's
+            const int row = first + i;
             const size_t r = block_row + at.row + row / 4 * 4 * kLanesM + row % 4;
             const size_t c = block_col + at.col + j * kLanesN;
             // As in BLAS, alpha scales the result. It also gives the store registers of its own,
