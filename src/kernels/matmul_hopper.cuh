@@ -701,9 +701,9 @@ std::function<void()> prepare(const Operands<T>& o, const Machine& machine) {
     // Of kShapes, each with as many stages as fit shared memory.
     static constexpr Prepare* kPrepare[] = {
         prepare<0, 4>,  prepare<1, 4>,  prepare<2, 4>,  prepare<3, 3>,  prepare<4, 3>,
-        prepare<5, 4>,  prepare<6, 4>,  prepare<7, 4>,  prepare<8, 4>,  prepare<9, 4>,
-        prepare<10, 5>, prepare<11, 6>, prepare<12, 6>, prepare<13, 6>, prepare<14, 6>,
-        prepare<15, 8>, prepare<16, 8>, prepare<17, 4>};
+        prepare<5, 4>,  prepare<6, 4>,  prepare<7, 4>,  prepare<8, 4>,  prepare<9, 5>,
+        prepare<10, 6>, prepare<11, 6>, prepare<12, 6>, prepare<13, 6>, prepare<14, 8>,
+        prepare<15, 8>, prepare<16, 4>};
     return kPrepare[fastest_shape(kShapes, square_product(o.N), machine)](o);
 }
 
