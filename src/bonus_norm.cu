@@ -21,7 +21,7 @@
 //     ./bonus_norm 16384        ./bonus_norm 16384 --op rmsnorm        (and --dtype fp32)
 //     ./bonus_norm --rows 4096 --cols 131072
 //
-// What limits it: memory; in clusters likely the wait for gamma and beta, which come from L2 there.
+// What limits it: memory; in clusters with unaligned rows, it is not known what.
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "demo/norm.cuh"
@@ -35,11 +35,11 @@ using namespace row_pieces;
 
 struct LayerNorm {
     static constexpr bool kCenters = true, kAdds = false;
-    static constexpr bool kFetches = true;  // rows ahead into the L2 cache: see by_cluster
+    static constexpr bool kFetches = true;  // rows into the L2 cache, in by_cluster
 };
 struct RmsNorm {
     static constexpr bool kCenters = false, kAdds = true;  // around 0; x + residual
-    static constexpr bool kFetches = false;  // fp16, by_block, 16384 columns: 78% with, 98% without
+    static constexpr bool kFetches = false;  // fp16, 65537 columns: 89% with, 93% without
 };
 
 template <class T>
@@ -176,6 +176,30 @@ struct Kept {
         if (Op::kAdds) a.sum[share.edge] = edge = T(float(edge) + float(a.residual[share.edge]));
     }
 
+    /// In two steps: starts copying a matrix's pieces to to(i), and loads its edge; then takes what
+    /// has arrived.
+    template <class To>
+    __device__ void copy_to(To to, const T* matrix, T& its_edge) const {
+        const auto* const from = reinterpret_cast<const Piece<T>*>(matrix + share.begin);
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i)
+            if (has(0, i)) ptx::cp_async_16_evict_last(to(i), from + place(0, i));
+        if (share.has_edge) its_edge = matrix[share.edge];
+    }
+    template <class X, class Residual>
+    __device__ void take(X x, Residual residual, T edge_of_x, T edge_of_residual) {
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i) {
+            pieces[i] = {};
+            if (!has(0, i)) continue;
+            pieces[i] = x(i);
+            if (Op::kAdds) piece_of(a.sum, 0, i) = pieces[i] = sum_of(pieces[i], residual(i));
+        }
+        edge = edge_of_x;
+        if (Op::kAdds && share.has_edge)
+            a.sum[share.edge] = edge = T(float(edge) + float(edge_of_residual));
+    }
+
     /// The moments of the warp's pieces, and if `with_edge` its elements at the edges.
     __device__ Moments moments(unsigned int p = 0, bool with_edge = true) const {
         with_edge = with_edge && share.has_edge;
@@ -202,22 +226,38 @@ struct Kept {
         return {count, mean, sum_of_warp(squares)};
     }
 
-    /// Stores the results of the pieces, given the moments of the whole row.
-    __device__ void store_pieces(Moments whole, unsigned int p = 0) const {
+    /// How far gamma and beta of the pieces are from a multiple of 16 bytes, in elements.
+    __device__ unsigned int shift() const { return column % Piece<T>::kSize; }
+
+    /// Gamma and beta of the i-th piece.
+    struct Parameters {
+        Piece<T> gamma, beta;
+    };
+    __device__ Parameters parameters_of(unsigned int p, int i) const {
+        const size_t at = column + size_t(place(p, i)) * Piece<T>::kSize;
+        Parameters result{parameters<kAligned>(a.gamma + at, shift(), a.gamma + a.cols), {}};
+        if (Op::kCenters) result.beta = parameters<kAligned>(a.beta + at, shift(), a.beta + a.cols);
+        return result;
+    }
+
+    /// Stores the results of the pieces, given the moments of the whole row. of_piece(i): the
+    /// Parameters of the i-th.
+    template <class OfPiece>
+    __device__ void store_pieces(Moments whole, unsigned int p, OfPiece of_piece) const {
         const float scale = scale_of(whole), mean = Op::kCenters ? whole.mean : 0;
-        const unsigned int shift = column % Piece<T>::kSize;
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
             if (!has(p, i)) continue;
-            const size_t at = column + size_t(place(p, i)) * Piece<T>::kSize;
-            const Piece<T> gamma = parameters<kAligned>(a.gamma + at, shift, a.gamma + a.cols);
-            Piece<T> beta = {}, result;
-            if (Op::kCenters) beta = parameters<kAligned>(a.beta + at, shift, a.beta + a.cols);
+            const Parameters with = of_piece(i);
+            Piece<T> result;
             for (int j = 0; j < Piece<T>::kSize; ++j)
-                result.at[j] = T((float(pieces[i].at[j]) - mean) * scale * float(gamma.at[j]) +
-                                 float(beta.at[j]));
+                result.at[j] = T((float(pieces[i].at[j]) - mean) * scale * float(with.gamma.at[j]) +
+                                 float(with.beta.at[j]));
             piece_of(a.out, p, i) = result;
         }
+    }
+    __device__ void store_pieces(Moments whole, unsigned int p = 0) const {
+        store_pieces(whole, p, [&](int i) { return parameters_of(p, i); });
     }
     __device__ void store_edge(Moments whole) const {
         if (!share.has_edge) return;
@@ -292,63 +332,123 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 
 // --- by_cluster ---------------------------------------------------------------------------------
 // Adds: up to 8 blocks keep a row together, a cluster, whose blocks reach each other's shared
-// memory. Each warp sends its moments straight to every block.
-// Costs: starting clusters, and the way between multiprocessors, a longer wait. To fill it,
-// LayerNorm's blocks have the L2 cache fetch the row of a cluster that starts later. Limits: the
+// memory. Each warp sends its moments straight to every block. And a cluster takes row after row:
+// while it works on one, in registers, the next is on its way to shared memory, where gamma and
+// beta stay as well. Clusters draw their rows from a counter, as some of them are faster than
+// others. Costs: three rows' worth of shared memory, so one block on a multiprocessor. Limits: the
 // registers of 8 blocks, so rows of 512 KiB. Before 9.0 there are no clusters.
-// Source: CUDA Programming Guide, "Thread Block Clusters" and "Distributed Shared Memory"; PTX ISA,
-// "st.async".
+// Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
+// "Asynchronous Data Copies"; PTX ISA, "st.async".
 
-// How far ahead to fetch. On an H100, fp32: 131072 columns reach 97% of a copy with 2 MiB, and 91%
-// with 3.5; 50257 columns (not aligned) reach 91% with 8 rows, 1.5 MiB, and 95% with 16.
-constexpr size_t kAlignedAhead = 2 << 20, kUnalignedAhead = 3 << 20;
+constexpr int kStreamed = 9;  // pieces that a thread keeps: with 8, two blocks miss 65537 columns
 
-/// Fetches the row that comes `ahead` rows later, from row `first_fetched` on: the clusters of rows
-/// before that start at once, and load them themselves.
+/// A cluster takes rows of one group: those that begin equally far from a multiple of 16 bytes. So
+/// gamma and beta are cut out once. drawn[g]: how many rows of group g have been drawn.
 template <class Op, class T, bool kAligned>
-__global__ void __launch_bounds__(kMostThreads, 2)
-    by_cluster(Arrays<T> a, size_t ahead, size_t first_fetched) {
-    __shared__ float4 moments[kMostBlocks * kMostThreads / 32];  // from each warp of the cluster
-    __shared__ hopper::Barrier full;
+__global__ void __launch_bounds__(kMostThreads)
+    by_cluster(Arrays<T> a, unsigned int groups, unsigned int* drawn) {
+    using Row = Kept<Op, T, kAligned, kStreamed>;
+    extern __shared__ __align__(16) unsigned char shared[];
+    __shared__ float4 moments[2][kMostBlocks * kMostThreads / 32];  // of two rows in turn
+    __shared__ hopper::Barrier full[2];
     const unsigned int blocks = Cluster().size(), rank = Cluster().rank();
+    const unsigned int cluster = blockIdx.x / blocks, clusters = gridDim.x / blocks;
     const unsigned int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const size_t row = blockIdx.x / blocks, later = row + ahead;
-    Kept<Op, T, kAligned, kKept> kept(a, row, threadIdx.x, blockDim.x, rank, blocks);
-    kept.load_row();
+    // Each thread has places of its own, so it needs no barrier: for x and residual of the next
+    // row, gamma and beta. (RMSNorm has no beta, LayerNorm no residual.)
+    enum Kind { kX, kGamma, kResidual, kBeta = kResidual };
+    auto place = [&](Kind kind, int i) -> Piece<T>& {
+        return reinterpret_cast<Piece<T>*>(
+            shared)[(kind * kStreamed + i) * blockDim.x + threadIdx.x];
+    };
     if (threadIdx.x == 0) {
-        hopper::mbarrier_init(&full, 1);
+        hopper::mbarrier_init(&full[0], 1), hopper::mbarrier_init(&full[1], 1);
         hopper::fence_mbarrier_init();
-        hopper::mbarrier_arrive_expect_tx(&full, blocks * warps * sizeof moments[0]);
-        if (Op::kFetches && later >= first_fetched && later < a.rows)
-            Share<T, kAligned>(later, a.cols, 0, rank, blocks).fetch(a.x);
     }
-    hopper::barrier_cluster_sync();  // every block's barrier is ready; the loads are on their way
+    hopper::barrier_cluster_sync();  // every block's barriers are ready
 
-    const Moments own = kept.moments();
-    if (lane < blocks)  // each lane sends to another block
-        hopper::st_async(&moments[rank * warps + warp], {own.count, own.mean, own.squares, 0},
-                         &full, lane);
-    // Once all moments are here no other block needs this one, so it may end.
-    hopper::mbarrier_wait(&full, 0);
-    Moments whole;
-    for (unsigned int k = lane; k < blocks * warps; k += 32) {
-        const float4 theirs = moments[k];
-        whole = merge(whole, {theirs.x, theirs.y, theirs.z});
+    T edge_of_x = T(0), edge_of_residual = T(0);  // of the next row
+    auto start = [&](size_t row) {
+        const Row next(a, row, threadIdx.x, blockDim.x, rank, blocks);
+        next.copy_to([&](int i) { return &place(kX, i); }, a.x, edge_of_x);
+        if (Op::kAdds)
+            next.copy_to([&](int i) { return &place(kResidual, i); }, a.residual, edge_of_residual);
+        ptx::cp_async_commit_group();
+    };
+    size_t row = cluster, next = row + clusters;
+    start(row);
+    unsigned int cut = ~0u;  // how far from a multiple of 16 bytes gamma and beta are cut out
+    for (unsigned int turn = 0; row < a.rows; ++turn) {
+        Row kept(a, row, threadIdx.x, blockDim.x, rank, blocks);
+        if (kept.shift() != cut) {
+            cut = kept.shift();
+#pragma unroll 2
+            for (int i = 0; i < kStreamed; ++i) {
+                if (!kept.has(0, i)) continue;
+                const auto parameters = kept.parameters_of(0, i);
+                place(kGamma, i) = parameters.gamma;
+                if (Op::kCenters) place(kBeta, i) = parameters.beta;
+            }
+        }
+        ptx::cp_async_wait_group<0>();  // this thread's part of the row is there
+        kept.take([&](int i) { return place(kX, i); }, [&](int i) { return place(kResidual, i); },
+                  edge_of_x, edge_of_residual);
+        if (next < a.rows) start(next);
+
+        const unsigned int set = turn % 2;
+        unsigned int draw = 0;
+        if (threadIdx.x == 0) {
+            hopper::mbarrier_arrive_expect_tx(&full[set], blocks * warps * sizeof moments[0][0]);
+            if (rank == 0) draw = atomicAdd(&drawn[cluster % groups], 1);
+        }
+        const Moments own = kept.moments();
+        draw = __shfl_sync(~0u, draw, 0);
+        if (lane < blocks)  // each lane sends to another block
+            hopper::st_async(&moments[set][rank * warps + warp],
+                             {own.count, own.mean, own.squares, __uint_as_float(draw)}, &full[set],
+                             lane);
+        // Who has all moments of a row knows that nobody reads those of the row before any more.
+        // Once it has the last row's, no other block needs this one, so it may end.
+        hopper::mbarrier_wait(&full[set], turn / 2 % 2);
+        Moments whole;
+        for (unsigned int k = lane; k < blocks * warps; k += 32) {
+            const float4 theirs = moments[set][k];
+            whole = merge(whole, {theirs.x, theirs.y, theirs.z});
+        }
+        // The first two rows of each cluster are not drawn.
+        row = next;
+        next = (2 * (clusters / groups) + size_t(__float_as_uint(moments[set][0].w))) * groups +
+               cluster % groups;
+        if (Op::kFetches && threadIdx.x == 0 && next < a.rows)
+            Share<T, kAligned>(next, a.cols, 0, rank, blocks).fetch(a.x);
+        whole = merge_warp(whole);
+        kept.store_pieces(whole, 0, [&](int i) {
+            return typename Row::Parameters{place(kGamma, i),
+                                            Op::kCenters ? place(kBeta, i) : Piece<T>{}};
+        });
+        kept.store_edge(whole);
     }
-    kept.store_row(merge_warp(whole));
 }
 
 /// Prepares the launch for rows of up to kMostClusterBytes, on a GPU that has clusters.
 template <class Op, class T>
 std::function<void()> prepare_by_cluster(Arrays<T> a) {
     const auto kernel = a.aligned() ? by_cluster<Op, T, true> : by_cluster<Op, T, false>;
-    const size_t needed = (a.row_bytes() + kMostBlockBytes - 1) / kMostBlockBytes;
-    const size_t blocks = std::max<size_t>(needed, 2);
-    const unsigned int threads = threads_for((a.row_pieces() + blocks - 1) / blocks, kKept);
-    const demo::ClusterLaunch launch(a.rows, blocks, threads, 0);
-    const size_t at_once = launch.at_once(kernel);
-    const size_t ahead = (a.aligned() ? kAlignedAhead : kUnalignedAhead) / a.row_bytes();
-    return [=] { launch(kernel, a, ahead, at_once); };
+    constexpr size_t kMost = kMostThreads * kStreamed * 16;  // bytes that a block keeps
+    const size_t blocks = std::max<size_t>((a.row_bytes() + kMost - 1) / kMost, 2);
+    const unsigned int threads = threads_for((a.row_pieces() + blocks - 1) / blocks, kStreamed);
+    const size_t shared_bytes = 3 * threads * kStreamed * 16;
+    demo::allow_shared_bytes(kernel, shared_bytes);
+    const demo::ClusterLaunch most(a.rows, blocks, threads, shared_bytes);
+    size_t clusters = std::min<size_t>(most.at_once(kernel), a.rows);
+    const unsigned int groups =
+        a.aligned() || clusters < Piece<T>::kSize ? 1 : unsigned(Piece<T>::kSize);
+    clusters = clusters / groups * groups;
+    const auto drawn = std::make_shared<demo::Buffer<unsigned int>>(groups);
+    return [=, launch = demo::ClusterLaunch(clusters, blocks, threads, shared_bytes)] {
+        DEMO_CHECK(cudaMemsetAsync(drawn->data(), 0, drawn->bytes()));
+        launch(kernel, a, groups, drawn->data());
+    };
 }
 
 // --- by_cluster_twice ---------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What the tests of bonus_norm need besides what it declares (see tests/pages.py)."""
 
-from pages import LOAD_16, Mutant, STORE_16
+from pages import COPY_16, LOAD_16, Mutant, STORE_16
 
 ALL = "by_warp by_block by_cluster by_cluster_twice"
 BLOCKS = "by_block by_cluster by_cluster_twice"
@@ -48,21 +48,23 @@ MUTANTS = [
     Mutant("norm_waits_late", BLOCKS,
            "warps merge the others' moments before they are there",
            [("__syncthreads();  // every warp's moments are there", ""),
-            ("hopper::mbarrier_wait(&full, 0);\n    Moments whole", "Moments whole"),
-            ("    kept.store_row(merge_warp(whole));",
-             "    hopper::mbarrier_wait(&full, 0);\n    kept.store_row(merge_warp(whole));")],
+            ("hopper::mbarrier_wait(&full[set], turn / 2 % 2);\n        Moments whole",
+             "Moments whole"),
+            ("        whole = merge_warp(whole);\n        kept.store_pieces",
+             "        hopper::mbarrier_wait(&full[set], turn / 2 % 2);\n"
+             "        whole = merge_warp(whole);\n        kept.store_pieces")],
            sizes=(), runs=("--rows 500 --cols 5000",), cpu_runs=("--rows 5 --cols 5000",),
            race=True, kind="fence"),
     Mutant("norm_short_grid", ALL,
            "the last row, or the last few, are left out",
            [("<<<(a.rows + together - 1) / together,", "<<<a.rows / together,"),
             ("<<<a.rows, threads>>>", "<<<a.rows - 1, threads>>>"),
-            ("launch(a.rows, blocks, threads, 0);", "launch(a.rows - 1, blocks, threads, 0);"),
+            ("row < a.rows; ++turn", "row + 1 < a.rows; ++turn"),
             ("ClusterLaunch(a.rows, blocks, kTwice", "ClusterLaunch(a.rows - 1, blocks, kTwice")],
            sizes=(), runs=("--rows 33 --cols 36",), cpu_runs=("--rows 33 --cols 36",), kind="grid"),
     Mutant("norm_beta_is_gamma", ALL,
            "gamma is added in place of beta",
-           [("parameters<kAligned>(a.beta + at, shift, a.beta + a.cols)", "gamma")],
+           [("parameters<kAligned>(a.beta + at, shift(), a.beta + a.cols)", "result.gamma")],
            sizes=(160,), kind="bias"),
 ]
 
@@ -75,6 +77,7 @@ def unused(mutant, runs):
 
 
 FAST = {kernel: (LOAD_16, STORE_16) for kernel in ALL.split()}
+FAST["by_cluster"] = (COPY_16, STORE_16)
 ANY_ORDER = ("--rows 12 --cols 20000",)  # which clusters keep, several each
 RUNS = ("--op rmsnorm --rows 5 --cols 1001",)
 SANITIZED = ("--rows 5 --cols 9001", "--rows 5 --cols 1001 --op rmsnorm",
