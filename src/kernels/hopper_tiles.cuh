@@ -102,7 +102,7 @@ int fastest_shape(const TileShape (&shapes)[kCount], const Product& product,
         const int at_once = std::max(1, machine.multiprocessors / tile.cluster);
         const Division division = divide(tile, product, at_once);
         return division.steps * step_clocks(tile, product, machine) +
-               (tile.rows == 128 ? division.tiles * product.tile_end : 0) +
+               (tile.rows < 128 ? 0 : division.tiles * product.tile_end * tile.rows / 128) +
                (tile.persistent ? kPersistent : division.tiles * kSingle) +
                kStart * (tile.cluster - 1);
     };
