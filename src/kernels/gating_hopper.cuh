@@ -20,7 +20,7 @@ struct GatingMemory {
     static constexpr int kColumns = kPanelColumns<kTileN / 2>;  // of a panel
     Ring<half, kTileN, kStages, kTileM, kColumns> ring;
     // One panel for each warp: it is stored by the time that the next is filled. Rows swizzled.
-    alignas(1024) half out[4 * kConsumers][1][16][kColumns];
+    alignas(1024) half out[kTileM > kBlockM ? kTileM / 16 : 4 * kConsumers][1][16][kColumns];
     hopper::Barrier last_step[kConsumers];  // the warpgroup has started a tile's last step
     static_assert(kAlone + 2 <= kStages,
                   "else a deadlock: warpgroup 0's last step needs a stage that warpgroup 1 holds");
@@ -170,6 +170,58 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     gate_tiles<kTileM, kTileN, kStages, kGates>(x, W1, b1, W2, b2, out, M, K, H, divided, exchange);
 }
 
+/// A block's only tile: at small N a launch spends much of its time on fetching code, of which
+/// gate_tiles() has three times as much. See multiply_tile() in matmul_hopper.cuh.
+template <int kTileM, int kTileN, int kStages>
+__global__ void __launch_bounds__(threads(kTileM), 1)
+    fused_hopper(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap W1,
+                 const half* b1, const __grid_constant__ CUtensorMap W2, const half* b2,
+                 const __grid_constant__ CUtensorMap out, int M, int K, int H) {
+    using Shared = GatingMemory<kTileM, kTileN, kStages>;
+    constexpr int kCols = kTileN / 2, kPanels = kCols / Shared::kColumns;  // of out
+    constexpr int kWarpgroups = kTileM / 64;                               // that multiply
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& memory = *reinterpret_cast<Shared*>(shared);
+    auto& ring = memory.ring;
+    const int warpgroup = warpgroup_index();
+    const Schedule<kCols, 1, kTileM> schedule{
+        .N = M, .divided = 0, .steps = (K + kBlockK - 1) / kBlockK, .columns = (H - 1) / kCols + 1};
+    const Part part = schedule.part(blockIdx.x, 0, 0, schedule.steps);
+    if (threadIdx.x == kWarpgroups * kWarpgroup) ring.init(4 * kWarpgroups);
+    __syncthreads();  // the barriers are ready
+
+    Position<kStages> at;
+    if (warpgroup == kWarpgroups) {
+        hopper::setmaxnreg_dec<32>();
+        if (threadIdx.x > kWarpgroups * kWarpgroup) return;
+        produce(ring, at, part.last, [&](auto& stage, auto* full, int t) {
+            hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
+            hopper::tma_load(stage.A, x, part.row, t * kBlockK, full);
+#pragma unroll 1  // less code
+            for (int p = 0; p < 2 * kPanels; ++p) {
+                const CUtensorMap& W = p < kPanels ? W1 : W2;
+                const int col = part.col + p % kPanels * Shared::kColumns;
+                hopper::tma_load(stage.B[p], W, t * kBlockK, col, full);
+            }
+        });
+    } else {
+        hopper::setmaxnreg_inc<kWarpgroups == 3 ? 160 : 232>();
+        half2 bias1[kTileN / 16], bias2[kTileN / 16];
+        load_biases(bias1, b1, part.col, H);  // while the first copies are on their way
+        load_biases(bias2, b2, part.col, H);
+        float sums[kTileN / 2], gates[kTileN / 4];
+        consume(
+            sums, ring, at, part.last, warpgroup, [](int) {},
+            [&](int stage) {
+                if (threadIdx.x % 32 == 0) hopper::mbarrier_arrive(&ring.empty[stage]);
+            });
+        gate_sums(gates, sums, bias1, bias2);
+        Outgoing<half, kCols> outgoing;
+        outgoing.take(gates, part.row + threadIdx.x / 32 * 16, part.col);
+        outgoing.store_all(memory.out[threadIdx.x / 32], out);
+    }
+}
+
 /// How many clusters of a kernel that runs gate_tiles() with these arguments run at once.
 template <int kTileM, int kTileN, int kStages, class Kernel>
 int clusters_at_once(Kernel kernel) {
@@ -197,11 +249,10 @@ std::function<void()> prepare(Kernel kernel, const demo::GatingOperands& g, int 
 }
 
 /// The tile shapes of fused_hopper; their columns count both weights.
-constexpr TileShape kShapes[] = {{128, 256, kCluster},
-                                 {128, 192, kCluster, false},
-                                 {128, 128, kCluster, false},
-                                 {64, 256, kCluster, false},
-                                 {64, 128, kCluster, false}};
+constexpr TileShape kShapes[] = {{128, 256, kCluster},       {128, 192, kCluster, false},
+                                 {64, 256, kCluster, false}, {64, 128, kCluster, false},
+                                 single(192, 192, 1),        single(128, 192, 1),
+                                 single(128, 128, 1)};
 
 /// x times both weights, side by side. 3000: clocks for gating a tile of 128 rows, fitted.
 inline Product product(const demo::GatingOperands& g) { return {g.M, 2 * g.H, 3000, g.K}; }
@@ -221,13 +272,30 @@ std::function<void()> prepare_shape(const demo::GatingOperands& g) {
     return prepare<kTileM, kTileN, kStages>(kernel, g, clusters);
 }
 
+/// The same where each block has one tile.
+template <int kShape, int kStages>
+std::function<void()> prepare_single(const demo::GatingOperands& g) {
+    constexpr TileShape kTile = kShapes[kShape];
+    using Shared = GatingMemory<kTile.rows, kTile.columns, kStages>;
+    const auto kernel = fused_hopper<kTile.rows, kTile.columns, kStages>;
+    demo::allow_shared_bytes(kernel, sizeof(Shared));
+    constexpr int kColumns = Shared::kColumns;
+    const CUtensorMap x = hopper::tensor_map(g.x, g.M, g.K, kTile.rows),
+                      W1 = hopper::tensor_map<kColumns>(g.W1, g.K, g.H, kBlockK),
+                      W2 = hopper::tensor_map<kColumns>(g.W2, g.K, g.H, kBlockK),
+                      out = hopper::tensor_map<kColumns>(g.out, g.M, g.H, 16);
+    const demo::ClusterLaunch launch(divide(kTile, product(g), 1).clusters, 1, threads(kTile.rows),
+                                     sizeof(Shared));
+    return [=] { launch(kernel, x, W1, g.b1, W2, g.b2, out, int(g.M), int(g.K), int(g.H)); };
+}
+
 /// Prepares fused_hopper, in the tiles that the model says are the fastest. H: a multiple of 8.
 inline std::function<void()> prepare_fastest(const demo::GatingOperands& g, const demo::Gpu& gpu) {
     using Prepare = std::function<void()>(const demo::GatingOperands&);
     // Of kShapes, each with as many stages as fit shared memory.
-    static constexpr Prepare* kPrepare[] = {prepare_shape<0, 4>, prepare_shape<1, 5>,
-                                            prepare_shape<2, 6>, prepare_shape<3, 5>,
-                                            prepare_shape<4, 8>};
+    static constexpr Prepare* kPrepare[] = {
+        prepare_shape<0, 4>,  prepare_shape<1, 5>,  prepare_shape<2, 5>, prepare_shape<3, 8>,
+        prepare_single<4, 4>, prepare_single<5, 5>, prepare_single<6, 6>};
     const Machine machine{gpu.multiprocessors};
     return kPrepare[fastest_shape(kShapes, product(g), machine)](g);
 }

@@ -17,7 +17,7 @@ struct Machine {
 /// C[rows, columns] = A[rows, depth] B[depth, columns].
 struct Product {
     size_t rows, columns;
-    // Clocks at the end of a tile of 128 rows that no multiplication hides. (Of 64 rows, none.)
+    // Clocks at the end of a tile that no multiplication hides, for 128 rows. (Of 64 rows, none.)
     double tile_end = 0;
     size_t depth = rows;
     double copy_factor = 1;  // copies take so many times as long
@@ -119,7 +119,7 @@ int fastest_shape(const TileShape (&shapes)[kCount], const Product& product,
         const int at_once = std::max(1, machine.multiprocessors / tile.cluster());
         const Division division = divide(tile, product, at_once);
         return division.steps * step_clocks(tile, product, machine) +
-               (tile.rows == 128 ? division.tiles * product.tile_end : 0) +
+               (tile.rows < 128 ? 0 : division.tiles * product.tile_end * tile.rows / 128) +
                (tile.persistent ? kPersistent : kSingle + (division.tiles - 1) * kNext) +
                kStart * (tile.cluster() - 1);
     };

@@ -7,10 +7,11 @@ EVERY = "fused_panels fused_turns fused_hopper"
 # So that tiles are divided that have but few steps, too.
 DIVIDED = ("kExchange = 18, kOutOfStep = 4, kLeast = 4", "kExchange = 0, kOutOfStep = 0, kLeast = 1")
 
-# The record comes in five shapes of tiles; one is enough for a mutant, and is sooner compiled.
-SHAPES = """    static constexpr Prepare* kPrepare[] = {prepare_shape<0, 4>, prepare_shape<1, 5>,
-                                            prepare_shape<2, 6>, prepare_shape<3, 5>,
-                                            prepare_shape<4, 8>};
+# The record comes in seven shapes of tiles; one is enough for a mutant, and is sooner compiled.
+SHAPES = """    static constexpr Prepare* kPrepare[] = {prepare_shape<0, 4>,  prepare_shape<1, 5>,
+                                            prepare_shape<2, 5>,  prepare_shape<3, 8>,
+                                            prepare_single<4, 4>, prepare_single<5, 5>,
+                                            prepare_single<6, 6>};
     const Machine machine{gpu.multiprocessors};
     return kPrepare[fastest_shape(kShapes, product(g), machine)](g);
 """
@@ -67,7 +68,7 @@ MUTANTS = [
            [("&from[col]", "&from[col - first]")], sizes=(160, 1024), kind="bias"),
     mutant("fused_hopper_out_of_order", "fused_hopper",
            "tiles of 64 rows alternate, and no warpgroup waits for the other's",
-           [("if (kAlternate) wait_for_turn();", "")], shape="4, 8",
+           [("if (kAlternate) wait_for_turn();", "")], shape="3, 8",
            sizes=(), cpu_sizes=(416,), race=True, stops="mbarrier"),
     mutant("fused_hopper_parts_dropped", "fused_hopper",
            "a divided tile lacks what other blocks have of it",
