@@ -198,27 +198,27 @@ __global__ void __launch_bounds__(threads(kTileM), 1)
             hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
             hopper::tma_load(stage.A, x, part.row, t * kBlockK, full);
 #pragma unroll 1  // less code
-            for (int p = 0; p < 2 * kPanels; ++p) {
-                const CUtensorMap& W = p < kPanels ? W1 : W2;
-                const int col = part.col + p % kPanels * Shared::kColumns;
-                hopper::tma_load(stage.B[p], W, t * kBlockK, col, full);
+            for (int p = 0; p < kPanels; ++p) {
+                const int col = part.col + p * Shared::kColumns;
+                hopper::tma_load(stage.B[p], W1, t * kBlockK, col, full);
+                hopper::tma_load(stage.B[kPanels + p], W2, t * kBlockK, col, full);
             }
         });
     } else {
         hopper::setmaxnreg_inc<kWarpgroups == 3 ? 160 : 232>();
-        half2 bias1[kTileN / 16], bias2[kTileN / 16];
-        load_biases(bias1, b1, part.col, H);  // while the first copies are on their way
-        load_biases(bias2, b2, part.col, H);
+        half2 early1[kTileN / 16], early2[kTileN / 16];  // while the first copies are on their way
+        load_biases(early1, b1, part.col, H);
+        load_biases(early2, b2, part.col, H);
         float sums[kTileN / 2], gates[kTileN / 4];
         consume(
             sums, ring, at, part.last, warpgroup, [](int) {},
             [&](int stage) {
                 if (threadIdx.x % 32 == 0) hopper::mbarrier_arrive(&ring.empty[stage]);
             });
-        gate_sums(gates, sums, bias1, bias2);
-        Outgoing<half, kCols> outgoing;
-        outgoing.take(gates, part.row + threadIdx.x / 32 * 16, part.col);
-        outgoing.store_all(memory.out[threadIdx.x / 32], out);
+        gate_sums(gates, sums, early1, early2);
+        Outgoing<half, kCols> tile;
+        tile.take(gates, part.row + threadIdx.x / 32 * 16, part.col);
+        tile.store_all(memory.out[threadIdx.x / 32], out);
     }
 }
 

@@ -4,7 +4,7 @@ from pages import LAST_WGMMA_TWICE, Mutant, SUMS_AS_THEY_WERE, WAITS_LATE, page
 
 OURS = "one_gpu fused chunked overlapped row_split"
 
-# The gates' kernel comes in five shapes of tiles; one is enough, and is sooner compiled.
+# The gates' kernel comes in seven shapes of tiles; one is enough, and is sooner compiled.
 ONE_SHAPE = (page("bonus_gating_hopper").SHAPES,
              "    (void)gpu;\n    return prepare_shape<0, 4>(g);\n")
 

@@ -8,18 +8,17 @@ EVERY = "fused_panels fused_turns fused_hopper"
 DIVIDED = ("kExchange = 18, kOutOfStep = 4, kLeast = 4", "kExchange = 0, kOutOfStep = 0, kLeast = 1")
 
 # The record comes in seven shapes of tiles; one is enough for a mutant, and is sooner compiled.
-SHAPES = """    static constexpr Prepare* kPrepare[] = {prepare_shape<0, 4>,  prepare_shape<1, 5>,
-                                            prepare_shape<2, 5>,  prepare_shape<3, 8>,
-                                            prepare_single<4, 4>, prepare_single<5, 5>,
-                                            prepare_single<6, 6>};
+SHAPES = """    static constexpr Prepare* kPrepare[] = {
+        prepare_shape<0, 4>,  prepare_shape<1, 5>,  prepare_shape<2, 5>, prepare_shape<3, 8>,
+        prepare_single<4, 4>, prepare_single<5, 5>, prepare_single<6, 6>};
     const Machine machine{gpu.multiprocessors};
     return kPrepare[fastest_shape(kShapes, product(g), machine)](g);
 """
 
 
-def mutant(name, kernels, reason, edits, shape="0, 4", **others):
+def mutant(name, kernels, reason, edits, shape="0, 4", kind_of_block="shape", **others):
     """A bug of this program, with the record in one shape: its number, and stages."""
-    one = (SHAPES, f"    (void)gpu;\n    return prepare_shape<{shape}>(g);\n")
+    one = (SHAPES, f"    (void)gpu;\n    return prepare_{kind_of_block}<{shape}>(g);\n")
     return Mutant(name, kernels, reason, [*edits, one], **others)
 
 
@@ -66,6 +65,10 @@ MUTANTS = [
     mutant("fused_hopper_first_biases", EVERY,
            "every tile gets the first one's biases",
            [("&from[col]", "&from[col - first]")], sizes=(160, 1024), kind="bias"),
+    mutant("fused_hopper_one_weight", "fused_hopper",
+           "a block with one tile multiplies by W1 twice",
+           [("stage.B[kPanels + p], W2,", "stage.B[kPanels + p], W1,")], shape="6, 6",
+           kind_of_block="single", sizes=(96, 1024)),
     mutant("fused_hopper_out_of_order", "fused_hopper",
            "tiles of 64 rows alternate, and no warpgroup waits for the other's",
            [("if (kAlternate) wait_for_turn();", "")], shape="3, 8",
