@@ -59,9 +59,10 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 
 // --- Rung 3: fused_hopper, tiles for every N (kernels/gating_hopper.cuh) ------------------------
 // Adds    tiles in seven shapes, of which the model of kernels/hopper_tiles.cuh chooses. Tiles of
-//         64 rows alternate: one warpgroup multiplies its tile, then gates while the other multiplies.
-//         At small N a block has one tile, and a third of the code, which a launch must fetch. And
-//         the largest tiles are divided among blocks where few are left for the last round.
+//         64 rows alternate: one warpgroup multiplies its tile, then gates while the other
+//         multiplies. At small N a block has one tile, and a third of the code, which a launch
+//         must fetch. And the largest tiles are divided among blocks where few are left for the
+//         last round.
 // Costs   an instance of the kernel for each shape. Smaller tiles read more per multiplication.
 // Limits  at large N power, at small N the first copies and the last stores.
 // Source  CUTLASS, "Efficient GEMM in CUDA", on ping-pong kernels; for the division rung 8 of
