@@ -21,7 +21,7 @@
 //     ./bonus_norm 16384        ./bonus_norm 16384 --op rmsnorm        (and --dtype fp32)
 //     ./bonus_norm --rows 4096 --cols 131072
 //
-// What limits it: memory; in clusters with unaligned rows, it is not known what.
+// What limits it: memory; in clusters likely the one row that a multiprocessor has in flight.
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "demo/norm.cuh"
@@ -334,8 +334,8 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // Adds: up to 8 blocks keep a row together, a cluster, whose blocks reach each other's shared
 // memory. Each warp sends its moments straight to every block. And a cluster takes row after row:
 // while it works on one, in registers, the next is on its way to shared memory, where gamma and
-// beta stay as well. Clusters draw their rows from a counter, as some of them are faster than
-// others. Costs: three rows' worth of shared memory, so one block on a multiprocessor. Limits: the
+// beta stay as well. Clusters draw their rows from a counter, so that none has to wait for others.
+// Costs: shared memory for three rows, so of long rows one block on a multiprocessor. Limits: the
 // registers of 8 blocks, so rows of 512 KiB. Before 9.0 there are no clusters.
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
 // "Asynchronous Data Copies"; PTX ISA, "st.async".
