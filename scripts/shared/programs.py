@@ -148,7 +148,7 @@ def runs_to_measure(about, sizes=None, talk_sizes=None, first_dtype_alone=False)
     runs += [Run(f"--rows {rows} --cols {cols}", f"{rows}x{cols}", rows) for rows, cols in shapes]
     for variant in variants:
         n, options = variant.split(" ", 1)
-        runs.append(Run(variant, options, int(n)))
+        runs.append(Run(variant, options.replace("--", ""), int(n)))  # a name begins with no dash
     return in_each_dtype(about, runs, first_dtype_alone)
 
 

@@ -113,15 +113,17 @@ int fastest_shape(const TileShape (&shapes)[kCount], const Product& product,
                   const Machine& machine) {
     auto clocks = [&](const TileShape& tile) {
         // Both ends of a block with one tile; a further such block after it, whose copies begin
-        // when the one before has stored its tile; both ends of a block with several tiles; and for
-        // each further block that a cluster waits for.
-        constexpr int kSingle = 5000, kNext = 15000, kPersistent = 12000, kStart = 1500;
+        // when the one before has stored its tile; both ends of a block with several tiles; each
+        // further block that a cluster waits for; and a second launch (see eights_and_twos).
+        constexpr int kSingle = 5000, kNext = 15000, kPersistent = 12000, kStart = 1500,
+                      kSecondLaunch = 5000;
         const int at_once = std::max(1, machine.multiprocessors / tile.cluster());
         const Division division = divide(tile, product, at_once);
         return division.steps * step_clocks(tile, product, machine) +
                (tile.rows < 128 ? 0 : division.tiles * product.tile_end * tile.rows / 128) +
                (tile.persistent ? kPersistent : kSingle + (division.tiles - 1) * kNext) +
-               kStart * (tile.cluster() - 1);
+               kStart * (tile.cluster() - 1) +
+               (tile.persistent && tile.beside > 1 ? kSecondLaunch : 0);
     };
     const auto less = [&](const TileShape& a, const TileShape& b) { return clocks(a) < clocks(b); };
     return int(std::min_element(std::begin(shapes), std::end(shapes), less) - shapes);
