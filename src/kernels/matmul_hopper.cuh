@@ -11,7 +11,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 
 #include "demo.cuh"
 #include "hopper.cuh"
