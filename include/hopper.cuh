@@ -63,8 +63,7 @@ CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t bo
                kColumns == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
                : kColumns == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
                                 : CU_TENSOR_MAP_SWIZZLE_32B,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+               CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS)
         demo::fail(demo::kFailed, "cuTensorMapEncodeTiled: error " + std::to_string(result));
     return map;
