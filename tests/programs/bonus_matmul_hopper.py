@@ -181,6 +181,8 @@ MUTANTS = [
            sizes=(2080,), cpu_sizes=(544,), kind="zeroing"),
 ]
 
+NOT_APPLICABLE = {"zeroing": {"eights_and_twos": "divides no tiles, so its blocks pass no sums on"}}
+
 ANY_ORDER = ("288",)  # several tiles for each block, on up to four cores
 HARMLESS = {
     "no_barrier: __syncwarp();  // the panel may be overwritten":
