@@ -43,8 +43,8 @@ struct TileShape {
 /// Clocks of a step, which is 64 along k. The tensor cores do 2048 multiply-adds a clock. For the
 /// next step 128 bytes are copied meanwhile for each row of A and for each column of B; blocks that
 /// share some copy a part each. The constants were fitted on an NVIDIA H200, to gating at
-/// 12 sizes; those for products here and below on an NVIDIA H100, at 52 sizes: the choice is the
-/// fastest shape, or close to it.
+/// 12 sizes; those for products here and below on an NVIDIA H100, at 52 sizes: mostly the
+/// choice is close to the fastest.
 inline double step_clocks(const TileShape& tile, const Product& product, const Machine& machine) {
     constexpr int kAlways = 120;  // whatever the shape
     const double copied = double(tile.rows) / tile.beside + double(tile.columns) / tile.below;
@@ -105,7 +105,7 @@ constexpr TileShape kShapes[] = {{128, 256, 2},
                                  single(64, 192),
                                  single(64, 128),
                                  single(64, 64),
-                                 {128, 256, 4, false, true, 2}};
+                                 {128, 256, 4, false, true, 2}};  // eights_and_twos
 
 /// The one of `shapes` that takes the least time; of equals the first.
 template <size_t kCount>

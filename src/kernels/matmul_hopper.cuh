@@ -4,7 +4,7 @@
 //   Stage, multiply_stage               a step's tiles of A and B in shared memory, and wgmma
 //   Ring, Position, load_stage          stages with their barriers; TMA fills them
 //   produce, consume                    the main loop: one warpgroup copies, the others multiply
-//   walk, Part, Schedule                which block computes what, and in which order
+//   walk, Part, Schedule, Patches       which block computes what, and in which order
 //   Outgoing, Memory                    a finished tile on its way to global memory
 //   Exchange                            sums on their way from block to block
 //   matmul_hopper, Operands, prepare()  the record, and how a program runs it
