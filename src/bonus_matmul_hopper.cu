@@ -555,16 +555,21 @@ std::function<void()> prepare_clusters(Kernel kernel, const Operands<T>& o) {
 /// All rungs. Each prepares operands() before it first runs: tensor maps need a driver. `why_not`:
 /// why none of them can run here.
 template <class T>
-std::vector<demo::Contender> contenders(std::function<Operands<T>()> operands, int multiprocessors,
-                                        const std::string& why_not) {
-    auto rung = [&](const std::string& kernel, auto prepare_rung) {
+std::vector<demo::Contender> contenders(std::function<Operands<T>()> operands, size_t N,
+                                        int multiprocessors, const std::string& why_not) {
+    auto rung = [&](const std::string& kernel, auto prepare_rung, size_t launches = 1) {
         return demo::Contender{
             .kernel = kernel,
             .setup = [=](demo::Contender& self) { self.launch = prepare_rung(operands()); },
+            .launches = launches,
             .why_not = why_not};
     };
     using O = Operands<T>;
     const int many = multiprocessors;
+    const auto patches = [](const O& o) {
+        return prepare_patches(eights_and_twos<T, Eights>, eights_and_twos<T, Twos>, o);
+    };
+    const auto record = [=](const O& o) { return prepare(o, {many}); };
     return {
         rung("wgmma", prepare_wgmma<T>),
         rung("tma", prepare_tma<T>),
@@ -577,11 +582,8 @@ std::vector<demo::Contender> contenders(std::function<Operands<T>()> operands, i
              [](const O& o) {
                  return prepare_tiles<kBlockM, kBlockN, kStages, kCluster>(stream_k<T>, o);
              }),
-        rung("eights_and_twos",
-             [](const O& o) {
-                 return prepare_patches(eights_and_twos<T, Eights>, eights_and_twos<T, Twos>, o);
-             }),
-        rung("matmul_hopper", [=](const O& o) { return prepare(o, {many}); }),
+        rung("eights_and_twos", patches, 2),
+        rung("matmul_hopper", record, count_launches(N, {many})),
     };
 }
 
@@ -599,7 +601,7 @@ void run(demo::Session& session) {
         [&] {
             return matmul_hopper::Operands<T>{A, B, C, N, exchange};
         },
-        session.gpu.multiprocessors, hopper::why_not(session.gpu));
+        N, session.gpu.multiprocessors, hopper::why_not(session.gpu));
     // The library's own choice, and the fastest of that and of what cuBLASLt proposes.
     const auto cublas = demo::cublas_contender<T>("cublas", A, B, C, N);
     contenders.push_back(cublas);

@@ -38,6 +38,8 @@ struct TileShape {
     int beside = 1;
 
     constexpr int cluster() const { return below * beside; }
+    /// Clusters of two compute such tiles, too, in a launch beside the one of these clusters.
+    constexpr bool two_launches() const { return persistent && beside > 1; }
 };
 
 /// Clocks of a step, which is 64 along k. The tensor cores do 2048 multiply-adds a clock. For the
@@ -122,8 +124,7 @@ int fastest_shape(const TileShape (&shapes)[kCount], const Product& product,
         return division.steps * step_clocks(tile, product, machine) +
                (tile.rows < 128 ? 0 : division.tiles * product.tile_end * tile.rows / 128) +
                (tile.persistent ? kPersistent : kSingle + (division.tiles - 1) * kNext) +
-               kStart * (tile.cluster() - 1) +
-               (tile.persistent && tile.beside > 1 ? kSecondLaunch : 0);
+               kStart * (tile.cluster() - 1) + (tile.two_launches() ? kSecondLaunch : 0);
     };
     const auto less = [&](const TileShape& a, const TileShape& b) { return clocks(a) < clocks(b); };
     return int(std::min_element(std::begin(shapes), std::end(shapes), less) - shapes);

@@ -659,7 +659,8 @@ std::function<void()> prepare_patches(void (*eights)(CUtensorMap, CUtensorMap, C
     // Patches that all blocks have room for at once; two at least, since the simulator is small.
     const int pairs = demo::ClusterLaunch(1, 2, kThreads, bytes).at_once(twos);
     const int at_once = std::max(2, pairs / 4);
-    const int large = std::min(at_once, demo::ClusterLaunch(1, 8, kThreads, bytes).at_once(eights));
+    const int room = demo::ClusterLaunch(1, 8, kThreads, bytes).at_once(eights);
+    const int large = std::min(at_once - 1, room);
     const auto side = std::make_shared<const SideStream>();
     const demo::ClusterLaunch launch_eights(large, 8, kThreads, bytes),
         launch_twos(4 * (at_once - large), 2, kThreads, bytes, side->stream);
@@ -671,7 +672,6 @@ std::function<void()> prepare_patches(void (*eights)(CUtensorMap, CUtensorMap, C
         // and the default stream goes on when both are done.
         DEMO_CHECK(cudaEventRecord(side->fork));
         launch_eights(eights, half_A, B, C, Eights{N, 0, at_once});
-        if (large == at_once) return;
         DEMO_CHECK(cudaStreamWaitEvent(side->stream, side->fork));
         launch_twos(twos, A, B, C, Twos{N, large, at_once});
         DEMO_CHECK(cudaEventRecord(side->join, side->stream));
@@ -683,7 +683,7 @@ std::function<void()> prepare_patches(void (*eights)(CUtensorMap, CUtensorMap, C
 template <int kShape, int kStages, class T>
 std::function<void()> prepare(const Operands<T>& o) {
     constexpr TileShape kTile = kShapes[kShape];
-    if constexpr (kTile.persistent && kTile.beside > 1) {
+    if constexpr (kTile.two_launches()) {
         return prepare_patches<T>(matmul_hopper<T, Eights>, matmul_hopper<T, Twos>, o);
     } else {
         constexpr int kTileM = kTile.rows, kTileN = kTile.columns;
@@ -691,6 +691,11 @@ std::function<void()> prepare(const Operands<T>& o) {
         return prepare_tiles<kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent>(
             matmul_hopper<T, kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent>, o);
     }
+}
+
+/// How many launches the record makes of C[N, N].
+inline size_t count_launches(size_t N, const Machine& machine) {
+    return kShapes[fastest_shape(kShapes, square_product(N), machine)].two_launches() ? 2 : 1;
 }
 
 /// Prepares the record for these operands, and returns what launches it.

@@ -12,8 +12,10 @@ inline std::vector<demo::Contender> matmul_records(const half* A, const half* B,
     auto prepare_hopper = [=, &gpu](demo::Contender& self) {
         const auto exchange = std::make_shared<matmul_hopper::ExchangeMemory>(gpu.multiprocessors);
         const matmul_hopper::Operands<half> operands{A, B, C, N, *exchange};
-        const auto launch = matmul_hopper::prepare(operands, {gpu.multiprocessors});
+        const matmul_hopper::Machine machine{gpu.multiprocessors};
+        const auto launch = matmul_hopper::prepare(operands, machine);
         self.launch = [exchange, launch] { launch(); };
+        self.launches = matmul_hopper::count_launches(N, machine);
     };
     auto prepare_mma = [=, &gpu](demo::Contender& self) {
         self.launch = matmul_mma::prepare_mma_ptx<half>(A, B, C, N, gpu);
