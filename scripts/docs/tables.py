@@ -160,12 +160,35 @@ def by_kernel(program, dtype, n):
           table.ratio(first["median_ms"], row["median_ms"])] for row in rows])
 
 
+# Which working set of bonus_memory, in KiB, one memory alone answers; and by which kernels.
+LEVELS = [("shared memory", 64, "chase_shared", "read_shared"), ("L1", 64, "chase", "read"),
+          ("L2", 16384, "chase", "read"), ("DRAM", 1048576, "chase", "read")]
+REGISTER_BYTES = 128 * 3 * 4  # a cycle and SM: 128 multiply-adds read three each
+
+
+def levels():
+    """How soon each memory answers, and how much it delivers."""
+    results = table.measured("bonus_memory", SHOWN_GPU)
+    if not results:
+        return NOT_YET
+    found = {(row["kernel"], row["n"]): row for row in results.rows if row["shape"] == "square"}
+    clocks = float(results.about["SMs"]) * results.rows[0]["sm_mhz"] * 1e6  # of all SMs, a second
+    lines = [["registers, by arithmetic", "at once", table.number(REGISTER_BYTES * clocks / 1e9),
+              str(REGISTER_BYTES)]]
+    for name, kib, chase, read in LEVELS:
+        gb_per_s = found[read, kib]["figure"]
+        lines.append([name, f"{found[chase, kib]['figure']:.0f}", table.number(gb_per_s),
+                      f"{gb_per_s * 1e9 / clocks:.0f}"])
+    return table.markdown([results.gpu, "answers after, cycles", "delivers, GB/s",
+                           "bytes a cycle and SM"], lines)
+
+
 def of_page(name):
     """{part: what writes it} of an experiment's page."""
     program, by = f"bonus_{name}", functools.partial
     return {"async": {"copies": by(by_kernel, program, "fp32", 4096)},
-            "memory": {shape: by(by_size, program, "uint32", shape)
-                       for shape in ("strides", "offsets")},
+            "memory": {"levels": levels, **{shape: by(by_size, program, "uint32", shape)
+                                            for shape in ("strides", "offsets")}},
             "pitfalls": {"claims": by(claims, program)},
             "waves": {"saw_tooth": by(by_size, program, "fp16"),
                       "block_sizes": by(by_size, program, "fp32", "block_sizes")}}.get(name, {})

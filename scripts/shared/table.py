@@ -549,13 +549,22 @@ def plotted(rows):
     return [row for row in rows if row["program"] not in several]
 
 
-def of_program(program, first):
-    """A program's rows in results/: of the file `first`, or else of the first that has any."""
+def measured(program, first):
+    """Results with a program's rows alone: of the file `first` in results/, or else of the first
+    that has any; None where no file has."""
     files = sorted((command_line.PROJECT / "results").glob("*.csv"),
                    key=lambda file: (file.stem != first, file))
-    measured = ([row for row in read(file, mistakes=True).rows if row["program"] == program]
-                for file in files)
-    return next(filter(None, measured), [])
+    for results in (read(file, mistakes=True) for file in files):
+        rows = [row for row in results.rows if row["program"] == program]
+        if rows:
+            return results._replace(rows=rows)
+    return None
+
+
+def of_program(program, first):
+    """A program's rows in results/, as measured() chooses them."""
+    results = measured(program, first)
+    return results.rows if results else []
 
 
 def of_experiment(row):
