@@ -555,35 +555,38 @@ std::function<void()> prepare_clusters(Kernel kernel, const Operands<T>& o) {
 /// All rungs. Each prepares operands() before it first runs: tensor maps need a driver. `why_not`:
 /// why none of them can run here.
 template <class T>
-std::vector<demo::Contender> contenders(std::function<Operands<T>()> operands, size_t N,
-                                        int multiprocessors, const std::string& why_not) {
-    auto rung = [&](const std::string& kernel, auto prepare_rung, size_t launches = 1) {
-        return demo::Contender{
-            .kernel = kernel,
-            .setup = [=](demo::Contender& self) { self.launch = prepare_rung(operands()); },
-            .launches = launches,
-            .why_not = why_not};
-    };
+std::vector<demo::Contender> contenders(std::function<Operands<T>()> operands, int multiprocessors,
+                                        const std::string& why_not) {
     using O = Operands<T>;
+    using Count = std::function<size_t(const O&)>;
+    const Count one = [](const O&) { return 1; }, two = [](const O&) { return 2; };
+    auto rung = [&](const std::string& kernel, const Count& launches, auto prepare_rung) {
+        auto setup = [=](demo::Contender& self) {
+            const O o = operands();
+            self.launch = prepare_rung(o);
+            self.launches = launches(o);
+        };
+        return demo::Contender{.kernel = kernel, .setup = setup, .why_not = why_not};
+    };
     const int many = multiprocessors;
+    const auto parts = [](const O& o) {
+        return prepare_tiles<kBlockM, kBlockN, kStages, kCluster>(stream_k<T>, o);
+    };
     const auto patches = [](const O& o) {
         return prepare_patches(eights_and_twos<T, Eights>, eights_and_twos<T, Twos>, o);
     };
-    const auto record = [=](const O& o) { return prepare(o, {many}); };
+    const Count of_record = [=](const O& o) { return count_launches(o.N, {many}); };
     return {
-        rung("wgmma", prepare_wgmma<T>),
-        rung("tma", prepare_tma<T>),
-        rung("warp_specialized", prepare_warp_specialized<T>),
-        rung("persistent", [=](const O& o) { return prepare_persistent(o, many); }),
-        rung("overlapped", [=](const O& o) { return prepare_overlapped(o, many); }),
-        rung("multicast", [](const O& o) { return prepare_clusters(multicast<T>, o); }),
-        rung("backward", [](const O& o) { return prepare_clusters(backward<T>, o); }),
-        rung("stream_k",
-             [](const O& o) {
-                 return prepare_tiles<kBlockM, kBlockN, kStages, kCluster>(stream_k<T>, o);
-             }),
-        rung("eights_and_twos", patches, 2),
-        rung("matmul_hopper", record, count_launches(N, {many})),
+        rung("wgmma", one, prepare_wgmma<T>),
+        rung("tma", one, prepare_tma<T>),
+        rung("warp_specialized", one, prepare_warp_specialized<T>),
+        rung("persistent", one, [=](const O& o) { return prepare_persistent(o, many); }),
+        rung("overlapped", one, [=](const O& o) { return prepare_overlapped(o, many); }),
+        rung("multicast", one, [](const O& o) { return prepare_clusters(multicast<T>, o); }),
+        rung("backward", one, [](const O& o) { return prepare_clusters(backward<T>, o); }),
+        rung("stream_k", one, parts),
+        rung("eights_and_twos", two, patches),
+        rung("matmul_hopper", of_record, [=](const O& o) { return prepare(o, {many}); }),
     };
 }
 
@@ -601,7 +604,7 @@ void run(demo::Session& session) {
         [&] {
             return matmul_hopper::Operands<T>{A, B, C, N, exchange};
         },
-        N, session.gpu.multiprocessors, hopper::why_not(session.gpu));
+        session.gpu.multiprocessors, hopper::why_not(session.gpu));
     // The library's own choice, and the fastest of that and of what cuBLASLt proposes.
     const auto cublas = demo::cublas_contender<T>("cublas", A, B, C, N);
     contenders.push_back(cublas);

@@ -1,17 +1,19 @@
-// Bonus: LayerNorm, and residual + RMSNorm, of rows of any length, at a copy's speed.
+// Bonus: LayerNorm, and residual + RMSNorm, of rows of any length: up to 512 KiB near a copy's
+// speed.
 //
 //     --op layernorm    out = (x - mean) / sqrt(variance + epsilon) * gamma + beta
 //     --op rmsnorm      sum = x + residual,  out = sum / sqrt(mean of sum^2 + epsilon) * gamma
 //
 // The least traffic is two matrices for LayerNorm and four for RMSNorm, which also writes `sum`,
 // the residual of the next layer. That takes a row that stays in registers, as in
-// bonus_softmax_rows, of as few threads as can hold it:
+// bonus_softmax_rows. The fewer threads share it, the less they wait for each other. Every rung
+// that can keep a row runs:
 //
 //     rows of up to    rung               a row is kept in the registers of
 //       4 KiB          by_warp            a warp: no barrier
 //       64 KiB         by_block           up to 16 warps
 //       512 KiB        by_cluster         2 to 8 blocks, a cluster
-//       any length     by_cluster_twice   nobody, but for its end: it is loaded twice
+//       any length     by_cluster_twice   8 blocks, but only its end: the rest is loaded twice
 //
 // Do not compute a variance as the mean of squares minus the squared mean: around 100, fp32 rounds
 // each square by up to 2^-11, and the variance is 1/3. To read a row twice costs no traffic while
@@ -63,7 +65,7 @@ __device__ inline Moments merge(Moments a, Moments b) {
     const float count = a.count + b.count, away = b.mean - a.mean;
     if (count == 0) return a;
     const float share = b.count / count;
-    return {count, a.mean + away * share, a.squares + b.squares + away * away * a.count * share};
+    return {count, a.mean + away * share, a.squares + b.squares + away * (a.count * share) * away};
 }
 
 __device__ inline float sum_of_warp(float own) {
@@ -88,8 +90,9 @@ __device__ inline Moments merge_block(Moments of_warp) {
 
 // --- What a thread keeps ------------------------------------------------------------------------
 
-/// 16 bytes of gamma or beta, from `from` on. Where rows are not aligned, neither is this: it is
-/// `shift` elements off, and cut out of the 32 bytes around it. `end`: the array's.
+/// 16 bytes of gamma or beta, from `from` on. Where rows are not aligned, `from` is `shift`
+/// elements past a multiple of 16 bytes: the 32 bytes around are loaded, and these cut out. Close
+/// to the array's `end` they are loaded one by one.
 template <bool kAligned, class T>
 __device__ Piece<T> parameters(const T* from, unsigned int shift, const T* end) {
     constexpr int kSize = Piece<T>::kSize;
@@ -145,7 +148,8 @@ struct Kept {
           thread(thread),
           threads(threads) {}
 
-    /// Where the i-th piece is, of the share's, and whether there is one. `p`: the first thread's.
+    /// The number of this thread's i-th piece within the share, and whether there is one. `p`: the
+    /// first thread's first.
     __device__ unsigned int place(unsigned int p, int i) const { return p + thread + i * threads; }
     __device__ bool has(unsigned int p, int i) const { return place(p, i) < share.pieces; }
 
@@ -153,6 +157,7 @@ struct Kept {
     __device__ void load_pieces(unsigned int p = 0) {
         if constexpr (!Op::kAdds) return load_from(a.x, p);
         constexpr int kBatch = 2;  // pieces: all at once would need as many registers again
+        static_assert(kPieces % kBatch == 0);
 #pragma unroll
         for (int first = 0; first < kPieces; first += kBatch) {
             Piece<T> x[kBatch], residual[kBatch];
@@ -200,7 +205,7 @@ struct Kept {
             a.sum[share.edge] = edge = T(float(edge) + float(edge_of_residual));
     }
 
-    /// The moments of the warp's pieces, and if `with_edge` its elements at the edges.
+    /// The moments of all pieces of the warp's threads, and if `with_edge` of their edges.
     __device__ Moments moments(unsigned int p = 0, bool with_edge = true) const {
         with_edge = with_edge && share.has_edge;
         float count = with_edge, sum = with_edge ? float(edge) : 0;
@@ -334,23 +339,26 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // Adds: up to 8 blocks keep a row together, a cluster, whose blocks reach each other's shared
 // memory. Each warp sends its moments straight to every block. And a cluster takes row after row:
 // while it works on one, in registers, the next is on its way to shared memory, where gamma and
-// beta stay as well. Clusters draw their rows from a counter, so that none has to wait for others.
-// Costs: shared memory for three rows, so of long rows one block on a multiprocessor. Limits: the
-// registers of 8 blocks, so rows of 512 KiB. Before 9.0 there are no clusters.
+// beta stay as well. Clusters draw their rows from a counter, so that fast ones take more.
+// Costs: shared memory for three rows, so of long rows one block on a multiprocessor; and a memset
+// of the counters. Limits: that shared memory, of 8 blocks: rows of 512 KiB. Before 9.0 there are
+// no clusters.
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
 // "Asynchronous Data Copies"; PTX ISA, "st.async".
 
-constexpr int kStreamed = 9;  // pieces that a thread keeps: with 8, two blocks miss 65537 columns
+constexpr int kStreamed = 9;  // pieces of a thread; with 8, 65537 columns would take three blocks
 
-/// A cluster takes rows of one group: those that begin equally far from a multiple of 16 bytes. So
-/// gamma and beta are cut out once. drawn[g]: how many rows of group g have been drawn.
+/// Row r is of group r % groups, and a cluster takes rows of one group. They begin equally far from
+/// a multiple of 16 bytes, so gamma and beta are cut out once. (With very few clusters there is one
+/// group, and they are cut out anew where that distance changes.) drawn[g]: how many rows of group
+/// g have been drawn.
 template <class Op, class T, bool kAligned>
 __global__ void __launch_bounds__(kMostThreads)
     by_cluster(Arrays<T> a, unsigned int groups, unsigned int* drawn) {
     using Row = Kept<Op, T, kAligned, kStreamed>;
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ float4 moments[2][kMostBlocks * kMostThreads / 32];  // of two rows in turn
-    __shared__ hopper::Barrier full[2];
+    __shared__ hopper::Barrier full[2];  // a row's moments have all arrived
     const unsigned int blocks = Cluster().size(), rank = Cluster().rank();
     const unsigned int cluster = blockIdx.x / blocks, clusters = gridDim.x / blocks;
     const unsigned int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -377,7 +385,7 @@ __global__ void __launch_bounds__(kMostThreads)
     };
     size_t row = cluster, next = row + clusters;
     start(row);
-    unsigned int cut = ~0u;  // how far from a multiple of 16 bytes gamma and beta are cut out
+    unsigned int cut = ~0u;  // the shift that gamma and beta were cut out for; none yet
     for (unsigned int turn = 0; row < a.rows; ++turn) {
         Row kept(a, row, threadIdx.x, blockDim.x, rank, blocks);
         if (kept.shift() != cut) {
@@ -403,12 +411,12 @@ __global__ void __launch_bounds__(kMostThreads)
         }
         const Moments own = kept.moments();
         draw = __shfl_sync(~0u, draw, 0);
-        if (lane < blocks)  // each lane sends to another block
+        if (lane < blocks)  // lane b sends to block b, this one included
             hopper::st_async(&moments[set][rank * warps + warp],
                              {own.count, own.mean, own.squares, __uint_as_float(draw)}, &full[set],
                              lane);
-        // Who has all moments of a row knows that nobody reads those of the row before any more.
-        // Once it has the last row's, no other block needs this one, so it may end.
+        // A warp sends only after it has read the moments of the row before. So once a row's are
+        // complete, the other set is free. After the last row's nobody sends here: a block may end.
         hopper::mbarrier_wait(&full[set], turn / 2 % 2);
         Moments whole;
         for (unsigned int k = lane; k < blocks * warps; k += 32) {
@@ -453,10 +461,9 @@ std::function<void()> prepare_by_cluster(Arrays<T> a) {
 
 // --- by_cluster_twice ---------------------------------------------------------------------------
 // Adds: rows of any length. Of a long row a block keeps only the last step's pieces. Costs: the
-// others are loaded twice, unless the L2 cache still has them. Limits: that traffic. Before 9.0
-// there are no clusters: one block a row.
-// Source: Welford, "Note on a Method for Calculating Corrected Sums of Squares and Products", 1962,
-// for merging step by step.
+// others are loaded twice, the second time perhaps from the L2 cache. Limits: that traffic.
+// Before 9.0 there are no clusters: one block a row. Source: Welford, "Note on a Method for
+// Calculating Corrected Sums of Squares and Products", 1962, for merging step by step.
 
 constexpr int kStepPieces = 4;  // of a thread
 constexpr unsigned int kTwiceThreads = 512;

@@ -123,9 +123,10 @@ SCRIPTS = sorted(path for path in (ROOT / "scripts").rglob("*.[ps][yh]")
 # The first does so for all of them; the second calls some of them.
 NAME_KERNELS = {"compare_frameworks.py", "from_pytorch.py"}
 KERNEL_NAMES = re.compile(r"(?<![a-z])(cublas|copy|six_kernels|library_best|fused|tiled|gating)")
-# The trace of a profile has copies, and copies are no kernels; a library is named cublas.
+# The trace of a profile has copies, and copies are no kernels; a library is named cublas, and a
+# program bonus_gating_gpus.
 OTHER_MEANINGS = {"profile_report.py": {"copy"}, "profile.sh": {"copy"}, "setup.sh": {"cublas"},
-                  "cuda_toolkit.py": {"cublas"}}
+                  "cuda_toolkit.py": {"cublas"}, "several_gpus.py": {"gating"}}
 
 
 def literals(path):

@@ -63,7 +63,7 @@ TYPED_TEST(Hopper, TheSameDataGiveTheSameBits) {
             return {A.data(), B.data(), C.data(), N, exchange};
         };
         for (const demo::Contender& kernel :
-             matmul_hopper::contenders<TypeParam>(operands, N, gpu->multiprocessors, ""))
+             matmul_hopper::contenders<TypeParam>(operands, gpu->multiprocessors, ""))
             expect_the_same_bits(kernel, C);
     }
 }
