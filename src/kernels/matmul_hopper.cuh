@@ -501,23 +501,33 @@ __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const 
     const Schedule<kTileN * kBeside, kBelow, kTileM> schedule{N, 0};
     Part part = schedule.part(blockIdx.x / kCluster, rank % kBelow, 0, schedule.steps);
     part.col += rank / kBelow * kTileN;
-    if (threadIdx.x == kConsumers * kWarpgroup) ring.init(4 * kConsumers * kCluster);
+    auto load = [&](auto& stage, auto* full, int t) {
+        if constexpr (kCluster == 1)
+            load_stage(stage, full, A, B, part.row, part.col, t * kBlockK);
+        else
+            load_stage_multicast<kBelow, kBeside>(stage, full, A, B, rank, part.row, part.col,
+                                                  t * kBlockK);
+    };
+    Position<kStages> at;
+    // The first copies need not wait until the other threads know that the barriers are ready. (In
+    // a cluster they write to other blocks, whose barriers may not be.)
+    const int early = kCluster == 1 ? min(kStages, part.last) : 0;
+    if (threadIdx.x == kConsumers * kWarpgroup) {
+        ring.init(4 * kConsumers * kCluster);
+        produce(ring, at, early, load);
+    }
+    // A launch finds no tensor maps in the caches either, and C's is needed last.
+    if (threadIdx.x == 0) hopper::prefetch_tensormap(C);
     if constexpr (kCluster == 1)
         __syncthreads();
     else
         hopper::barrier_cluster_sync();  // all blocks' barriers are ready
 
-    Position<kStages> at;
     if (warpgroup == kConsumers) {
         if constexpr (kConsumers == 2) hopper::setmaxnreg_dec<24>();
         if (threadIdx.x > kConsumers * kWarpgroup) return;
-        produce(ring, at, part.last, [&](auto& stage, auto* full, int t) {
-            if constexpr (kCluster == 1)
-                load_stage(stage, full, A, B, part.row, part.col, t * kBlockK);
-            else
-                load_stage_multicast<kBelow, kBeside>(stage, full, A, B, rank, part.row, part.col,
-                                                      t * kBlockK);
-        });
+        produce(ring, at, part.last - early,
+                [&](auto& stage, auto* full, int t) { load(stage, full, early + t); });
         if constexpr (kCluster > 1) wait_until_free(ring, at);
     } else {
         if constexpr (kConsumers == 2) hopper::setmaxnreg_inc<240>();
