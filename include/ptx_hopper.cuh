@@ -518,6 +518,39 @@ __device__ void wgmma_mma_async_k_major(float (&sums)[kSums], uint64_t a, uint64
     }
 }
 
+/// The transposed product, from tiles in the same layouts: sums[64, N] (+)= A[16, 64]^T B[N, 16]^T,
+/// with A and B row-major, for N = 80, 96, 112, 144, 160, 208 or 224, T half or bfloat16. So that
+/// of C = X Y, where A is of Y and B of X, 64 columns of C are computed, of N rows.
+#define HOPPER_TRANSPOSED(n, count, registers, a_, b_, keep_, ...)                              \
+    template <class T>                                                                          \
+    __device__ void wgmma_mma_async_transposed(float(&sums)[count], uint64_t a, uint64_t b,     \
+                                               bool keep) {                                     \
+        if constexpr (std::is_same_v<T, __half>)                                                \
+            HOPPER_ASM(HOPPER_WGMMA("m64n" n "k16", "f16", registers, a_, b_, keep_, ", 1, 0")  \
+                       : __VA_ARGS__                                                            \
+                       : "l"(a), "l"(b), "r"(int(keep)));                                       \
+        else                                                                                    \
+            HOPPER_ASM(HOPPER_WGMMA("m64n" n "k16", "bf16", registers, a_, b_, keep_, ", 1, 0") \
+                       : __VA_ARGS__                                                            \
+                       : "l"(a), "l"(b), "r"(int(keep)));                                       \
+    }
+HOPPER_TRANSPOSED("80", 40, HOPPER_TEXT_30 HOPPER_TEN(3), "%40", "%41", "%42", HOPPER_32(0),
+                  HOPPER_4(32), HOPPER_4(36))
+HOPPER_TRANSPOSED("96", 48, HOPPER_TEXT_30 HOPPER_TEN(3) ", %40, %41, %42, %43, %44, %45, %46, %47",
+                  "%48", "%49", "%50", HOPPER_32(0), HOPPER_16(32))
+HOPPER_TRANSPOSED("112", 56,
+                  HOPPER_TEXT_30 HOPPER_TEN(3) ", " HOPPER_TEN(4) ", %50, %51, %52, %53, %54, %55",
+                  "%56", "%57", "%58", HOPPER_32(0), HOPPER_16(32), HOPPER_4(48), HOPPER_4(52))
+HOPPER_TRANSPOSED("144", 72, HOPPER_TEXT_60 HOPPER_TEN(6) ", %70, %71", "%72", "%73", "%74",
+                  HOPPER_32(0), HOPPER_32(32), HOPPER_4(64), HOPPER_4(68))
+HOPPER_TRANSPOSED("160", 80, HOPPER_TEXT_60 HOPPER_TEN(6) ", " HOPPER_TEN(7), "%80", "%81", "%82",
+                  HOPPER_32(0), HOPPER_32(32), HOPPER_16(64))
+HOPPER_TRANSPOSED("208", 104, HOPPER_TEXT_90 HOPPER_TEN(9) ", %100, %101, %102, %103", "%104",
+                  "%105", "%106", HOPPER_32(0), HOPPER_32(32), HOPPER_32(64), HOPPER_4(96),
+                  HOPPER_4(100))
+HOPPER_TRANSPOSED("224", 112, HOPPER_TEXT_90 HOPPER_TEN(9) ", " HOPPER_TEN(10) ", %110, %111",
+                  "%112", "%113", "%114", HOPPER_32(0), HOPPER_32(32), HOPPER_32(64), HOPPER_16(96))
+
 /// A warp stores four 8 x 8 matrices of 16-bit elements. Lane l names the address of row l % 8 of
 /// matrix l / 8, and holds in mi elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of matrix i.
 /// Section "Warp-level matrix store instruction: stmatrix".

@@ -472,11 +472,11 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 // --- 10: matmul_hopper, the record --------------------------------------------------------------
 //
-// Adds    tiles of sixteen shapes, and the clusters of the rung before. fastest_shape() in
+// Adds    tiles of twenty shapes, and the clusters of the rung before. fastest_shape() in
 //         kernels/hopper_tiles.cuh chooses, by a model of the time: others fill the last round
-//         better. In thirteen shapes a block computes one tile (multiply_tile): its code is short,
-//         and at small N fetching code takes time. In two of those, blocks with tiles beside each
-//         other share A.
+//         better. In 17 shapes a block computes one tile (multiply_tile): its code is short, and at
+//         small N fetching code takes time. Of those one has blocks that share A, and five are
+//         turned: wgmma computes C's transpose, since TMA copies 96 rows faster than 96 columns.
 // Costs   an instance of the kernel for each shape. Smaller tiles read more per multiplication.
 // Limits  at large N power: the tensor cores are active in 95% of the cycles (ncu, N = 4096,
 //         H200), and the GPU lowers its clock. At small N both ends of a block again.

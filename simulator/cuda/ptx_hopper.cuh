@@ -188,6 +188,16 @@ void wgmma_mma_async_k_major(float (&sums)[kSums], uint64_t a, uint64_t b, bool 
     simulator::wgmma(kTf32 ? simulator::Operand::kTf32 : simulator::Operand::kHalf, sums, kSums, a,
                      nullptr, b, keep, {"wgmma_mma_async_k_major()", file, line}, true);
 }
+template <class T, int kSums>
+void wgmma_mma_async_transposed(float (&sums)[kSums], uint64_t a, uint64_t b, bool keep,
+                                SIMULATOR_SITE) {
+    static_assert(kSums == 40 || kSums == 48 || kSums == 56 || kSums == 72 || kSums == 80 ||
+                  kSums == 104 || kSums == 112);
+    static_assert(sizeof(T) == 2);
+    simulator::wgmma(
+        std::is_same_v<T, half> ? simulator::Operand::kHalf : simulator::Operand::kBfloat16, sums,
+        kSums, a, nullptr, b, keep, {"wgmma_mma_async_transposed()", file, line}, true, true);
+}
 inline void stmatrix_x4(void* row, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3,
                         SIMULATOR_SITE) {
     simulator::MatrixParts own{

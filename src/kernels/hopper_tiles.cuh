@@ -36,6 +36,7 @@ struct TileShape {
     bool divides = true;     // there is a kernel whose blocks divide such tiles
     bool persistent = true;  // blocks compute tile after tile; otherwise one each
     int beside = 1;
+    bool turned = false;  // a warpgroup multiplies for 64 columns and all rows (see multiply_tile)
 
     constexpr int cluster() const { return below * beside; }
     /// Clusters of two compute such tiles, too, in a launch beside the one of these clusters.
@@ -90,24 +91,20 @@ constexpr TileShape single(int rows, int columns, int below = 1, int beside = 1)
     return {rows, columns, below, false, false, beside};
 }
 
+/// Of one whose warpgroups have 64 columns each, or 128 of 256, and the rows in any multiple of 16.
+constexpr TileShape turned(int rows, int columns, int below = 1, int beside = 1) {
+    return {rows, columns, below, false, false, beside, true};
+}
+
 /// The tiles that the record of matrix products comes in.
-constexpr TileShape kShapes[] = {{128, 256, 2},
-                                 {128, 224, 2},
-                                 {128, 192, 2},
-                                 single(256, 208),
-                                 single(256, 192),
-                                 single(256, 160, 1, 2),
-                                 single(256, 128),
-                                 single(192, 176),
-                                 single(128, 192),
-                                 single(128, 160, 4),
-                                 single(128, 128, 2, 2),
-                                 single(128, 128),
-                                 single(64, 192, 4),
-                                 single(64, 192),
-                                 single(64, 128),
-                                 single(64, 64),
-                                 {128, 256, 4, false, true, 2}};  // eights_and_twos
+constexpr TileShape kShapes[] = {
+    {128, 256, 2},       {128, 224, 2},          {128, 192, 2},
+    single(256, 208),    single(256, 192),       turned(160, 256, 2),
+    single(256, 128),    single(192, 176),       single(128, 192),
+    single(128, 160, 4), single(128, 128, 2, 2), single(128, 128),
+    single(64, 192, 4),  single(64, 192),        single(64, 128),
+    single(64, 64),      turned(96, 192),        turned(96, 128),
+    turned(80, 128),     turned(80, 64),         {128, 256, 4, false, true, 2}};  // eights_and_twos
 
 /// The one of `shapes` that takes the least time; of equals the first.
 template <size_t kCount>

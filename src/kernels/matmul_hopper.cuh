@@ -484,16 +484,85 @@ constexpr int tile_threads(int tile_rows) {
     return consumers * kWarpgroup + (consumers == 2 ? kWarpgroup : 32);
 }
 
+/// Rows of a turned tile (see multiply_tile) that are stored at once.
+template <int kTileM>
+constexpr int kTurnedStrip = kTileM % 32 == 0 ? 32 : 16;
+
+/// A block's shared memory where its tile is turned.
+template <class T, int kTileN, int kStages, int kTileM>
+struct TurnedMemory {
+    Ring<T, kTileN, kStages, kTileM> ring;
+    // Of each warpgroup; rows swizzled.
+    alignas(1024) T out[tile_consumers(kTileN)][kOutPanels][kTurnedStrip<kTileM>][kPanel];
+};
+
+/// A block's shared memory where it has one tile.
+template <class T, int kTileN, int kStages, int kTileM, bool kTurned>
+using TileMemory =
+    std::conditional_t<kTurned, TurnedMemory<T, kTileN, kStages, kTileM>,
+                       Memory<T, kTileN, kStages, kOutPanels, kTurned ? kBlockM : kTileM>>;
+
+/// Starts a warpgroup's 64 columns of a turned tile: the transpose of  stage.A stage.B[panel].
+template <class T, int kSums, class Stage>
+__device__ void multiply_turned(float (&sums)[kSums], const Stage& stage, int panel, bool keep) {
+    hopper::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kBlockK / 16; ++step)
+        hopper::wgmma_mma_async_transposed<T>(
+            sums, hopper::matrix_descriptor(&stage.B[panel][16 * step]),
+            hopper::matrix_descriptor(&stage.A[0][16 * step]), keep || step > 0);
+    hopper::wgmma_commit_group();
+}
+
+/// Stores a warpgroup's sums of a turned tile: for each i 64 columns of C, from col + 64 i on. A
+/// warp has 16 of them, a thread rows beside each other, so stmatrix transposes.
+template <class T, int kEach, int kSums, int kStrip>
+__device__ void store_turned(const float (&sums)[kEach][kSums],
+                             T (&out)[kOutPanels][kStrip][kPanel], const CUtensorMap& C, int row,
+                             int col, int warpgroup) {
+    constexpr int kStrips = 2 * kSums / kStrip, kLeaving = kOutPanels - 1;
+    const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+    const bool first = threadIdx.x % kWarpgroup == 0;
+#pragma unroll
+    for (int s = 0; s < kEach * kStrips; ++s) {
+        const int i = s / kStrips, below = s % kStrips * kStrip;
+        T(&panel)[kStrip][kPanel] = out[s % kOutPanels];
+        if (first) hopper::cp_async_bulk_wait_group_read<kLeaving>();
+        hopper::barrier_sync_warpgroup(warpgroup);  // the panel may be overwritten
+#pragma unroll
+        for (int j = 0; j < kStrip; j += 16) {  // 16 x 16 elements
+            const float* v = &sums[i][(below + j) / 2];
+            const int r = j + lane / 16 * 8 + lane % 8, chunk = 2 * warp + lane / 8 % 2;
+            hopper::stmatrix_x4_trans(&panel[r][(chunk ^ r % 8) * 8], ptx::cvt_rn_x2<T>(v[0], v[1]),
+                                      ptx::cvt_rn_x2<T>(v[2], v[3]), ptx::cvt_rn_x2<T>(v[4], v[5]),
+                                      ptx::cvt_rn_x2<T>(v[6], v[7]));
+        }
+        hopper::fence_proxy_async();  // makes what this thread wrote visible to TMA
+        hopper::barrier_sync_warpgroup(warpgroup);
+        if (first) {
+            hopper::tma_store(C, row + below, col + i * kPanel, panel);
+            hopper::cp_async_bulk_commit_group();
+        }
+    }
+    if (first) hopper::cp_async_bulk_wait_group_read<0>();
+}
+
 /// A block's only tile. A launch finds no code in the caches, and at small N much of its time is
 /// spent on fetching it: multiply_parts() has seven times as much. And for 256 rows there are
 /// registers enough, since the tile before is not on its way out.
-template <class T, int kTileM, int kTileN, int kStages, int kBelow, int kBeside>
+///
+/// Of a tile that is turned, wgmma computes the transpose, B^T A^T: a warpgroup has 64 columns of
+/// C, and all rows. For tiles of 96 columns or 160 B comes in panels of 32 columns, twice as many
+/// rows for TMA to copy; turned, a tile of 96 rows or 160 comes in rows of 128 bytes.
+template <class T, int kTileM, int kTileN, int kStages, int kBelow, int kBeside, bool kTurned>
 __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const CUtensorMap& C,
                               int N) {
-    constexpr int kConsumers = tile_consumers(kTileM), kEach = kTileM / 64 / kConsumers;
+    constexpr int kDivided = kTurned ? kTileN : kTileM;  // among warpgroups
+    constexpr int kConsumers = tile_consumers(kDivided), kEach = kDivided / 64 / kConsumers;
     constexpr int kCluster = kBelow * kBeside;
+    using Shared = TileMemory<T, kTileN, kStages, kTileM, kTurned>;
     extern __shared__ __align__(1024) unsigned char shared[];
-    auto& memory = *reinterpret_cast<Memory<T, kTileN, kStages, kOutPanels, kTileM>*>(shared);
+    auto& memory = *reinterpret_cast<Shared*>(shared);
     auto& ring = memory.ring;
     const int warpgroup = warpgroup_index(), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int rank = kCluster == 1 ? 0 : hopper::cluster_ctarank();
@@ -531,7 +600,7 @@ __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const 
         if constexpr (kCluster > 1) wait_until_free(ring, at);
     } else {
         if constexpr (kConsumers == 2) hopper::setmaxnreg_inc<240>();
-        float sums[kEach][kTileN / 2];  // of 64 rows each
+        float sums[kEach][(kTurned ? kTileM : kTileN) / 2];  // of 64 rows, or columns, each
         auto release = [&](int stage) {
             if constexpr (kCluster == 1) {
                 if (lane == 0) hopper::mbarrier_arrive(&ring.empty[stage]);
@@ -544,8 +613,12 @@ __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const 
             hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
 #pragma unroll
             for (int i = 0; i < kEach; ++i)
-                multiply_stage<T, kTileN>(sums[i], ring.stages[at.stage], kEach * warpgroup + i,
-                                          t > 0);
+                if constexpr (kTurned)
+                    multiply_turned<T>(sums[i], ring.stages[at.stage], kEach * warpgroup + i,
+                                       t > 0);
+                else
+                    multiply_stage<T, kTileN>(sums[i], ring.stages[at.stage], kEach * warpgroup + i,
+                                              t > 0);
             hopper::wgmma_wait_group<kEach>();  // step t - 1 is done
             if (t > 0) release(previous);
             previous = at.stage;
@@ -553,20 +626,29 @@ __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const 
         hopper::wgmma_wait_group<0>();
         release(previous);
 
-        Outgoing<T, kTileN> outgoing;
+        if constexpr (kTurned) {
+            store_turned(sums, memory.out[warpgroup], C, part.row,
+                         part.col + kEach * warpgroup * kPanel, warpgroup);
+            return;
+        } else {
+            Outgoing<T, kTileN> outgoing;
 #pragma unroll
-        for (int i = 0; i < kEach; ++i) {
-            const int strip = 4 * (kEach * warpgroup + i) + warp % 4;
-            outgoing.take(sums[i], part.row + 16 * strip, part.col);
-            outgoing.store_all(memory.out[warp], C);
+            for (int i = 0; i < kEach; ++i) {
+                const int strip = 4 * (kEach * warpgroup + i) + warp % 4;
+                outgoing.take(sums[i], part.row + 16 * strip, part.col);
+                outgoing.store_all(memory.out[warp], C);
+            }
         }
     }
 }
 
 /// The cluster's size comes with the launch: a block that is a cluster of its own starts sooner if
 /// the kernel knows of none.
-template <class T, int kTileM, int kTileN, int kStages, int kBelow, int kBeside, bool kPersistent>
-__global__ void __launch_bounds__(kPersistent ? threads(kTileM) : tile_threads(kTileM), 1)
+template <class T, int kTileM, int kTileN, int kStages, int kBelow, int kBeside, bool kPersistent,
+          bool kTurned = false>
+__global__ void __launch_bounds__(kPersistent ? threads(kTileM)
+                                              : tile_threads(kTurned ? kTileN : kTileM),
+                                  1)
     matmul_hopper(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
                   const __grid_constant__ CUtensorMap B,  // [N, N] row-major
                   const __grid_constant__ CUtensorMap C,  // [N, N] row-major
@@ -574,7 +656,7 @@ __global__ void __launch_bounds__(kPersistent ? threads(kTileM) : tile_threads(k
     if constexpr (kPersistent)
         multiply_parts<T, kStages>(A, B, C, Schedule<kTileN, kBelow, kTileM>{N, divided}, exchange);
     else
-        multiply_tile<T, kTileM, kTileN, kStages, kBelow, kBeside>(A, B, C, N);
+        multiply_tile<T, kTileM, kTileN, kStages, kBelow, kBeside, kTurned>(A, B, C, N);
 }
 
 /// Of clusters of eight and of two.
@@ -626,18 +708,19 @@ inline size_t count_tiles(size_t N, size_t rows, size_t columns) {
 /// Prepares a kernel that runs multiply_parts(), or multiply_tile() if it is not persistent, with
 /// these template arguments. Returns what launches it.
 template <int kTileM, int kTileN, int kStages, int kBelow, int kBeside = 1, bool kPersistent = true,
-          class T, class Kernel>
+          bool kTurned = false, class T, class Kernel>
 std::function<void()> prepare_tiles(Kernel kernel, const Operands<T>& o) {
-    const size_t bytes = sizeof(Memory<T, kTileN, kStages, kOutPanels, kTileM>);
+    const size_t bytes = sizeof(TileMemory<T, kTileN, kStages, kTileM, kTurned>);
     demo::allow_shared_bytes(kernel, bytes);
-    const int block = kPersistent ? threads(kTileM) : tile_threads(kTileM);
+    const int block = kPersistent ? threads(kTileM) : tile_threads(kTurned ? kTileN : kTileM);
     constexpr int kCluster = kBelow * kBeside;
     const int at_once = demo::ClusterLaunch(1, kCluster, block, bytes).at_once(kernel);
-    const TileShape tile{kTileM, kTileN, kBelow, kPersistent, kPersistent, kBeside};
+    const TileShape tile{kTileM, kTileN, kBelow, kPersistent, kPersistent, kBeside, kTurned};
     const Division division = divide(tile, {o.N, o.N}, at_once);
     const CUtensorMap map_A = hopper::tensor_map(o.A, o.N, o.N, kTileM / kBeside),
                       map_B = hopper::tensor_map<kPanelColumns<kTileN>>(o.B, o.N, o.N, kBlockK),
-                      map_C = hopper::tensor_map<kOutColumns<kTileN>>(o.C, o.N, o.N, 16);
+                      map_C = hopper::tensor_map<kOutColumns<kTileN>>(
+                          o.C, o.N, o.N, kTurned ? kTurnedStrip<kTileM> : 16);
     const demo::ClusterLaunch launch(division.clusters, kCluster, block, bytes);
     return [=] { launch(kernel, map_A, map_B, map_C, int(o.N), division.divided, o.exchange); };
 }
@@ -698,8 +781,10 @@ std::function<void()> prepare(const Operands<T>& o) {
     } else {
         constexpr int kTileM = kTile.rows, kTileN = kTile.columns;
         constexpr int kBelow = kTile.below, kBeside = kTile.beside;
-        return prepare_tiles<kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent>(
-            matmul_hopper<T, kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent>, o);
+        return prepare_tiles<kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent,
+                             kTile.turned>(matmul_hopper<T, kTileM, kTileN, kStages, kBelow,
+                                                         kBeside, kTile.persistent, kTile.turned>,
+                                           o);
     }
 }
 
@@ -717,7 +802,8 @@ std::function<void()> prepare(const Operands<T>& o, const Machine& machine) {
         prepare<0, 4>,  prepare<1, 4>,  prepare<2, 4>,  prepare<3, 3>,  prepare<4, 3>,
         prepare<5, 4>,  prepare<6, 4>,  prepare<7, 4>,  prepare<8, 4>,  prepare<9, 5>,
         prepare<10, 6>, prepare<11, 6>, prepare<12, 6>, prepare<13, 6>, prepare<14, 8>,
-        prepare<15, 8>, prepare<16, 4>};
+        prepare<15, 8>, prepare<16, 5>, prepare<17, 7>, prepare<18, 8>, prepare<19, 10>,
+        prepare<20, 4>};
     return kPrepare[fastest_shape(kShapes, square_product(o.N), machine)](o);
 }
 

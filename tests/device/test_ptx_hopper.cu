@@ -594,6 +594,59 @@ TEST(Wgmma, BothOperandsAlongK) {
     expect_k_major<float, 16>(), expect_k_major<float, 32>(), expect_k_major<float, 64>();
 }
 
+/// C = A^T B^T with A[64, 64] and B[kN, 64] row-major.
+template <class T, int kN>
+__global__ void __launch_bounds__(128) multiply_transposed(const T* A, const T* B, float* C) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& rows = *reinterpret_cast<T(*)[64 + kN][64]>(shared);  // of A, then of B
+    for (int i = threadIdx.x; i < (64 + kN) * 64; i += blockDim.x) {
+        const int row = i / 64, column = i % 64;
+        rows[row][(column / 8 ^ row % 8) * 8 + column % 8] = row < 64 ? A[i] : B[i - 64 * 64];
+    }
+    fence_proxy_async();
+    __syncthreads();
+    float sums[kN / 2];
+    for (float& sum : sums) sum = NAN;  // what is not kept must not matter
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 64; k += 16)
+        wgmma_mma_async_transposed<T>(sums, matrix_descriptor(&rows[k][0]),
+                                      matrix_descriptor(&rows[64][k]), k > 0);
+    wgmma_commit_group();
+    wgmma_wait_group<0>();
+    for_each_sum<kN>(sums, C, 0, [](float& sum, float& c) { c = sum; });
+}
+
+template <class T, int kN>
+void expect_transposed() {
+    std::vector<float> a(64 * 64), b(kN * 64);
+    for (size_t i = 0; i < a.size(); ++i) a[i] = float(i * 7 % 11 + i / 64 % 3) - 6;
+    for (size_t i = 0; i < b.size(); ++i) b[i] = float(i * 5 % 13 + i / 64 % 3) - 7;
+    const Memory<T> A(numbers<T>(a.size(), [&](int i) { return T(a[i]); })),
+        B(numbers<T>(b.size(), [&](int i) { return T(b[i]); }));
+    const Memory<float> C(64 * kN);
+    multiply_transposed<T, kN><<<1, 128, (64 + kN) * 128>>>(A.data(), B.data(), C.data());
+    EXPECT_EQ(C.read(), numbers<float>(64 * kN,
+                                       [&](int i) {
+                                           float sum = 0;
+                                           for (int k = 0; k < 64; ++k)
+                                               sum += a[k * 64 + i / kN] * b[i % kN * 64 + k];
+                                           return sum;
+                                       }))
+        << kN;
+}
+
+template <class T>
+void expect_all_transposed() {
+    expect_transposed<T, 80>(), expect_transposed<T, 96>(), expect_transposed<T, 112>();
+    expect_transposed<T, 144>(), expect_transposed<T, 160>(), expect_transposed<T, 208>();
+    expect_transposed<T, 224>();
+}
+
+TEST(Wgmma, TheTransposedProduct) {
+    expect_all_transposed<half>(), expect_all_transposed<__nv_bfloat16>();
+}
+
 template <bool kTransposed>
 __global__ void store_matrices(uint16_t* out) {
     __shared__ alignas(16) uint16_t tile[32][8];

@@ -46,8 +46,8 @@ TEST(FastestShape, GivesABlockOneTileWhereAllTilesRunAtOnce) {
 }
 
 TEST(FastestShape, CopiesLessWhereRowsAreNoWholeLines) {
-    EXPECT_EQ(chosen(1088, kH200).cluster(), 1);
-    EXPECT_EQ(chosen(1056, kH200).cluster(), 4);
+    EXPECT_EQ(chosen(1408, kH200).cluster(), 1);
+    EXPECT_EQ(chosen(1440, kH200).cluster(), 4);
 }
 
 TEST(FastestShape, IsForARoundThatIsFull) {
