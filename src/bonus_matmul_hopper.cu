@@ -472,11 +472,12 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 // --- 10: matmul_hopper, the record --------------------------------------------------------------
 //
-// Adds    tiles of twenty shapes, and the clusters of the rung before. fastest_shape() in
+// Adds    tiles of fifteen shapes, and the clusters of the rung before. fastest_shape() in
 //         kernels/hopper_tiles.cuh chooses, by a model of the time: others fill the last round
-//         better. In 17 shapes a block computes one tile (multiply_tile): its code is short, and at
-//         small N fetching code takes time. Of those one has blocks that share A, and five are
-//         turned: wgmma computes C's transpose, since TMA copies 96 rows faster than 96 columns.
+//         better. In thirteen shapes a block computes one tile (multiply_tile): its code is short,
+//         and at small N fetching code takes time. There wgmma computes C's transpose, since of
+//         the two sides of its product it lets one be any multiple of 8: so tiles may have 96 or
+//         208 rows.
 // Costs   an instance of the kernel for each shape. Smaller tiles read more per multiplication.
 // Limits  at large N power: the tensor cores are active in 95% of the cycles (ncu, N = 4096,
 //         H200), and the GPU lowers its clock. At small N both ends of a block again.
@@ -570,7 +571,7 @@ std::vector<demo::Contender> contenders(std::function<Operands<T>()> operands, i
     };
     const int many = multiprocessors;
     const auto parts = [](const O& o) {
-        return prepare_tiles<kBlockM, kBlockN, kStages, kCluster>(stream_k<T>, o);
+        return prepare_parts<kBlockM, kBlockN, kStages, kCluster>(stream_k<T>, o);
     };
     const auto patches = [](const O& o) {
         return prepare_patches(eights_and_twos<T, Eights>, eights_and_twos<T, Twos>, o);

@@ -156,19 +156,14 @@ __device__ int2 walk(int i, int rows, int columns) {
 
 // --- From rung 5 on: tiles leave beside the next one's steps ------------------------------------
 
-/// Columns of a panel of C. Of B the last panel may have columns that are not multiplied (of a tile
-/// of 176 or 208: panels of 16 would take TMA longer); C's must not be wider than the tile.
-template <int kTileN>
-constexpr int kOutColumns = kTileN % 32 == 0 ? kPanelColumns<kTileN> : 16;
-
 constexpr int kOutPanels = 2;  // of each warp, to be filled and stored in turn
 
 /// A block's shared memory.
 template <class T, int kTileN, int kStages, int kOutPanels, int kTileM = kBlockM>
 struct Memory {
     Ring<T, kTileN, kStages, kTileM> ring;
-    // Of each warp; rows swizzled. (Of 256 rows a warpgroup multiplies 128.)
-    alignas(1024) T out[(kTileM < 256 ? kTileM : 128) / 16][kOutPanels][16][kOutColumns<kTileN>];
+    // Of each warp; rows swizzled.
+    alignas(1024) T out[kTileM / 16][kOutPanels][16][kPanelColumns<kTileN>];
 };
 
 /// Where Outgoing stores a box: to one matrix, or to what another header says.
@@ -179,7 +174,7 @@ __device__ inline void store_box(const CUtensorMap& C, int row, int col, const v
 /// A warp's 16 rows of a finished tile: rounded, which frees the sums' registers for the next tile.
 template <class T, int kTileN>
 struct Outgoing {
-    static constexpr int kColumns = kOutColumns<kTileN>, kPanels = kTileN / kColumns;
+    static constexpr int kColumns = kPanelColumns<kTileN>, kPanels = kTileN / kColumns;
     uint32_t pairs[kTileN / 4];
     int row, col;
     bool pending = false;
@@ -473,98 +468,90 @@ using Twos = Patches<2, 1>;
 
 // --- Rung 10: the record ------------------------------------------------------------------------
 
-/// Warpgroups that multiply where a block has one tile: 64 rows for each, or 128 if there are 256.
-__host__ __device__ constexpr int tile_consumers(int tile_rows) {
-    return tile_rows == 256 ? 2 : tile_rows / 64;
+/// Warpgroups that multiply where a block has one tile: 64 columns for each, or 128 of 256.
+__host__ __device__ constexpr int tile_consumers(int tile_columns) {
+    return tile_columns == 256 ? 2 : tile_columns / 64;
 }
 
 /// Threads of a block that has one tile. Where registers suffice, a warp is producer enough.
-constexpr int tile_threads(int tile_rows) {
-    const int consumers = tile_consumers(tile_rows);
+constexpr int tile_threads(int tile_columns) {
+    const int consumers = tile_consumers(tile_columns);
     return consumers * kWarpgroup + (consumers == 2 ? kWarpgroup : 32);
 }
 
-/// Rows of a turned tile (see multiply_tile) that are stored at once.
-template <int kTileM>
-constexpr int kTurnedStrip = kTileM % 32 == 0 ? 32 : 16;
+/// Rows of such a tile that are stored at once.
+constexpr int strip_rows(int tile_rows) { return tile_rows % 32 == 0 ? 32 : 16; }
 
-/// A block's shared memory where its tile is turned.
-template <class T, int kTileN, int kStages, int kTileM>
-struct TurnedMemory {
+/// The shared memory of a block that has one tile.
+template <class T, int kTileM, int kTileN, int kStages>
+struct TileMemory {
     Ring<T, kTileN, kStages, kTileM> ring;
     // Of each warpgroup; rows swizzled.
-    alignas(1024) T out[tile_consumers(kTileN)][kOutPanels][kTurnedStrip<kTileM>][kPanel];
+    alignas(1024) T out[tile_consumers(kTileN)][kOutPanels][strip_rows(kTileM)][kPanel];
 };
 
-/// A block's shared memory where it has one tile.
-template <class T, int kTileN, int kStages, int kTileM, bool kTurned>
-using TileMemory =
-    std::conditional_t<kTurned, TurnedMemory<T, kTileN, kStages, kTileM>,
-                       Memory<T, kTileN, kStages, kOutPanels, kTurned ? kBlockM : kTileM>>;
-
-/// Starts a warpgroup's 64 columns of a turned tile: the transpose of  stage.A stage.B[panel].
-template <class T, int kSums, class Stage>
-__device__ void multiply_turned(float (&sums)[kSums], const Stage& stage, int panel, bool keep) {
+/// Starts 64 columns of the tile, from B's panel: the transpose of  stage.A stage.B[panel].
+template <class T, int kTileN, int kTileM>
+__device__ void multiply_panel(float (&sums)[kTileM / 2], const Stage<T, kTileN, kTileM>& stage,
+                               int panel, bool keep) {
     hopper::wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < kBlockK / 16; ++step)
+    for (int step = 0; step < kBlockK; step += 16)
         hopper::wgmma_mma_async_transposed<T>(
-            sums, hopper::matrix_descriptor(&stage.B[panel][16 * step]),
-            hopper::matrix_descriptor(&stage.A[0][16 * step]), keep || step > 0);
+            sums, hopper::matrix_descriptor(&stage.B[panel][step][0]),
+            hopper::matrix_descriptor(&stage.A[0][step]), keep || step > 0);
     hopper::wgmma_commit_group();
 }
 
-/// Stores a warpgroup's sums of a turned tile: for each i 64 columns of C, from col + 64 i on. A
-/// warp has 16 of them, a thread rows beside each other, so stmatrix transposes.
+/// Stores a warpgroup's sums: for each i 64 columns of C, from col + 64 i on. Of the transpose a
+/// warp has 16 rows, so 16 columns of C; stmatrix turns them back.
 template <class T, int kEach, int kSums, int kStrip>
-__device__ void store_turned(const float (&sums)[kEach][kSums],
-                             T (&out)[kOutPanels][kStrip][kPanel], const CUtensorMap& C, int row,
-                             int col, int warpgroup) {
+__device__ void store_columns(const float (&sums)[kEach][kSums],
+                              T (&out)[kOutPanels][kStrip][kPanel], const CUtensorMap& C, int row,
+                              int col, int warpgroup) {
     constexpr int kStrips = 2 * kSums / kStrip, kLeaving = kOutPanels - 1;
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
     const bool first = threadIdx.x % kWarpgroup == 0;
 #pragma unroll
     for (int s = 0; s < kEach * kStrips; ++s) {
         const int i = s / kStrips, below = s % kStrips * kStrip;
-        T(&panel)[kStrip][kPanel] = out[s % kOutPanels];
+        T(&strip)[kStrip][kPanel] = out[s % kOutPanels];
         if (first) hopper::cp_async_bulk_wait_group_read<kLeaving>();
-        hopper::barrier_sync_warpgroup(warpgroup);  // the panel may be overwritten
+        hopper::barrier_sync_warpgroup(warpgroup);  // the strip may be overwritten
 #pragma unroll
         for (int j = 0; j < kStrip; j += 16) {  // 16 x 16 elements
             const float* v = &sums[i][(below + j) / 2];
             const int r = j + lane / 16 * 8 + lane % 8, chunk = 2 * warp + lane / 8 % 2;
-            hopper::stmatrix_x4_trans(&panel[r][(chunk ^ r % 8) * 8], ptx::cvt_rn_x2<T>(v[0], v[1]),
+            hopper::stmatrix_x4_trans(&strip[r][(chunk ^ r % 8) * 8], ptx::cvt_rn_x2<T>(v[0], v[1]),
                                       ptx::cvt_rn_x2<T>(v[2], v[3]), ptx::cvt_rn_x2<T>(v[4], v[5]),
                                       ptx::cvt_rn_x2<T>(v[6], v[7]));
         }
         hopper::fence_proxy_async();  // makes what this thread wrote visible to TMA
         hopper::barrier_sync_warpgroup(warpgroup);
         if (first) {
-            hopper::tma_store(C, row + below, col + i * kPanel, panel);
+            hopper::tma_store(C, row + below, col + i * kPanel, strip);
             hopper::cp_async_bulk_commit_group();
         }
     }
-    if (first) hopper::cp_async_bulk_wait_group_read<0>();
+    if (first) hopper::cp_async_bulk_wait_group_read<0>();  // shared memory must outlive its stores
 }
 
 /// A block's only tile. A launch finds no code in the caches, and at small N much of its time is
-/// spent on fetching it: multiply_parts() has seven times as much. And for 256 rows there are
-/// registers enough, since the tile before is not on its way out.
+/// spent on fetching it: multiply_parts() has seven times as much. And more registers are left for
+/// sums, since no tile before is on its way out.
 ///
-/// Of a tile that is turned, wgmma computes the transpose, B^T A^T: a warpgroup has 64 columns of
-/// C, and all rows. For tiles of 96 columns or 160 B comes in panels of 32 columns, twice as many
-/// rows for TMA to copy; turned, a tile of 96 rows or 160 comes in rows of 128 bytes.
-template <class T, int kTileM, int kTileN, int kStages, int kBelow, int kBeside, bool kTurned>
+/// wgmma computes the transpose, B^T A^T, so that a tile may have any multiple of 16 rows: its
+/// first operand must have 64 rows, or columns, and only the second one's number is free. In
+/// multiply_stage() these would be B's columns, but TMA copies panels of 64, with 128 bytes a row.
+template <class T, int kTileM, int kTileN, int kStages, int kBelow, int kBeside>
 __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const CUtensorMap& C,
                               int N) {
-    constexpr int kDivided = kTurned ? kTileN : kTileM;  // among warpgroups
-    constexpr int kConsumers = tile_consumers(kDivided), kEach = kDivided / 64 / kConsumers;
+    constexpr int kConsumers = tile_consumers(kTileN), kEach = kTileN / 64 / kConsumers;
     constexpr int kCluster = kBelow * kBeside;
-    using Shared = TileMemory<T, kTileN, kStages, kTileM, kTurned>;
     extern __shared__ __align__(1024) unsigned char shared[];
-    auto& memory = *reinterpret_cast<Shared*>(shared);
+    auto& memory = *reinterpret_cast<TileMemory<T, kTileM, kTileN, kStages>*>(shared);
     auto& ring = memory.ring;
-    const int warpgroup = warpgroup_index(), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
     const int rank = kCluster == 1 ? 0 : hopper::cluster_ctarank();
     // The tiles of blocks beside each other count as one, of so many times the columns.
     const Schedule<kTileN * kBeside, kBelow, kTileM> schedule{N, 0};
@@ -600,7 +587,7 @@ __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const 
         if constexpr (kCluster > 1) wait_until_free(ring, at);
     } else {
         if constexpr (kConsumers == 2) hopper::setmaxnreg_inc<240>();
-        float sums[kEach][(kTurned ? kTileM : kTileN) / 2];  // of 64 rows, or columns, each
+        float sums[kEach][kTileM / 2];  // of 64 columns each
         auto release = [&](int stage) {
             if constexpr (kCluster == 1) {
                 if (lane == 0) hopper::mbarrier_arrive(&ring.empty[stage]);
@@ -613,42 +600,22 @@ __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const 
             hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
 #pragma unroll
             for (int i = 0; i < kEach; ++i)
-                if constexpr (kTurned)
-                    multiply_turned<T>(sums[i], ring.stages[at.stage], kEach * warpgroup + i,
-                                       t > 0);
-                else
-                    multiply_stage<T, kTileN>(sums[i], ring.stages[at.stage], kEach * warpgroup + i,
-                                              t > 0);
+                multiply_panel(sums[i], ring.stages[at.stage], kEach * warpgroup + i, t > 0);
             hopper::wgmma_wait_group<kEach>();  // step t - 1 is done
             if (t > 0) release(previous);
             previous = at.stage;
         }
         hopper::wgmma_wait_group<0>();
         release(previous);
-
-        if constexpr (kTurned) {
-            store_turned(sums, memory.out[warpgroup], C, part.row,
-                         part.col + kEach * warpgroup * kPanel, warpgroup);
-            return;
-        } else {
-            Outgoing<T, kTileN> outgoing;
-#pragma unroll
-            for (int i = 0; i < kEach; ++i) {
-                const int strip = 4 * (kEach * warpgroup + i) + warp % 4;
-                outgoing.take(sums[i], part.row + 16 * strip, part.col);
-                outgoing.store_all(memory.out[warp], C);
-            }
-        }
+        store_columns(sums, memory.out[warpgroup], C, part.row,
+                      part.col + kEach * warpgroup * kPanel, warpgroup);
     }
 }
 
 /// The cluster's size comes with the launch: a block that is a cluster of its own starts sooner if
 /// the kernel knows of none.
-template <class T, int kTileM, int kTileN, int kStages, int kBelow, int kBeside, bool kPersistent,
-          bool kTurned = false>
-__global__ void __launch_bounds__(kPersistent ? threads(kTileM)
-                                              : tile_threads(kTurned ? kTileN : kTileM),
-                                  1)
+template <class T, int kTileM, int kTileN, int kStages, int kBelow, int kBeside, bool kPersistent>
+__global__ void __launch_bounds__(kPersistent ? threads(kTileM) : tile_threads(kTileN), 1)
     matmul_hopper(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
                   const __grid_constant__ CUtensorMap B,  // [N, N] row-major
                   const __grid_constant__ CUtensorMap C,  // [N, N] row-major
@@ -656,7 +623,7 @@ __global__ void __launch_bounds__(kPersistent ? threads(kTileM)
     if constexpr (kPersistent)
         multiply_parts<T, kStages>(A, B, C, Schedule<kTileN, kBelow, kTileM>{N, divided}, exchange);
     else
-        multiply_tile<T, kTileM, kTileN, kStages, kBelow, kBeside, kTurned>(A, B, C, N);
+        multiply_tile<T, kTileM, kTileN, kStages, kBelow, kBeside>(A, B, C, N);
 }
 
 /// Of clusters of eight and of two.
@@ -705,24 +672,31 @@ inline size_t count_tiles(size_t N, size_t rows, size_t columns) {
     return (N + rows - 1) / rows * ((N + columns - 1) / columns);
 }
 
-/// Prepares a kernel that runs multiply_parts(), or multiply_tile() if it is not persistent, with
-/// these template arguments. Returns what launches it.
-template <int kTileM, int kTileN, int kStages, int kBelow, int kBeside = 1, bool kPersistent = true,
-          bool kTurned = false, class T, class Kernel>
-std::function<void()> prepare_tiles(Kernel kernel, const Operands<T>& o) {
-    const size_t bytes = sizeof(TileMemory<T, kTileN, kStages, kTileM, kTurned>);
+/// Prepares a kernel that runs multiply_parts() with these template arguments. Returns what
+/// launches it.
+template <int kTileM, int kTileN, int kStages, int kBelow, class T, class Kernel>
+std::function<void()> prepare_parts(Kernel kernel, const Operands<T>& o) {
+    const size_t bytes = sizeof(Memory<T, kTileN, kStages, kOutPanels, kTileM>);
     demo::allow_shared_bytes(kernel, bytes);
-    const int block = kPersistent ? threads(kTileM) : tile_threads(kTurned ? kTileN : kTileM);
-    constexpr int kCluster = kBelow * kBeside;
-    const int at_once = demo::ClusterLaunch(1, kCluster, block, bytes).at_once(kernel);
-    const TileShape tile{kTileM, kTileN, kBelow, kPersistent, kPersistent, kBeside, kTurned};
-    const Division division = divide(tile, {o.N, o.N}, at_once);
-    const CUtensorMap map_A = hopper::tensor_map(o.A, o.N, o.N, kTileM / kBeside),
-                      map_B = hopper::tensor_map<kPanelColumns<kTileN>>(o.B, o.N, o.N, kBlockK),
-                      map_C = hopper::tensor_map<kOutColumns<kTileN>>(
-                          o.C, o.N, o.N, kTurned ? kTurnedStrip<kTileM> : 16);
-    const demo::ClusterLaunch launch(division.clusters, kCluster, block, bytes);
-    return [=] { launch(kernel, map_A, map_B, map_C, int(o.N), division.divided, o.exchange); };
+    const int at_once = demo::ClusterLaunch(1, kBelow, threads(kTileM), bytes).at_once(kernel);
+    const Division division = divide({kTileM, kTileN, kBelow}, {o.N, o.N}, at_once);
+    const CUtensorMap A = hopper::tensor_map(o.A, o.N, o.N, kTileM);
+    const demo::ClusterLaunch launch(division.clusters, kBelow, threads(kTileM), bytes);
+    return [=, B = o.map_B, C = o.map_C] {
+        launch(kernel, A, B, C, int(o.N), division.divided, o.exchange);
+    };
+}
+
+/// The same of one that runs multiply_tile().
+template <int kTileM, int kTileN, int kStages, int kBelow, int kBeside, class T, class Kernel>
+std::function<void()> prepare_tile(Kernel kernel, const Operands<T>& o) {
+    const size_t bytes = sizeof(TileMemory<T, kTileM, kTileN, kStages>);
+    demo::allow_shared_bytes(kernel, bytes);
+    const CUtensorMap A = hopper::tensor_map(o.A, o.N, o.N, kTileM / kBeside),
+                      C = hopper::tensor_map(o.C, o.N, o.N, strip_rows(kTileM));
+    const demo::ClusterLaunch launch(count_tiles(o.N, kTileM * kBelow, kTileN * kBeside),
+                                     kBelow * kBeside, tile_threads(kTileN), bytes);
+    return [=, B = o.map_B] { launch(kernel, A, B, C, int(o.N), 0, Exchange{}); };
 }
 
 /// A stream beside the default one, and what forks and joins them.
@@ -781,10 +755,12 @@ std::function<void()> prepare(const Operands<T>& o) {
     } else {
         constexpr int kTileM = kTile.rows, kTileN = kTile.columns;
         constexpr int kBelow = kTile.below, kBeside = kTile.beside;
-        return prepare_tiles<kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent,
-                             kTile.turned>(matmul_hopper<T, kTileM, kTileN, kStages, kBelow,
-                                                         kBeside, kTile.persistent, kTile.turned>,
-                                           o);
+        const auto kernel =
+            matmul_hopper<T, kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent>;
+        if constexpr (kTile.persistent)
+            return prepare_parts<kTileM, kTileN, kStages, kBelow>(kernel, o);
+        else
+            return prepare_tile<kTileM, kTileN, kStages, kBelow, kBeside>(kernel, o);
     }
 }
 
@@ -799,11 +775,10 @@ std::function<void()> prepare(const Operands<T>& o, const Machine& machine) {
     using Prepare = std::function<void()>(const Operands<T>&);
     // Of kShapes, each with as many stages as fit shared memory.
     static constexpr Prepare* kPrepare[] = {
-        prepare<0, 4>,  prepare<1, 4>,  prepare<2, 4>,  prepare<3, 3>,  prepare<4, 3>,
-        prepare<5, 4>,  prepare<6, 4>,  prepare<7, 4>,  prepare<8, 4>,  prepare<9, 5>,
-        prepare<10, 6>, prepare<11, 6>, prepare<12, 6>, prepare<13, 6>, prepare<14, 8>,
-        prepare<15, 8>, prepare<16, 5>, prepare<17, 7>, prepare<18, 8>, prepare<19, 10>,
-        prepare<20, 4>};
+        prepare<0, 4>,  prepare<1, 4>,  prepare<2, 3>,  prepare<3, 3>,
+        prepare<4, 4>,  prepare<5, 4>,  prepare<6, 5>,  prepare<7, 5>,
+        prepare<8, 5>,  prepare<9, 6>,  prepare<10, 7>, prepare<11, 7>,
+        prepare<12, 8>, prepare<13, 8>, prepare<14, 8>, prepare<15, 4>};
     return kPrepare[fastest_shape(kShapes, square_product(o.N), machine)](o);
 }
 
