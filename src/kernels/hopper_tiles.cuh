@@ -103,22 +103,15 @@ constexpr TileShape single(int rows, int columns, int below = 1, int beside = 1)
 }
 
 /// The tiles that the record of matrix products comes in.
-constexpr TileShape kShapes[] = {{128, 256, 2},
-                                 {128, 192, 2},
-                                 single(208, 256),
-                                 single(192, 256),
-                                 single(160, 256, 2),
-                                 single(256, 128),
-                                 single(208, 128),
-                                 single(128, 192),
-                                 single(96, 192),
-                                 single(128, 128, 2, 2),
-                                 single(112, 128),
-                                 single(96, 128),
-                                 single(128, 64),
-                                 single(96, 64),
-                                 single(64, 64),
-                                 {128, 256, 4, false, true, 2}};  // eights_and_twos
+constexpr TileShape kShapes[] = {
+    {128, 256, 2},       {128, 192, 2},
+    single(208, 256),    single(192, 256),
+    single(160, 256, 2), single(256, 128),
+    single(208, 128),    single(128, 192),
+    single(96, 192),     single(128, 128, 2, 2),
+    single(112, 128),    single(96, 128),
+    single(128, 64),     single(96, 64),
+    single(64, 64),      {128, 256, 4, false, true, 2}};  // eights_and_twos
 
 /// The one of `shapes` that takes the least time; of equals the first.
 template <size_t kCount>
