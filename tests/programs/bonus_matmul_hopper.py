@@ -141,7 +141,7 @@ MUTANTS = [
            sizes=(9120,), cpu_sizes=(544,)),
     mutant("hopper_stale", "stream_k matmul_hopper",
            "only the first launch computes",
-           [launch_once("launch(kernel, map_A, map_B")], timed=True),
+           [launch_once("launch(kernel, A, B, C, int(o.N), division.divided")], timed=True),
     # Of each of these kinds, one in every kernel that lacks one above.
     mutant("hopper_tail_twice", EVERY,
            "the last 16 of a stage's 64 k, one wgmma, are counted twice",
