@@ -472,9 +472,9 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 // --- 10: matmul_hopper, the record --------------------------------------------------------------
 //
-// Adds    tiles of fifteen shapes, and the clusters of the rung before. fastest_shape() in
+// Adds    tiles of 19 shapes, and the clusters of the rung before. fastest_shape() in
 //         kernels/hopper_tiles.cuh chooses, by a model of the time: others fill the last round
-//         better. In thirteen shapes a block computes one tile (multiply_tile): its code is short,
+//         better. In 17 shapes a block computes one tile (multiply_tile): its code is short,
 //         and at small N fetching code takes time. There wgmma computes C's transpose, since of
 //         the two sides of its product it lets one be any multiple of 8: so tiles may have 96 or
 //         208 rows.

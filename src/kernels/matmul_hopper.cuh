@@ -775,10 +775,10 @@ std::function<void()> prepare(const Operands<T>& o, const Machine& machine) {
     using Prepare = std::function<void()>(const Operands<T>&);
     // Of kShapes, each with as many stages as fit shared memory.
     static constexpr Prepare* kPrepare[] = {
-        prepare<0, 4>,  prepare<1, 4>,  prepare<2, 3>,  prepare<3, 3>,
-        prepare<4, 4>,  prepare<5, 4>,  prepare<6, 5>,  prepare<7, 5>,
-        prepare<8, 5>,  prepare<9, 6>,  prepare<10, 7>, prepare<11, 7>,
-        prepare<12, 8>, prepare<13, 8>, prepare<14, 8>, prepare<15, 4>};
+        prepare<0, 4>,  prepare<1, 4>,  prepare<2, 3>,  prepare<3, 3>,  prepare<4, 4>,
+        prepare<5, 4>,  prepare<6, 5>,  prepare<7, 5>,  prepare<8, 5>,  prepare<9, 5>,
+        prepare<10, 6>, prepare<11, 6>, prepare<12, 6>, prepare<13, 7>, prepare<14, 7>,
+        prepare<15, 8>, prepare<16, 8>, prepare<17, 8>, prepare<18, 8>, prepare<19, 4>};
     return kPrepare[fastest_shape(kShapes, square_product(o.N), machine)](o);
 }
 
