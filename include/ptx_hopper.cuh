@@ -225,6 +225,11 @@ __device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, int 
         : "memory");
 }
 
+/// One thread has a tensor map fetched before its first use. Section prefetch, prefetchu.
+__device__ inline void prefetch_tensormap(const CUtensorMap& map) {
+    SM90_ASM("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
 /// Starts a copy of a box from shared memory to the matrix. Elements outside it are not written.
 /// Row and column must not be negative, and the column a multiple of 8, as above. Section
 /// cp.async.bulk.tensor.

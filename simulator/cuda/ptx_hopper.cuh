@@ -131,6 +131,7 @@ inline void tma_load_multicast(void* to, const CUtensorMap& map, int row, int co
     simulator::tensor_load(to, map, {column, row}, barrier, ranks,
                            {"tma_load_multicast()", file, line});
 }
+inline void prefetch_tensormap(const CUtensorMap&) {}
 inline void tma_store(const CUtensorMap& map, int row, int column, const void* from,
                       SIMULATOR_SITE) {
     simulator::tensor_store(map, {column, row}, from, {"tma_store()", file, line});
