@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 /// Whether a thread of a block with one tile needs more registers than all threads can have.
 template <int kRows, int kColumns>
-constexpr bool kLarge = 128 * 192 < kRows * kColumns;
+constexpr bool kLarge = kRows > 128 || kColumns > 192;
 
 /// Threads of such a block: a warpgroup for 64 rows, and a warp as the producer, or a warpgroup,
 /// which can give registers away.
