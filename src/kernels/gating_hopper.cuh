@@ -54,30 +54,29 @@ enum class Gates {
     kDivided,   // the same, and some tiles are divided among blocks
 };
 
-/// All tiles of a block, one after the other: kTileM x kTileN sums each, for kTileM x kTileN / 2 of
-/// out. Of a tile of 128 rows each warpgroup computes 64. Tiles of 64 rows alternate: while one
-/// warpgroup gates a tile, the other multiplies the next.
-template <int kTileM, int kTileN, int kStages, Gates kGates>
-__device__ void gate_tiles(const CUtensorMap& x,    // [M, K] row-major
+/// All parts of a block, one after the other. `Schedule` counts columns of out; of each, a tile has
+/// two sums. Of a tile of 128 rows each warpgroup computes 64. Tiles of 64 rows alternate: while
+/// one warpgroup gates a tile, the other multiplies the next.
+template <int kStages, Gates kGates, class Schedule>
+__device__ void gate_parts(const CUtensorMap& x,    // [M, K] row-major
                            const CUtensorMap& W1,   // [K, H] row-major
                            const half* b1,          // [H]
                            const CUtensorMap& W2,   // [K, H] row-major
                            const half* b2,          // [H]
                            const CUtensorMap& out,  // [M, H] row-major
-                           int M, int K, int H, int divided, Exchange exchange) {
+                           int H, const Schedule& schedule, Exchange exchange) {
+    constexpr int kTileM = Schedule::kRows, kCols = Schedule::kColumns, kTileN = 2 * kCols;
+    constexpr int kBelow = Schedule::kBelow, kBeside = Schedule::kBeside;
+    constexpr int kCluster = kBelow * kBeside;
     using Shared = GatingMemory<kTileM, kTileN, kStages>;
+    constexpr int kPanels = kCols / Shared::kColumns;  // of out
     constexpr bool kAlternate = kTileM == 64, kTurns = kGates != Gates::kTogether,
                    kDivide = kGates == Gates::kDivided;
-    constexpr int kCols = kTileN / 2, kPanels = kCols / Shared::kColumns;  // of out
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& memory = *reinterpret_cast<Shared*>(shared);
     auto& ring = memory.ring;
     const int rank = hopper::cluster_ctarank();
     const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
-    const Schedule<kCols, kCluster, kTileM> schedule{.N = M,
-                                                     .divided = kDivide ? divided : 0,
-                                                     .steps = (K + kBlockK - 1) / kBlockK,
-                                                     .columns = (H - 1) / kCols + 1};
     if (threadIdx.x == 0) {
         for (hopper::Barrier& barrier : memory.last_step) hopper::mbarrier_init(&barrier, 4);
         ring.init(kTileM / 16 * kCluster);
@@ -92,14 +91,14 @@ __device__ void gate_tiles(const CUtensorMap& x,    // [M, K] row-major
                 produce(ring, at, part.last - part.first, [&](auto& stage, auto* full, int t) {
                     const int k = (part.backward ? part.last - 1 - t : part.first + t) * kBlockK;
                     hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
-                    hopper::tma_load(stage.A, x, part.row, k, full);
-                    // Half of the panels are of W1, half are the same columns of W2. Each block of
-                    // a cluster copies its share, for all.
-                    for (int p = rank; p < 2 * kPanels; p += kCluster) {
+                    load_rows<kBelow, kBeside>(stage, full, x, rank, part.row, k);
+                    // Half of the panels are of W1, half are the same columns of W2. Each of the
+                    // blocks below each other copies its share, for all.
+                    for (int p = rank % kBelow; p < 2 * kPanels; p += kBelow) {
                         const CUtensorMap& W = p < kPanels ? W1 : W2;
                         const int col = part.col + p % kPanels * Shared::kColumns;
                         hopper::tma_load_multicast(stage.B[p], W, k, col, full,
-                                                   (1 << kCluster) - 1);
+                                                   column_mask<kBelow>(rank));
                     }
                 });
             });
@@ -127,8 +126,8 @@ __device__ void gate_tiles(const CUtensorMap& x,    // [M, K] row-major
                 hopper::mbarrier_wait(&memory.last_step[1 - warpgroup], parity), parity ^= 1;
             };
             if (kAlternate) wait_for_turn();
-            float sums[kTileN / 2];
-            half2 bias1[kTileN / 16], bias2[kTileN / 16];  // of the columns that the sums are of
+            float sums[Schedule::kColumns];  // half of them of x W1
+            half2 bias1[Schedule::kColumns / 8], bias2[Schedule::kColumns / 8];
             auto load_both = [&] {
                 load_biases(bias1, b1, part.col, H);
                 load_biases(bias2, b2, part.col, H);
@@ -153,12 +152,26 @@ __device__ void gate_tiles(const CUtensorMap& x,    // [M, K] row-major
                 load_both();
             }
 
-            float gates[kTileN / 4];
+            float gates[Schedule::kColumns / 2];
             gate_sums(gates, sums, bias1, bias2);
             outgoing.take(gates, part.row + threadIdx.x / 32 * 16 % kTileM, part.col);
         });
         outgoing.store_all(panel, out);
     }
+}
+
+/// The same for tiles of kTileM x kTileN sums, for kTileM x kTileN / 2 of out, by clusters of two.
+template <int kTileM, int kTileN, int kStages, Gates kGates>
+__device__ void gate_tiles(const CUtensorMap& x, const CUtensorMap& W1, const half* b1,
+                           const CUtensorMap& W2, const half* b2, const CUtensorMap& out, int M,
+                           int K, int H, int divided, Exchange exchange) {
+    constexpr int kCols = kTileN / 2;
+    const Schedule<kCols, kCluster, kTileM> schedule{
+        .N = M,
+        .divided = kGates == Gates::kDivided ? divided : 0,
+        .steps = (K + kBlockK - 1) / kBlockK,
+        .columns = (H - 1) / kCols + 1};
+    gate_parts<kStages, kGates>(x, W1, b1, W2, b2, out, H, schedule, exchange);
 }
 
 template <int kTileM, int kTileN, int kStages, Gates kGates>
@@ -170,10 +183,29 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     gate_tiles<kTileM, kTileN, kStages, kGates>(x, W1, b1, W2, b2, out, M, K, H, divided, exchange);
 }
 
+/// Of clusters of eight and of two: see eights_and_twos of bonus_matmul_hopper.
+template <class Patches>
+__global__ void __launch_bounds__(kThreads, 1)
+    fused_hopper(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap W1,
+                 const half* b1, const __grid_constant__ CUtensorMap W2, const half* b2,
+                 const __grid_constant__ CUtensorMap out, int H, Patches patches) {
+    gate_parts<4, Gates::kInTurn>(x, W1, b1, W2, b2, out, H, patches, {});
+}
+
+/// Whether a thread of a block with one tile needs more registers than all threads can have.
+template <int kRows, int kColumns>
+constexpr bool kLarge = kRows > 128 || kColumns > 192;
+
+/// Threads of such a block: a warpgroup for 64 rows, and a warp as the producer, or a warpgroup,
+/// which can give registers away.
+template <int kRows, int kColumns>
+constexpr int kSingleThreads = kRows / 64 * kWarpgroup +
+                               (kLarge<kRows, kColumns> ? kWarpgroup : 32);
+
 /// A block's only tile: at small N a launch spends much of its time on fetching code, of which
 /// gate_tiles() has three times as much. See multiply_tile() in matmul_hopper.cuh.
 template <int kTileM, int kTileN, int kStages>
-__global__ void __launch_bounds__(threads(kTileM), 1)
+__global__ void __launch_bounds__((kSingleThreads<kTileM, kTileN>), 1)
     fused_hopper(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap W1,
                  const half* b1, const __grid_constant__ CUtensorMap W2, const half* b2,
                  const __grid_constant__ CUtensorMap out, int M, int K, int H) {
@@ -187,25 +219,35 @@ __global__ void __launch_bounds__(threads(kTileM), 1)
     const Schedule<kCols, 1, kTileM> schedule{
         .N = M, .divided = 0, .steps = (K + kBlockK - 1) / kBlockK, .columns = (H - 1) / kCols + 1};
     const Part part = schedule.part(blockIdx.x, 0, 0, schedule.steps);
-    if (threadIdx.x == kWarpgroups * kWarpgroup) ring.init(4 * kWarpgroups);
-    __syncthreads();  // the barriers are ready
-
-    Position<kStages> at;
-    if (warpgroup == kWarpgroups) {
-        hopper::setmaxnreg_dec<32>();
-        if (threadIdx.x > kWarpgroups * kWarpgroup) return;
-        produce(ring, at, part.last, [&](auto& stage, auto* full, int t) {
-            hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
-            hopper::tma_load(stage.A, x, part.row, t * kBlockK, full);
+    auto load = [&](auto& stage, auto* full, int t) {
+        hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
+        hopper::tma_load(stage.A, x, part.row, t * kBlockK, full);
 #pragma unroll 1  // less code
-            for (int p = 0; p < kPanels; ++p) {
-                const int col = part.col + p * Shared::kColumns;
-                hopper::tma_load(stage.B[p], W1, t * kBlockK, col, full);
-                hopper::tma_load(stage.B[kPanels + p], W2, t * kBlockK, col, full);
-            }
-        });
+        for (int p = 0; p < kPanels; ++p) {
+            const int col = part.col + p * Shared::kColumns;
+            hopper::tma_load(stage.B[p], W1, t * kBlockK, col, full);
+            hopper::tma_load(stage.B[kPanels + p], W2, t * kBlockK, col, full);
+        }
+    };
+    Position<kStages> at;
+    const int early = min(kStages, part.last);  // steps
+    if (threadIdx.x == kWarpgroups * kWarpgroup) {
+        ring.init(4 * kWarpgroups);
+        // The first copies need not wait until other threads know that the barriers are ready.
+        produce(ring, at, early, load);
+    }
+    // A launch finds no tensor maps in the caches either, and out's is needed last.
+    if (threadIdx.x == 0) hopper::prefetch_tensormap(out);
+    __syncthreads();  // now they know
+
+    if (warpgroup == kWarpgroups) {
+        if constexpr (kLarge<kTileM, kTileN>) hopper::setmaxnreg_dec<32>();
+        if (threadIdx.x > kWarpgroups * kWarpgroup) return;
+        produce(ring, at, part.last - early,
+                [&](auto& stage, auto* full, int t) { load(stage, full, early + t); });
     } else {
-        hopper::setmaxnreg_inc<kWarpgroups == 3 ? 160 : 232>();
+        if constexpr (kLarge<kTileM, kTileN>)
+            hopper::setmaxnreg_inc<kWarpgroups == 3 ? 160 : 232>();
         half2 early1[kTileN / 16], early2[kTileN / 16];  // while the first copies are on their way
         load_biases(early1, b1, part.col, H);
         load_biases(early2, b2, part.col, H);
@@ -249,10 +291,15 @@ std::function<void()> prepare(Kernel kernel, const demo::GatingOperands& g, int 
 }
 
 /// The tile shapes of fused_hopper; their columns count both weights.
-constexpr TileShape kShapes[] = {{128, 256, kCluster},       {128, 192, kCluster, false},
-                                 {64, 256, kCluster, false}, {64, 128, kCluster, false},
-                                 single(192, 192, 1),        single(128, 192, 1),
-                                 single(128, 128, 1)};
+constexpr TileShape kShapes[] = {{128, 256, kCluster},
+                                 {128, 192, kCluster, false},
+                                 {64, 256, kCluster, false},
+                                 {64, 128, kCluster, false},
+                                 single(192, 192),
+                                 single(128, 256),
+                                 single(128, 192),
+                                 single(128, 128),
+                                 {128, 256, 4, false, true, 2}};  // eights and twos
 
 /// x times both weights, side by side. 3000: clocks for gating a tile of 128 rows, fitted.
 inline Product product(const demo::GatingOperands& g) { return {g.M, 2 * g.H, 3000, g.K}; }
@@ -272,6 +319,41 @@ std::function<void()> prepare_shape(const demo::GatingOperands& g) {
     return prepare<kTileM, kTileN, kStages>(kernel, g, clusters);
 }
 
+/// The same by clusters of eight beside clusters of two.
+inline std::function<void()> prepare_patches(const demo::GatingOperands& g) {
+    constexpr int kCols = kBlockN / 2;
+    using Eights = Patches<4, 2, kCols>;
+    using Twos = Patches<2, 1, kCols>;
+    const PatchLaunches launches(fused_hopper<Eights>, fused_hopper<Twos>,
+                                 sizeof(GatingMemory<kBlockM, kBlockN, 4>));
+    const int M = int(g.M), K = int(g.K), H = int(g.H), steps = (K + kBlockK - 1) / kBlockK;
+    const int columns = (H - 1) / (Eights::kWidth * kCols) + 1;  // of patches
+    const Eights of_eights{.N = M,
+                           .eights = launches.eights,
+                           .twos = launches.twos,
+                           .steps = steps,
+                           .columns = columns};
+    const Twos of_twos{.N = M,
+                       .eights = launches.eights,
+                       .twos = launches.twos,
+                       .steps = steps,
+                       .columns = columns};
+    const CUtensorMap x = hopper::tensor_map(g.x, M, K, kBlockM),
+                      half_x = hopper::tensor_map(g.x, M, K, kBlockM / Eights::kBeside),
+                      W1 = hopper::tensor_map(g.W1, K, H, kBlockK),
+                      W2 = hopper::tensor_map(g.W2, K, H, kBlockK),
+                      out = hopper::tensor_map(g.out, M, H, 16);
+    return [=, b1 = g.b1, b2 = g.b2] {
+        launches(
+            [&](const auto& launch) {
+                launch(fused_hopper<Eights>, half_x, W1, b1, W2, b2, out, H, of_eights);
+            },
+            [&](const auto& launch) {
+                launch(fused_hopper<Twos>, x, W1, b1, W2, b2, out, H, of_twos);
+            });
+    };
+}
+
 /// The same where each block has one tile.
 template <int kShape, int kStages>
 std::function<void()> prepare_single(const demo::GatingOperands& g) {
@@ -284,20 +366,27 @@ std::function<void()> prepare_single(const demo::GatingOperands& g) {
                       W1 = hopper::tensor_map<kColumns>(g.W1, g.K, g.H, kBlockK),
                       W2 = hopper::tensor_map<kColumns>(g.W2, g.K, g.H, kBlockK),
                       out = hopper::tensor_map<kColumns>(g.out, g.M, g.H, 16);
-    const demo::ClusterLaunch launch(divide(kTile, product(g), 1).clusters, 1, threads(kTile.rows),
-                                     sizeof(Shared));
+    const demo::ClusterLaunch launch(divide(kTile, product(g), 1).clusters, 1,
+                                     kSingleThreads<kTile.rows, kTile.columns>, sizeof(Shared));
     return [=] { launch(kernel, x, W1, g.b1, W2, g.b2, out, int(g.M), int(g.K), int(g.H)); };
 }
 
-/// Prepares fused_hopper, in the tiles that the model says are the fastest. H: a multiple of 8.
-inline std::function<void()> prepare_fastest(const demo::GatingOperands& g, const demo::Gpu& gpu) {
+/// The number of the tiles that the model says are the fastest.
+inline int fastest(const demo::GatingOperands& g, const demo::Gpu& gpu, bool one_launch) {
+    const Machine machine{gpu.multiprocessors, 160};  // bytes a clock from L2: fitted
+    return fastest_shape(kShapes, product(g), machine, std::size(kShapes) - one_launch);
+}
+
+/// Prepares fused_hopper in those tiles. H: a multiple of 8.
+inline std::function<void()> prepare_fastest(const demo::GatingOperands& g, const demo::Gpu& gpu,
+                                             bool one_launch = false) {
     using Prepare = std::function<void()>(const demo::GatingOperands&);
     // Of kShapes, each with as many stages as fit shared memory.
     static constexpr Prepare* kPrepare[] = {
-        prepare_shape<0, 4>,  prepare_shape<1, 5>,  prepare_shape<2, 5>, prepare_shape<3, 8>,
-        prepare_single<4, 4>, prepare_single<5, 5>, prepare_single<6, 6>};
-    const Machine machine{gpu.multiprocessors};
-    return kPrepare[fastest_shape(kShapes, product(g), machine)](g);
+        prepare_shape<0, 4>,  prepare_shape<1, 5>,  prepare_shape<2, 5>,
+        prepare_shape<3, 8>,  prepare_single<4, 4>, prepare_single<5, 4>,
+        prepare_single<6, 5>, prepare_single<7, 6>, prepare_patches};
+    return kPrepare[fastest(g, gpu, one_launch)](g);
 }
 
 /// A kernel of square matrices on Hopper. `prepare` returns what launches it.
@@ -308,7 +397,12 @@ inline demo::Contender contender_of(const std::string& name, const demo::Gating&
 }
 
 inline demo::Contender contender(const demo::Gating& g, const demo::Gpu& gpu) {
-    return contender_of("fused_hopper", g, gpu, [&] { return prepare_fastest(g, gpu); });
+    auto it = contender_of("fused_hopper", g, gpu, [&] { return prepare_fastest(g, gpu); });
+    it.setup = [&, prepare = it.setup](demo::Contender& self) {
+        prepare(self);
+        self.launches = kShapes[fastest(g, gpu, false)].two_launches() ? 2 : 1;
+    };
+    return it;
 }
 
 }  // namespace gating_hopper

@@ -115,10 +115,10 @@ constexpr TileShape kShapes[] = {
     single(64, 128),        single(96, 64),
     single(64, 64),         {128, 256, 4, false, true, 2}};  // eights_and_twos
 
-/// The one of `shapes` that takes the least time; of equals the first.
+/// The one of the first `count` shapes that takes the least time; of equals the first.
 template <size_t kCount>
-int fastest_shape(const TileShape (&shapes)[kCount], const Product& product,
-                  const Machine& machine) {
+int fastest_shape(const TileShape (&shapes)[kCount], const Product& product, const Machine& machine,
+                  size_t count = kCount) {
     auto clocks = [&](const TileShape& tile) {
         // Both ends of a block with one tile; a further such block after it, whose copies begin
         // when the one before has stored its tile; both ends of a block with several tiles; each
@@ -133,7 +133,7 @@ int fastest_shape(const TileShape (&shapes)[kCount], const Product& product,
                kStart * (tile.cluster() - 1) + (tile.two_launches() ? kSecondLaunch : 0);
     };
     const auto less = [&](const TileShape& a, const TileShape& b) { return clocks(a) < clocks(b); };
-    return int(std::min_element(std::begin(shapes), std::end(shapes), less) - shapes);
+    return int(std::min_element(shapes, shapes + count, less) - shapes);
 }
 
 }  // namespace matmul_hopper

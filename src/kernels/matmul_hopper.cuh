@@ -235,27 +235,41 @@ struct Outgoing {
 
 // --- From rung 6 on: clusters -------------------------------------------------------------------
 
-/// load_stage() in a cluster of kBelow x kBeside blocks. Those below each other need the same tile
-/// of B, those beside each other that of A: each copies a part, into the shared memory of all that
-/// need it. A stage is complete when the bytes from all blocks have arrived. Ranks count downwards.
+/// Bits of the blocks below each other in the column of the cluster in which block `rank` lies.
+/// Ranks count downwards.
+template <int kBelow>
+__device__ int column_mask(int rank) {
+    return ((1 << kBelow) - 1) << rank / kBelow * kBelow;
+}
+
+/// The tile of A in a cluster of kBelow x kBeside blocks. Those beside each other need the same:
+/// each copies a part, into the shared memory of all of them.
+template <int kBelow, int kBeside, class Stage>
+__device__ void load_rows(Stage& stage, hopper::Barrier* full, const CUtensorMap& A, int rank,
+                          int row, int k) {
+    if constexpr (kBeside == 1) {
+        hopper::tma_load(stage.A, A, row, k, full);
+    } else {
+        // Bits of the blocks in the cluster's first row.
+        constexpr int kRow = ((1 << kBelow * kBeside) - 1) / ((1 << kBelow) - 1);
+        constexpr int kEach = sizeof stage.A / sizeof stage.A[0] / kBeside;  // rows
+        const int first = rank / kBelow * kEach;
+        hopper::tma_load_multicast(&stage.A[first], A, row + first, k, full, kRow << rank % kBelow);
+    }
+}
+
+/// load_stage() in such a cluster: blocks below each other share the tile of B in the same way. A
+/// stage is complete when the bytes from all blocks have arrived.
 template <int kBelow, int kBeside = 1, class T, int kTileN, int kTileM>
 __device__ void load_stage_multicast(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full,
                                      const CUtensorMap& A, const CUtensorMap& B, int rank, int row,
                                      int col, int k) {
-    // Bits of the blocks in the cluster's first column and first row.
-    constexpr int kColumn = (1 << kBelow) - 1, kRow = ((1 << kBelow * kBeside) - 1) / kColumn;
-    const int below = rank % kBelow, beside = rank / kBelow;
     hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
-    if constexpr (kBeside == 1) {
-        hopper::tma_load(stage.A, A, row, k, full);
-    } else {
-        const int first = beside * (kTileM / kBeside);  // of the rows of A that this block copies
-        hopper::tma_load_multicast(&stage.A[first], A, row + first, k, full, kRow << below);
-    }
+    load_rows<kBelow, kBeside>(stage, full, A, rank, row, k);
 #pragma unroll 1  // the compiler would repeat it 16 times, and a launch fetches its code, too
-    for (int p = below; p < stage.kPanels; p += kBelow)
+    for (int p = rank % kBelow; p < stage.kPanels; p += kBelow)
         hopper::tma_load_multicast(stage.B[p], B, k, col + p * stage.kColumns, full,
-                                   kColumn << kBelow * beside);
+                                   column_mask<kBelow>(rank));
 }
 
 /// The producer's last wait: until all readers have freed all stages. The readers of other blocks
@@ -435,31 +449,40 @@ __device__ void multiply_parts(const CUtensorMap& A, const CUtensorMap& B, const
 
 /// Which tiles a block computes where clusters of eight and of two run side by side, each in a
 /// launch of its own. C is cut into patches of 4 x 2 tiles: each is for one cluster of eight, or
-/// for four of two. So a block's place in its patch does not depend on its cluster's size: blocks
-/// 0 to 3 of eight are below each other, 4 to 7 beside them.
-template <int kClusterBelow, int kClusterBeside>
+/// for four of two. Blocks 0 to 3 of eight are below each other, 4 to 7 beside them.
+template <int kClusterBelow, int kClusterBeside, int kTileN = kBlockN>
 struct Patches {
-    static constexpr int kRows = kBlockM, kColumns = kBlockN;
+    static constexpr int kRows = kBlockM, kColumns = kTileN;
     static constexpr int kBelow = kClusterBelow, kBeside = kClusterBeside;
     static constexpr bool kDivides = false;
-    static constexpr int kBlocks = 8, kHeight = 4, kWidth = 2;  // of a patch, in tiles
+    static constexpr int kHeight = 4, kWidth = 2;  // of a patch, in tiles
     int N;
-    int first;    // patch of this launch: the other launch has those before, or those after
-    int at_once;  // patches, of both launches together
+    int eights, twos;  // clusters; of two an even number
     int steps = (N + kBlockK - 1) / kBlockK;
     int rows = (N + kHeight * kBlockM - 1) / (kHeight * kBlockM);
-    int columns = (N + kWidth * kBlockN - 1) / (kWidth * kBlockN);
+    int columns = (N + kWidth * kTileN - 1) / (kWidth * kTileN);
 
     /// Calls work(part) for all tiles of this block, every second one from the last step on.
     template <class Work>
-    __device__ void for_each_part(int, Work work) const {
-        const int place = blockIdx.x % kBlocks, x = place % kHeight, y = place / kHeight;
+    __device__ void for_each_part(int rank, Work work) const {
+        constexpr int kBlocks = kBelow * kBeside;
+        const int cluster = blockIdx.x / kBlocks;
         bool backward = true;
-        for (int i = first + int(blockIdx.x) / kBlocks; i < rows * columns; i += at_once) {
+        for (int round = 0;; ++round, backward = !backward) {
+            // Of the patches of two rounds the first are for clusters of eight, a half in each
+            // round; of the tiles of the others each cluster of two has two in each round.
+            int i = round / 2 * (2 * eights + twos / 2), place = rank;
+            if (kBlocks == 2) {
+                const int pair = round % 2 * twos + cluster;
+                i += 2 * eights + pair / 4, place += pair % 4 * 2;
+            } else {
+                i += round % 2 * eights + cluster;
+            }
+            if (i >= rows * columns) return;
             const int2 patch = walk<4>(i, rows, columns);  // 16 are 2048 x 2048 elements
-            work(Part{i, (patch.x * kHeight + x) * kBlockM, (patch.y * kWidth + y) * kBlockN, 0,
-                      steps, backward});
-            backward = !backward;
+            const int x = patch.x * kHeight + place % kHeight,
+                      y = patch.y * kWidth + place / kHeight;
+            work(Part{i, x * kBlockM, y * kTileN, 0, steps, backward});
         }
     }
 };
@@ -715,34 +738,56 @@ struct SideStream {
     SideStream(const SideStream&) = delete;
 };
 
-/// Prepares two launches side by side: as many clusters of eight as find room, and of two on the
-/// multiprocessors that are left. Both kernels run multiply_parts(), of Eights and of Twos.
+/// Two launches side by side: as many clusters of eight as find room, and of two on the
+/// multiprocessors that are left.
+class PatchLaunches {
+  public:
+    template <class EightsKernel, class TwosKernel>
+    PatchLaunches(EightsKernel of_eights, TwosKernel of_twos, size_t shared_bytes) {
+        demo::allow_shared_bytes(of_eights, shared_bytes);
+        demo::allow_shared_bytes(of_twos, shared_bytes);
+        const int room = demo::ClusterLaunch(1, 8, kThreads, shared_bytes).at_once(of_eights);
+        const int pairs = demo::ClusterLaunch(1, 2, kThreads, shared_bytes).at_once(of_twos);
+        // Some of each also where both do not fit, as on the small simulator.
+        eights = std::max(1, std::min(room, pairs / 4 - 1));
+        twos = std::max(2, (pairs - 4 * eights) / 2 * 2);
+        launch_eights_ = {size_t(eights), 8, kThreads, shared_bytes};
+        launch_twos_ = {size_t(twos), 2, kThreads, shared_bytes, side_->stream};
+    }
+
+    int eights, twos;  // clusters
+
+    /// Each argument launches a kernel in the way that it is given.
+    template <class StartEights, class StartTwos>
+    void operator()(StartEights start_eights, StartTwos start_twos) const {
+        // Eights first: they find less room. The side stream waits for what is in front of them,
+        // and the default stream goes on when both are done.
+        DEMO_CHECK(cudaEventRecord(side_->fork));
+        start_eights(launch_eights_);
+        DEMO_CHECK(cudaStreamWaitEvent(side_->stream, side_->fork));
+        start_twos(launch_twos_);
+        DEMO_CHECK(cudaEventRecord(side_->join, side_->stream));
+        DEMO_CHECK(cudaStreamWaitEvent(nullptr, side_->join));
+    }
+
+  private:
+    std::shared_ptr<const SideStream> side_ = std::make_shared<const SideStream>();
+    demo::ClusterLaunch launch_eights_{1, 8, kThreads, 0}, launch_twos_{1, 2, kThreads, 0};
+};
+
+/// Prepares such launches. Both kernels run multiply_parts(), of Eights and of Twos.
 template <class T>
 std::function<void()> prepare_patches(void (*eights)(CUtensorMap, CUtensorMap, CUtensorMap, Eights),
                                       void (*twos)(CUtensorMap, CUtensorMap, CUtensorMap, Twos),
                                       const Operands<T>& o) {
-    const size_t bytes = sizeof(Memory<T, kBlockN, 4, kOutPanels>);
-    demo::allow_shared_bytes(eights, bytes), demo::allow_shared_bytes(twos, bytes);
-    // Patches that all blocks have room for at once; two at least, since the simulator is small.
-    const int pairs = demo::ClusterLaunch(1, 2, kThreads, bytes).at_once(twos);
-    const int at_once = std::max(2, pairs / 4);
-    const int room = demo::ClusterLaunch(1, 8, kThreads, bytes).at_once(eights);
-    const int large = std::min(at_once - 1, room);
-    const auto side = std::make_shared<const SideStream>();
-    const demo::ClusterLaunch launch_eights(large, 8, kThreads, bytes),
-        launch_twos(4 * (at_once - large), 2, kThreads, bytes, side->stream);
-    const int N = int(o.N);
+    const PatchLaunches launches(eights, twos, sizeof(Memory<T, kBlockN, 4, kOutPanels>));
+    const Eights of_eights{int(o.N), launches.eights, launches.twos};
+    const Twos of_twos{int(o.N), launches.eights, launches.twos};
     // A cluster of eight copies a tile of A in two halves.
     const CUtensorMap half_A = hopper::tensor_map(o.A, o.N, o.N, kBlockM / Eights::kBeside);
     return [=, A = o.map_A, B = o.map_B, C = o.map_C] {
-        // Eights first: they find less room. The side stream waits for what is in front of them,
-        // and the default stream goes on when both are done.
-        DEMO_CHECK(cudaEventRecord(side->fork));
-        launch_eights(eights, half_A, B, C, Eights{N, 0, at_once});
-        DEMO_CHECK(cudaStreamWaitEvent(side->stream, side->fork));
-        launch_twos(twos, A, B, C, Twos{N, large, at_once});
-        DEMO_CHECK(cudaEventRecord(side->join, side->stream));
-        DEMO_CHECK(cudaStreamWaitEvent(nullptr, side->join));
+        launches([&](const auto& launch) { launch(eights, half_A, B, C, of_eights); },
+                 [&](const auto& launch) { launch(twos, A, B, C, of_twos); });
     };
 }
 
