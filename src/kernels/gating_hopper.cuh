@@ -347,7 +347,7 @@ Prepared prepare_shape(const demo::GatingOperands& g) {
     return {prepare<kTileM, kTileN, kStages>(kernel, g, clusters)};
 }
 
-/// Prepares as many blocks with one tile each.
+/// Prepares `blocks` blocks with one tile each.
 template <int kTileM, int kTileN, int kStages, class Tiles>
 std::function<void()> prepare_blocks(const demo::GatingOperands& g, int blocks, const Tiles& tiles,
                                      cudaStream_t stream = nullptr) {
@@ -382,11 +382,12 @@ inline Prepared prepare_patches(const demo::GatingOperands& g) {
     using Rest = Last<64, 64>;
     const PatchLaunches launches(fused_hopper<Eights>, fused_hopper<Twos>,
                                  sizeof(GatingMemory<kBlockM, kBlockN, 4>));
-    const int M = int(g.M), K = int(g.K), H = int(g.H), eights = launches.eights,
-              twos = launches.twos, steps = (K + kBlockK - 1) / kBlockK,
-              rows = (M - 1) / (Eights::kHeight * kBlockM) + 1,  // of patches
-        columns = (H - 1) / (Eights::kWidth * kCols) + 1;
-    int rest = rows * columns % (2 * eights + twos / 2);  // a round of eights, or two, or less
+    const int M = int(g.M), K = int(g.K), H = int(g.H), steps = (K + kBlockK - 1) / kBlockK;
+    const int rows = (M - 1) / (Eights::kHeight * kBlockM) + 1;  // of patches
+    const int columns = (H - 1) / (Eights::kWidth * kCols) + 1;
+    const int eights = launches.eights, twos = launches.twos;
+    // What is left of the last two rounds, or if clusters of eight fill one of them, of the other.
+    int rest = rows * columns % (2 * eights + twos / 2);
     if (rest >= eights) rest -= eights;
     if (rest > std::max(1, (8 * eights + 2 * twos) / Rest::kInPatch)) rest = 0;
     const int end = rows * columns - rest;
@@ -435,12 +436,12 @@ inline demo::Contender contender_of(const std::string& name, const demo::Gating&
 }
 
 inline demo::Contender contender(const demo::Gating& g, const demo::Gpu& gpu) {
-    demo::Contender contender = contender_of("fused_hopper", g, gpu, {});
-    contender.setup = [&](demo::Contender& self) {
+    demo::Contender fastest = contender_of("fused_hopper", g, gpu, {});
+    fastest.setup = [&](demo::Contender& self) {
         const Prepared prepared = prepare_fastest(g, gpu);
         self.launch = prepared.launch, self.launches = prepared.launches;
     };
-    return contender;
+    return fastest;
 }
 
 }  // namespace gating_hopper
