@@ -454,8 +454,8 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 // Adds    clusters of eight, 4 x 2 tiles: each tile of A is read for two blocks, each of B for
 //         four, half as many bytes from L2 as by clusters of two. A GPU at its power limit turns
 //         what that saves into a higher clock. On an H100 15 such clusters fit, 120 of 132
-//         multiprocessors. So a second launch, in clusters of two, runs beside the first: 8 blocks
-//         more, and 128 tiles a round.
+//         multiprocessors. So a second launch, in clusters of two, runs beside the first, on the
+//         12 that are left.
 // Costs   a second launch, some 3 us, which small N feel. And eight blocks wait for each other.
 // Limits  power still, and a last round that is not full: tiles are not divided.
 // Source  github.com/ademeure/hopperian_tensor has hybrid cluster sizes, of 8 x 1 tiles. CUDA C++

@@ -461,6 +461,13 @@ struct Patches {
     int steps = (N + kBlockK - 1) / kBlockK;
     int rows = (N + kHeight * kBlockM - 1) / (kHeight * kBlockM);
     int columns = (N + kWidth * kTileN - 1) / (kWidth * kTileN);
+    int end = rows * columns;  // patches from here on are left to another launch
+
+    /// Where patch i begins.
+    __device__ int2 corner(int i) const {
+        const int2 patch = walk<4>(i, rows, columns);  // 16 are 2048 x 2048 elements
+        return {patch.x * kHeight * kBlockM, patch.y * kWidth * kTileN};
+    }
 
     /// Calls work(part) for all tiles of this block, every second one from the last step on.
     template <class Work>
@@ -478,11 +485,10 @@ struct Patches {
             } else {
                 i += round % 2 * eights + cluster;
             }
-            if (i >= rows * columns) return;
-            const int2 patch = walk<4>(i, rows, columns);  // 16 are 2048 x 2048 elements
-            const int x = patch.x * kHeight + place % kHeight,
-                      y = patch.y * kWidth + place / kHeight;
-            work(Part{i, x * kBlockM, y * kTileN, 0, steps, backward});
+            if (i >= end) return;
+            const int2 at = corner(i);
+            work(Part{i, at.x + place % kHeight * kBlockM, at.y + place / kHeight * kTileN, 0,
+                      steps, backward});
         }
     }
 };
@@ -756,6 +762,7 @@ class PatchLaunches {
     }
 
     int eights, twos;  // clusters
+    cudaStream_t side_stream() const { return side_->stream; }
 
     /// Each argument launches a kernel in the way that it is given.
     template <class StartEights, class StartTwos>

@@ -89,6 +89,7 @@ TEST(FastestShape, WeighsWhatNothingIsMultipliedIn) {
     constexpr TileShape kTwo[] = {{128, 256, 2, false}, {64, 256, 2, false}};
     EXPECT_EQ(fastest_shape(kTwo, {2048, 4096, 0}, kH200), 0);
     EXPECT_EQ(fastest_shape(kTwo, {2048, 4096, 100000}, kH200), 1);
+    EXPECT_EQ(fastest_shape(kTwo, {2048, 4096, 100000}, kH200, 1), 0);  // of the first alone
 }
 
 }  // namespace

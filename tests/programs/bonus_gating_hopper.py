@@ -12,7 +12,9 @@ SHAPES = """    static constexpr Prepare* kPrepare[] = {
         prepare_shape<0, 4>,  prepare_shape<1, 5>,  prepare_shape<2, 5>,
         prepare_shape<3, 8>,  prepare_single<4, 4>, prepare_single<5, 4>,
         prepare_single<6, 5>, prepare_single<7, 6>, prepare_patches};
-    return kPrepare[fastest(g, gpu, one_launch)](g);
+    const Machine machine{gpu.multiprocessors, 160};  // bytes a clock from L2: fitted
+    const size_t shapes = std::size(kShapes) - (one_launch ? 1 : 0);
+    return kPrepare[fastest_shape(kShapes, product(g), machine, shapes)](g);
 """
 
 
@@ -79,8 +81,12 @@ MUTANTS = [
            sizes=(288, 1024), cpu_sizes=(288,)),
     mutant("fused_hopper_eights_same_columns", "fused_hopper",
            "in clusters of eight, blocks beside each other compute the same tiles",
-           [("patch.y * kWidth + place / kHeight;", "patch.y * kWidth;")], shape="",
+           [("at.y + place / kHeight * kTileN", "at.y")], shape="",
            kind_of_block="patches", sizes=(288, 1024), cpu_sizes=(288,)),
+    mutant("fused_hopper_rest_elsewhere", "fused_hopper",
+           "the patches that are computed in small tiles are the first ones, not the last",
+           [("patches.end + i / kInPatch", "i / kInPatch")], shape="", kind_of_block="patches",
+           sizes=(), cpu_sizes=(288,)),
     mutant("fused_hopper_out_of_order", "fused_hopper",
            "tiles of 64 rows alternate, and no warpgroup waits for the other's",
            [("if (kAlternate) wait_for_turn();", "")], shape="3, 8",

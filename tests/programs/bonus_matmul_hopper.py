@@ -130,7 +130,7 @@ MUTANTS = [
            sizes=(2080,), cpu_sizes=(544,)),
     mutant("hopper_eights_same_columns", "eights_and_twos",
            "blocks beside each other compute the same tiles",
-           [("patch.y * kWidth + place / kHeight;", "patch.y * kWidth;")],
+           [("at.y + place / kHeight * kTileN", "at.y")],
            sizes=(288, 1024), cpu_sizes=(288,)),
     mutant("hopper_eights_stale", "eights_and_twos",
            "only the first launch computes",
