@@ -102,6 +102,13 @@ constexpr TileShape single(int rows, int columns, int below = 1, int beside = 1)
     return {rows, columns, below, false, false, beside};
 }
 
+/// Rounds in which clusters of eight and of two compute so many patches (see eights_and_twos). Of
+/// those of two rounds each cluster of eight has two, and four clusters of two share two.
+inline int count_rounds(int patches, int eights, int twos) {
+    const int both = 2 * eights + twos / 2, rest = patches % both;
+    return 2 * (patches / both) + (rest > 0) + (rest > eights);
+}
+
 /// The tiles that the record of matrix products comes in.
 constexpr TileShape kShapes[] = {
     {128, 256, 2},          {128, 192, 2},

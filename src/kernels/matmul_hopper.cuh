@@ -745,11 +745,12 @@ struct SideStream {
 };
 
 /// Two launches side by side: as many clusters of eight as find room, and of two on the
-/// multiprocessors that are left.
+/// multiprocessors that are left, or with `patches`, the number of them all, on some of those.
 class PatchLaunches {
   public:
     template <class EightsKernel, class TwosKernel>
-    PatchLaunches(EightsKernel of_eights, TwosKernel of_twos, size_t shared_bytes) {
+    PatchLaunches(EightsKernel of_eights, TwosKernel of_twos, size_t shared_bytes,
+                  int patches = 0) {
         demo::allow_shared_bytes(of_eights, shared_bytes);
         demo::allow_shared_bytes(of_twos, shared_bytes);
         const int room = demo::ClusterLaunch(1, 8, kThreads, shared_bytes).at_once(of_eights);
@@ -757,6 +758,11 @@ class PatchLaunches {
         // Some of each also where both do not fit, as on the small simulator.
         eights = std::max(1, std::min(room, pairs / 4 - 1));
         twos = std::max(2, (pairs - 4 * eights) / 2 * 2);
+        // Four share a patch. Where the rest of them saves no round, all stay in step without it.
+        const int whole = twos / 4 * 4;
+        if (patches > 0 && whole > 0 &&
+            count_rounds(patches, eights, whole) == count_rounds(patches, eights, twos))
+            twos = whole;
         launch_eights_ = {size_t(eights), 8, kThreads, shared_bytes};
         launch_twos_ = {size_t(twos), 2, kThreads, shared_bytes, side_->stream};
     }
@@ -787,7 +793,8 @@ template <class T>
 std::function<void()> prepare_patches(void (*eights)(CUtensorMap, CUtensorMap, CUtensorMap, Eights),
                                       void (*twos)(CUtensorMap, CUtensorMap, CUtensorMap, Twos),
                                       const Operands<T>& o) {
-    const PatchLaunches launches(eights, twos, sizeof(Memory<T, kBlockN, 4, kOutPanels>));
+    const int patches = int(count_tiles(o.N, Eights::kHeight * kBlockM, Eights::kWidth * kBlockN));
+    const PatchLaunches launches(eights, twos, sizeof(Memory<T, kBlockN, 4, kOutPanels>), patches);
     const Eights of_eights{int(o.N), launches.eights, launches.twos};
     const Twos of_twos{int(o.N), launches.eights, launches.twos};
     // A cluster of eight copies a tile of A in two halves.

@@ -84,6 +84,14 @@ TEST(Divide, AFullRoundIsNotDivided) {
     EXPECT_EQ(divide({128, 256, 2, false}, {5120, 5120}, 66).divided, 0);
 }
 
+TEST(CountRounds, OfClustersOfEightAndTwo) {
+    EXPECT_EQ(count_rounds(256, 15, 6), 16);  // 7 x 33 patches, and 25
+    EXPECT_EQ(count_rounds(256, 15, 4), 16);  // 8 x 32
+    EXPECT_EQ(count_rounds(225, 15, 6), 14);
+    EXPECT_EQ(count_rounds(225, 15, 4), 15);  // one patch more than 7 x 32
+    EXPECT_EQ(count_rounds(16, 15, 4), 2);    // the last one is the first of the second round
+}
+
 TEST(FastestShape, WeighsWhatNothingIsMultipliedIn) {
     // 2048 x 4096 are 512 tiles of 64 x 256, half as many of 128 x 256: 4 rounds of 66 pairs, or 2.
     constexpr TileShape kTwo[] = {{128, 256, 2, false}, {64, 256, 2, false}};
