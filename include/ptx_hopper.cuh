@@ -225,6 +225,11 @@ __device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, int 
         : "memory");
 }
 
+/// One thread has a tensor map fetched before its first use. Section prefetch, prefetchu.
+__device__ inline void prefetch_tensormap(const CUtensorMap& map) {
+    SM90_ASM("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
 /// Starts a copy of a box from shared memory to the matrix. Elements outside it are not written.
 /// Row and column must not be negative, and the column a multiple of 8, as above. Section
 /// cp.async.bulk.tensor.
@@ -302,7 +307,7 @@ __device__ void wgmma_wait_group() {
     ".f32." type "." type " {" registers "}, " a ", " b ", p, 1, 1" transposed ";\n}"
 #define HOPPER_FRAGMENT "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
 
-/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 16, 64, 128, 160, 176, 192, 208, 224 or 256,
+/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 16, 64, 128, 192 or 256,
 /// T half or bfloat16, with A and B row-major. For N = 128 T may be float: the numbers count as
 /// TF32, which ignores their last 13 bits, A is [64, 8], and B [8, N] column-major. Without `keep`
 /// the old sums count as 0. With r = 16 (t / 32) + t % 32 / 4 and c = 8 j + 2 (t % 4), thread t of
@@ -350,32 +355,6 @@ __device__ void wgmma_mma_async(float (&sums)[64], uint64_t a, uint64_t b, bool 
         HOPPER_M64N128("k16", "bf16", ", 0, 1");
 }
 template <class T>
-__device__ void wgmma_mma_async(float (&sums)[80], uint64_t a, uint64_t b, bool keep) {
-#define HOPPER_M64N160(type)                                                                     \
-    HOPPER_ASM(HOPPER_WGMMA("m64n160k16", type, HOPPER_TEXT_60 HOPPER_TEN(6) ", " HOPPER_TEN(7), \
-                            "%80", "%81", "%82", ", 0, 1")                                       \
-               : HOPPER_32(0), HOPPER_32(32), HOPPER_16(64)                                      \
-               : "l"(a), "l"(b), "r"(int(keep)))
-    if constexpr (std::is_same_v<T, __half>)
-        HOPPER_M64N160("f16");
-    else
-        HOPPER_M64N160("bf16");
-}
-template <class T>
-__device__ void wgmma_mma_async(float (&sums)[88], uint64_t a, uint64_t b, bool keep) {
-#define HOPPER_M64N176(type)                                                            \
-    HOPPER_ASM(HOPPER_WGMMA("m64n176k16", type,                                         \
-                            HOPPER_TEXT_60 HOPPER_TEN(6) ", " HOPPER_TEN(               \
-                                7) ", %80, %81, %82, %83, %84, %85, %86, %87",          \
-                            "%88", "%89", "%90", ", 0, 1")                              \
-               : HOPPER_32(0), HOPPER_32(32), HOPPER_16(64), HOPPER_4(80), HOPPER_4(84) \
-               : "l"(a), "l"(b), "r"(int(keep)))
-    if constexpr (std::is_same_v<T, __half>)
-        HOPPER_M64N176("f16");
-    else
-        HOPPER_M64N176("bf16");
-}
-template <class T>
 __device__ void wgmma_mma_async(float (&sums)[96], uint64_t a, uint64_t b, bool keep) {
 #define HOPPER_M64N192(type)                                                                   \
     HOPPER_ASM(HOPPER_WGMMA("m64n192k16", type, HOPPER_TEXT_90 "%90, %91, %92, %93, %94, %95", \
@@ -386,32 +365,6 @@ __device__ void wgmma_mma_async(float (&sums)[96], uint64_t a, uint64_t b, bool 
         HOPPER_M64N192("f16");
     else
         HOPPER_M64N192("bf16");
-}
-template <class T>
-__device__ void wgmma_mma_async(float (&sums)[104], uint64_t a, uint64_t b, bool keep) {
-#define HOPPER_M64N208(type)                                                                      \
-    HOPPER_ASM(                                                                                   \
-        HOPPER_WGMMA("m64n208k16", type, HOPPER_TEXT_90 HOPPER_TEN(9) ", %100, %101, %102, %103", \
-                     "%104", "%105", "%106", ", 0, 1")                                            \
-        : HOPPER_32(0), HOPPER_32(32), HOPPER_32(64), HOPPER_4(96), HOPPER_4(100)                 \
-        : "l"(a), "l"(b), "r"(int(keep)))
-    if constexpr (std::is_same_v<T, __half>)
-        HOPPER_M64N208("f16");
-    else
-        HOPPER_M64N208("bf16");
-}
-template <class T>
-__device__ void wgmma_mma_async(float (&sums)[112], uint64_t a, uint64_t b, bool keep) {
-#define HOPPER_M64N224(type)                                                                 \
-    HOPPER_ASM(HOPPER_WGMMA("m64n224k16", type,                                              \
-                            HOPPER_TEXT_90 HOPPER_TEN(9) ", " HOPPER_TEN(10) ", %110, %111", \
-                            "%112", "%113", "%114", ", 0, 1")                                \
-               : HOPPER_32(0), HOPPER_32(32), HOPPER_32(64), HOPPER_16(96)                   \
-               : "l"(a), "l"(b), "r"(int(keep)))
-    if constexpr (std::is_same_v<T, __half>)
-        HOPPER_M64N224("f16");
-    else
-        HOPPER_M64N224("bf16");
 }
 template <class T>
 __device__ void wgmma_mma_async(float (&sums)[128], uint64_t a, uint64_t b, bool keep) {
@@ -512,6 +465,42 @@ __device__ void wgmma_mma_async_k_major(float (&sums)[kSums], uint64_t a, uint64
         HOPPER_K_MAJOR("64", HOPPER_TEXT_30 "%30, %31", "%32", "%33", "%34", HOPPER_32(0));
     }
 }
+
+/// The transposed product, from tiles in the same layouts: sums[64, N] (+)= A[16, 64]^T B[N, 16]^T,
+/// with A and B row-major, for N = 64, 96, 112, 128, 144, 160, 192, 208 or 256, T half or bfloat16.
+/// So of C = X Y, where A is of Y and B of X, 64 columns of C are computed, and N rows.
+#define HOPPER_TRANSPOSED(n, count, registers, a_, b_, keep_, ...)                              \
+    template <class T>                                                                          \
+    __device__ void wgmma_mma_async_transposed(float(&sums)[count], uint64_t a, uint64_t b,     \
+                                               bool keep) {                                     \
+        if constexpr (std::is_same_v<T, __half>)                                                \
+            HOPPER_ASM(HOPPER_WGMMA("m64n" n "k16", "f16", registers, a_, b_, keep_, ", 1, 0")  \
+                       : __VA_ARGS__                                                            \
+                       : "l"(a), "l"(b), "r"(int(keep)));                                       \
+        else                                                                                    \
+            HOPPER_ASM(HOPPER_WGMMA("m64n" n "k16", "bf16", registers, a_, b_, keep_, ", 1, 0") \
+                       : __VA_ARGS__                                                            \
+                       : "l"(a), "l"(b), "r"(int(keep)));                                       \
+    }
+HOPPER_TRANSPOSED("64", 32, HOPPER_TEXT_30 "%30, %31", "%32", "%33", "%34", HOPPER_32(0))
+HOPPER_TRANSPOSED("96", 48, HOPPER_TEXT_30 HOPPER_TEN(3) ", %40, %41, %42, %43, %44, %45, %46, %47",
+                  "%48", "%49", "%50", HOPPER_32(0), HOPPER_16(32))
+HOPPER_TRANSPOSED("112", 56,
+                  HOPPER_TEXT_30 HOPPER_TEN(3) ", " HOPPER_TEN(4) ", %50, %51, %52, %53, %54, %55",
+                  "%56", "%57", "%58", HOPPER_32(0), HOPPER_16(32), HOPPER_4(48), HOPPER_4(52))
+HOPPER_TRANSPOSED("128", 64, HOPPER_TEXT_60 "%60, %61, %62, %63", "%64", "%65", "%66", HOPPER_32(0),
+                  HOPPER_32(32))
+HOPPER_TRANSPOSED("144", 72, HOPPER_TEXT_60 HOPPER_TEN(6) ", %70, %71", "%72", "%73", "%74",
+                  HOPPER_32(0), HOPPER_32(32), HOPPER_4(64), HOPPER_4(68))
+HOPPER_TRANSPOSED("160", 80, HOPPER_TEXT_60 HOPPER_TEN(6) ", " HOPPER_TEN(7), "%80", "%81", "%82",
+                  HOPPER_32(0), HOPPER_32(32), HOPPER_16(64))
+HOPPER_TRANSPOSED("192", 96, HOPPER_TEXT_90 "%90, %91, %92, %93, %94, %95", "%96", "%97", "%98",
+                  HOPPER_32(0), HOPPER_32(32), HOPPER_32(64))
+HOPPER_TRANSPOSED("208", 104, HOPPER_TEXT_90 HOPPER_TEN(9) ", %100, %101, %102, %103", "%104",
+                  "%105", "%106", HOPPER_32(0), HOPPER_32(32), HOPPER_32(64), HOPPER_4(96),
+                  HOPPER_4(100))
+HOPPER_TRANSPOSED("256", 128, HOPPER_TEXT_120 "%120, %121, %122, %123, %124, %125, %126, %127",
+                  "%128", "%129", "%130", HOPPER_32(0), HOPPER_32(32), HOPPER_32(64), HOPPER_32(96))
 
 /// A warp stores four 8 x 8 matrices of 16-bit elements. Lane l names the address of row l % 8 of
 /// matrix l / 8, and holds in mi elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of matrix i.

@@ -63,7 +63,7 @@ struct Descriptor {
 struct Product {
     Operand type;
     uint64_t a, b;
-    bool keep, b_along_k;
+    bool keep, b_along_k, a_across_k;
     int columns;
     unsigned int warp;  // of the warpgroup's four
     unsigned int rank;
@@ -116,6 +116,11 @@ void multiply(const Product& product, float* const* sums) {
     float A[kRows][kMostDepth], B[kMostDepth][256], C[kRows][256];
     if (product.own_a[0]) {
         load_own(product, A);
+    } else if (product.a_across_k) {
+        for (int k = 0; k < depth; ++k)
+            for (int row = 0; row < kRows; row += chunk)
+                load(product, a.across_k(k, (product.warp * kRows + row) * bytes), &A[row][k],
+                     kMostDepth);
     } else {
         for (int row = 0; row < kRows; ++row)
             for (int k = 0; k < depth; k += chunk)
@@ -289,12 +294,13 @@ void require_warp(unsigned int mask, const Site& site) {
 }  // namespace
 
 void wgmma(Operand type, float* sums, int sums_of_a_thread, uint64_t a, const uint32_t* own_a,
-           uint64_t b, bool keep, Site site, bool b_along_k) {
+           uint64_t b, bool keep, Site site, bool b_along_k, bool a_across_k) {
     Record own{{.type = type,
                 .a = a,
                 .b = b,
                 .keep = keep,
                 .b_along_k = b_along_k || type == Operand::kTf32,
+                .a_across_k = a_across_k,
                 .columns = 2 * sums_of_a_thread,
                 .warp = thread_number() / 32 % 4,
                 .rank = cluster_rank(),

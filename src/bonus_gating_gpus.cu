@@ -112,8 +112,9 @@ struct Rank {
 
   private:
     static std::function<void()> gate(const demo::Gpu& gpu, const demo::GatingOperands& operands) {
-        return hopper::why_not(gpu).empty() ? gating_hopper::prepare_fastest(operands, gpu)
-                                            : gating_mma::prepare_fused_mma(operands, gpu);
+        return hopper::why_not(gpu).empty()
+                   ? gating_hopper::prepare_fastest(operands, gpu, true).launch
+                   : gating_mma::prepare_fused_mma(operands, gpu);
     }
 };
 

@@ -23,7 +23,7 @@
 //     ./bonus_norm 16384        ./bonus_norm 16384 --op rmsnorm        (and --dtype fp32)
 //     ./bonus_norm --rows 4096 --cols 131072
 //
-// What limits it: memory; in clusters likely the one row that a multiprocessor has in flight.
+// What limits it: memory.
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "demo/norm.cuh"
@@ -339,10 +339,11 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // Adds: up to 8 blocks keep a row together, a cluster, whose blocks reach each other's shared
 // memory. Each warp sends its moments straight to every block. And a cluster takes row after row:
 // while it works on one, in registers, the next is on its way to shared memory, where gamma and
-// beta stay as well. Clusters draw their rows from a counter, so that fast ones take more.
-// Costs: shared memory for three rows, so of long rows one block on a multiprocessor; and a memset
-// of the counters. Limits: that shared memory, of 8 blocks: rows of 512 KiB. Before 9.0 there are
-// no clusters.
+// beta stay as well. Clusters draw their rows from a counter, so that fast ones take more. Of rows
+// of whole 16 bytes two blocks run on a multiprocessor: one loads while the other waits.
+// Costs: shared memory for three rows, so of rows beyond 288 KiB one block on a multiprocessor; and
+// a memset of the counters. Limits: that shared memory, of 8 blocks: rows of 512 KiB. Before 9.0
+// there are no clusters.
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
 // "Asynchronous Data Copies"; PTX ISA, "st.async".
 
@@ -442,8 +443,11 @@ __global__ void __launch_bounds__(kMostThreads)
 template <class Op, class T>
 std::function<void()> prepare_by_cluster(Arrays<T> a) {
     const auto kernel = a.aligned() ? by_cluster<Op, T, true> : by_cluster<Op, T, false>;
-    constexpr size_t kMost = kMostThreads * kStreamed * 16;  // bytes that a block keeps
-    const size_t blocks = std::max<size_t>((a.row_bytes() + kMost - 1) / kMost, 2);
+    // Blocks so small that two run on a multiprocessor, if 8 of them are enough for a row; if rows
+    // are no multiples of 16 bytes, which cost instructions, larger ones are faster.
+    constexpr size_t kLarge = kMostThreads * kStreamed * 16;  // bytes that a block keeps
+    const size_t keeps = a.aligned() ? kLarge / 2 : kLarge;
+    const size_t blocks = std::clamp<size_t>((a.row_bytes() + keeps - 1) / keeps, 2, kMostBlocks);
     const unsigned int threads = threads_for((a.row_pieces() + blocks - 1) / blocks, kStreamed);
     const size_t shared_bytes = 3 * threads * kStreamed * 16;
     demo::allow_shared_bytes(kernel, shared_bytes);

@@ -131,6 +131,7 @@ inline void tma_load_multicast(void* to, const CUtensorMap& map, int row, int co
     simulator::tensor_load(to, map, {column, row}, barrier, ranks,
                            {"tma_load_multicast()", file, line});
 }
+inline void prefetch_tensormap(const CUtensorMap&) {}
 inline void tma_store(const CUtensorMap& map, int row, int column, const void* from,
                       SIMULATOR_SITE) {
     simulator::tensor_store(map, {column, row}, from, {"tma_store()", file, line});
@@ -161,8 +162,7 @@ template <class T, int kSums, bool kOwn>
 constexpr simulator::Operand operand_of_wgmma() {
     using simulator::Operand;
     static_assert(kSums == 64 || (kSums == 128 && (sizeof(T) == 2 || kOwn)) ||
-                  (sizeof(T) == 2 && (kSums == 8 || kSums == 32 || kSums == 80 || kSums == 88 ||
-                                      kSums == 96 || kSums == 104 || kSums == 112)));
+                  (sizeof(T) == 2 && (kSums == 8 || kSums == 32 || kSums == 96)));
     return std::is_same_v<T, float>  ? Operand::kTf32
            : std::is_same_v<T, half> ? Operand::kHalf
                                      : Operand::kBfloat16;
@@ -186,6 +186,16 @@ void wgmma_mma_async_k_major(float (&sums)[kSums], uint64_t a, uint64_t b, bool 
     static_assert(kTf32 || std::is_same_v<T, half>);
     simulator::wgmma(kTf32 ? simulator::Operand::kTf32 : simulator::Operand::kHalf, sums, kSums, a,
                      nullptr, b, keep, {"wgmma_mma_async_k_major()", file, line}, true);
+}
+template <class T, int kSums>
+void wgmma_mma_async_transposed(float (&sums)[kSums], uint64_t a, uint64_t b, bool keep,
+                                SIMULATOR_SITE) {
+    static_assert(kSums == 32 || kSums == 48 || kSums == 56 || kSums == 64 || kSums == 72 ||
+                  kSums == 80 || kSums == 96 || kSums == 104 || kSums == 128);
+    static_assert(sizeof(T) == 2);
+    simulator::wgmma(
+        std::is_same_v<T, half> ? simulator::Operand::kHalf : simulator::Operand::kBfloat16, sums,
+        kSums, a, nullptr, b, keep, {"wgmma_mma_async_transposed()", file, line}, true, true);
 }
 inline void stmatrix_x4(void* row, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3,
                         SIMULATOR_SITE) {

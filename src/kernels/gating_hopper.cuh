@@ -54,30 +54,29 @@ enum class Gates {
     kDivided,   // the same, and some tiles are divided among blocks
 };
 
-/// All tiles of a block, one after the other: kTileM x kTileN sums each, for kTileM x kTileN / 2 of
-/// out. Of a tile of 128 rows each warpgroup computes 64. Tiles of 64 rows alternate: while one
-/// warpgroup gates a tile, the other multiplies the next.
-template <int kTileM, int kTileN, int kStages, Gates kGates>
-__device__ void gate_tiles(const CUtensorMap& x,    // [M, K] row-major
+/// All parts of a block, one after the other. `Schedule` counts columns of out; of each, a tile has
+/// two sums. Of a tile of 128 rows each warpgroup computes 64. Tiles of 64 rows alternate: while
+/// one warpgroup gates a tile, the other multiplies the next.
+template <int kStages, Gates kGates, class Schedule>
+__device__ void gate_parts(const CUtensorMap& x,    // [M, K] row-major
                            const CUtensorMap& W1,   // [K, H] row-major
                            const half* b1,          // [H]
                            const CUtensorMap& W2,   // [K, H] row-major
                            const half* b2,          // [H]
                            const CUtensorMap& out,  // [M, H] row-major
-                           int M, int K, int H, int divided, Exchange exchange) {
+                           int H, const Schedule& schedule, Exchange exchange) {
+    constexpr int kTileM = Schedule::kRows, kCols = Schedule::kColumns, kTileN = 2 * kCols;
+    constexpr int kBelow = Schedule::kBelow, kBeside = Schedule::kBeside;
+    constexpr int kCluster = kBelow * kBeside;
     using Shared = GatingMemory<kTileM, kTileN, kStages>;
+    constexpr int kPanels = kCols / Shared::kColumns;  // of out
     constexpr bool kAlternate = kTileM == 64, kTurns = kGates != Gates::kTogether,
                    kDivide = kGates == Gates::kDivided;
-    constexpr int kCols = kTileN / 2, kPanels = kCols / Shared::kColumns;  // of out
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& memory = *reinterpret_cast<Shared*>(shared);
     auto& ring = memory.ring;
     const int rank = hopper::cluster_ctarank();
     const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
-    const Schedule<kCols, kCluster, kTileM> schedule{.N = M,
-                                                     .divided = kDivide ? divided : 0,
-                                                     .steps = (K + kBlockK - 1) / kBlockK,
-                                                     .columns = (H - 1) / kCols + 1};
     if (threadIdx.x == 0) {
         for (hopper::Barrier& barrier : memory.last_step) hopper::mbarrier_init(&barrier, 4);
         ring.init(kTileM / 16 * kCluster);
@@ -92,14 +91,14 @@ __device__ void gate_tiles(const CUtensorMap& x,    // [M, K] row-major
                 produce(ring, at, part.last - part.first, [&](auto& stage, auto* full, int t) {
                     const int k = (part.backward ? part.last - 1 - t : part.first + t) * kBlockK;
                     hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
-                    hopper::tma_load(stage.A, x, part.row, k, full);
-                    // Half of the panels are of W1, half are the same columns of W2. Each block of
-                    // a cluster copies its share, for all.
-                    for (int p = rank; p < 2 * kPanels; p += kCluster) {
+                    load_rows<kBelow, kBeside>(stage, full, x, rank, part.row, k);
+                    // Half of the panels are of W1, half are the same columns of W2. Each of the
+                    // blocks below each other copies its share, for all.
+                    for (int p = rank % kBelow; p < 2 * kPanels; p += kBelow) {
                         const CUtensorMap& W = p < kPanels ? W1 : W2;
                         const int col = part.col + p % kPanels * Shared::kColumns;
                         hopper::tma_load_multicast(stage.B[p], W, k, col, full,
-                                                   (1 << kCluster) - 1);
+                                                   column_mask<kBelow>(rank));
                     }
                 });
             });
@@ -127,8 +126,8 @@ __device__ void gate_tiles(const CUtensorMap& x,    // [M, K] row-major
                 hopper::mbarrier_wait(&memory.last_step[1 - warpgroup], parity), parity ^= 1;
             };
             if (kAlternate) wait_for_turn();
-            float sums[kTileN / 2];
-            half2 bias1[kTileN / 16], bias2[kTileN / 16];  // of the columns that the sums are of
+            float sums[Schedule::kColumns];  // half of them of x W1
+            half2 bias1[Schedule::kColumns / 8], bias2[Schedule::kColumns / 8];
             auto load_both = [&] {
                 load_biases(bias1, b1, part.col, H);
                 load_biases(bias2, b2, part.col, H);
@@ -153,12 +152,26 @@ __device__ void gate_tiles(const CUtensorMap& x,    // [M, K] row-major
                 load_both();
             }
 
-            float gates[kTileN / 4];
+            float gates[Schedule::kColumns / 2];
             gate_sums(gates, sums, bias1, bias2);
             outgoing.take(gates, part.row + threadIdx.x / 32 * 16 % kTileM, part.col);
         });
         outgoing.store_all(panel, out);
     }
+}
+
+/// The same for tiles of kTileM x kTileN sums, for kTileM x kTileN / 2 of out, by clusters of two.
+template <int kTileM, int kTileN, int kStages, Gates kGates>
+__device__ void gate_tiles(const CUtensorMap& x, const CUtensorMap& W1, const half* b1,
+                           const CUtensorMap& W2, const half* b2, const CUtensorMap& out, int M,
+                           int K, int H, int divided, Exchange exchange) {
+    constexpr int kCols = kTileN / 2;
+    const Schedule<kCols, kCluster, kTileM> schedule{
+        .N = M,
+        .divided = kGates == Gates::kDivided ? divided : 0,
+        .steps = (K + kBlockK - 1) / kBlockK,
+        .columns = (H - 1) / kCols + 1};
+    gate_parts<kStages, kGates>(x, W1, b1, W2, b2, out, H, schedule, exchange);
 }
 
 template <int kTileM, int kTileN, int kStages, Gates kGates>
@@ -170,13 +183,55 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     gate_tiles<kTileM, kTileN, kStages, kGates>(x, W1, b1, W2, b2, out, M, K, H, divided, exchange);
 }
 
-/// A block's only tile: at small N a launch spends much of its time on fetching code, of which
-/// gate_tiles() has three times as much. See multiply_tile() in matmul_hopper.cuh.
-template <int kTileM, int kTileN, int kStages>
-__global__ void __launch_bounds__(threads(kTileM), 1)
+/// Of clusters of eight and of two: see eights_and_twos of bonus_matmul_hopper.
+template <class Patches>
+__global__ void __launch_bounds__(kThreads, 1)
     fused_hopper(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap W1,
                  const half* b1, const __grid_constant__ CUtensorMap W2, const half* b2,
-                 const __grid_constant__ CUtensorMap out, int M, int K, int H) {
+                 const __grid_constant__ CUtensorMap out, int H, Patches patches) {
+    gate_parts<4, Gates::kInTurn>(x, W1, b1, W2, b2, out, H, patches, {});
+}
+
+/// Whether a thread of a block with one tile needs more registers than all threads can have.
+template <int kRows, int kColumns>
+constexpr bool kLarge = kRows > 128 || kColumns > 192;
+
+/// Threads of such a block: a warpgroup for 64 rows, and a warp as the producer, or a warpgroup,
+/// which can give registers away.
+template <int kRows, int kColumns>
+constexpr int kSingleThreads = kRows / 64 * kWarpgroup +
+                               (kLarge<kRows, kColumns> ? kWarpgroup : 32);
+
+/// Where the tile of block i begins, if each block has one: in the order of walk() ...
+template <int kTileM, int kCols>
+struct Every {
+    int rows, columns;  // in tiles
+    __device__ int2 corner(int i) const {
+        const int2 tile = walk(i, rows, columns);
+        return {tile.x * kTileM, tile.y * kCols};
+    }
+};
+
+/// ... or in the last patches, which clusters of eight and two leave.
+template <int kTileM, int kCols>
+struct Last {
+    using OfTwos = Patches<2, 1, kBlockN / 2>;
+    static constexpr int kInRow = OfTwos::kWidth * OfTwos::kColumns / kCols,
+                         kInPatch = OfTwos::kHeight * OfTwos::kRows / kTileM * kInRow;
+    OfTwos patches;
+    __device__ int2 corner(int i) const {
+        const int2 at = patches.corner(patches.end + i / kInPatch);
+        return {at.x + i % kInPatch / kInRow * kTileM, at.y + i % kInRow * kCols};
+    }
+};
+
+/// A block's only tile: at small N a launch spends much of its time on fetching code, of which
+/// gate_tiles() has three times as much. See multiply_tile() in matmul_hopper.cuh.
+template <int kTileM, int kTileN, int kStages, class Tiles>
+__global__ void __launch_bounds__((kSingleThreads<kTileM, kTileN>), 1)
+    fused_hopper(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap W1,
+                 const half* b1, const __grid_constant__ CUtensorMap W2, const half* b2,
+                 const __grid_constant__ CUtensorMap out, int K, int H, Tiles tiles) {
     using Shared = GatingMemory<kTileM, kTileN, kStages>;
     constexpr int kCols = kTileN / 2, kPanels = kCols / Shared::kColumns;  // of out
     constexpr int kWarpgroups = kTileM / 64;                               // that multiply
@@ -184,40 +239,49 @@ __global__ void __launch_bounds__(threads(kTileM), 1)
     auto& memory = *reinterpret_cast<Shared*>(shared);
     auto& ring = memory.ring;
     const int warpgroup = warpgroup_index();
-    const Schedule<kCols, 1, kTileM> schedule{
-        .N = M, .divided = 0, .steps = (K + kBlockK - 1) / kBlockK, .columns = (H - 1) / kCols + 1};
-    const Part part = schedule.part(blockIdx.x, 0, 0, schedule.steps);
-    if (threadIdx.x == kWarpgroups * kWarpgroup) ring.init(4 * kWarpgroups);
-    __syncthreads();  // the barriers are ready
-
-    Position<kStages> at;
-    if (warpgroup == kWarpgroups) {
-        hopper::setmaxnreg_dec<32>();
-        if (threadIdx.x > kWarpgroups * kWarpgroup) return;
-        produce(ring, at, part.last, [&](auto& stage, auto* full, int t) {
-            hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
-            hopper::tma_load(stage.A, x, part.row, t * kBlockK, full);
+    const int2 corner = tiles.corner(blockIdx.x);
+    const int row = corner.x, first = corner.y, steps = (K + kBlockK - 1) / kBlockK;
+    auto load = [&](auto& stage, auto* full, int t) {
+        hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
+        hopper::tma_load(stage.A, x, row, t * kBlockK, full);
 #pragma unroll 1  // less code
-            for (int p = 0; p < kPanels; ++p) {
-                const int col = part.col + p * Shared::kColumns;
-                hopper::tma_load(stage.B[p], W1, t * kBlockK, col, full);
-                hopper::tma_load(stage.B[kPanels + p], W2, t * kBlockK, col, full);
-            }
-        });
+        for (int p = 0; p < kPanels; ++p) {
+            const int col = first + p * Shared::kColumns;
+            hopper::tma_load(stage.B[p], W1, t * kBlockK, col, full);
+            hopper::tma_load(stage.B[kPanels + p], W2, t * kBlockK, col, full);
+        }
+    };
+    Position<kStages> at;
+    const int early = min(kStages, steps);  // steps
+    if (threadIdx.x == kWarpgroups * kWarpgroup) {
+        ring.init(4 * kWarpgroups);
+        // The first copies need not wait until other threads know that the barriers are ready.
+        produce(ring, at, early, load);
+    }
+    // A launch finds no tensor maps in the caches either, and out's is needed last.
+    if (threadIdx.x == 0) hopper::prefetch_tensormap(out);
+    __syncthreads();  // now they know
+
+    if (warpgroup == kWarpgroups) {
+        if constexpr (kLarge<kTileM, kTileN>) hopper::setmaxnreg_dec<32>();
+        if (threadIdx.x > kWarpgroups * kWarpgroup) return;
+        produce(ring, at, steps - early,
+                [&](auto& stage, auto* full, int t) { load(stage, full, early + t); });
     } else {
-        hopper::setmaxnreg_inc<kWarpgroups == 3 ? 160 : 232>();
+        if constexpr (kLarge<kTileM, kTileN>)
+            hopper::setmaxnreg_inc<kWarpgroups == 3 ? 160 : 232>();
         half2 early1[kTileN / 16], early2[kTileN / 16];  // while the first copies are on their way
-        load_biases(early1, b1, part.col, H);
-        load_biases(early2, b2, part.col, H);
+        load_biases(early1, b1, first, H);
+        load_biases(early2, b2, first, H);
         float sums[kTileN / 2], gates[kTileN / 4];
         consume(
-            sums, ring, at, part.last, warpgroup, [](int) {},
+            sums, ring, at, steps, warpgroup, [](int) {},
             [&](int stage) {
                 if (threadIdx.x % 32 == 0) hopper::mbarrier_arrive(&ring.empty[stage]);
             });
         gate_sums(gates, sums, early1, early2);
         Outgoing<half, kCols> tile;
-        tile.take(gates, part.row + threadIdx.x / 32 * 16, part.col);
+        tile.take(gates, row + threadIdx.x / 32 * 16, first);
         tile.store_all(memory.out[threadIdx.x / 32], out);
     }
 }
@@ -249,17 +313,28 @@ std::function<void()> prepare(Kernel kernel, const demo::GatingOperands& g, int 
 }
 
 /// The tile shapes of fused_hopper; their columns count both weights.
-constexpr TileShape kShapes[] = {{128, 256, kCluster},       {128, 192, kCluster, false},
-                                 {64, 256, kCluster, false}, {64, 128, kCluster, false},
-                                 single(192, 192, 1),        single(128, 192, 1),
-                                 single(128, 128, 1)};
+constexpr TileShape kShapes[] = {{128, 256, kCluster},
+                                 {128, 192, kCluster, false},
+                                 {64, 256, kCluster, false},
+                                 {64, 128, kCluster, false},
+                                 single(192, 192),
+                                 single(128, 256),
+                                 single(128, 192),
+                                 single(128, 128),
+                                 {128, 256, 4, false, true, 2}};  // eights and twos
 
 /// x times both weights, side by side. 3000: clocks for gating a tile of 128 rows, fitted.
 inline Product product(const demo::GatingOperands& g) { return {g.M, 2 * g.H, 3000, g.K}; }
 
+/// What launches a kernel, and in how many launches.
+struct Prepared {
+    std::function<void()> launch;
+    size_t launches = 1;
+};
+
 /// Prepares fused_hopper in one shape of tiles.
 template <int kShape, int kStages>
-std::function<void()> prepare_shape(const demo::GatingOperands& g) {
+Prepared prepare_shape(const demo::GatingOperands& g) {
     constexpr TileShape kTile = kShapes[kShape];
     constexpr int kTileM = kTile.rows, kTileN = kTile.columns;
     const auto kernel = fused_hopper<kTileM, kTileN, kStages, Gates::kInTurn>;
@@ -267,37 +342,90 @@ std::function<void()> prepare_shape(const demo::GatingOperands& g) {
     const auto [clusters, divided, _, __] = divide(kTile, product(g), room);
     if constexpr (kTile.divides)
         if (divided > 0)
-            return prepare<kTileM, kTileN, kStages>(
-                fused_hopper<kTileM, kTileN, kStages, Gates::kDivided>, g, clusters, divided);
-    return prepare<kTileM, kTileN, kStages>(kernel, g, clusters);
+            return {prepare<kTileM, kTileN, kStages>(
+                fused_hopper<kTileM, kTileN, kStages, Gates::kDivided>, g, clusters, divided)};
+    return {prepare<kTileM, kTileN, kStages>(kernel, g, clusters)};
+}
+
+/// Prepares `blocks` blocks with one tile each.
+template <int kTileM, int kTileN, int kStages, class Tiles>
+std::function<void()> prepare_blocks(const demo::GatingOperands& g, int blocks, const Tiles& tiles,
+                                     cudaStream_t stream = nullptr) {
+    using Shared = GatingMemory<kTileM, kTileN, kStages>;
+    const auto kernel = fused_hopper<kTileM, kTileN, kStages, Tiles>;
+    demo::allow_shared_bytes(kernel, sizeof(Shared));
+    constexpr int kColumns = Shared::kColumns;
+    const CUtensorMap x = hopper::tensor_map(g.x, g.M, g.K, kTileM),
+                      W1 = hopper::tensor_map<kColumns>(g.W1, g.K, g.H, kBlockK),
+                      W2 = hopper::tensor_map<kColumns>(g.W2, g.K, g.H, kBlockK),
+                      out = hopper::tensor_map<kColumns>(g.out, g.M, g.H, 16);
+    const demo::ClusterLaunch launch(blocks, 1, kSingleThreads<kTileM, kTileN>, sizeof(Shared),
+                                     stream);
+    return [=] { launch(kernel, x, W1, g.b1, W2, g.b2, out, int(g.K), int(g.H), tiles); };
 }
 
 /// The same where each block has one tile.
 template <int kShape, int kStages>
-std::function<void()> prepare_single(const demo::GatingOperands& g) {
+Prepared prepare_single(const demo::GatingOperands& g) {
     constexpr TileShape kTile = kShapes[kShape];
-    using Shared = GatingMemory<kTile.rows, kTile.columns, kStages>;
-    const auto kernel = fused_hopper<kTile.rows, kTile.columns, kStages>;
-    demo::allow_shared_bytes(kernel, sizeof(Shared));
-    constexpr int kColumns = Shared::kColumns;
-    const CUtensorMap x = hopper::tensor_map(g.x, g.M, g.K, kTile.rows),
-                      W1 = hopper::tensor_map<kColumns>(g.W1, g.K, g.H, kBlockK),
-                      W2 = hopper::tensor_map<kColumns>(g.W2, g.K, g.H, kBlockK),
-                      out = hopper::tensor_map<kColumns>(g.out, g.M, g.H, 16);
-    const demo::ClusterLaunch launch(divide(kTile, product(g), 1).clusters, 1, threads(kTile.rows),
-                                     sizeof(Shared));
-    return [=] { launch(kernel, x, W1, g.b1, W2, g.b2, out, int(g.M), int(g.K), int(g.H)); };
+    constexpr int kTileM = kTile.rows, kCols = kTile.columns / 2;
+    const Every<kTileM, kCols> tiles{int(g.M - 1) / kTileM + 1, int(g.H - 1) / kCols + 1};
+    return {prepare_blocks<kTileM, 2 * kCols, kStages>(g, tiles.rows * tiles.columns, tiles)};
 }
 
-/// Prepares fused_hopper, in the tiles that the model says are the fastest. H: a multiple of 8.
-inline std::function<void()> prepare_fastest(const demo::GatingOperands& g, const demo::Gpu& gpu) {
-    using Prepare = std::function<void()>(const demo::GatingOperands&);
+/// The same by clusters of eight beside clusters of two. Few patches that would make a round of
+/// their own are computed in small tiles, by more blocks, when the clusters of two are done.
+inline Prepared prepare_patches(const demo::GatingOperands& g) {
+    constexpr int kCols = kBlockN / 2;
+    using Eights = Patches<4, 2, kCols>;
+    using Twos = Patches<2, 1, kCols>;
+    using Rest = Last<64, 64>;
+    const PatchLaunches launches(fused_hopper<Eights>, fused_hopper<Twos>,
+                                 sizeof(GatingMemory<kBlockM, kBlockN, 4>));
+    const int M = int(g.M), K = int(g.K), H = int(g.H), steps = (K + kBlockK - 1) / kBlockK;
+    const int rows = (M - 1) / (Eights::kHeight * kBlockM) + 1;  // of patches
+    const int columns = (H - 1) / (Eights::kWidth * kCols) + 1;
+    const int eights = launches.eights, twos = launches.twos;
+    // What is left of the last two rounds, or if clusters of eight fill one of them, of the other.
+    int rest = rows * columns % (2 * eights + twos / 2);
+    if (rest >= eights) rest -= eights;
+    if (rest > std::max(1, (8 * eights + 2 * twos) / Rest::kInPatch)) rest = 0;
+    const int end = rows * columns - rest;
+    const Eights of_eights{M, eights, twos, steps, rows, columns, end};
+    const Twos of_twos{M, eights, twos, steps, rows, columns, end};
+    const CUtensorMap x = hopper::tensor_map(g.x, M, K, kBlockM),
+                      half_x = hopper::tensor_map(g.x, M, K, kBlockM / Eights::kBeside),
+                      W1 = hopper::tensor_map(g.W1, K, H, kBlockK),
+                      W2 = hopper::tensor_map(g.W2, K, H, kBlockK),
+                      out = hopper::tensor_map(g.out, M, H, 16);
+    const auto launch_rest =
+        prepare_blocks<64, 128, 8>(g, rest * Rest::kInPatch, Rest{of_twos}, launches.side_stream());
+    const auto launch = [=, b1 = g.b1, b2 = g.b2] {
+        launches(
+            [&](const auto& launch) {
+                launch(fused_hopper<Eights>, half_x, W1, b1, W2, b2, out, H, of_eights);
+            },
+            [&](const auto& launch) {
+                launch(fused_hopper<Twos>, x, W1, b1, W2, b2, out, H, of_twos);
+                if (rest > 0) launch_rest();
+            });
+    };
+    return {launch, rest > 0 ? 3u : 2u};
+}
+
+/// Prepares fused_hopper, in the tiles that the model says are the fastest. H: a multiple of 8. In
+/// one launch there are no clusters of eight.
+inline Prepared prepare_fastest(const demo::GatingOperands& g, const demo::Gpu& gpu,
+                                bool one_launch = false) {
+    using Prepare = Prepared(const demo::GatingOperands&);
     // Of kShapes, each with as many stages as fit shared memory.
     static constexpr Prepare* kPrepare[] = {
-        prepare_shape<0, 4>,  prepare_shape<1, 5>,  prepare_shape<2, 5>, prepare_shape<3, 8>,
-        prepare_single<4, 4>, prepare_single<5, 5>, prepare_single<6, 6>};
-    const Machine machine{gpu.multiprocessors};
-    return kPrepare[fastest_shape(kShapes, product(g), machine)](g);
+        prepare_shape<0, 4>,  prepare_shape<1, 5>,  prepare_shape<2, 5>,
+        prepare_shape<3, 8>,  prepare_single<4, 4>, prepare_single<5, 4>,
+        prepare_single<6, 5>, prepare_single<7, 6>, prepare_patches};
+    const Machine machine{gpu.multiprocessors, 160};  // bytes a clock from L2: fitted
+    const size_t shapes = std::size(kShapes) - (one_launch ? 1 : 0);
+    return kPrepare[fastest_shape(kShapes, product(g), machine, shapes)](g);
 }
 
 /// A kernel of square matrices on Hopper. `prepare` returns what launches it.
@@ -308,7 +436,12 @@ inline demo::Contender contender_of(const std::string& name, const demo::Gating&
 }
 
 inline demo::Contender contender(const demo::Gating& g, const demo::Gpu& gpu) {
-    return contender_of("fused_hopper", g, gpu, [&] { return prepare_fastest(g, gpu); });
+    demo::Contender fastest = contender_of("fused_hopper", g, gpu, {});
+    fastest.setup = [&](demo::Contender& self) {
+        const Prepared prepared = prepare_fastest(g, gpu);
+        self.launch = prepared.launch, self.launches = prepared.launches;
+    };
+    return fastest;
 }
 
 }  // namespace gating_hopper

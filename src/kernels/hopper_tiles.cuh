@@ -20,13 +20,13 @@ struct Product {
     // Clocks at the end of a tile that no multiplication hides, for 128 rows. (Of 64 rows, none.)
     double tile_end = 0;
     size_t depth = rows;
-    double copy_factor = 1;  // copies take so many times as long
+    bool straddles = false;  // copies of 128 bytes begin in the middle of a line of the L2 cache
 };
 
 /// The record's product. Where rows of 16-bit numbers are no whole lines of the L2 cache, 128
 /// bytes, every second one begins in the middle of a line, and a copy of it needs one line more.
 inline Product square_product(size_t N) {
-    return {.rows = N, .columns = N, .copy_factor = N % 64 == 0 ? 1.0 : 3.0};
+    return {.rows = N, .columns = N, .straddles = N % 64 != 0};
 }
 
 /// A block's tile of C. The blocks of a cluster that have tiles below each other share what they
@@ -41,18 +41,6 @@ struct TileShape {
     /// Clusters of two compute such tiles, too, in a launch beside the one of these clusters.
     constexpr bool two_launches() const { return persistent && beside > 1; }
 };
-
-/// Clocks of a step, which is 64 along k. The tensor cores do 2048 multiply-adds a clock. For the
-/// next step 128 bytes are copied meanwhile for each row of A and for each column of B; blocks that
-/// share some copy a part each. The constants were fitted on an NVIDIA H200, to gating at
-/// 12 sizes; those for products here and below on an NVIDIA H100, at 52 sizes: mostly the
-/// choice is close to the fastest.
-inline double step_clocks(const TileShape& tile, const Product& product, const Machine& machine) {
-    constexpr int kAlways = 120;  // whatever the shape
-    const double copied = double(tile.rows) / tile.beside + double(tile.columns) / tile.below;
-    return tile.rows * tile.columns * 64 / 2048.0 + kAlways +
-           product.copy_factor * copied * 128 / machine.l2_bytes;
-}
 
 /// How clusters share the tiles of C.
 struct Division {
@@ -85,34 +73,59 @@ inline Division divide(const TileShape& tile, const Product& product, int at_onc
     return possible && even.steps < whole.steps ? even : whole;
 }
 
+/// Clocks of a step, which is 64 along k. The tensor cores do 2048 multiply-adds a clock. For the
+/// next step 128 bytes are copied meanwhile for each row of A and for each column of B; blocks that
+/// share some copy a part each, and the fewer blocks there are, the more of the cache's rate each
+/// has. The constants were fitted: those of products on an NVIDIA H100, at 40 sizes, the others on
+/// an NVIDIA H200, to gating at 12 sizes. Mostly the choice is close to the fastest.
+inline double step_clocks(const TileShape& tile, const Product& product, const Machine& machine,
+                          const Division& division) {
+    constexpr int kAlways = 120;  // whatever the shape
+    double rows = double(tile.rows) / tile.beside, columns = double(tile.columns) / tile.below;
+    double clocks = tile.rows * tile.columns * 64 / 2048.0 + kAlways;
+    if (product.straddles) {
+        // While all blocks are at the same step of their only tile, they ask for the same lines
+        // at the same time. Later they are out of step, and what counts is what each takes in.
+        constexpr double kRow = 4, kColumn = 2.7, kTaken = 1.6;
+        if (division.tiles <= 1)
+            rows *= kRow, columns *= kColumn;
+        else
+            clocks += kTaken * (tile.rows + tile.columns);
+    }
+    const int blocks = division.clusters * tile.cluster();
+    const double busy = std::min(1.0, double(blocks) / machine.multiprocessors);
+    return clocks + busy * (rows + columns) * 128 / machine.l2_bytes;
+}
+
 /// Of a kernel whose blocks compute one tile each.
 constexpr TileShape single(int rows, int columns, int below = 1, int beside = 1) {
     return {rows, columns, below, false, false, beside};
 }
 
-/// The tiles that the record of matrix products comes in.
-constexpr TileShape kShapes[] = {{128, 256, 2},
-                                 {128, 224, 2},
-                                 {128, 192, 2},
-                                 single(256, 208),
-                                 single(256, 192),
-                                 single(256, 160, 1, 2),
-                                 single(256, 128),
-                                 single(192, 176),
-                                 single(128, 192),
-                                 single(128, 160, 4),
-                                 single(128, 128, 2, 2),
-                                 single(128, 128),
-                                 single(64, 192, 4),
-                                 single(64, 192),
-                                 single(64, 128),
-                                 single(64, 64),
-                                 {128, 256, 4, false, true, 2}};  // eights_and_twos
+/// Rounds in which clusters of eight and of two compute so many patches (see eights_and_twos). Of
+/// those of two rounds each cluster of eight has two, and four clusters of two share two.
+inline int count_rounds(int patches, int eights, int twos) {
+    const int both = 2 * eights + twos / 2, rest = patches % both;
+    return 2 * (patches / both) + (rest > 0) + (rest > eights);
+}
 
-/// The one of `shapes` that takes the least time; of equals the first.
+/// The tiles that the record of matrix products comes in.
+constexpr TileShape kShapes[] = {
+    {128, 256, 2},          {128, 192, 2},
+    single(208, 256),       single(192, 256),
+    single(160, 256, 2),    single(256, 128),
+    single(144, 192),       single(208, 128),
+    single(128, 192),       single(96, 192),
+    single(144, 128, 2, 2), single(128, 128, 2, 2),
+    single(128, 128),       single(112, 128),
+    single(96, 128),        single(128, 64),
+    single(64, 128),        single(96, 64),
+    single(64, 64),         {128, 256, 4, false, true, 2}};  // eights_and_twos
+
+/// The one of the first `count` shapes that takes the least time; of equals the first.
 template <size_t kCount>
-int fastest_shape(const TileShape (&shapes)[kCount], const Product& product,
-                  const Machine& machine) {
+int fastest_shape(const TileShape (&shapes)[kCount], const Product& product, const Machine& machine,
+                  size_t count = kCount) {
     auto clocks = [&](const TileShape& tile) {
         // Both ends of a block with one tile; a further such block after it, whose copies begin
         // when the one before has stored its tile; both ends of a block with several tiles; each
@@ -121,13 +134,13 @@ int fastest_shape(const TileShape (&shapes)[kCount], const Product& product,
                       kSecondLaunch = 5000;
         const int at_once = std::max(1, machine.multiprocessors / tile.cluster());
         const Division division = divide(tile, product, at_once);
-        return division.steps * step_clocks(tile, product, machine) +
+        return division.steps * step_clocks(tile, product, machine, division) +
                (tile.rows < 128 ? 0 : division.tiles * product.tile_end * tile.rows / 128) +
                (tile.persistent ? kPersistent : kSingle + (division.tiles - 1) * kNext) +
                kStart * (tile.cluster() - 1) + (tile.two_launches() ? kSecondLaunch : 0);
     };
     const auto less = [&](const TileShape& a, const TileShape& b) { return clocks(a) < clocks(b); };
-    return int(std::min_element(std::begin(shapes), std::end(shapes), less) - shapes);
+    return int(std::min_element(shapes, shapes + count, less) - shapes);
 }
 
 }  // namespace matmul_hopper

@@ -156,19 +156,14 @@ __device__ int2 walk(int i, int rows, int columns) {
 
 // --- From rung 5 on: tiles leave beside the next one's steps ------------------------------------
 
-/// Columns of a panel of C. Of B the last panel may have columns that are not multiplied (of a tile
-/// of 176 or 208: panels of 16 would take TMA longer); C's must not be wider than the tile.
-template <int kTileN>
-constexpr int kOutColumns = kTileN % 32 == 0 ? kPanelColumns<kTileN> : 16;
-
 constexpr int kOutPanels = 2;  // of each warp, to be filled and stored in turn
 
 /// A block's shared memory.
 template <class T, int kTileN, int kStages, int kOutPanels, int kTileM = kBlockM>
 struct Memory {
     Ring<T, kTileN, kStages, kTileM> ring;
-    // Of each warp; rows swizzled. (Of 256 rows a warpgroup multiplies 128.)
-    alignas(1024) T out[(kTileM < 256 ? kTileM : 128) / 16][kOutPanels][16][kOutColumns<kTileN>];
+    // Of each warp; rows swizzled.
+    alignas(1024) T out[kTileM / 16][kOutPanels][16][kPanelColumns<kTileN>];
 };
 
 /// Where Outgoing stores a box: to one matrix, or to what another header says.
@@ -179,7 +174,7 @@ __device__ inline void store_box(const CUtensorMap& C, int row, int col, const v
 /// A warp's 16 rows of a finished tile: rounded, which frees the sums' registers for the next tile.
 template <class T, int kTileN>
 struct Outgoing {
-    static constexpr int kColumns = kOutColumns<kTileN>, kPanels = kTileN / kColumns;
+    static constexpr int kColumns = kPanelColumns<kTileN>, kPanels = kTileN / kColumns;
     uint32_t pairs[kTileN / 4];
     int row, col;
     bool pending = false;
@@ -240,27 +235,41 @@ struct Outgoing {
 
 // --- From rung 6 on: clusters -------------------------------------------------------------------
 
-/// load_stage() in a cluster of kBelow x kBeside blocks. Those below each other need the same tile
-/// of B, those beside each other that of A: each copies a part, into the shared memory of all that
-/// need it. A stage is complete when the bytes from all blocks have arrived. Ranks count downwards.
+/// Bits of the blocks below each other in the column of the cluster in which block `rank` lies.
+/// Ranks count downwards.
+template <int kBelow>
+__device__ int column_mask(int rank) {
+    return ((1 << kBelow) - 1) << rank / kBelow * kBelow;
+}
+
+/// The tile of A in a cluster of kBelow x kBeside blocks. Those beside each other need the same:
+/// each copies a part, into the shared memory of all of them.
+template <int kBelow, int kBeside, class Stage>
+__device__ void load_rows(Stage& stage, hopper::Barrier* full, const CUtensorMap& A, int rank,
+                          int row, int k) {
+    if constexpr (kBeside == 1) {
+        hopper::tma_load(stage.A, A, row, k, full);
+    } else {
+        // Bits of the blocks in the cluster's first row.
+        constexpr int kRow = ((1 << kBelow * kBeside) - 1) / ((1 << kBelow) - 1);
+        constexpr int kEach = sizeof stage.A / sizeof stage.A[0] / kBeside;  // rows
+        const int first = rank / kBelow * kEach;
+        hopper::tma_load_multicast(&stage.A[first], A, row + first, k, full, kRow << rank % kBelow);
+    }
+}
+
+/// load_stage() in such a cluster: blocks below each other share the tile of B in the same way. A
+/// stage is complete when the bytes from all blocks have arrived.
 template <int kBelow, int kBeside = 1, class T, int kTileN, int kTileM>
 __device__ void load_stage_multicast(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full,
                                      const CUtensorMap& A, const CUtensorMap& B, int rank, int row,
                                      int col, int k) {
-    // Bits of the blocks in the cluster's first column and first row.
-    constexpr int kColumn = (1 << kBelow) - 1, kRow = ((1 << kBelow * kBeside) - 1) / kColumn;
-    const int below = rank % kBelow, beside = rank / kBelow;
     hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
-    if constexpr (kBeside == 1) {
-        hopper::tma_load(stage.A, A, row, k, full);
-    } else {
-        const int first = beside * (kTileM / kBeside);  // of the rows of A that this block copies
-        hopper::tma_load_multicast(&stage.A[first], A, row + first, k, full, kRow << below);
-    }
+    load_rows<kBelow, kBeside>(stage, full, A, rank, row, k);
 #pragma unroll 1  // the compiler would repeat it 16 times, and a launch fetches its code, too
-    for (int p = below; p < stage.kPanels; p += kBelow)
+    for (int p = rank % kBelow; p < stage.kPanels; p += kBelow)
         hopper::tma_load_multicast(stage.B[p], B, k, col + p * stage.kColumns, full,
-                                   kColumn << kBelow * beside);
+                                   column_mask<kBelow>(rank));
 }
 
 /// The producer's last wait: until all readers have freed all stages. The readers of other blocks
@@ -440,31 +449,46 @@ __device__ void multiply_parts(const CUtensorMap& A, const CUtensorMap& B, const
 
 /// Which tiles a block computes where clusters of eight and of two run side by side, each in a
 /// launch of its own. C is cut into patches of 4 x 2 tiles: each is for one cluster of eight, or
-/// for four of two. So a block's place in its patch does not depend on its cluster's size: blocks
-/// 0 to 3 of eight are below each other, 4 to 7 beside them.
-template <int kClusterBelow, int kClusterBeside>
+/// for four of two. Blocks 0 to 3 of eight are below each other, 4 to 7 beside them.
+template <int kClusterBelow, int kClusterBeside, int kTileN = kBlockN>
 struct Patches {
-    static constexpr int kRows = kBlockM, kColumns = kBlockN;
+    static constexpr int kRows = kBlockM, kColumns = kTileN;
     static constexpr int kBelow = kClusterBelow, kBeside = kClusterBeside;
     static constexpr bool kDivides = false;
-    static constexpr int kBlocks = 8, kHeight = 4, kWidth = 2;  // of a patch, in tiles
+    static constexpr int kHeight = 4, kWidth = 2;  // of a patch, in tiles
     int N;
-    int first;    // patch of this launch: the other launch has those before, or those after
-    int at_once;  // patches, of both launches together
+    int eights, twos;  // clusters; of two an even number
     int steps = (N + kBlockK - 1) / kBlockK;
     int rows = (N + kHeight * kBlockM - 1) / (kHeight * kBlockM);
-    int columns = (N + kWidth * kBlockN - 1) / (kWidth * kBlockN);
+    int columns = (N + kWidth * kTileN - 1) / (kWidth * kTileN);
+    int end = rows * columns;  // patches from here on are left to another launch
+
+    /// Where patch i begins.
+    __device__ int2 corner(int i) const {
+        const int2 patch = walk<4>(i, rows, columns);  // 16 are 2048 x 2048 elements
+        return {patch.x * kHeight * kBlockM, patch.y * kWidth * kTileN};
+    }
 
     /// Calls work(part) for all tiles of this block, every second one from the last step on.
     template <class Work>
-    __device__ void for_each_part(int, Work work) const {
-        const int place = blockIdx.x % kBlocks, x = place % kHeight, y = place / kHeight;
+    __device__ void for_each_part(int rank, Work work) const {
+        constexpr int kBlocks = kBelow * kBeside;
+        const int cluster = blockIdx.x / kBlocks;
         bool backward = true;
-        for (int i = first + int(blockIdx.x) / kBlocks; i < rows * columns; i += at_once) {
-            const int2 patch = walk<4>(i, rows, columns);  // 16 are 2048 x 2048 elements
-            work(Part{i, (patch.x * kHeight + x) * kBlockM, (patch.y * kWidth + y) * kBlockN, 0,
+        for (int round = 0;; ++round, backward = !backward) {
+            // Of the patches of two rounds the first are for clusters of eight, a half in each
+            // round; of the tiles of the others each cluster of two has two in each round.
+            int i = round / 2 * (2 * eights + twos / 2), place = rank;
+            if (kBlocks == 2) {
+                const int pair = round % 2 * twos + cluster;
+                i += 2 * eights + pair / 4, place += pair % 4 * 2;
+            } else {
+                i += round % 2 * eights + cluster;
+            }
+            if (i >= end) return;
+            const int2 at = corner(i);
+            work(Part{i, at.x + place % kHeight * kBlockM, at.y + place / kHeight * kTileN, 0,
                       steps, backward});
-            backward = !backward;
         }
     }
 };
@@ -473,55 +497,126 @@ using Twos = Patches<2, 1>;
 
 // --- Rung 10: the record ------------------------------------------------------------------------
 
-/// Warpgroups that multiply where a block has one tile: 64 rows for each, or 128 if there are 256.
-__host__ __device__ constexpr int tile_consumers(int tile_rows) {
-    return tile_rows == 256 ? 2 : tile_rows / 64;
+/// Warpgroups that multiply where a block has one tile: 64 columns for each, or 128 of 256.
+__host__ __device__ constexpr int tile_consumers(int tile_columns) {
+    return tile_columns == 256 ? 2 : tile_columns / 64;
 }
 
 /// Threads of a block that has one tile. Where registers suffice, a warp is producer enough.
-constexpr int tile_threads(int tile_rows) {
-    const int consumers = tile_consumers(tile_rows);
+constexpr int tile_threads(int tile_columns) {
+    const int consumers = tile_consumers(tile_columns);
     return consumers * kWarpgroup + (consumers == 2 ? kWarpgroup : 32);
 }
 
+/// Rows of such a tile that are stored at once.
+constexpr int strip_rows(int tile_rows) { return tile_rows % 32 == 0 ? 32 : 16; }
+
+/// The shared memory of a block that has one tile.
+template <class T, int kTileM, int kTileN, int kStages>
+struct TileMemory {
+    Ring<T, kTileN, kStages, kTileM> ring;
+    // Of each warpgroup; rows swizzled.
+    alignas(1024) T out[tile_consumers(kTileN)][kOutPanels][strip_rows(kTileM)][kPanel];
+};
+
+/// Starts 64 columns of the tile, from B's panel: the transpose of  stage.A stage.B[panel].
+template <class T, int kTileN, int kTileM>
+__device__ void multiply_panel(float (&sums)[kTileM / 2], const Stage<T, kTileN, kTileM>& stage,
+                               int panel, bool keep) {
+    hopper::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kBlockK; step += 16)
+        hopper::wgmma_mma_async_transposed<T>(
+            sums, hopper::matrix_descriptor(&stage.B[panel][step][0]),
+            hopper::matrix_descriptor(&stage.A[0][step]), keep || step > 0);
+    hopper::wgmma_commit_group();
+}
+
+/// Stores a warpgroup's sums: for each i 64 columns of C, from col + 64 i on. Of the transpose a
+/// warp has 16 rows, so 16 columns of C; stmatrix turns them back.
+template <class T, int kEach, int kSums, int kStrip>
+__device__ void store_columns(const float (&sums)[kEach][kSums],
+                              T (&out)[kOutPanels][kStrip][kPanel], const CUtensorMap& C, int row,
+                              int col, int warpgroup) {
+    constexpr int kStrips = 2 * kSums / kStrip, kLeaving = kOutPanels - 1;
+    const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+    const bool first = threadIdx.x % kWarpgroup == 0;
+#pragma unroll
+    for (int s = 0; s < kEach * kStrips; ++s) {
+        const int i = s / kStrips, below = s % kStrips * kStrip;
+        T(&strip)[kStrip][kPanel] = out[s % kOutPanels];
+        if (first) hopper::cp_async_bulk_wait_group_read<kLeaving>();
+        hopper::barrier_sync_warpgroup(warpgroup);  // the strip may be overwritten
+#pragma unroll
+        for (int j = 0; j < kStrip; j += 16) {  // 16 x 16 elements
+            const float* v = &sums[i][(below + j) / 2];
+            const int r = j + lane / 16 * 8 + lane % 8, chunk = 2 * warp + lane / 8 % 2;
+            hopper::stmatrix_x4_trans(&strip[r][(chunk ^ r % 8) * 8], ptx::cvt_rn_x2<T>(v[0], v[1]),
+                                      ptx::cvt_rn_x2<T>(v[2], v[3]), ptx::cvt_rn_x2<T>(v[4], v[5]),
+                                      ptx::cvt_rn_x2<T>(v[6], v[7]));
+        }
+        hopper::fence_proxy_async();  // makes what this thread wrote visible to TMA
+        hopper::barrier_sync_warpgroup(warpgroup);
+        if (first) {
+            hopper::tma_store(C, row + below, col + i * kPanel, strip);
+            hopper::cp_async_bulk_commit_group();
+        }
+    }
+    if (first) hopper::cp_async_bulk_wait_group_read<0>();  // shared memory must outlive its stores
+}
+
 /// A block's only tile. A launch finds no code in the caches, and at small N much of its time is
-/// spent on fetching it: multiply_parts() has seven times as much. And for 256 rows there are
-/// registers enough, since the tile before is not on its way out.
+/// spent on fetching it: multiply_parts() has seven times as much. And more registers are left for
+/// sums, since no tile before is on its way out.
+///
+/// wgmma computes the transpose, B^T A^T, so that a tile may have any multiple of 16 rows: its
+/// first operand must have 64 rows, or columns, and only the second one's number is free. In
+/// multiply_stage() these would be B's columns, but TMA copies panels of 64, with 128 bytes a row.
 template <class T, int kTileM, int kTileN, int kStages, int kBelow, int kBeside>
 __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const CUtensorMap& C,
                               int N) {
-    constexpr int kConsumers = tile_consumers(kTileM), kEach = kTileM / 64 / kConsumers;
+    constexpr int kConsumers = tile_consumers(kTileN), kEach = kTileN / 64 / kConsumers;
     constexpr int kCluster = kBelow * kBeside;
     extern __shared__ __align__(1024) unsigned char shared[];
-    auto& memory = *reinterpret_cast<Memory<T, kTileN, kStages, kOutPanels, kTileM>*>(shared);
+    auto& memory = *reinterpret_cast<TileMemory<T, kTileM, kTileN, kStages>*>(shared);
     auto& ring = memory.ring;
-    const int warpgroup = warpgroup_index(), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
     const int rank = kCluster == 1 ? 0 : hopper::cluster_ctarank();
     // The tiles of blocks beside each other count as one, of so many times the columns.
     const Schedule<kTileN * kBeside, kBelow, kTileM> schedule{N, 0};
     Part part = schedule.part(blockIdx.x / kCluster, rank % kBelow, 0, schedule.steps);
     part.col += rank / kBelow * kTileN;
-    if (threadIdx.x == kConsumers * kWarpgroup) ring.init(4 * kConsumers * kCluster);
+    auto load = [&](auto& stage, auto* full, int t) {
+        if constexpr (kCluster == 1)
+            load_stage(stage, full, A, B, part.row, part.col, t * kBlockK);
+        else
+            load_stage_multicast<kBelow, kBeside>(stage, full, A, B, rank, part.row, part.col,
+                                                  t * kBlockK);
+    };
+    Position<kStages> at;
+    // The first copies need not wait until the other threads know that the barriers are ready. (In
+    // a cluster they write to other blocks, whose barriers may not be.)
+    const int early = kCluster == 1 ? min(kStages, part.last) : 0;
+    if (threadIdx.x == kConsumers * kWarpgroup) {
+        ring.init(4 * kConsumers * kCluster);
+        produce(ring, at, early, load);
+    }
+    // A launch finds no tensor maps in the caches either, and C's is needed last.
+    if (threadIdx.x == 0) hopper::prefetch_tensormap(C);
     if constexpr (kCluster == 1)
         __syncthreads();
     else
         hopper::barrier_cluster_sync();  // all blocks' barriers are ready
 
-    Position<kStages> at;
     if (warpgroup == kConsumers) {
         if constexpr (kConsumers == 2) hopper::setmaxnreg_dec<24>();
         if (threadIdx.x > kConsumers * kWarpgroup) return;
-        produce(ring, at, part.last, [&](auto& stage, auto* full, int t) {
-            if constexpr (kCluster == 1)
-                load_stage(stage, full, A, B, part.row, part.col, t * kBlockK);
-            else
-                load_stage_multicast<kBelow, kBeside>(stage, full, A, B, rank, part.row, part.col,
-                                                      t * kBlockK);
-        });
+        produce(ring, at, part.last - early,
+                [&](auto& stage, auto* full, int t) { load(stage, full, early + t); });
         if constexpr (kCluster > 1) wait_until_free(ring, at);
     } else {
         if constexpr (kConsumers == 2) hopper::setmaxnreg_inc<240>();
-        float sums[kEach][kTileN / 2];  // of 64 rows each
+        float sums[kEach][kTileM / 2];  // of 64 columns each
         auto release = [&](int stage) {
             if constexpr (kCluster == 1) {
                 if (lane == 0) hopper::mbarrier_arrive(&ring.empty[stage]);
@@ -534,29 +629,22 @@ __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const 
             hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
 #pragma unroll
             for (int i = 0; i < kEach; ++i)
-                multiply_stage<T, kTileN>(sums[i], ring.stages[at.stage], kEach * warpgroup + i,
-                                          t > 0);
+                multiply_panel(sums[i], ring.stages[at.stage], kEach * warpgroup + i, t > 0);
             hopper::wgmma_wait_group<kEach>();  // step t - 1 is done
             if (t > 0) release(previous);
             previous = at.stage;
         }
         hopper::wgmma_wait_group<0>();
         release(previous);
-
-        Outgoing<T, kTileN> outgoing;
-#pragma unroll
-        for (int i = 0; i < kEach; ++i) {
-            const int strip = 4 * (kEach * warpgroup + i) + warp % 4;
-            outgoing.take(sums[i], part.row + 16 * strip, part.col);
-            outgoing.store_all(memory.out[warp], C);
-        }
+        store_columns(sums, memory.out[warpgroup], C, part.row,
+                      part.col + kEach * warpgroup * kPanel, warpgroup);
     }
 }
 
 /// The cluster's size comes with the launch: a block that is a cluster of its own starts sooner if
 /// the kernel knows of none.
 template <class T, int kTileM, int kTileN, int kStages, int kBelow, int kBeside, bool kPersistent>
-__global__ void __launch_bounds__(kPersistent ? threads(kTileM) : tile_threads(kTileM), 1)
+__global__ void __launch_bounds__(kPersistent ? threads(kTileM) : tile_threads(kTileN), 1)
     matmul_hopper(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
                   const __grid_constant__ CUtensorMap B,  // [N, N] row-major
                   const __grid_constant__ CUtensorMap C,  // [N, N] row-major
@@ -613,23 +701,31 @@ inline size_t count_tiles(size_t N, size_t rows, size_t columns) {
     return (N + rows - 1) / rows * ((N + columns - 1) / columns);
 }
 
-/// Prepares a kernel that runs multiply_parts(), or multiply_tile() if it is not persistent, with
-/// these template arguments. Returns what launches it.
-template <int kTileM, int kTileN, int kStages, int kBelow, int kBeside = 1, bool kPersistent = true,
-          class T, class Kernel>
-std::function<void()> prepare_tiles(Kernel kernel, const Operands<T>& o) {
+/// Prepares a kernel that runs multiply_parts() with these template arguments. Returns what
+/// launches it.
+template <int kTileM, int kTileN, int kStages, int kBelow, class T, class Kernel>
+std::function<void()> prepare_parts(Kernel kernel, const Operands<T>& o) {
     const size_t bytes = sizeof(Memory<T, kTileN, kStages, kOutPanels, kTileM>);
     demo::allow_shared_bytes(kernel, bytes);
-    const int block = kPersistent ? threads(kTileM) : tile_threads(kTileM);
-    constexpr int kCluster = kBelow * kBeside;
-    const int at_once = demo::ClusterLaunch(1, kCluster, block, bytes).at_once(kernel);
-    const TileShape tile{kTileM, kTileN, kBelow, kPersistent, kPersistent, kBeside};
-    const Division division = divide(tile, {o.N, o.N}, at_once);
-    const CUtensorMap map_A = hopper::tensor_map(o.A, o.N, o.N, kTileM / kBeside),
-                      map_B = hopper::tensor_map<kPanelColumns<kTileN>>(o.B, o.N, o.N, kBlockK),
-                      map_C = hopper::tensor_map<kOutColumns<kTileN>>(o.C, o.N, o.N, 16);
-    const demo::ClusterLaunch launch(division.clusters, kCluster, block, bytes);
-    return [=] { launch(kernel, map_A, map_B, map_C, int(o.N), division.divided, o.exchange); };
+    const int at_once = demo::ClusterLaunch(1, kBelow, threads(kTileM), bytes).at_once(kernel);
+    const Division division = divide({kTileM, kTileN, kBelow}, {o.N, o.N}, at_once);
+    const CUtensorMap A = hopper::tensor_map(o.A, o.N, o.N, kTileM);
+    const demo::ClusterLaunch launch(division.clusters, kBelow, threads(kTileM), bytes);
+    return [=, B = o.map_B, C = o.map_C] {
+        launch(kernel, A, B, C, int(o.N), division.divided, o.exchange);
+    };
+}
+
+/// The same of one that runs multiply_tile().
+template <int kTileM, int kTileN, int kStages, int kBelow, int kBeside, class T, class Kernel>
+std::function<void()> prepare_tile(Kernel kernel, const Operands<T>& o) {
+    const size_t bytes = sizeof(TileMemory<T, kTileM, kTileN, kStages>);
+    demo::allow_shared_bytes(kernel, bytes);
+    const CUtensorMap A = hopper::tensor_map(o.A, o.N, o.N, kTileM / kBeside),
+                      C = hopper::tensor_map(o.C, o.N, o.N, strip_rows(kTileM));
+    const demo::ClusterLaunch launch(count_tiles(o.N, kTileM * kBelow, kTileN * kBeside),
+                                     kBelow * kBeside, tile_threads(kTileN), bytes);
+    return [=, B = o.map_B] { launch(kernel, A, B, C, int(o.N), 0, Exchange{}); };
 }
 
 /// A stream beside the default one, and what forks and joins them.
@@ -648,34 +744,64 @@ struct SideStream {
     SideStream(const SideStream&) = delete;
 };
 
-/// Prepares two launches side by side: as many clusters of eight as find room, and of two on the
-/// multiprocessors that are left. Both kernels run multiply_parts(), of Eights and of Twos.
+/// Two launches side by side: as many clusters of eight as find room, and of two on the
+/// multiprocessors that are left, or with `patches`, the number of them all, on some of those.
+class PatchLaunches {
+  public:
+    template <class EightsKernel, class TwosKernel>
+    PatchLaunches(EightsKernel of_eights, TwosKernel of_twos, size_t shared_bytes,
+                  int patches = 0) {
+        demo::allow_shared_bytes(of_eights, shared_bytes);
+        demo::allow_shared_bytes(of_twos, shared_bytes);
+        const int room = demo::ClusterLaunch(1, 8, kThreads, shared_bytes).at_once(of_eights);
+        const int pairs = demo::ClusterLaunch(1, 2, kThreads, shared_bytes).at_once(of_twos);
+        // Some of each also where both do not fit, as on the small simulator.
+        eights = std::max(1, std::min(room, pairs / 4 - 1));
+        twos = std::max(2, (pairs - 4 * eights) / 2 * 2);
+        // Four share a patch. Where the rest of them saves no round, all stay in step without it.
+        const int whole = twos / 4 * 4;
+        if (patches > 0 && whole > 0 &&
+            count_rounds(patches, eights, whole) == count_rounds(patches, eights, twos))
+            twos = whole;
+        launch_eights_ = {size_t(eights), 8, kThreads, shared_bytes};
+        launch_twos_ = {size_t(twos), 2, kThreads, shared_bytes, side_->stream};
+    }
+
+    int eights, twos;  // clusters
+    cudaStream_t side_stream() const { return side_->stream; }
+
+    /// Each argument launches a kernel in the way that it is given.
+    template <class StartEights, class StartTwos>
+    void operator()(StartEights start_eights, StartTwos start_twos) const {
+        // Eights first: they find less room. The side stream waits for what is in front of them,
+        // and the default stream goes on when both are done.
+        DEMO_CHECK(cudaEventRecord(side_->fork));
+        start_eights(launch_eights_);
+        DEMO_CHECK(cudaStreamWaitEvent(side_->stream, side_->fork));
+        start_twos(launch_twos_);
+        DEMO_CHECK(cudaEventRecord(side_->join, side_->stream));
+        DEMO_CHECK(cudaStreamWaitEvent(nullptr, side_->join));
+    }
+
+  private:
+    std::shared_ptr<const SideStream> side_ = std::make_shared<const SideStream>();
+    demo::ClusterLaunch launch_eights_{1, 8, kThreads, 0}, launch_twos_{1, 2, kThreads, 0};
+};
+
+/// Prepares such launches. Both kernels run multiply_parts(), of Eights and of Twos.
 template <class T>
 std::function<void()> prepare_patches(void (*eights)(CUtensorMap, CUtensorMap, CUtensorMap, Eights),
                                       void (*twos)(CUtensorMap, CUtensorMap, CUtensorMap, Twos),
                                       const Operands<T>& o) {
-    const size_t bytes = sizeof(Memory<T, kBlockN, 4, kOutPanels>);
-    demo::allow_shared_bytes(eights, bytes), demo::allow_shared_bytes(twos, bytes);
-    // Patches that all blocks have room for at once; two at least, since the simulator is small.
-    const int pairs = demo::ClusterLaunch(1, 2, kThreads, bytes).at_once(twos);
-    const int at_once = std::max(2, pairs / 4);
-    const int room = demo::ClusterLaunch(1, 8, kThreads, bytes).at_once(eights);
-    const int large = std::min(at_once - 1, room);
-    const auto side = std::make_shared<const SideStream>();
-    const demo::ClusterLaunch launch_eights(large, 8, kThreads, bytes),
-        launch_twos(4 * (at_once - large), 2, kThreads, bytes, side->stream);
-    const int N = int(o.N);
+    const int patches = int(count_tiles(o.N, Eights::kHeight * kBlockM, Eights::kWidth * kBlockN));
+    const PatchLaunches launches(eights, twos, sizeof(Memory<T, kBlockN, 4, kOutPanels>), patches);
+    const Eights of_eights{int(o.N), launches.eights, launches.twos};
+    const Twos of_twos{int(o.N), launches.eights, launches.twos};
     // A cluster of eight copies a tile of A in two halves.
     const CUtensorMap half_A = hopper::tensor_map(o.A, o.N, o.N, kBlockM / Eights::kBeside);
     return [=, A = o.map_A, B = o.map_B, C = o.map_C] {
-        // Eights first: they find less room. The side stream waits for what is in front of them,
-        // and the default stream goes on when both are done.
-        DEMO_CHECK(cudaEventRecord(side->fork));
-        launch_eights(eights, half_A, B, C, Eights{N, 0, at_once});
-        DEMO_CHECK(cudaStreamWaitEvent(side->stream, side->fork));
-        launch_twos(twos, A, B, C, Twos{N, large, at_once});
-        DEMO_CHECK(cudaEventRecord(side->join, side->stream));
-        DEMO_CHECK(cudaStreamWaitEvent(nullptr, side->join));
+        launches([&](const auto& launch) { launch(eights, half_A, B, C, of_eights); },
+                 [&](const auto& launch) { launch(twos, A, B, C, of_twos); });
     };
 }
 
@@ -688,8 +814,12 @@ std::function<void()> prepare(const Operands<T>& o) {
     } else {
         constexpr int kTileM = kTile.rows, kTileN = kTile.columns;
         constexpr int kBelow = kTile.below, kBeside = kTile.beside;
-        return prepare_tiles<kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent>(
-            matmul_hopper<T, kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent>, o);
+        const auto kernel =
+            matmul_hopper<T, kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent>;
+        if constexpr (kTile.persistent)
+            return prepare_parts<kTileM, kTileN, kStages, kBelow>(kernel, o);
+        else
+            return prepare_tile<kTileM, kTileN, kStages, kBelow, kBeside>(kernel, o);
     }
 }
 
@@ -704,10 +834,10 @@ std::function<void()> prepare(const Operands<T>& o, const Machine& machine) {
     using Prepare = std::function<void()>(const Operands<T>&);
     // Of kShapes, each with as many stages as fit shared memory.
     static constexpr Prepare* kPrepare[] = {
-        prepare<0, 4>,  prepare<1, 4>,  prepare<2, 4>,  prepare<3, 3>,  prepare<4, 3>,
-        prepare<5, 4>,  prepare<6, 4>,  prepare<7, 4>,  prepare<8, 4>,  prepare<9, 5>,
-        prepare<10, 6>, prepare<11, 6>, prepare<12, 6>, prepare<13, 6>, prepare<14, 8>,
-        prepare<15, 8>, prepare<16, 4>};
+        prepare<0, 4>,  prepare<1, 4>,  prepare<2, 3>,  prepare<3, 3>,  prepare<4, 4>,
+        prepare<5, 4>,  prepare<6, 5>,  prepare<7, 5>,  prepare<8, 5>,  prepare<9, 5>,
+        prepare<10, 6>, prepare<11, 6>, prepare<12, 6>, prepare<13, 7>, prepare<14, 7>,
+        prepare<15, 8>, prepare<16, 8>, prepare<17, 8>, prepare<18, 8>, prepare<19, 4>};
     return kPrepare[fastest_shape(kShapes, square_product(o.N), machine)](o);
 }
 

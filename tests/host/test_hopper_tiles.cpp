@@ -15,7 +15,7 @@ TileShape chosen(size_t N, const Machine& machine) {
 int area(const TileShape& tile) { return tile.rows * tile.columns; }
 
 TEST(FastestShape, FollowsTheNumberOfMultiprocessors) {
-    EXPECT_EQ(area(chosen(1024, kH200)), 64 * 128);  // 128 tiles, one each
+    EXPECT_EQ(area(chosen(1024, kH200)), 128 * 64);  // 128 tiles, one each
     EXPECT_EQ(area(chosen(1024, {32})), 128 * 256);  // 32 tiles, one each
     EXPECT_EQ(area(chosen(4096, kH200)), 128 * 256);
 }
@@ -46,15 +46,15 @@ TEST(FastestShape, GivesABlockOneTileWhereAllTilesRunAtOnce) {
 }
 
 TEST(FastestShape, CopiesLessWhereRowsAreNoWholeLines) {
-    EXPECT_EQ(chosen(1088, kH200).cluster(), 1);
-    EXPECT_EQ(chosen(1056, kH200).cluster(), 4);
+    EXPECT_EQ(chosen(1152, kH200).cluster(), 1);
+    EXPECT_EQ(chosen(1184, kH200).cluster(), 4);
 }
 
 TEST(FastestShape, IsForARoundThatIsFull) {
     // 3072: 192 pairs of tiles of 128 x 192 are 2.9 rounds, 144 of 128 x 256 are 2.2.
     EXPECT_EQ(area(chosen(3072, kH200)), 128 * 192);
-    // 2560: 10 x 13 tiles of 256 x 208 are one round of 132.
-    EXPECT_EQ(area(chosen(2560, kH200)), 256 * 208);
+    // 2560: 13 x 10 tiles of 208 x 256 are one round of 132.
+    EXPECT_EQ(area(chosen(2560, kH200)), 208 * 256);
 }
 
 TEST(Divide, EachClusterHasStepsOfDividedTiles) {
@@ -84,11 +84,20 @@ TEST(Divide, AFullRoundIsNotDivided) {
     EXPECT_EQ(divide({128, 256, 2, false}, {5120, 5120}, 66).divided, 0);
 }
 
+TEST(CountRounds, OfClustersOfEightAndTwo) {
+    EXPECT_EQ(count_rounds(256, 15, 6), 16);  // 7 x 33 patches, and 25
+    EXPECT_EQ(count_rounds(256, 15, 4), 16);  // 8 x 32
+    EXPECT_EQ(count_rounds(225, 15, 6), 14);
+    EXPECT_EQ(count_rounds(225, 15, 4), 15);  // one patch more than 7 x 32
+    EXPECT_EQ(count_rounds(16, 15, 4), 2);    // the last one is the first of the second round
+}
+
 TEST(FastestShape, WeighsWhatNothingIsMultipliedIn) {
     // 2048 x 4096 are 512 tiles of 64 x 256, half as many of 128 x 256: 4 rounds of 66 pairs, or 2.
     constexpr TileShape kTwo[] = {{128, 256, 2, false}, {64, 256, 2, false}};
     EXPECT_EQ(fastest_shape(kTwo, {2048, 4096, 0}, kH200), 0);
     EXPECT_EQ(fastest_shape(kTwo, {2048, 4096, 100000}, kH200), 1);
+    EXPECT_EQ(fastest_shape(kTwo, {2048, 4096, 100000}, kH200, 1), 0);  // of the first alone
 }
 
 }  // namespace

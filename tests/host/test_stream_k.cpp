@@ -63,9 +63,10 @@ TEST(StreamK, DividesWhereItIsWorthIt) {
     EXPECT_EQ(shape(1056).M, kMiddleTile.M);
     EXPECT_EQ(shape(1056).N, kMiddleTile.N);
     EXPECT_EQ(divided(1056), 81);
-    // 3136 middle ones would fill the last round as badly as 1568 large ones, and save nothing.
-    EXPECT_EQ(shape(7136).N, kLargeTile.N);
-    EXPECT_EQ(divided(7136), 132 + 1568 % 132);
+    // Divided, 3136 middle ones take as long as 1568 large ones, but less for dividing.
+    EXPECT_EQ(shape(7136).M, kMiddleTile.M);
+    EXPECT_EQ(shape(7136).N, kMiddleTile.N);
+    EXPECT_EQ(divided(7136), 132 + 3136 % 132);
     // One multiprocessor has everything to do anyway.
     EXPECT_EQ(choose_tiles(4096, 1).shape.M, kLargeTile.M);
     EXPECT_EQ(choose_tiles(4096, 1).deal.divided, 0);

@@ -7,18 +7,22 @@ EVERY = "fused_panels fused_turns fused_hopper"
 # So that tiles are divided that have but few steps, too.
 DIVIDED = ("kExchange = 18, kOutOfStep = 4, kLeast = 4", "kExchange = 0, kOutOfStep = 0, kLeast = 1")
 
-# The record comes in seven shapes of tiles; one is enough for a mutant, and is sooner compiled.
+# The record comes in nine shapes of tiles; one is enough for a mutant, and is sooner compiled.
 SHAPES = """    static constexpr Prepare* kPrepare[] = {
-        prepare_shape<0, 4>,  prepare_shape<1, 5>,  prepare_shape<2, 5>, prepare_shape<3, 8>,
-        prepare_single<4, 4>, prepare_single<5, 5>, prepare_single<6, 6>};
-    const Machine machine{gpu.multiprocessors};
-    return kPrepare[fastest_shape(kShapes, product(g), machine)](g);
+        prepare_shape<0, 4>,  prepare_shape<1, 5>,  prepare_shape<2, 5>,
+        prepare_shape<3, 8>,  prepare_single<4, 4>, prepare_single<5, 4>,
+        prepare_single<6, 5>, prepare_single<7, 6>, prepare_patches};
+    const Machine machine{gpu.multiprocessors, 160};  // bytes a clock from L2: fitted
+    const size_t shapes = std::size(kShapes) - (one_launch ? 1 : 0);
+    return kPrepare[fastest_shape(kShapes, product(g), machine, shapes)](g);
 """
 
 
 def mutant(name, kernels, reason, edits, shape="0, 4", kind_of_block="shape", **others):
     """A bug of this program, with the record in one shape: its number, and stages."""
-    one = (SHAPES, f"    (void)gpu;\n    return prepare_{kind_of_block}<{shape}>(g);\n")
+    arguments = f"<{shape}>" if shape else ""
+    one = (SHAPES, f"    (void)gpu, (void)one_launch;\n"
+                   f"    return prepare_{kind_of_block}{arguments}(g);\n")
     return Mutant(name, kernels, reason, [*edits, one], **others)
 
 
@@ -40,7 +44,8 @@ MUTANTS = [
            [("outgoing.store_all(panel, out);", "")], cpu_sizes=(96,)),
     mutant("fused_hopper_wrong_step", EVERY,
            "the last step takes the first 64 columns of x",
-           [("x, part.row, k, full", "x, part.row, k + kBlockK < K ? k : 0, full")]),
+           [("x, rank, part.row, k);",
+             "x, rank, part.row, k / kBlockK + 1 < schedule.steps ? k : 0);")]),
     mutant("fused_hopper_stale", EVERY,
            "only the first launch computes",
            [launch_once("kernel<<<kCluster * clusters, kThreads")], timed=True),
@@ -67,8 +72,21 @@ MUTANTS = [
            [("&from[col]", "&from[col - first]")], sizes=(160, 1024), kind="bias"),
     mutant("fused_hopper_one_weight", "fused_hopper",
            "a block with one tile multiplies by W1 twice",
-           [("stage.B[kPanels + p], W2,", "stage.B[kPanels + p], W1,")], shape="6, 6",
+           [("stage.B[kPanels + p], W2,", "stage.B[kPanels + p], W1,")], shape="7, 6",
            kind_of_block="single", sizes=(96, 1024)),
+    mutant("fused_hopper_first_steps_twice", "fused_hopper",
+           "a block with one tile copies the first steps again instead of those that follow",
+           [("load(stage, full, early + t); });\n    } else {",
+             "load(stage, full, t); });\n    } else {")], shape="4, 4", kind_of_block="single",
+           sizes=(288, 1024), cpu_sizes=(288,)),
+    mutant("fused_hopper_eights_same_columns", "fused_hopper",
+           "in clusters of eight, blocks beside each other compute the same tiles",
+           [("at.y + place / kHeight * kTileN", "at.y")], shape="",
+           kind_of_block="patches", sizes=(288, 1024), cpu_sizes=(288,)),
+    mutant("fused_hopper_rest_elsewhere", "fused_hopper",
+           "the patches that are computed in small tiles are the first ones, not the last",
+           [("patches.end + i / kInPatch", "i / kInPatch")], shape="", kind_of_block="patches",
+           sizes=(), cpu_sizes=(288,)),
     mutant("fused_hopper_out_of_order", "fused_hopper",
            "tiles of 64 rows alternate, and no warpgroup waits for the other's",
            [("if (kAlternate) wait_for_turn();", "")], shape="3, 8",

@@ -6,15 +6,15 @@ from pages import (LAST_WGMMA_TWICE, Mutant, SUMS_AS_THEY_WERE, WAITS_LATE, acce
 EVERY = ("wgmma tma warp_specialized persistent overlapped multicast backward stream_k "
          "eights_and_twos matmul_hopper")
 
-# The record comes in 17 shapes of tiles; one is enough for a mutant, and is sooner compiled.
+# The record comes in 20 shapes of tiles; one is enough for a mutant, and is sooner compiled.
 SHAPES = """    static constexpr Prepare* kPrepare[] = {
-        prepare<0, 4>,  prepare<1, 4>,  prepare<2, 4>,  prepare<3, 3>,  prepare<4, 3>,
-        prepare<5, 4>,  prepare<6, 4>,  prepare<7, 4>,  prepare<8, 4>,  prepare<9, 5>,
-        prepare<10, 6>, prepare<11, 6>, prepare<12, 6>, prepare<13, 6>, prepare<14, 8>,
-        prepare<15, 8>, prepare<16, 4>};
+        prepare<0, 4>,  prepare<1, 4>,  prepare<2, 3>,  prepare<3, 3>,  prepare<4, 4>,
+        prepare<5, 4>,  prepare<6, 5>,  prepare<7, 5>,  prepare<8, 5>,  prepare<9, 5>,
+        prepare<10, 6>, prepare<11, 6>, prepare<12, 6>, prepare<13, 7>, prepare<14, 7>,
+        prepare<15, 8>, prepare<16, 8>, prepare<17, 8>, prepare<18, 8>, prepare<19, 4>};
     return kPrepare[fastest_shape(kShapes, square_product(o.N), machine)](o);
 """
-LARGE, SINGLE_256, SINGLE_64 = "0, 4", "5, 4", "15, 8"  # 128 x 256; single 256 x 160, 64 x 64
+LARGE, SINGLE_160, SINGLE_64 = "0, 4", "4, 4", "18, 8"  # 128 x 256; 160 x 256, 64 x 64 alone
 
 
 def mutant(name, kernels, reason, edits, shape=LARGE, **others):
@@ -95,17 +95,18 @@ MUTANTS = [
            "tiles of 64 rows are computed as far apart as those of 128",
            [("(tile.x * kCluster + rank) * kTileM", "(tile.x * kCluster + rank) * kBlockM")],
            shape=SINGLE_64, sizes=(160, 1024), cpu_sizes=(96,)),
-    mutant("hopper_single_same_rows", "matmul_hopper",
-           "a warpgroup with 128 rows multiplies the first 64 twice",
-           [("kEach * warpgroup + i,", "kEach * warpgroup,")], shape=SINGLE_256),
+    mutant("hopper_single_same_columns", "matmul_hopper",
+           "a warpgroup with 128 columns multiplies the first 64 twice",
+           [("ring.stages[at.stage], kEach * warpgroup + i,",
+             "ring.stages[at.stage], kEach * warpgroup,")], shape=SINGLE_160),
     mutant("hopper_single_no_full_wait", "matmul_hopper",
            "stages are multiplied before their copies have arrived, in a block with one tile",
            [("            hopper::mbarrier_wait(&ring.full[at.stage], at.parity);\n#pragma", "#pragma")],
-           shape=SINGLE_256, race=True, stops="has left the kernel", kind="fence"),
-    mutant("hopper_narrow_panels", "matmul_hopper",
-           "panels of 32 columns are swizzled like those of 64",
-           [("swizzle = r * kColumns / 64 % (kColumns / 8)", "swizzle = r % (kColumns / 8)")],
-           shape=SINGLE_256, sizes=(160,)),
+           shape=SINGLE_160, race=True, stops="has left the kernel", kind="fence"),
+    mutant("hopper_single_strip_overwritten", "matmul_hopper",
+           "a strip is written again while TMA still reads it, in a block with one tile",
+           [("if (first) hopper::cp_async_bulk_wait_group_read<kLeaving>();", "")],
+           shape=SINGLE_160, sizes=(2048, 4096), cpu_sizes=(288,), race=True, kind="fence"),
     mutant("hopper_walk_out_of_rows",
            "persistent overlapped multicast backward stream_k eights_and_twos matmul_hopper",
            "the last group of rows is walked as though it were a whole one",
@@ -129,18 +130,18 @@ MUTANTS = [
            sizes=(2080,), cpu_sizes=(544,)),
     mutant("hopper_eights_same_columns", "eights_and_twos",
            "blocks beside each other compute the same tiles",
-           [("(patch.y * kWidth + y) * kBlockN", "(patch.y * kWidth) * kBlockN")],
+           [("at.y + place / kHeight * kTileN", "at.y")],
            sizes=(288, 1024), cpu_sizes=(288,)),
     mutant("hopper_eights_stale", "eights_and_twos",
            "only the first launch computes",
-           [launch_once("launch_eights(eights")], timed=True),
+           [launch_once("start_eights(launch_eights_)")], timed=True),
     mutant("hopper_twos_left_out", "eights_and_twos",
            "the second launch is left out",
-           [("launch_twos(twos, A, B, C, Twos{N, large, at_once});", "")],
+           [("start_twos(launch_twos_);", "")],
            sizes=(9120,), cpu_sizes=(544,)),
     mutant("hopper_stale", "stream_k matmul_hopper",
            "only the first launch computes",
-           [launch_once("launch(kernel, map_A, map_B")], timed=True),
+           [launch_once("launch(kernel, A, B, C, int(o.N), division.divided")], timed=True),
     # Of each of these kinds, one in every kernel that lacks one above.
     mutant("hopper_tail_twice", EVERY,
            "the last 16 of a stage's 64 k, one wgmma, are counted twice",
