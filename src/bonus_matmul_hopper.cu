@@ -454,8 +454,8 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 // Adds    clusters of eight, 4 x 2 tiles: each tile of A is read for two blocks, each of B for
 //         four, half as many bytes from L2 as by clusters of two. A GPU at its power limit turns
 //         what that saves into a higher clock. On an H100 15 such clusters fit, 120 of 132
-//         multiprocessors. So a second launch, in clusters of two, runs beside the first, on the
-//         12 that are left.
+//         multiprocessors. So a second launch, in clusters of two, runs beside the first, on 8 of
+//         the 12 that are left, or on all where that saves a round.
 // Costs   a second launch, some 3 us, which small N feel. And eight blocks wait for each other.
 // Limits  power still, and a last round that is not full: tiles are not divided.
 // Source  github.com/ademeure/hopperian_tensor has hybrid cluster sizes, of 8 x 1 tiles. CUDA C++
@@ -476,8 +476,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 //         kernels/hopper_tiles.cuh chooses, by a model of the time: others fill the last round
 //         better. In 17 shapes a block computes one tile (multiply_tile): its code is short,
 //         and at small N fetching code takes time. There wgmma computes C's transpose, since of
-//         the two sides of its product it lets one be any multiple of 8: so tiles may have 96 or
-//         208 rows.
+//         the two sides of its product it lets one be any multiple of 8, and the other only 64: so
+//         tiles may have 96 or 208 rows.
 // Costs   an instance of the kernel for each shape. Smaller tiles read more per multiplication.
 // Limits  at large N power: the tensor cores are active in 95% of the cycles (ncu, N = 4096,
 //         H200), and the GPU lowers its clock. At small N both ends of a block again.

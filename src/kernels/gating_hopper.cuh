@@ -386,7 +386,8 @@ inline Prepared prepare_patches(const demo::GatingOperands& g) {
     const int rows = (M - 1) / (Eights::kHeight * kBlockM) + 1;  // of patches
     const int columns = (H - 1) / (Eights::kWidth * kCols) + 1;
     const int eights = launches.eights, twos = launches.twos;
-    // What is left of the last two rounds, or if clusters of eight fill one of them, of the other.
+    // What is left of the last two rounds, or if clusters of eight fill one of them, of the other:
+    // of 200 patches 2, since two rounds are 33. Few: each small tile has a multiprocessor.
     int rest = rows * columns % (2 * eights + twos / 2);
     if (rest >= eights) rest -= eights;
     if (rest > std::max(1, (8 * eights + 2 * twos) / Rest::kInPatch)) rest = 0;

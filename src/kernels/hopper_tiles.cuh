@@ -24,7 +24,8 @@ struct Product {
 };
 
 /// The record's product. Where rows of 16-bit numbers are no whole lines of the L2 cache, 128
-/// bytes, every second one begins in the middle of a line, and a copy of it needs one line more.
+/// bytes, some begin in the middle of a line, and a copy of 128 bytes of theirs needs two. (If N
+/// is a multiple of 32, every second one.)
 inline Product square_product(size_t N) {
     return {.rows = N, .columns = N, .straddles = N % 64 != 0};
 }
@@ -53,7 +54,7 @@ struct Division {
 /// `at_once`: clusters that run at the same time.
 inline Division divide(const TileShape& tile, const Product& product, int at_once) {
     // In steps: passing sums from block to block; for each tile, that clusters out of step share
-    // less of L2; and the least that a cluster has of divided tiles, or another would wait for it.
+    // less of L2; and the least that a cluster has of divided tiles: each must have some.
     constexpr int kExchange = 18, kOutOfStep = 4, kLeast = 4;
     const size_t height = tile.rows * tile.below, width = tile.columns * tile.beside;
     const int tiles =
@@ -64,8 +65,8 @@ inline Division divide(const TileShape& tile, const Product& product, int at_onc
     const int rounds = (tiles + at_once - 1) / at_once;
     if (!tile.persistent) return {tiles, 0, double(rounds), double(rounds) * steps};
     const Division whole{(tiles + rounds - 1) / rounds, 0, double(rounds), double(rounds) * steps};
-    // Or the tiles of the last, incomplete round are divided, and those of the round before. So a
-    // share is longer than a tile, and two clusters divide one, not many.
+    // Or the tiles of the last, incomplete round are divided, and those of the round before, if
+    // there is one: then a share is longer than a tile, and two clusters divide one, not many.
     const int rest = tiles % at_once, divided = std::min(tiles, at_once + rest);
     const double each = double(tiles) / at_once;
     const Division even{at_once, divided, each, each * (steps + kOutOfStep) + kExchange};
@@ -73,19 +74,20 @@ inline Division divide(const TileShape& tile, const Product& product, int at_onc
     return possible && even.steps < whole.steps ? even : whole;
 }
 
-/// Clocks of a step, which is 64 along k. The tensor cores do 2048 multiply-adds a clock. For the
-/// next step 128 bytes are copied meanwhile for each row of A and for each column of B; blocks that
-/// share some copy a part each, and the fewer blocks there are, the more of the cache's rate each
-/// has. The constants were fitted: those of products on an NVIDIA H100, at 40 sizes, the others on
-/// an NVIDIA H200, to gating at 12 sizes. Mostly the choice is close to the fastest.
+/// Clocks of a step, which is 64 along k. A multiprocessor does 2048 multiply-adds a clock. For a
+/// step 128 bytes are copied for each row of A and for each column of B; blocks that share some
+/// copy a part each, and the fewer blocks there are, the more of the cache's rate each has. Copies
+/// run beside multiplications, but never quite for nothing: their time is added, by a high rate
+/// (l2_bytes). Constants were fitted on an NVIDIA H200, to gating at 12 sizes; those of straddled
+/// lines, single tiles and a second launch on an H100, to products at 40 sizes.
 inline double step_clocks(const TileShape& tile, const Product& product, const Machine& machine,
                           const Division& division) {
     constexpr int kAlways = 120;  // whatever the shape
     double rows = double(tile.rows) / tile.beside, columns = double(tile.columns) / tile.below;
     double clocks = tile.rows * tile.columns * 64 / 2048.0 + kAlways;
     if (product.straddles) {
-        // While all blocks are at the same step of their only tile, they ask for the same lines
-        // at the same time. Later they are out of step, and what counts is what each takes in.
+        // Fitted. Likely: blocks with one tile are all at the same step of it, and ask for the
+        // same lines at the same time. Later they are out of step, and what each takes in counts.
         constexpr double kRow = 4, kColumn = 2.7, kTaken = 1.6;
         if (division.tiles <= 1)
             rows *= kRow, columns *= kColumn;
@@ -109,7 +111,8 @@ inline int count_rounds(int patches, int eights, int twos) {
     return 2 * (patches / both) + (rest > 0) + (rest > eights);
 }
 
-/// The tiles that the record of matrix products comes in.
+/// The tiles that the record of matrix products comes in, in the order of its kPrepare. Of
+/// eights_and_twos the model knows only that 16 patches, or clusters of eight, run at once.
 constexpr TileShape kShapes[] = {
     {128, 256, 2},          {128, 192, 2},
     single(208, 256),       single(192, 256),

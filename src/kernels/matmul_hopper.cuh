@@ -19,7 +19,7 @@
 
 namespace matmul_hopper {
 
-constexpr int kBlockM = 128, kBlockN = 256;  // a block's tile of C; the record has smaller ones too
+constexpr int kBlockM = 128, kBlockN = 256;  // a block's tile of C; the record has others too
 constexpr int kBlockK = 64;                  // a step's columns of A, rows of B
 constexpr int kPanel = 64;                   // columns: rows of 128 bytes, as wgmma wants them
 constexpr int kConsumers = kBlockM / 64;     // warpgroups that multiply: 64 rows of the tile each
@@ -465,7 +465,7 @@ struct Patches {
 
     /// Where patch i begins.
     __device__ int2 corner(int i) const {
-        const int2 patch = walk<4>(i, rows, columns);  // 16 are 2048 x 2048 elements
+        const int2 patch = walk<4>(i, rows, columns);  // 4 x 4 of them lie close together
         return {patch.x * kHeight * kBlockM, patch.y * kWidth * kTileN};
     }
 
@@ -502,7 +502,8 @@ __host__ __device__ constexpr int tile_consumers(int tile_columns) {
     return tile_columns == 256 ? 2 : tile_columns / 64;
 }
 
-/// Threads of a block that has one tile. Where registers suffice, a warp is producer enough.
+/// Threads of a block that has one tile: a warp is producer enough. But of two consumers some need
+/// more registers than all threads can have, which a whole warpgroup of producers gives away.
 constexpr int tile_threads(int tile_columns) {
     const int consumers = tile_consumers(tile_columns);
     return consumers * kWarpgroup + (consumers == 2 ? kWarpgroup : 32);
@@ -569,9 +570,10 @@ __device__ void store_columns(const float (&sums)[kEach][kSums],
 /// spent on fetching it: multiply_parts() has seven times as much. And more registers are left for
 /// sums, since no tile before is on its way out.
 ///
-/// wgmma computes the transpose, B^T A^T, so that a tile may have any multiple of 16 rows: its
-/// first operand must have 64 rows, or columns, and only the second one's number is free. In
-/// multiply_stage() these would be B's columns, but TMA copies panels of 64, with 128 bytes a row.
+/// wgmma computes the transpose, B^T A^T. Of its two operands the first gives 64 sides of the
+/// product, always, and the second any multiple of 8: in multiply_stage() these are rows of C and
+/// columns, here columns and rows. Rows are easy to have in any number, since one more is 128 bytes
+/// more to copy; B's columns come in panels of 64. (store_columns() wants multiples of 16.)
 template <class T, int kTileM, int kTileN, int kStages, int kBelow, int kBeside>
 __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const CUtensorMap& C,
                               int N) {
@@ -744,8 +746,9 @@ struct SideStream {
     SideStream(const SideStream&) = delete;
 };
 
-/// Two launches side by side: as many clusters of eight as find room, and of two on the
-/// multiprocessors that are left, or with `patches`, the number of them all, on some of those.
+/// Two launches side by side: clusters of eight, as many as find room, but some multiprocessors
+/// are left; and on those clusters of two. With `patches`, how many C has, on no more of them than
+/// save a round.
 class PatchLaunches {
   public:
     template <class EightsKernel, class TwosKernel>
@@ -832,7 +835,7 @@ inline size_t count_launches(size_t N, const Machine& machine) {
 template <class T>
 std::function<void()> prepare(const Operands<T>& o, const Machine& machine) {
     using Prepare = std::function<void()>(const Operands<T>&);
-    // Of kShapes, each with as many stages as fit shared memory.
+    // Of kShapes, each with as many stages as fit shared memory, but no more than 8.
     static constexpr Prepare* kPrepare[] = {
         prepare<0, 4>,  prepare<1, 4>,  prepare<2, 3>,  prepare<3, 3>,  prepare<4, 4>,
         prepare<5, 4>,  prepare<6, 5>,  prepare<7, 5>,  prepare<8, 5>,  prepare<9, 5>,
