@@ -570,10 +570,10 @@ __device__ void store_columns(const float (&sums)[kEach][kSums],
 /// spent on fetching it: multiply_parts() has seven times as much. And more registers are left for
 /// sums, since no tile before is on its way out.
 ///
-/// wgmma computes the transpose, B^T A^T. Of its two operands the first gives 64 sides of the
-/// product, always, and the second any multiple of 8: in multiply_stage() these are rows of C and
-/// columns, here columns and rows. Rows are easy to have in any number, since one more is 128 bytes
-/// more to copy; B's columns come in panels of 64. (store_columns() wants multiples of 16.)
+/// wgmma computes the transpose, B^T A^T. Its product always has 64 rows, and as many columns as
+/// one likes, in eights. In multiply_stage() these are C's columns; here they are C's rows, which
+/// are easy to have in any number: each is 128 bytes more to copy of A, where B's columns come in
+/// panels of 64. (store_columns() wants multiples of 16.)
 template <class T, int kTileM, int kTileN, int kStages, int kBelow, int kBeside>
 __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const CUtensorMap& C,
                               int N) {
@@ -746,9 +746,9 @@ struct SideStream {
     SideStream(const SideStream&) = delete;
 };
 
-/// Two launches side by side: clusters of eight, as many as find room, but some multiprocessors
-/// are left; and on those clusters of two. With `patches`, how many C has, on no more of them than
-/// save a round.
+/// Two launches side by side: as many clusters of eight as find room, but so that some
+/// multiprocessors are left, and clusters of two on those. Where the number of C's patches is
+/// given, they are on no more of them than save a round.
 class PatchLaunches {
   public:
     template <class EightsKernel, class TwosKernel>
