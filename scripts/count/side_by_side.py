@@ -119,7 +119,7 @@ def show(programs):
     for program, text in programs:
         head, found = read(program, text)
         for said in (*head, *(f"  {kernel.blocks}" for kernel in found)):
-            print(said if len(said) < 80 else said.replace(", ", ","))
+            print(said if len(said) <= WIDTH else said.replace(": (", ":\n      ("))
         kernels += found
     if len(kernels) < 2:
         raise Stop("one kernel was counted, and it takes two to compare" if kernels else
