@@ -321,7 +321,7 @@ constexpr TileShape kShapes[] = {{128, 256, kCluster},
                                  single(128, 256),
                                  single(128, 192),
                                  single(128, 128),
-                                 {128, 256, 4, false, true, 2}};  // eights and twos
+                                 kPatches};
 
 /// x times both weights, side by side. 3000: clocks for gating a tile of 128 rows, fitted.
 inline Product product(const demo::GatingOperands& g) { return {g.M, 2 * g.H, 3000, g.K}; }
