@@ -310,8 +310,7 @@ __device__ void wgmma_wait_group() {
 /// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 16, 64, 128, 192 or 256, T half or bfloat16,
 /// with A and B row-major. For N = 128 T may be float: the numbers count as TF32, which ignores
 /// their last 13 bits, A is [64, 8], and B [8, N] column-major. Without `keep` the old sums count
-/// as 0. With r = 16 (t / 32) + t % 32 / 4 and c = 8 j + 2 (t % 4), thread t of
-/// the 128 holds
+/// as 0. With r = 16 (t / 32) + t % 32 / 4 and c = 8 j + 2 (t % 4), thread t of the 128 holds
 ///
 ///     sums[4j], sums[4j+1]: [r][c, c+1]        sums[4j+2], sums[4j+3]: [r+8][c, c+1]
 ///

@@ -234,7 +234,8 @@ def draw_grid(file, theme):
     y = picture.chart(MARGIN + TITLE + 12, curves + [aims], plain(512 << i for i in range(6)),
                       log_x=True, y_marks={mark: f"{mark:.2f}" for mark in marks}, bold=1)
     beside = "; gating: over PyTorch's best" * len(gating)
-    picture.text(MARGIN, y, f"Above 1 ours is faster; dashed: the aim{beside}", theme.muted)
+    picture.text(MARGIN, y, f"Above 1 ours is faster; dashed: the products' aim{beside}",
+                 theme.muted)
     return picture.svg(y + MARGIN, title)
 
 

@@ -474,10 +474,9 @@ __global__ void __launch_bounds__(kThreads, 1)
 //
 // Adds    tiles of 19 shapes, and the clusters of the rung before. fastest_shape() in
 //         kernels/hopper_tiles.cuh chooses, by a model of the time: others fill the last round
-//         better. In 17 shapes a block computes one tile (multiply_tile): its code is short,
-//         and at small N fetching code takes time. There wgmma computes C's transpose, since of
-//         the two sides of its product it lets one be any multiple of 8, and the other only 64: so
-//         tiles may have 96 or 208 rows.
+//         better. In 17 shapes a block computes one tile (multiply_tile): its code is short, and
+//         at small N fetching code takes time. It computes C's transpose: a product of wgmma has
+//         64 rows, but any multiple of 8 columns. As rows of C those make tiles of 96 or 208 rows.
 // Costs   an instance of the kernel for each shape. Smaller tiles read more per multiplication.
 // Limits  at large N power: the tensor cores are active in 95% of the cycles (ncu, N = 4096,
 //         H200), and the GPU lowers its clock. At small N both ends of a block again.

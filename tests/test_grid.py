@@ -49,6 +49,8 @@ def test_gating_is_beside_the_best_of_theirs():
     assert with_all.pairs[4096] == (ours, max(theirs))
     assert by_pointers.pairs[4096].theirs <= max(theirs)
     assert list(by_pointers.pairs) == sorted(by_pointers.pairs)
+    low, enough = grid.Pair(1.01, 1), grid.Pair(1.02, 1)
+    assert by_pointers._replace(pairs={512: low, 4096: enough}).short == {512: low.ratio}
 
 
 @pytest.fixture
