@@ -129,9 +129,10 @@ def build_lock(tree=ROOT):
 def scons(*arguments, env=None, cwd=ROOT):
     """Runs SCons, from where the scripts find it; skips the test where there is none."""
     pythons = [sys.executable, "python3", str(ROOT / ".venv/bin/python")]
-    for command in [["scons"], *([python, "-m", "SCons"] for python in pythons)]:
-        if shutil.which(command[0]) and subprocess.run(command + ["--version"],
-                                                       capture_output=True).returncode == 0:
+    for program, *module in [["scons"], *([python, "-m", "SCons"] for python in pythons)]:
+        found = shutil.which(program)  # in full, since `env` may have another PATH
+        command = [found, *module]
+        if found and subprocess.run(command + ["--version"], capture_output=True).returncode == 0:
             with build_lock(cwd):
                 return subprocess.run(command + ["-Q", *arguments], cwd=cwd, capture_output=True,
                                       text=True, stdin=subprocess.DEVNULL,
