@@ -51,15 +51,21 @@ struct Division {
     double steps;  // its time, with what dividing costs
 };
 
+/// Tiles that clusters compute as one: how many of them cover C.
+inline int count_tiles(const TileShape& tile, const Product& product) {
+    const size_t height = tile.rows * tile.below, width = tile.columns * tile.beside;
+    return int((product.rows + height - 1) / height * ((product.columns + width - 1) / width));
+}
+
+/// Of a tile.
+inline int count_steps(const Product& product) { return int((product.depth + 63) / 64); }
+
 /// `at_once`: clusters that run at the same time.
 inline Division divide(const TileShape& tile, const Product& product, int at_once) {
     // In steps: passing sums from block to block; for each tile, that clusters out of step share
     // less of L2; and the least that a cluster has of divided tiles: each must have some.
     constexpr int kExchange = 18, kOutOfStep = 4, kLeast = 4;
-    const size_t height = tile.rows * tile.below, width = tile.columns * tile.beside;
-    const int tiles =
-        int((product.rows + height - 1) / height * ((product.columns + width - 1) / width));
-    const int steps = int((product.depth + 63) / 64);  // of a tile
+    const int tiles = count_tiles(tile, product), steps = count_steps(product);
     // As few clusters as need no more rounds: no slower, and they stay in step, so that they find
     // in L2 what others have read.
     const int rounds = (tiles + at_once - 1) / at_once;
@@ -74,29 +80,52 @@ inline Division divide(const TileShape& tile, const Product& product, int at_onc
     return possible && even.steps < whole.steps ? even : whole;
 }
 
+/// Clusters of eight and of two that run side by side.
+struct EightsAndTwos {
+    int eights, twos;
+
+    /// As many of eight as `room` has, but so that some multiprocessors are left, and clusters of
+    /// two on those. `pairs` of two would run alone. (Some of each also on a small simulator.)
+    static EightsAndTwos of(int pairs, int room) {
+        const int eights = std::max(1, std::min(room, pairs / 4 - 1));
+        return {eights, std::max(2, (pairs - 4 * eights) / 2 * 2)};
+    }
+    /// Rounds in which they compute so many patches: in two of them each cluster of eight has two,
+    /// and four clusters of two share two.
+    int count_rounds(int patches) const {
+        const int both = 2 * eights + twos / 2, rest = patches % both;
+        return 2 * (patches / both) + (rest > 0) + (rest > eights);
+    }
+};
+
+/// The same for patches: none is divided.
+inline Division divide_patches(const TileShape& patch, const Product& product,
+                               const Machine& machine) {
+    const int pairs = machine.multiprocessors / 2, room = pairs / 4;
+    const int rounds = EightsAndTwos::of(pairs, room).count_rounds(count_tiles(patch, product));
+    return {room, 0, double(rounds), double(rounds) * count_steps(product)};
+}
+
 /// Clocks of a step, which is 64 along k. A multiprocessor does 2048 multiply-adds a clock. For a
 /// step 128 bytes are copied for each row of A and for each column of B; blocks that share some
 /// copy a part each, and the fewer blocks there are, the more of the cache's rate each has. Copies
 /// run beside multiplications, but never quite for nothing: their time is added, by a high rate
 /// (l2_bytes). Constants were fitted on an NVIDIA H200, to gating at 12 sizes; those of straddled
-/// lines, single tiles and a second launch on an H100, to products at 40 sizes.
+/// lines and of single tiles to products at 66 sizes, on an H100 at 33.
 inline double step_clocks(const TileShape& tile, const Product& product, const Machine& machine,
                           const Division& division) {
     constexpr int kAlways = 120;  // whatever the shape
     double rows = double(tile.rows) / tile.beside, columns = double(tile.columns) / tile.below;
-    double clocks = tile.rows * tile.columns * 64 / 2048.0 + kAlways;
-    if (product.straddles) {
+    if (product.straddles && division.tiles <= 1) {
         // Fitted. Likely: blocks with one tile are all at the same step of it, and ask for the
-        // same lines at the same time. Later they are out of step, and what each takes in counts.
-        constexpr double kRow = 4, kColumn = 2.7, kTaken = 1.6;
-        if (division.tiles <= 1)
-            rows *= kRow, columns *= kColumn;
-        else
-            clocks += kTaken * (tile.rows + tile.columns);
+        // same lines at the same time. Later they are out of step.
+        constexpr double kRow = 1.75, kColumn = 1.5;
+        rows *= kRow, columns *= kColumn;
     }
     const int blocks = division.clusters * tile.cluster();
     const double busy = std::min(1.0, double(blocks) / machine.multiprocessors);
-    return clocks + busy * (rows + columns) * 128 / machine.l2_bytes;
+    return tile.rows * tile.columns * 64 / 2048.0 + kAlways +
+           busy * (rows + columns) * 128 / machine.l2_bytes;
 }
 
 /// Of a kernel whose blocks compute one tile each.
@@ -104,15 +133,7 @@ constexpr TileShape single(int rows, int columns, int below = 1, int beside = 1)
     return {rows, columns, below, false, false, beside};
 }
 
-/// Rounds in which clusters of eight and of two compute so many patches (see eights_and_twos). Of
-/// those of two rounds each cluster of eight has two, and four clusters of two share two.
-inline int count_rounds(int patches, int eights, int twos) {
-    const int both = 2 * eights + twos / 2, rest = patches % both;
-    return 2 * (patches / both) + (rest > 0) + (rest > eights);
-}
-
-/// What eights_and_twos computes: patches of 4 x 2 tiles, for clusters of eight. Of those of two
-/// the model knows nothing; it is as if 16 clusters of eight ran at once.
+/// What eights_and_twos computes: patches of 4 x 2 tiles, for clusters of eight.
 constexpr TileShape kPatches{
     .rows = 128, .columns = 256, .below = 4, .divides = false, .beside = 2};
 
@@ -120,7 +141,7 @@ constexpr TileShape kPatches{
 constexpr TileShape kShapes[] = {
     {128, 256, 2},       {128, 192, 2},    single(208, 256),       single(192, 256),
     single(160, 256, 2), single(256, 128), single(144, 192),       single(208, 128),
-    single(128, 192),    single(96, 192),  single(144, 128, 2, 2), single(128, 128, 2, 2),
+    single(128, 192),    single(96, 192),  single(144, 128, 2, 2), single(144, 128),
     single(128, 128),    single(112, 128), single(96, 128),        single(128, 64),
     single(64, 128),     single(96, 64),   single(64, 64),         kPatches};
 
@@ -132,10 +153,11 @@ int fastest_shape(const TileShape (&shapes)[kCount], const Product& product, con
         // Both ends of a block with one tile; a further such block after it, whose copies begin
         // when the one before has stored its tile; both ends of a block with several tiles; each
         // further block that a cluster waits for; and a second launch (see eights_and_twos).
-        constexpr int kSingle = 5000, kNext = 15000, kPersistent = 12000, kStart = 1500,
+        constexpr int kSingle = 5000, kNext = 9000, kPersistent = 12000, kStart = 1500,
                       kSecondLaunch = 5000;
         const int at_once = std::max(1, machine.multiprocessors / tile.cluster());
-        const Division division = divide(tile, product, at_once);
+        const Division division = tile.two_launches() ? divide_patches(tile, product, machine)
+                                                      : divide(tile, product, at_once);
         return division.steps * step_clocks(tile, product, machine, division) +
                (tile.rows < 128 ? 0 : division.tiles * product.tile_end * tile.rows / 128) +
                (tile.persistent ? kPersistent : kSingle + (division.tiles - 1) * kNext) +

@@ -758,14 +758,13 @@ class PatchLaunches {
         demo::allow_shared_bytes(of_twos, shared_bytes);
         const int room = demo::ClusterLaunch(1, 8, kThreads, shared_bytes).at_once(of_eights);
         const int pairs = demo::ClusterLaunch(1, 2, kThreads, shared_bytes).at_once(of_twos);
-        // Some of each also where both do not fit, as on the small simulator.
-        eights = std::max(1, std::min(room, pairs / 4 - 1));
-        twos = std::max(2, (pairs - 4 * eights) / 2 * 2);
+        EightsAndTwos clusters = EightsAndTwos::of(pairs, room);
         // Four share a patch. Where the rest of them saves no round, all stay in step without it.
-        const int whole = twos / 4 * 4;
-        if (patches > 0 && whole > 0 &&
-            count_rounds(patches, eights, whole) == count_rounds(patches, eights, twos))
-            twos = whole;
+        const EightsAndTwos fewer{clusters.eights, clusters.twos / 4 * 4};
+        if (patches > 0 && fewer.twos > 0 &&
+            fewer.count_rounds(patches) == clusters.count_rounds(patches))
+            clusters = fewer;
+        eights = clusters.eights, twos = clusters.twos;
         launch_eights_ = {size_t(eights), 8, kThreads, shared_bytes};
         launch_twos_ = {size_t(twos), 2, kThreads, shared_bytes, side_->stream};
     }

@@ -49,8 +49,8 @@ TEST(FastestShape, GivesABlockOneTileWhereAllTilesRunAtOnce) {
 }
 
 TEST(FastestShape, CopiesLessWhereRowsAreNoWholeLines) {
-    EXPECT_EQ(chosen(1152, kH200).cluster(), 1);
-    EXPECT_EQ(chosen(1184, kH200).cluster(), 4);
+    EXPECT_EQ(chosen(1472, kH200).cluster(), 1);
+    EXPECT_EQ(chosen(1440, kH200).cluster(), 4);
 }
 
 TEST(FastestShape, IsForARoundThatIsFull) {
@@ -87,12 +87,20 @@ TEST(Divide, AFullRoundIsNotDivided) {
     EXPECT_EQ(divide({128, 256, 2, false}, {5120, 5120}, 66).divided, 0);
 }
 
-TEST(CountRounds, OfClustersOfEightAndTwo) {
-    EXPECT_EQ(count_rounds(256, 15, 6), 16);  // 7 x 33 patches, and 25
-    EXPECT_EQ(count_rounds(256, 15, 4), 16);  // 8 x 32
-    EXPECT_EQ(count_rounds(225, 15, 6), 14);
-    EXPECT_EQ(count_rounds(225, 15, 4), 15);  // one patch more than 7 x 32
-    EXPECT_EQ(count_rounds(16, 15, 4), 2);    // the last one is the first of the second round
+TEST(EightsAndTwos, CountRounds) {
+    constexpr EightsAndTwos kAll{15, 6}, kFewer{15, 4};
+    EXPECT_EQ(kAll.count_rounds(256), 16);    // 7 x 33 patches, and 25
+    EXPECT_EQ(kFewer.count_rounds(256), 16);  // 8 x 32
+    EXPECT_EQ(kAll.count_rounds(225), 14);
+    EXPECT_EQ(kFewer.count_rounds(225), 15);  // one patch more than 7 x 32
+    EXPECT_EQ(kFewer.count_rounds(16), 2);    // the last one is the first of the second round
+}
+
+TEST(EightsAndTwos, LeaveNoMultiprocessorIdle) {
+    const auto [eights, twos] = EightsAndTwos::of(66, 16);
+    EXPECT_EQ(eights, 15);
+    EXPECT_EQ(twos, 6);
+    EXPECT_EQ(EightsAndTwos::of(66, 12).twos, 18);  // where fewer of eight have room
 }
 
 TEST(FastestShape, WeighsWhatNothingIsMultipliedIn) {
