@@ -84,8 +84,8 @@ inline Division divide(const TileShape& tile, const Product& product, int at_onc
 struct EightsAndTwos {
     int eights, twos;
 
-    /// As many of eight as `room` has, but so that some multiprocessors are left, and clusters of
-    /// two on those. `pairs` of two would run alone. (Some of each also on a small simulator.)
+    /// As many of eight as leave some multiprocessors free, and clusters of two on those. Alone,
+    /// `room` of eight would run at once, or `pairs` of two. (Some of each, however few there are.)
     static EightsAndTwos of(int pairs, int room) {
         const int eights = std::max(1, std::min(room, pairs / 4 - 1));
         return {eights, std::max(2, (pairs - 4 * eights) / 2 * 2)};
@@ -98,20 +98,22 @@ struct EightsAndTwos {
     }
 };
 
-/// The same for patches: none is divided.
+/// How they share patches, none of which is divided. Four clusters of two count as one of eight.
 inline Division divide_patches(const TileShape& patch, const Product& product,
                                const Machine& machine) {
-    const int pairs = machine.multiprocessors / 2, room = pairs / 4;
-    const int rounds = EightsAndTwos::of(pairs, room).count_rounds(count_tiles(patch, product));
-    return {room, 0, double(rounds), double(rounds) * count_steps(product)};
+    const int pairs = machine.multiprocessors / 2;
+    const EightsAndTwos both = EightsAndTwos::of(pairs, pairs / 4);
+    const int rounds = both.count_rounds(count_tiles(patch, product));
+    return {both.eights + both.twos / 4, 0, double(rounds), double(rounds) * count_steps(product)};
 }
 
 /// Clocks of a step, which is 64 along k. A multiprocessor does 2048 multiply-adds a clock. For a
 /// step 128 bytes are copied for each row of A and for each column of B; blocks that share some
 /// copy a part each, and the fewer blocks there are, the more of the cache's rate each has. Copies
 /// run beside multiplications, but never quite for nothing: their time is added, by a high rate
-/// (l2_bytes). Constants were fitted on an NVIDIA H200, to gating at 12 sizes; those of straddled
-/// lines and of single tiles to products at 66 sizes, on an H100 at 33.
+/// (l2_bytes). Constants were fitted on an NVIDIA H200 to gating at 12 sizes; those of straddled
+/// lines, of single tiles and of a second launch to products, on an H200 at 66 sizes and on an H100
+/// at 33.
 inline double step_clocks(const TileShape& tile, const Product& product, const Machine& machine,
                           const Division& division) {
     constexpr int kAlways = 120;  // whatever the shape
