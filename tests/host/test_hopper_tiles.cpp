@@ -51,6 +51,8 @@ TEST(FastestShape, GivesABlockOneTileWhereAllTilesRunAtOnce) {
 TEST(FastestShape, CopiesLessWhereRowsAreNoWholeLines) {
     EXPECT_EQ(chosen(1472, kH200).cluster(), 1);
     EXPECT_EQ(chosen(1440, kH200).cluster(), 4);
+    // But not where blocks have several tiles.
+    EXPECT_EQ(area(chosen(6240, kH200)), 208 * 256);
 }
 
 TEST(FastestShape, IsForARoundThatIsFull) {
@@ -96,11 +98,19 @@ TEST(EightsAndTwos, CountRounds) {
     EXPECT_EQ(kFewer.count_rounds(16), 2);    // the last one is the first of the second round
 }
 
-TEST(EightsAndTwos, LeaveNoMultiprocessorIdle) {
+TEST(EightsAndTwos, ShareTheMultiprocessors) {
     const auto [eights, twos] = EightsAndTwos::of(66, 16);
     EXPECT_EQ(eights, 15);
     EXPECT_EQ(twos, 6);
     EXPECT_EQ(EightsAndTwos::of(66, 12).twos, 18);  // where fewer of eight have room
+    EXPECT_EQ(EightsAndTwos::of(57, 14).twos, 4);   // of 5: their number is even
+}
+
+TEST(FastestShape, CountsRoundsOfPatches) {
+    // 4608: 81 patches, five rounds. 16 clusters of eight alone would need six.
+    EXPECT_EQ(divide_patches(kPatches, square_product(4608), kH200).steps, 5 * 4608 / 64);
+    EXPECT_TRUE(chosen(4608, kH200).two_launches());
+    EXPECT_FALSE(chosen(5120, kH200).two_launches());  // 100 patches: the seventh has one
 }
 
 TEST(FastestShape, WeighsWhatNothingIsMultipliedIn) {
