@@ -24,6 +24,8 @@
 //     ./bonus_norm --rows 4096 --cols 131072
 //
 // What limits it: memory.
+#include <numeric>
+
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "demo/norm.cuh"
@@ -37,11 +39,9 @@ using namespace row_pieces;
 
 struct LayerNorm {
     static constexpr bool kCenters = true, kAdds = false;
-    static constexpr bool kFetches = true;  // rows into the L2 cache, in by_cluster
 };
 struct RmsNorm {
     static constexpr bool kCenters = false, kAdds = true;  // around 0; x + residual
-    static constexpr bool kFetches = false;  // fp16, 65537 columns: 89% with, 93% without
 };
 
 template <class T>
@@ -88,6 +88,21 @@ __device__ inline Moments merge_block(Moments of_warp) {
     return merge_warp(lane < blockDim.x / 32 ? all[lane] : Moments{});
 }
 
+/// Merges the moments that warps have sent to shared memory, of `count` elements together. Each
+/// warp does so for itself; merge() would divide for each set.
+template <class Op>
+__device__ Moments merge_sent(const float4* sent, unsigned int sets, float count) {
+    const unsigned int lane = threadIdx.x % 32;
+    float sum = 0, squares = 0;
+    for (unsigned int k = lane; k < sets; k += 32) sum += sent[k].x * sent[k].y;
+    const float mean = Op::kCenters ? sum_of_warp(sum) / count : 0;
+    for (unsigned int k = lane; k < sets; k += 32) {
+        const float away = sent[k].y - mean;
+        squares += sent[k].z + sent[k].x * away * away;
+    }
+    return {count, mean, sum_of_warp(squares)};
+}
+
 // --- What a thread keeps ------------------------------------------------------------------------
 
 /// 16 bytes of gamma or beta, from `from` on. Where rows are not aligned, `from` is `shift`
@@ -129,29 +144,41 @@ __device__ Piece<T> sum_of(Piece<T> a, const Piece<T>& b) {
     return a;
 }
 
-/// A thread's elements of a row, or of a share of it: the pieces `thread`, `thread` + `threads` and
-/// so on, and perhaps an element at the edges.
+/// A thread's elements of a row, or of a share of it, and perhaps an element at the edges. A warp's
+/// pieces lie one after the other, so that those of a thread are a fixed distance apart, 32.
 template <class Op, class T, bool kAligned, int kPieces>
 struct Kept {
     const Arrays<T>& a;
     const Share<T, kAligned> share;
-    const size_t column;  // where the share's pieces begin
-    const unsigned int thread, threads;
+    const size_t column;               // where the share's pieces begin
+    const unsigned int first_of_warp;  // number of a piece within the share
+    const unsigned int lane;
     Piece<T> pieces[kPieces];
     T edge;
 
-    __device__ Kept(const Arrays<T>& a, size_t row, unsigned int thread, unsigned int threads,
-                    unsigned int rank = 0, unsigned int shares = 1)
+    __device__ Kept(const Arrays<T>& a, size_t row, unsigned int thread, unsigned int rank = 0,
+                    unsigned int shares = 1)
         : a(a),
           share(row, a.cols, thread, rank, shares),
           column(share.begin - row * a.cols),
-          thread(thread),
-          threads(threads) {}
+          first_of_warp(thread / 32 * (32 * kPieces)),
+          lane(thread % 32) {}
 
-    /// The number of this thread's i-th piece within the share, and whether there is one. `p`: the
-    /// first thread's first.
-    __device__ unsigned int place(unsigned int p, int i) const { return p + thread + i * threads; }
-    __device__ bool has(unsigned int p, int i) const { return place(p, i) < share.pieces; }
+    /// How many pieces this warp has, of at most 32 kPieces. `p`: the first thread's first.
+    __device__ unsigned int pieces_of_warp(unsigned int p = 0) const {
+        const unsigned int begin = p + first_of_warp;
+        return begin < share.pieces ? min(share.pieces - begin, 32u * kPieces) : 0;
+    }
+    /// Whether this thread has an i-th one.
+    __device__ bool has(unsigned int p, int i) const {
+        return p + first_of_warp + lane + 32 * i < share.pieces;
+    }
+    /// Where in one of the matrices the i-th piece is.
+    template <class Element>
+    __device__ auto* piece_of(Element* matrix, unsigned int p, int i) const {
+        using To = std::conditional_t<std::is_const_v<Element>, const Piece<T>, Piece<T>>;
+        return reinterpret_cast<To*>(matrix + share.begin) + p + first_of_warp + lane + 32 * i;
+    }
 
     /// Loads the pieces from number p on. RMSNorm's are sums, which are stored at once.
     __device__ void load_pieces(unsigned int p = 0) {
@@ -161,18 +188,18 @@ struct Kept {
 #pragma unroll
         for (int first = 0; first < kPieces; first += kBatch) {
             Piece<T> x[kBatch], residual[kBatch];
-            const unsigned int at = place(p, first);
-            load(x, a.x + share.begin, at, threads, share.pieces, T(0));
-            load(residual, a.residual + share.begin, at, threads, share.pieces, T(0));
+            const unsigned int at = p + first_of_warp + lane + 32 * first;
+            load(x, a.x + share.begin, at, 32, share.pieces, T(0));
+            load(residual, a.residual + share.begin, at, 32, share.pieces, T(0));
 #pragma unroll
             for (int i = 0; i < kBatch; ++i) {
                 pieces[first + i] = sum_of(x[i], residual[i]);
-                if (has(p, first + i)) piece_of(a.sum, p, first + i) = pieces[first + i];
+                if (has(p, first + i)) *piece_of(a.sum, p, first + i) = pieces[first + i];
             }
         }
     }
     __device__ void load_from(const T* x, unsigned int p) {
-        load(pieces, x + share.begin, place(p, 0), threads, share.pieces, T(0));
+        load(pieces, x + share.begin, p + first_of_warp + lane, 32, share.pieces, T(0));
     }
     __device__ void load_edge() {
         edge = T(0);
@@ -181,15 +208,11 @@ struct Kept {
         if (Op::kAdds) a.sum[share.edge] = edge = T(float(edge) + float(a.residual[share.edge]));
     }
 
-    /// In two steps: starts copying a matrix's pieces to to(i), and loads its edge; then takes what
-    /// has arrived.
-    template <class To>
-    __device__ void copy_to(To to, const T* matrix, T& its_edge) const {
-        const auto* const from = reinterpret_cast<const Piece<T>*>(matrix + share.begin);
-#pragma unroll
-        for (int i = 0; i < kPieces; ++i)
-            if (has(0, i)) ptx::cp_async_16_evict_last(to(i), from + place(0, i));
-        if (share.has_edge) its_edge = matrix[share.edge];
+    /// In two steps: one thread of each warp starts copying the warp's pieces of a matrix; then
+    /// each takes its own from where they have arrived.
+    __device__ void copy_to(void* to, const T* matrix, hopper::Barrier* arrived) const {
+        if (const unsigned int count = pieces_of_warp())
+            hopper::cp_async_bulk(to, piece_of(matrix, 0, 0), 16 * count, arrived);
     }
     template <class X, class Residual>
     __device__ void take(X x, Residual residual, T edge_of_x, T edge_of_residual) {
@@ -198,7 +221,7 @@ struct Kept {
             pieces[i] = {};
             if (!has(0, i)) continue;
             pieces[i] = x(i);
-            if (Op::kAdds) piece_of(a.sum, 0, i) = pieces[i] = sum_of(pieces[i], residual(i));
+            if (Op::kAdds) *piece_of(a.sum, 0, i) = pieces[i] = sum_of(pieces[i], residual(i));
         }
         edge = edge_of_x;
         if (Op::kAdds && share.has_edge)
@@ -208,22 +231,24 @@ struct Kept {
     /// The moments of all pieces of the warp's threads, and if `with_edge` of their edges.
     __device__ Moments moments(unsigned int p = 0, bool with_edge = true) const {
         with_edge = with_edge && share.has_edge;
-        float count = with_edge, sum = with_edge ? float(edge) : 0;
+        float count = pieces_of_warp(p) * Piece<T>::kSize;
+        if (!kAligned) count += __popc(__ballot_sync(~0u, with_edge));
+        float sum = with_edge ? float(edge) : 0, values[Piece<T>::kSize];
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
-            if (has(p, i)) count += Piece<T>::kSize;
+            unpack(pieces[i], values);
             float of_piece = 0;
-            for (T value : pieces[i].at) of_piece += float(value);
+            for (float value : values) of_piece += value;
             sum += of_piece;  // 0 where there is no piece
         }
-        count = sum_of_warp(count);
         const float mean = Op::kCenters && count > 0 ? sum_of_warp(sum) / count : 0;
         float squares = with_edge ? (float(edge) - mean) * (float(edge) - mean) : 0;
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
+            unpack(pieces[i], values);
             float of_piece = 0;
-            for (T value : pieces[i].at) {
-                const float away = float(value) - mean;
+            for (float value : values) {
+                const float away = value - mean;
                 of_piece += away * away;
             }
             if (has(p, i)) squares += of_piece;
@@ -239,7 +264,7 @@ struct Kept {
         Piece<T> gamma, beta;
     };
     __device__ Parameters parameters_of(unsigned int p, int i) const {
-        const size_t at = column + size_t(place(p, i)) * Piece<T>::kSize;
+        const size_t at = column + size_t(p + first_of_warp + lane + 32 * i) * Piece<T>::kSize;
         Parameters result{parameters<kAligned>(a.gamma + at, shift(), a.gamma + a.cols), {}};
         if (Op::kCenters) result.beta = parameters<kAligned>(a.beta + at, shift(), a.beta + a.cols);
         return result;
@@ -254,11 +279,13 @@ struct Kept {
         for (int i = 0; i < kPieces; ++i) {
             if (!has(p, i)) continue;
             const Parameters with = of_piece(i);
-            Piece<T> result;
-            for (int j = 0; j < Piece<T>::kSize; ++j)
-                result.at[j] = T((float(pieces[i].at[j]) - mean) * scale * float(with.gamma.at[j]) +
-                                 float(with.beta.at[j]));
-            piece_of(a.out, p, i) = result;
+            float values[Piece<T>::kSize], gamma[Piece<T>::kSize], beta[Piece<T>::kSize];
+            unpack(pieces[i], values), unpack(with.gamma, gamma), unpack(with.beta, beta);
+            for (int j = 0; j < Piece<T>::kSize; ++j) {
+                values[j] = (values[j] - mean) * scale * gamma[j];
+                if (Op::kCenters) values[j] += beta[j];
+            }
+            *piece_of(a.out, p, i) = pack<T>(values);
         }
     }
     __device__ void store_pieces(Moments whole, unsigned int p = 0) const {
@@ -276,9 +303,6 @@ struct Kept {
     __device__ void store_row(Moments whole) const { store_pieces(whole), store_edge(whole); }
 
   private:
-    __device__ Piece<T>& piece_of(T* matrix, unsigned int p, int i) const {
-        return reinterpret_cast<Piece<T>*>(matrix + share.begin)[place(p, i)];
-    }
     __device__ static float scale_of(Moments whole) {
         return rsqrtf(whole.squares / whole.count + demo::kEpsilon);
     }
@@ -297,7 +321,7 @@ template <class Op, class T, bool kAligned, int kPieces>
 __global__ void __launch_bounds__(kWarpThreads) by_warp(Arrays<T> a) {
     const size_t row = size_t(blockIdx.x) * (kWarpThreads / 32) + threadIdx.x / 32;
     if (row >= a.rows) return;
-    Kept<Op, T, kAligned, kPieces> kept(a, row, threadIdx.x % 32, 32);
+    Kept<Op, T, kAligned, kPieces> kept(a, row, threadIdx.x % 32);
     kept.load_row();
     kept.store_row(kept.moments());
 }
@@ -322,7 +346,7 @@ std::function<void()> prepare_by_warp(Arrays<T> a) {
 
 template <class Op, class T, bool kAligned>
 __global__ void __launch_bounds__(kMostThreads, 2) by_block(Arrays<T> a) {
-    Kept<Op, T, kAligned, kKept> kept(a, blockIdx.x, threadIdx.x, blockDim.x);
+    Kept<Op, T, kAligned, kKept> kept(a, blockIdx.x, threadIdx.x);
     kept.load_row();
     kept.store_row(merge_block(kept.moments()));
 }
@@ -339,98 +363,128 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // Adds: up to 8 blocks keep a row together, a cluster, whose blocks reach each other's shared
 // memory. Each warp sends its moments straight to every block. And a cluster takes row after row:
 // while it works on one, in registers, the next is on its way to shared memory, where gamma and
-// beta stay as well. Clusters draw their rows from a counter, so that fast ones take more. Of rows
-// of whole 16 bytes two blocks run on a multiprocessor: one loads while the other waits.
+// beta stay as well. One instruction copies all of a warp's pieces (a bulk copy), and their places
+// are a fixed distance apart: with a copy and an address for each piece, half of the instructions
+// did no arithmetic, and an H200, whose memory is half as fast again as an H100's, waited for them.
+// Clusters draw their rows from a counter, so that fast ones take more.
 // Costs: shared memory for three rows, so of rows beyond 288 KiB one block on a multiprocessor; and
-// a memset of the counters. Limits: that shared memory, of 8 blocks: rows of 512 KiB. Before 9.0
-// there are no clusters.
+// a memset of the counters. Limits: rows that are no multiples of 16 bytes; and that shared memory,
+// of 8 blocks: rows of 512 KiB. Before 9.0 there are no clusters.
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
-// "Asynchronous Data Copies"; PTX ISA, "st.async".
+// "Asynchronous Data Copies"; PTX ISA, "st.async" and "cp.async.bulk".
 
-constexpr int kStreamed = 9;  // pieces of a thread; with 8, 65537 columns would take three blocks
+// Pieces of a thread. With 8, rows of 65537 columns would take three blocks.
+template <bool kAligned>
+constexpr int kStreamed = kAligned ? 8 : 9;
 
-/// Row r is of group r % groups, and a cluster takes rows of one group. They begin equally far from
-/// a multiple of 16 bytes, so gamma and beta are cut out once. (With very few clusters there is one
-/// group, and they are cut out anew where that distance changes.) drawn[g]: how many rows of group
-/// g have been drawn.
+/// Which rows a cluster takes. Row r is of group r % groups, and each cluster takes rows of one
+/// group as long as there are some: they begin equally far from a multiple of 16 bytes, so gamma
+/// and beta are cut out once. The first two rows of each cluster are fixed, the others drawn.
+struct Draw {
+    unsigned int groups, clusters, group;
+    unsigned int* drawn;  // [groups]: how many rows of each have been drawn
+
+    /// The i-th row of the group.
+    __device__ size_t row(size_t i) const { return i * groups + group; }
+    __device__ unsigned int clusters_of_group() const {
+        return (clusters - group + groups - 1) / groups;
+    }
+    __device__ unsigned int draw() const { return atomicAdd(&drawn[group], 1); }
+    /// The row that was drawn; if the group has none left, one of another. `rows`: of none.
+    __device__ size_t row_drawn(unsigned int i, size_t rows) {
+        for (unsigned int tried = 0;;) {
+            const size_t found = row(2 * clusters_of_group() + size_t(i));
+            if (found < rows) return found;
+            if (++tried == groups) return rows;
+            group = group + 1 < groups ? group + 1 : 0;
+            i = draw();
+        }
+    }
+};
+
 template <class Op, class T, bool kAligned>
 __global__ void __launch_bounds__(kMostThreads)
     by_cluster(Arrays<T> a, unsigned int groups, unsigned int* drawn) {
-    using Row = Kept<Op, T, kAligned, kStreamed>;
+    constexpr int kPieces = kStreamed<kAligned>;
+    using Row = Kept<Op, T, kAligned, kPieces>;
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ float4 moments[2][kMostBlocks * kMostThreads / 32];  // of two rows in turn
-    __shared__ hopper::Barrier full[2];  // a row's moments have all arrived
+    __shared__ hopper::Barrier full[2];                     // a row's moments have all arrived
+    __shared__ hopper::Barrier arrived[kMostThreads / 32];  // a warp's part of the next row has
     const unsigned int blocks = Cluster().size(), rank = Cluster().rank();
     const unsigned int cluster = blockIdx.x / blocks, clusters = gridDim.x / blocks;
     const unsigned int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    // Each thread has places of its own, so it needs no barrier: for x and residual of the next
-    // row, gamma and beta. (RMSNorm has no beta, LayerNorm no residual.)
-    enum Kind { kX, kGamma, kResidual, kBeta = kResidual };
-    auto place = [&](Kind kind, int i) -> Piece<T>& {
-        return reinterpret_cast<Piece<T>*>(
-            shared)[(kind * kStreamed + i) * blockDim.x + threadIdx.x];
-    };
-    if (threadIdx.x == 0) {
-        hopper::mbarrier_init(&full[0], 1), hopper::mbarrier_init(&full[1], 1);
-        hopper::fence_mbarrier_init();
-    }
+    // Each warp has places of its own, for its pieces of x and residual of the next row, gamma and
+    // beta, so it waits for no other. (RMSNorm has no beta, LayerNorm no residual.)
+    enum Kind { kX, kGamma, kResidual, kBeta = kResidual, kKinds };
+    constexpr int kWarpPieces = 32 * kPieces;
+    auto* const places = reinterpret_cast<Piece<T>*>(shared) + warp * (kKinds * kWarpPieces) + lane;
+    auto place = [&](Kind kind, int i) -> Piece<T>& { return places[kind * kWarpPieces + 32 * i]; };
+    if (threadIdx.x < 2) hopper::mbarrier_init(&full[threadIdx.x], 1);
+    if (lane == 0) hopper::mbarrier_init(&arrived[warp], 1);
+    hopper::fence_mbarrier_init();
     hopper::barrier_cluster_sync();  // every block's barriers are ready
 
     T edge_of_x = T(0), edge_of_residual = T(0);  // of the next row
     auto start = [&](size_t row) {
-        const Row next(a, row, threadIdx.x, blockDim.x, rank, blocks);
-        next.copy_to([&](int i) { return &place(kX, i); }, a.x, edge_of_x);
-        if (Op::kAdds)
-            next.copy_to([&](int i) { return &place(kResidual, i); }, a.residual, edge_of_residual);
-        ptx::cp_async_commit_group();
+        const Row next(a, row, threadIdx.x, rank, blocks);
+        __syncwarp();  // all lanes have taken what was in these places
+        if (lane == 0) {
+            hopper::mbarrier_arrive_expect_tx(&arrived[warp],
+                                              (Op::kAdds ? 2 : 1) * 16 * next.pieces_of_warp());
+            next.copy_to(&place(kX, 0), a.x, &arrived[warp]);
+            if (Op::kAdds) next.copy_to(&place(kResidual, 0), a.residual, &arrived[warp]);
+        }
+        if (next.share.has_edge) edge_of_x = a.x[next.share.edge];
+        if (Op::kAdds && next.share.has_edge) edge_of_residual = a.residual[next.share.edge];
     };
-    size_t row = cluster, next = row + clusters;
+    Draw draw{groups, clusters, cluster % groups, drawn};
+    size_t row = draw.row(cluster / groups),
+           next = draw.row(cluster / groups + draw.clusters_of_group());
     start(row);
     unsigned int cut = ~0u;  // the shift that gamma and beta were cut out for; none yet
     for (unsigned int turn = 0; row < a.rows; ++turn) {
-        Row kept(a, row, threadIdx.x, blockDim.x, rank, blocks);
+        Row kept(a, row, threadIdx.x, rank, blocks);
         if (kept.shift() != cut) {
             cut = kept.shift();
 #pragma unroll 2
-            for (int i = 0; i < kStreamed; ++i) {
+            for (int i = 0; i < kPieces; ++i) {
                 if (!kept.has(0, i)) continue;
                 const auto parameters = kept.parameters_of(0, i);
                 place(kGamma, i) = parameters.gamma;
                 if (Op::kCenters) place(kBeta, i) = parameters.beta;
             }
         }
-        ptx::cp_async_wait_group<0>();  // this thread's part of the row is there
+        hopper::mbarrier_wait(&arrived[warp], turn % 2);  // this warp's part of the row is there
         kept.take([&](int i) { return place(kX, i); }, [&](int i) { return place(kResidual, i); },
                   edge_of_x, edge_of_residual);
         if (next < a.rows) start(next);
 
         const unsigned int set = turn % 2;
-        unsigned int draw = 0;
+        unsigned int drawn_now = 0;
         if (threadIdx.x == 0) {
             hopper::mbarrier_arrive_expect_tx(&full[set], blocks * warps * sizeof moments[0][0]);
-            if (rank == 0) draw = atomicAdd(&drawn[cluster % groups], 1);
+            if (rank == 0 && next < a.rows) drawn_now = draw.draw();  // arrives meanwhile
         }
         const Moments own = kept.moments();
-        draw = __shfl_sync(~0u, draw, 0);
+        unsigned int after_next = 0;
+        if (threadIdx.x == 0 && rank == 0)
+            after_next = next < a.rows ? draw.row_drawn(drawn_now, a.rows) : a.rows;
+        after_next = __shfl_sync(~0u, after_next, 0);
         if (lane < blocks)  // lane b sends to block b, this one included
             hopper::st_async(&moments[set][rank * warps + warp],
-                             {own.count, own.mean, own.squares, __uint_as_float(draw)}, &full[set],
-                             lane);
+                             {own.count, own.mean, own.squares, __uint_as_float(after_next)},
+                             &full[set], lane);
         // A warp sends only after it has read the moments of the row before. So once a row's are
         // complete, the other set is free. After the last row's nobody sends here: a block may end.
         hopper::mbarrier_wait(&full[set], turn / 2 % 2);
-        Moments whole;
-        for (unsigned int k = lane; k < blocks * warps; k += 32) {
-            const float4 theirs = moments[set][k];
-            whole = merge(whole, {theirs.x, theirs.y, theirs.z});
+        const Moments whole = merge_sent<Op>(moments[set], blocks * warps, a.cols);
+        row = next, next = __float_as_uint(moments[set][0].w);
+        if (threadIdx.x == 0 && next < a.rows) {
+            const Share<T, kAligned> share(next, a.cols, 0, rank, blocks);
+            share.fetch(a.x);
+            if (Op::kAdds) share.fetch(a.residual);
         }
-        // The first two rows of each cluster are not drawn.
-        row = next;
-        next = (2 * (clusters / groups) + size_t(__float_as_uint(moments[set][0].w))) * groups +
-               cluster % groups;
-        if (Op::kFetches && threadIdx.x == 0 && next < a.rows)
-            Share<T, kAligned>(next, a.cols, 0, rank, blocks).fetch(a.x);
-        whole = merge_warp(whole);
         kept.store_pieces(whole, 0, [&](int i) {
             return typename Row::Parameters{place(kGamma, i),
                                             Op::kCenters ? place(kBeta, i) : Piece<T>{}};
@@ -443,19 +497,29 @@ __global__ void __launch_bounds__(kMostThreads)
 template <class Op, class T>
 std::function<void()> prepare_by_cluster(Arrays<T> a) {
     const auto kernel = a.aligned() ? by_cluster<Op, T, true> : by_cluster<Op, T, false>;
-    // Blocks so small that two run on a multiprocessor, if 8 of them are enough for a row; if rows
-    // are no multiples of 16 bytes, which cost instructions, larger ones are faster.
-    constexpr size_t kLarge = kMostThreads * kStreamed * 16;  // bytes that a block keeps
-    const size_t keeps = a.aligned() ? kLarge / 2 : kLarge;
-    const size_t blocks = std::clamp<size_t>((a.row_bytes() + keeps - 1) / keeps, 2, kMostBlocks);
-    const unsigned int threads = threads_for((a.row_pieces() + blocks - 1) / blocks, kStreamed);
-    const size_t shared_bytes = 3 * threads * kStreamed * 16;
+    // As many blocks to a cluster as have the most rows under way at once; if they can be so small
+    // that two run on a multiprocessor, then so that one loads while the other waits.
+    const size_t pieces = a.aligned() ? kStreamed<true> : kStreamed<false>;
+    auto bytes_for = [=](unsigned int threads) { return 3 * threads * pieces * 16; };
+    size_t blocks = 0, clusters = 0;
+    unsigned int threads = 0;
+    bool two = false;
+    for (size_t n = 2; n <= kMostBlocks; ++n) {
+        const unsigned int needed = threads_for((a.row_pieces() + n - 1) / n, pieces);
+        if (needed > kMostThreads) continue;
+        const size_t bytes = bytes_for(needed);
+        demo::allow_shared_bytes(kernel, bytes);
+        const size_t at_once = demo::ClusterLaunch(1, n, needed, bytes).at_once(kernel);
+        const bool has_two = demo::blocks_per_multiprocessor(kernel, int(needed), bytes) > 1;
+        if (blocks > 0 && std::pair(has_two, at_once) <= std::pair(two, clusters)) continue;
+        blocks = n, threads = needed, clusters = at_once, two = has_two;
+    }
+    clusters = std::min(clusters, a.rows);
+    const size_t shared_bytes = bytes_for(threads);
     demo::allow_shared_bytes(kernel, shared_bytes);
-    const demo::ClusterLaunch most(a.rows, blocks, threads, shared_bytes);
-    size_t clusters = std::min<size_t>(most.at_once(kernel), a.rows);
-    const unsigned int groups =
-        a.aligned() || clusters < Piece<T>::kSize ? 1 : unsigned(Piece<T>::kSize);
-    clusters = clusters / groups * groups;
+    const unsigned int groups = clusters < Piece<T>::kSize
+                                    ? 1
+                                    : unsigned(Piece<T>::kSize / std::gcd(a.cols, Piece<T>::kSize));
     const auto drawn = std::make_shared<demo::Buffer<unsigned int>>(groups);
     return [=, launch = demo::ClusterLaunch(clusters, blocks, threads, shared_bytes)] {
         DEMO_CHECK(cudaMemsetAsync(drawn->data(), 0, drawn->bytes()));
@@ -475,7 +539,7 @@ constexpr unsigned int kTwiceThreads = 512;
 template <class Op, class T>
 __global__ void __launch_bounds__(kTwiceThreads) by_cluster_twice(Arrays<T> a) {
     const Cluster cluster;
-    Kept<Op, T, false, kStepPieces> kept(a, blockIdx.x / cluster.size(), threadIdx.x, kTwiceThreads,
+    Kept<Op, T, false, kStepPieces> kept(a, blockIdx.x / cluster.size(), threadIdx.x,
                                          cluster.rank(), cluster.size());
     constexpr unsigned int kStep = kStepPieces * kTwiceThreads;
     kept.load_row();
@@ -525,7 +589,9 @@ void run_all(demo::Session& session, const Arrays<T>& a, demo::Workload work,
         {rung("by_warp", prepare_by_warp<Op, T>, why_not(kMostWarpBytes)),
          rung("by_block", prepare_by_block<Op, T>, why_not(kMostBlockBytes)),
          rung("by_cluster", prepare_by_cluster<Op, T>,
-              has_clusters(gpu) ? why_not(kMostClusterBytes) : "needs clusters (sm_90)"),
+              !has_clusters(gpu) ? "needs clusters (sm_90)"
+              : a.rows >> 32     ? "numbers rows in 32 bits"
+                                 : why_not(kMostClusterBytes)),
          rung("by_cluster_twice", prepare_by_cluster_twice<Op, T>, "", a.rows * a.row_bytes()),
          demo::copy_contender(session, work)});
 }

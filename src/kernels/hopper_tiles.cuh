@@ -155,7 +155,7 @@ int fastest_shape(const TileShape (&shapes)[kCount], const Product& product, con
         // Both ends of a block with one tile; a further such block after it, whose copies begin
         // when the one before has stored its tile; both ends of a block with several tiles; each
         // further block that a cluster waits for; and a second launch (see eights_and_twos).
-        constexpr int kSingle = 5000, kNext = 9000, kPersistent = 12000, kStart = 1500,
+        constexpr int kSingle = 5000, kNext = 9400, kPersistent = 12000, kStart = 1500,
                       kSecondLaunch = 5000;
         const int at_once = std::max(1, machine.multiprocessors / tile.cluster());
         const Division division = tile.two_launches() ? divide_patches(tile, product, machine)

@@ -44,7 +44,8 @@ struct Share {
         const unsigned int before =
             kAligned ? 0 : min(size_t((kElements - first % kElements) % kElements), cols);
         const unsigned int all = (cols - before) / kElements;
-        const unsigned int most = shares == 1 ? all : (all + shares - 1) / shares;
+        // The same for all rows, so that a loop over rows divides once.
+        const unsigned int most = (unsigned(cols / kElements) + shares - 1) / shares;
         begin = first + before + size_t(rank * most) * kElements;
         pieces = rank * most < all ? min(most, all - rank * most) : 0;
         const bool at_front = !kAligned && thread < before;
@@ -58,6 +59,34 @@ struct Share {
         if (pieces > 0) ptx::cp_async_bulk_prefetch_L2(x + begin, pieces * 16);
     }
 };
+
+/// A piece's elements in fp32. fp16 in pairs, as registers hold them: taken one by one, each would
+/// first be moved to the lower half of a register.
+template <class T>
+__device__ void unpack(const Piece<T>& piece, float (&to)[Piece<T>::kSize]) {
+    if constexpr (std::is_same_v<T, half>) {
+        for (int i = 0; i < Piece<T>::kSize / 2; ++i) {
+            const float2 pair = __half22float2(reinterpret_cast<const half2*>(piece.at)[i]);
+            to[2 * i] = pair.x, to[2 * i + 1] = pair.y;
+        }
+    } else {
+        for (int i = 0; i < Piece<T>::kSize; ++i) to[i] = float(piece.at[i]);
+    }
+}
+
+/// And back, rounded.
+template <class T>
+__device__ Piece<T> pack(const float (&from)[Piece<T>::kSize]) {
+    Piece<T> piece;
+    if constexpr (std::is_same_v<T, half>) {
+        for (int i = 0; i < Piece<T>::kSize / 2; ++i)
+            reinterpret_cast<uint32_t*>(piece.at)[i] =
+                ptx::cvt_rn_x2<T>(from[2 * i], from[2 * i + 1]);
+    } else {
+        for (int i = 0; i < Piece<T>::kSize; ++i) piece.at[i] = T(from[i]);
+    }
+    return piece;
+}
 
 /// Loads a thread's pieces of `count`: every `stride`-th from `first`. Beyond them is `nothing`.
 template <class T, int kPieces>
