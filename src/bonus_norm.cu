@@ -363,13 +363,14 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // Adds: up to 8 blocks keep a row together, a cluster, whose blocks reach each other's shared
 // memory. Each warp sends its moments straight to every block. And a cluster takes row after row:
 // while it works on one, in registers, the next is on its way to shared memory, where gamma and
-// beta stay as well. One instruction copies all of a warp's pieces (a bulk copy), and their places
-// are a fixed distance apart: with a copy and an address for each piece, half of the instructions
-// did no arithmetic, and an H200, whose memory is half as fast again as an H100's, waited for them.
-// Clusters draw their rows from a counter, so that fast ones take more.
-// Costs: shared memory for three rows, so of rows beyond 288 KiB one block on a multiprocessor; and
-// a memset of the counters. Limits: rows that are no multiples of 16 bytes; and that shared memory,
-// of 8 blocks: rows of 512 KiB. Before 9.0 there are no clusters.
+// beta stay as well, and the row after it is fetched into the L2 cache. One instruction, a bulk
+// copy, moves all of a warp's pieces, and their places are a fixed distance apart: with a copy and
+// an address for each, half of the instructions did no arithmetic, and an H200, whose memory is 1.4
+// times as fast as an H100's, waited for them. Clusters draw their rows from counters, so that fast
+// ones take more.
+// Costs: shared memory for three rows, so that of rows beyond 288 KiB one block fits a
+// multiprocessor; and a memset of the counters. Limits: rows that are no multiples of 16 bytes; and
+// that shared memory, of 8 blocks: rows of 512 KiB. Before 9.0 there are no clusters.
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
 // "Asynchronous Data Copies"; PTX ISA, "st.async" and "cp.async.bulk".
 
@@ -377,8 +378,8 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 template <bool kAligned>
 constexpr int kStreamed = kAligned ? 8 : 9;
 
-/// Which rows a cluster takes. Row r is of group r % groups, and each cluster takes rows of one
-/// group as long as there are some: they begin equally far from a multiple of 16 bytes, so gamma
+/// Which rows a cluster takes. Row r is of group r % groups. Rows of a group begin equally far from
+/// a multiple of 16 bytes, so each cluster takes rows of one group as long as there are some: gamma
 /// and beta are cut out once. The first two rows of each cluster are fixed, the others drawn.
 struct Draw {
     unsigned int groups, clusters, group;
@@ -390,7 +391,7 @@ struct Draw {
         return (clusters - group + groups - 1) / groups;
     }
     __device__ unsigned int draw() const { return atomicAdd(&drawn[group], 1); }
-    /// The row that was drawn; if the group has none left, one of another. `rows`: of none.
+    /// The row that was drawn; if the group has none left, one of another; `rows` if none has.
     __device__ size_t row_drawn(unsigned int i, size_t rows) {
         for (unsigned int tried = 0;;) {
             const size_t found = row(2 * clusters_of_group() + size_t(i));
@@ -506,20 +507,20 @@ std::function<void()> prepare_by_cluster(Arrays<T> a) {
     bool two = false;
     for (size_t n = 2; n <= kMostBlocks; ++n) {
         const unsigned int needed = threads_for((a.row_pieces() + n - 1) / n, pieces);
-        if (needed > kMostThreads) continue;
         const size_t bytes = bytes_for(needed);
-        demo::allow_shared_bytes(kernel, bytes);
-        const size_t at_once = demo::ClusterLaunch(1, n, needed, bytes).at_once(kernel);
+        if (needed > kMostThreads || !demo::try_shared_bytes(kernel, bytes).empty()) continue;
+        const size_t room = demo::ClusterLaunch(1, n, needed, bytes).room(kernel);
         const bool has_two = demo::blocks_per_multiprocessor(kernel, int(needed), bytes) > 1;
-        if (blocks > 0 && std::pair(has_two, at_once) <= std::pair(two, clusters)) continue;
-        blocks = n, threads = needed, clusters = at_once, two = has_two;
+        if (room == 0 || std::pair(has_two, room) <= std::pair(two, clusters)) continue;
+        blocks = n, threads = needed, clusters = room, two = has_two;
     }
+    if (blocks == 0 && !demo::dry_run)
+        demo::fail(demo::kSkipped, "no room here for a cluster that keeps such a row");
     clusters = std::min(clusters, a.rows);
     const size_t shared_bytes = bytes_for(threads);
     demo::allow_shared_bytes(kernel, shared_bytes);
-    const unsigned int groups = clusters < Piece<T>::kSize
-                                    ? 1
-                                    : unsigned(Piece<T>::kSize / std::gcd(a.cols, Piece<T>::kSize));
+    const unsigned int kinds = Piece<T>::kSize / std::gcd(a.cols, Piece<T>::kSize),
+                       groups = clusters < kinds ? 1 : kinds;
     const auto drawn = std::make_shared<demo::Buffer<unsigned int>>(groups);
     return [=, launch = demo::ClusterLaunch(clusters, blocks, threads, shared_bytes)] {
         DEMO_CHECK(cudaMemsetAsync(drawn->data(), 0, drawn->bytes()));

@@ -4,6 +4,8 @@
 
 #include <cooperative_groups.h>
 
+#include <type_traits>
+
 #include "demo/device.cuh"
 #include "hopper.cuh"
 #include "ptx.cuh"

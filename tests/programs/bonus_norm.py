@@ -1,6 +1,6 @@
 """What the tests of bonus_norm need besides what it declares (see tests/pages.py)."""
 
-from pages import COPY_16, LOAD_16, Mutant, STORE_16
+from pages import LOAD_16, Mutant, STORE_16
 
 ALL = "by_warp by_block by_cluster by_cluster_twice"
 BLOCKS = "by_block by_cluster by_cluster_twice"
@@ -8,10 +8,11 @@ BLOCKS = "by_block by_cluster by_cluster_twice"
 MUTANTS = [
     Mutant("norm_by_squares", ALL,
            "the variance is found as the mean of squares minus the squared mean, in fp32",
-           [("const float away = float(value) - mean;", "const float away = float(value);"),
+           [("const float away = value - mean;", "const float away = value;"),
             ("(float(edge) - mean) * (float(edge) - mean)", "float(edge) * float(edge)"),
-            ("return {count, mean, sum_of_warp(squares)};",
-             "return {count, mean, sum_of_warp(squares) - count * mean * mean};")],
+            ("squares += of_piece;\n        }\n        return {count, mean, sum_of_warp(squares)};",
+             "squares += of_piece;\n        }\n"
+             "        return {count, mean, sum_of_warp(squares) - count * mean * mean};")],
            sizes=(), runs=("--rows 5 --cols 1000 --dtype fp32",),
            cpu_runs=("--rows 5 --cols 1000 --dtype fp32",)),
     Mutant("norm_sample_variance", ALL,
@@ -27,7 +28,7 @@ MUTANTS = [
            [("with_edge = with_edge && share.has_edge;", "with_edge = false;")], sizes=(33,)),
     Mutant("norm_one_block", "by_cluster by_cluster_twice",
            "a row's moments are those of its first block",
-           [("k < blocks * warps;", "k < warps;"),
+           [("(moments[set], blocks * warps, a.cols)", "(moments[set], warps, a.cols / blocks)"),
             ("lane < size() ? *cluster", "lane < 1 ? *cluster")],
            sizes=(), runs=("--rows 1 --cols 20000",), cpu_runs=("--rows 1 --cols 20000",)),
     # Of each of the kinds, one in every kernel that can have it.
@@ -39,27 +40,28 @@ MUTANTS = [
            "the first block alone writes its moments; one warp more is merged than there are",
            [("if (lane == 0) all[warp] = of_warp;",
              "if (lane == 0 && blockIdx.x == 0) all[warp] = of_warp;"),
-            ("k < blocks * warps; k += 32", "k <= blocks * warps; k += 32")],
+            ("(moments[set], blocks * warps, a.cols)",
+             "(moments[set], blocks * warps + 1, a.cols)")],
            sizes=(33,), kind="stale"),
     Mutant("norm_registers_as_they_were", ALL,
            "the sum begins as what its register held",
-           [("sum = with_edge ? float(edge) : 0;", "sum = with_edge ? float(edge) : 1;")],
+           [("sum = with_edge ? float(edge) : 0,", "sum = with_edge ? float(edge) : 1,")],
            sizes=(33,), kind="accumulator"),
     Mutant("norm_waits_late", BLOCKS,
            "warps merge the others' moments before they are there",
            [("__syncthreads();  // every warp's moments are there", ""),
-            ("hopper::mbarrier_wait(&full[set], turn / 2 % 2);\n        Moments whole",
-             "Moments whole"),
-            ("        whole = merge_warp(whole);\n        kept.store_pieces",
+            ("hopper::mbarrier_wait(&full[set], turn / 2 % 2);\n        const Moments whole",
+             "const Moments whole"),
+            ("        row = next, next = __float",
              "        hopper::mbarrier_wait(&full[set], turn / 2 % 2);\n"
-             "        whole = merge_warp(whole);\n        kept.store_pieces")],
+             "        row = next, next = __float")],
            sizes=(), runs=("--rows 500 --cols 5000",), cpu_runs=("--rows 5 --cols 5000",),
            race=True, kind="fence"),
     Mutant("norm_short_grid", ALL,
            "the last row, or the last few, are left out",
            [("<<<(a.rows + together - 1) / together,", "<<<a.rows / together,"),
             ("<<<a.rows, threads>>>", "<<<a.rows - 1, threads>>>"),
-            ("row < a.rows; ++turn", "row + 1 < a.rows; ++turn"),
+            ("std::min(clusters, a.rows)", "std::min(clusters, --a.rows)"),
             ("ClusterLaunch(a.rows, blocks, kTwice", "ClusterLaunch(a.rows - 1, blocks, kTwice")],
            sizes=(), runs=("--rows 33 --cols 36",), cpu_runs=("--rows 33 --cols 36",), kind="grid"),
     Mutant("norm_counter_as_it_was", "by_cluster",
@@ -67,6 +69,19 @@ MUTANTS = [
            [("cudaMemsetAsync(drawn->data(), 0,", "cudaMemsetAsync(drawn->data(), 1,")],
            sizes=(), runs=("--rows 3000 --cols 5000",), cpu_runs=("--rows 99 --cols 1000",),
            kind="zeroing"),
+    Mutant("norm_every_block_draws", "by_cluster",
+           "each block of a cluster draws a row, and only the first one's is taken",
+           [("if (rank == 0 && next < a.rows) drawn_now", "if (next < a.rows) drawn_now")],
+           sizes=(), runs=("--rows 3000 --cols 5000",), cpu_runs=("--rows 99 --cols 1000",)),
+    Mutant("norm_copied_over", "by_cluster",
+           "a warp's next row is copied before all of its threads have taken the one before",
+           [("__syncwarp();  // all lanes have taken what was in these places", "")],
+           sizes=(), cpu_runs=("--rows 9 --cols 1000",), race=True,
+           stops="waits at mbarrier_wait()"),
+    Mutant("norm_cut_once", "by_cluster",
+           "gamma and beta are cut out for a cluster's first row, but not for one of another group",
+           [("if (kept.shift() != cut) {", "if (turn == 0) {")],
+           sizes=(), cpu_runs=("--rows 9 --cols 1001",)),
     Mutant("norm_beta_is_gamma", ALL,
            "gamma is added in place of beta",
            [("parameters<kAligned>(a.beta + at, shift(), a.beta + a.cols)", "result.gamma")],
@@ -82,7 +97,7 @@ def unused(mutant, runs):
 
 
 FAST = {kernel: (LOAD_16, STORE_16) for kernel in ALL.split()}
-FAST["by_cluster"] = (COPY_16, STORE_16)
+FAST["by_cluster"] = ("UBLKCP", STORE_16)
 ANY_ORDER = ("--rows 12 --cols 20000",)  # which clusters keep, several each
 RUNS = ("--op rmsnorm --rows 5 --cols 1001",)
 SANITIZED = ("--rows 5 --cols 9001", "--rows 5 --cols 1001 --op rmsnorm",
