@@ -300,7 +300,7 @@ struct Kept {
     }
 
     __device__ void load_row() { load_pieces(), load_edge(); }
-    __device__ void store_row(Moments whole) const { store_pieces(whole), store_edge(whole); }
+    __device__ void store_row(Moments whole) const { store_edge(whole), store_pieces(whole); }
 
   private:
     __device__ static float scale_of(Moments whole) {
