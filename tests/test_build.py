@@ -378,6 +378,14 @@ def test_programs_for_debuggers_replace_no_others(nvcc):
     assert re.findall(r" -o (\S+) ", commands) == ["2_matmul_sharedmem"]
 
 
+def test_kernels_for_hopper_may_spill_where_they_are_built_for_older_gpus(nvcc):
+    """In one build of several architectures ptxas does not say which of them it warns of."""
+    for arch, warned in (("90a", True), ("75,90a", False)):
+        commands = scons("-n", "verbose=1", "debug=1", f"arch={arch}", "bonus_softmax_rows").stdout
+        assert " -o build/debug/bonus_softmax_rows " in commands
+        assert ("--warn-on-spills" in commands) == warned
+
+
 def test_lessons_are_the_numbered_programs(fake):
     for target in ("lessons", "programs"):
         done = scons("-n", "verbose=1", target, env={"CUDA_HOME": str(fake)})
