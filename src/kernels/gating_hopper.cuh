@@ -225,6 +225,8 @@ struct Last {
     }
 };
 
+using Rest = Last<64, 64>;
+
 /// A block's only tile: at small N a launch spends much of its time on fetching code, of which
 /// gate_tiles() has three times as much. See multiply_tile() in matmul_hopper.cuh.
 template <int kTileM, int kTileN, int kStages, class Tiles>
@@ -323,8 +325,14 @@ constexpr TileShape kShapes[] = {{128, 256, kCluster},
                                  single(128, 128),
                                  kPatches};
 
-/// x times both weights, side by side. 3000: clocks for gating a tile of 128 rows, fitted.
-inline Product product(const demo::GatingOperands& g) { return {g.M, 2 * g.H, 3000, g.K}; }
+/// x times both weights, side by side.
+inline Product product(const demo::GatingOperands& g) {
+    return {.rows = g.M,
+            .columns = 2 * g.H,
+            .tile_end = 3000,  // clocks for gating a tile of 128 rows, fitted
+            .depth = g.K,
+            .small_tiles = Rest::kInPatch};
+}
 
 /// What launches a kernel, and in how many launches.
 struct Prepared {
@@ -379,18 +387,15 @@ inline Prepared prepare_patches(const demo::GatingOperands& g) {
     constexpr int kCols = kBlockN / 2;
     using Eights = Patches<4, 2, kCols>;
     using Twos = Patches<2, 1, kCols>;
-    using Rest = Last<64, 64>;
     const PatchLaunches launches(fused_hopper<Eights>, fused_hopper<Twos>,
                                  sizeof(GatingMemory<kBlockM, kBlockN, 4>));
     const int M = int(g.M), K = int(g.K), H = int(g.H), steps = (K + kBlockK - 1) / kBlockK;
     const int rows = (M - 1) / (Eights::kHeight * kBlockM) + 1;  // of patches
     const int columns = (H - 1) / (Eights::kWidth * kCols) + 1;
     const int eights = launches.eights, twos = launches.twos;
-    // What is left of the last two rounds, or if clusters of eight fill one of them, of the other:
-    // of 200 patches 2, since two rounds are 33. Few: each small tile has a multiprocessor.
-    int rest = rows * columns % (2 * eights + twos / 2);
-    if (rest >= eights) rest -= eights;
-    if (rest > std::max(1, (8 * eights + 2 * twos) / Rest::kInPatch)) rest = 0;
+    const Machine machine{8 * eights + 2 * twos};
+    const int rest =
+        EightsAndTwos{eights, twos}.count_left(rows * columns, product(g).most_left(machine));
     const int end = rows * columns - rest;
     const Eights of_eights{M, eights, twos, steps, rows, columns, end};
     const Twos of_twos{M, eights, twos, steps, rows, columns, end};

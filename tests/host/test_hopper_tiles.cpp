@@ -89,6 +89,25 @@ TEST(Divide, AFullRoundIsNotDivided) {
     EXPECT_EQ(divide({128, 256, 2, false}, {5120, 5120}, 66).divided, 0);
 }
 
+TEST(EightsAndTwos, LeaveFewPatches) {
+    constexpr EightsAndTwos kClusters{15, 6};
+    EXPECT_EQ(kClusters.count_left(200, 4), 2);  // 6 x 33, and 2
+    EXPECT_EQ(kClusters.count_left(50, 4), 2);   // 33 and 15, and 2
+    EXPECT_EQ(kClusters.count_left(48, 4), 0);
+    EXPECT_EQ(kClusters.count_left(200, 1), 0);  // too many
+}
+
+TEST(FastestShape, TakesPatchesWhereFewAreLeft) {
+    // Gating of 2560: 50 patches are three rounds and 2, for which a fourth round is too much.
+    constexpr TileShape kTwo[] = {{128, 256, 2}, kPatches};
+    Product product{.rows = 2560, .columns = 5120, .tile_end = 3000, .depth = 2560};
+    EXPECT_EQ(fastest_shape(kTwo, product, {132, 160}), 0);
+    product.small_tiles = 32;
+    EXPECT_EQ(fastest_shape(kTwo, product, {132, 160}), 1);
+    product.small_tiles = 128;  // there is room for the small tiles of one patch
+    EXPECT_EQ(fastest_shape(kTwo, product, {132, 160}), 0);
+}
+
 TEST(EightsAndTwos, CountRounds) {
     constexpr EightsAndTwos kAll{15, 6}, kFewer{15, 4};
     EXPECT_EQ(kAll.count_rounds(256), 16);    // 7 x 33 patches, and 25
