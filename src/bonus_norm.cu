@@ -382,22 +382,29 @@ constexpr int kStreamed = kAligned ? 8 : 9;
 /// a multiple of 16 bytes, so each cluster takes rows of one group as long as there are some: gamma
 /// and beta are cut out once. The first two rows of each cluster are fixed, the others drawn.
 struct Draw {
-    unsigned int groups, clusters, group;
-    unsigned int* drawn;  // [groups]: how many rows of each have been drawn
+    unsigned int groups, clusters;
+    unsigned int* drawn;        // [groups]: how many rows of each have been drawn
+    unsigned int group, fixed;  // and how many of its rows are fixed
 
+    __device__ Draw(unsigned int groups, unsigned int clusters, unsigned int* drawn,
+                    unsigned int group)
+        : groups(groups), clusters(clusters), drawn(drawn) {
+        take_of(group);
+    }
+    __device__ void take_of(unsigned int its_number) {
+        group = its_number;
+        fixed = 2 * ((clusters - group + groups - 1) / groups);  // of each of its clusters two
+    }
     /// The i-th row of the group.
     __device__ size_t row(size_t i) const { return i * groups + group; }
-    __device__ unsigned int clusters_of_group() const {
-        return (clusters - group + groups - 1) / groups;
-    }
     __device__ unsigned int draw() const { return atomicAdd(&drawn[group], 1); }
     /// The row that was drawn; if the group has none left, one of another; `rows` if none has.
     __device__ size_t row_drawn(unsigned int i, size_t rows) {
         for (unsigned int tried = 0;;) {
-            const size_t found = row(2 * clusters_of_group() + size_t(i));
+            const size_t found = row(fixed + size_t(i));
             if (found < rows) return found;
             if (++tried == groups) return rows;
-            group = group + 1 < groups ? group + 1 : 0;
+            take_of(group + 1 < groups ? group + 1 : 0);
             i = draw();
         }
     }
@@ -439,9 +446,8 @@ __global__ void __launch_bounds__(kMostThreads)
         if (next.share.has_edge) edge_of_x = a.x[next.share.edge];
         if (Op::kAdds && next.share.has_edge) edge_of_residual = a.residual[next.share.edge];
     };
-    Draw draw{groups, clusters, cluster % groups, drawn};
-    size_t row = draw.row(cluster / groups),
-           next = draw.row(cluster / groups + draw.clusters_of_group());
+    Draw draw(groups, clusters, drawn, cluster % groups);
+    size_t row = draw.row(cluster / groups), next = draw.row(cluster / groups + draw.fixed / 2);
     start(row);
     unsigned int cut = ~0u;  // the shift that gamma and beta were cut out for; none yet
     for (unsigned int turn = 0; row < a.rows; ++turn) {
