@@ -17,7 +17,8 @@ struct Machine {
 /// C[rows, columns] = A[rows, depth] B[depth, columns].
 struct Product {
     size_t rows, columns;
-    // Clocks at the end of a tile that no multiplication hides, for 128 rows. (Of 64 rows, none.)
+    // Clocks at the end of a tile that no multiplication hides, for 128 rows. (Below 128 rows,
+    // none.)
     double tile_end = 0;
     size_t depth = rows;
     bool straddles = false;  // copies of 128 bytes begin in the middle of a line of the L2 cache
@@ -65,14 +66,15 @@ inline int count_tiles(const TileShape& tile, const Product& product) {
     return int((product.rows + height - 1) / height * ((product.columns + width - 1) / width));
 }
 
-/// Of a tile.
+/// Of a tile, 64 along k each.
 inline int count_steps(const Product& product) { return int((product.depth + 63) / 64); }
 
 /// `at_once`: clusters that run at the same time.
 inline Division divide(const TileShape& tile, const Product& product, int at_once) {
-    // In steps: passing sums from block to block; for each tile, that clusters out of step share
-    // less of L2; and the least that a cluster has of divided tiles: each must have some.
-    constexpr int kExchange = 18, kOutOfStep = 4, kLeast = 4;
+    // In steps.
+    constexpr int kExchange = 18;  // the time in which sums pass from block to block
+    constexpr int kOutOfStep = 4;  // more for each tile: clusters out of step share less of L2
+    constexpr int kLeast = 4;      // of divided tiles, which each cluster must have
     const int tiles = count_tiles(tile, product), steps = count_steps(product);
     // As few clusters as need no more rounds: no slower, and they stay in step, so that they find
     // in L2 what others have read.
@@ -98,14 +100,15 @@ struct EightsAndTwos {
         const int eights = std::max(1, std::min(room, pairs / 4 - 1));
         return {eights, std::max(2, (pairs - 4 * eights) / 2 * 2)};
     }
-    /// Rounds in which they compute so many patches: in two of them each cluster of eight has two,
-    /// and four clusters of two share two.
+    /// Rounds in which they compute so many patches. In two rounds each cluster of eight has two,
+    /// and four clusters of two have two together: 33, where there are 15 and 6. One round alone is
+    /// of the clusters of eight.
     int count_rounds(int patches) const {
         const int both = 2 * eights + twos / 2, rest = patches % both;
         return 2 * (patches / both) + (rest > 0) + (rest > eights);
     }
-    /// How many make one round more than there would be without them, if at most `most` do. Of 200
-    /// patches 2, where two rounds are 33.
+    /// Patches at the end for which alone there is one more round, if they are at most `most`, or
+    /// else 0. Of 200, which are 6 x 33 and 2, 2.
     int count_left(int patches, int most) const {
         int rest = patches % (2 * eights + twos / 2);
         if (rest >= eights) rest -= eights;
@@ -171,11 +174,12 @@ template <size_t kCount>
 int fastest_shape(const TileShape (&shapes)[kCount], const Product& product, const Machine& machine,
                   size_t count = kCount) {
     auto clocks = [&](const TileShape& tile) {
-        // Both ends of a block with one tile; a further such block after it, whose copies begin
-        // when the one before has stored its tile; both ends of a block with several tiles; each
-        // further block that a cluster waits for; and a second launch (see eights_and_twos).
-        constexpr int kSingle = 5000, kNext = 9400, kPersistent = 12000, kStart = 1500,
-                      kSecondLaunch = 5000;
+        constexpr int kSingle = 5000;        // both ends of a block with one tile
+        constexpr int kNext = 9400;          // a further such block, which copies nothing before
+                                             // the one before has stored its tile
+        constexpr int kPersistent = 12000;   // both ends of a block with several tiles
+        constexpr int kStart = 1500;         // each further block that a cluster waits for
+        constexpr int kSecondLaunch = 5000;  // see eights_and_twos
         const int at_once = std::max(1, machine.multiprocessors / tile.cluster());
         const Division division = tile.two_launches() ? divide_patches(tile, product, machine)
                                                       : divide(tile, product, at_once);

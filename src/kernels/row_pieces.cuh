@@ -46,7 +46,7 @@ struct Share {
         const unsigned int before =
             kAligned ? 0 : min(size_t((kElements - first % kElements) % kElements), cols);
         const unsigned int all = (cols - before) / kElements;
-        // The same for all rows, so that a loop over rows divides once.
+        // From cols alone, so that a loop over rows divides once.
         const unsigned int most = (unsigned(cols / kElements) + shares - 1) / shares;
         begin = first + before + size_t(rank * most) * kElements;
         pieces = rank * most < all ? min(most, all - rank * most) : 0;
