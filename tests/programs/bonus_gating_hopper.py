@@ -5,7 +5,8 @@ from pages import LAST_WGMMA_TWICE, Mutant, SUMS_AS_THEY_WERE, WAITS_LATE, launc
 EVERY = "fused_panels fused_turns fused_hopper"
 
 # So that tiles are divided that have but few steps, too.
-DIVIDED = ("kExchange = 18, kOutOfStep = 4, kLeast = 4", "kExchange = 0, kOutOfStep = 0, kLeast = 1")
+DIVIDED = [("kExchange = 18;", "kExchange = 0;"), ("kOutOfStep = 4;", "kOutOfStep = 0;"),
+           ("kLeast = 4;", "kLeast = 1;")]
 
 # The record comes in nine shapes of tiles; one is enough for a mutant, and is sooner compiled.
 SHAPES = """    static constexpr Prepare* kPrepare[] = {
@@ -96,14 +97,14 @@ MUTANTS = [
            [("if (!join_parts(sums, schedule, part, rank, exchange)) return;\n"
              "                load_both", "if (part.first > 0) return;\n"
              "                load_both"),
-            DIVIDED], sizes=(2560,), cpu_sizes=(128,)),
+            *DIVIDED], sizes=(2560,), cpu_sizes=(128,)),
     mutant("fused_hopper_sums_added_up", "fused_hopper",
            "a block adds its sums to those that a launch before left for another block",
            [("to[i * kThreads] = {mine[4 * i], mine[4 * i + 1], mine[4 * i + 2], "
              "mine[4 * i + 3]};",
              "to[i * kThreads].x += mine[4 * i], to[i * kThreads].y += mine[4 * i + 1],\n"
              "            to[i * kThreads].z += mine[4 * i + 2], "
-             "to[i * kThreads].w += mine[4 * i + 3];"), DIVIDED],
+             "to[i * kThreads].w += mine[4 * i + 3];"), *DIVIDED],
            sizes=(2560,), cpu_sizes=(128,), kind="zeroing"),
 ]
 

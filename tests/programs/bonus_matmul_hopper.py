@@ -14,6 +14,8 @@ SHAPES = """    static constexpr Prepare* kPrepare[] = {
         prepare<15, 8>, prepare<16, 8>, prepare<17, 8>, prepare<18, 8>, prepare<19, 4>};
     return kPrepare[fastest_shape(kShapes, square_product(o.N), machine)](o);
 """
+# So that tiles are divided that have but few steps, too.
+AT_NO_COST = (("kExchange = 18;", "kExchange = 0;"), ("kOutOfStep = 4;", "kOutOfStep = 0;"))
 LARGE, SINGLE_160, SINGLE_64 = "0, 4", "4, 4", "18, 8"  # 128 x 256; 160 x 256, 64 x 64 alone
 
 
@@ -125,8 +127,7 @@ MUTANTS = [
     mutant("hopper_sums_not_passed_on", "stream_k matmul_hopper",
            "a divided tile is stored with its first block's share of the sums alone",
            [("exchange.add(sums, c * schedule.kBlocks + rank);", ""),
-            # So that tiles are divided that have but few steps, too.
-            ("kExchange = 18, kOutOfStep = 4", "kExchange = 0, kOutOfStep = 0")],
+            *AT_NO_COST],
            sizes=(2080,), cpu_sizes=(544,)),
     mutant("hopper_eights_same_columns", "eights_and_twos",
            "blocks beside each other compute the same tiles",
@@ -175,7 +176,7 @@ MUTANTS = [
              "to[i * kThreads].x += mine[4 * i], to[i * kThreads].y += mine[4 * i + 1],\n"
              "            to[i * kThreads].z += mine[4 * i + 2], "
              "to[i * kThreads].w += mine[4 * i + 3];"),
-            ("kExchange = 18, kOutOfStep = 4", "kExchange = 0, kOutOfStep = 0"),  # see above
+            *AT_NO_COST,
             # The other kernels would take most of the time.
             ("contenders.push_back(cublas)",
              "contenders.erase(contenders.begin(), contenders.end() - 3);\n"
