@@ -173,18 +173,6 @@ __device__ __forceinline__ uint64_t createpolicy_evict_last() {
 }
 #endif
 
-/// cp_async_16() with createpolicy_evict_last().
-__device__ __forceinline__ void cp_async_16_evict_last(void* to, const void* from) {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(
-                     uint32_t(__cvta_generic_to_shared(to))),
-                 "l"(__cvta_generic_to_global(from)), "l"(createpolicy_evict_last())
-                 : "memory");
-#else
-    *static_cast<uint4*>(to) = *static_cast<const uint4*>(from);
-#endif
-}
-
 /// Loads 16 bytes from global memory with createpolicy_evict_last(). On Turing an ordinary load.
 /// PTX ISA: ld.
 template <class T>

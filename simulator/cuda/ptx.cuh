@@ -111,9 +111,6 @@ inline void cp_async_16(void* to, const void* from, bool inside, SIMULATOR_SITE)
 inline void cp_async_16(void* to, const void* from, SIMULATOR_SITE) {
     simulator::async_copy(to, from, 16, 0, {"cp_async_16()", file, line});
 }
-inline void cp_async_16_evict_last(void* to, const void* from, SIMULATOR_SITE) {
-    simulator::async_copy(to, from, 16, 0, {"cp_async_16_evict_last()", file, line});
-}
 inline void cp_async_commit_group() { simulator::async_commit(); }
 template <int kGroups>
 void cp_async_wait_group() {
