@@ -373,7 +373,7 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
 // "Asynchronous Data Copies"; PTX ISA, "st.async" and "cp.async.bulk".
 
-// Pieces of a thread. With 8, LayerNorm of 65537 columns in fp16 has 75% of a copy, with 9 83%.
+// Pieces of a thread. Unaligned rows are slower with 8: docs/limits.md, "Norms by clusters".
 template <bool kAligned>
 constexpr int kStreamed = kAligned ? 8 : 9;
 

@@ -17,8 +17,7 @@ struct Machine {
 /// C[rows, columns] = A[rows, depth] B[depth, columns].
 struct Product {
     size_t rows, columns;
-    // Clocks at the end of a tile that no multiplication hides, for 128 rows. (Below 128 rows,
-    // none.)
+    // Clocks at the end of a tile of 128 rows that no multiplication hides. (Of fewer rows: none.)
     double tile_end = 0;
     size_t depth = rows;
     bool straddles = false;  // copies of 128 bytes begin in the middle of a line of the L2 cache
@@ -107,8 +106,8 @@ struct EightsAndTwos {
         const int both = 2 * eights + twos / 2, rest = patches % both;
         return 2 * (patches / both) + (rest > 0) + (rest > eights);
     }
-    /// Patches at the end for which alone there is one more round, if they are at most `most`, or
-    /// else 0. Of 200, which are 6 x 33 and 2, 2.
+    /// How many patches would make a round of their own; 0 if more than `most`. Two of 200, which
+    /// are 6 x 33 and 2.
     int count_left(int patches, int most) const {
         int rest = patches % (2 * eights + twos / 2);
         if (rest >= eights) rest -= eights;
