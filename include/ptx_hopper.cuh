@@ -466,7 +466,8 @@ __device__ void wgmma_mma_async_k_major(float (&sums)[kSums], uint64_t a, uint64
 }
 
 /// The transposed product, from tiles in the same layouts: sums[64, N] (+)= A[16, 64]^T B[N, 16]^T,
-/// with A and B row-major, for N = 64, 96, 112, 128, 144, 160, 192, 208 or 256, T half or bfloat16.
+/// with A and B row-major, for N = 64, 80, 96, 112, 128, 144, 160, 176, 192, 208 or 256, T half or
+/// bfloat16.
 /// So of C = X Y, where A is of Y and B of X, 64 columns of C are computed, and N rows.
 #define HOPPER_TRANSPOSED(n, count, registers, a_, b_, keep_, ...)                              \
     template <class T>                                                                          \
@@ -482,6 +483,8 @@ __device__ void wgmma_mma_async_k_major(float (&sums)[kSums], uint64_t a, uint64
                        : "l"(a), "l"(b), "r"(int(keep)));                                       \
     }
 HOPPER_TRANSPOSED("64", 32, HOPPER_TEXT_30 "%30, %31", "%32", "%33", "%34", HOPPER_32(0))
+HOPPER_TRANSPOSED("80", 40, HOPPER_TEXT_30 HOPPER_TEN(3), "%40", "%41", "%42", HOPPER_32(0),
+                  HOPPER_4(32), HOPPER_4(36))
 HOPPER_TRANSPOSED("96", 48, HOPPER_TEXT_30 HOPPER_TEN(3) ", %40, %41, %42, %43, %44, %45, %46, %47",
                   "%48", "%49", "%50", HOPPER_32(0), HOPPER_16(32))
 HOPPER_TRANSPOSED("112", 56,
@@ -493,6 +496,11 @@ HOPPER_TRANSPOSED("144", 72, HOPPER_TEXT_60 HOPPER_TEN(6) ", %70, %71", "%72", "
                   HOPPER_32(0), HOPPER_32(32), HOPPER_4(64), HOPPER_4(68))
 HOPPER_TRANSPOSED("160", 80, HOPPER_TEXT_60 HOPPER_TEN(6) ", " HOPPER_TEN(7), "%80", "%81", "%82",
                   HOPPER_32(0), HOPPER_32(32), HOPPER_16(64))
+HOPPER_TRANSPOSED("176", 88,
+                  HOPPER_TEXT_60 HOPPER_TEN(6) ", " HOPPER_TEN(7) ", %80, %81, %82, %83, %84, "
+                                                                  "%85, %86, %87",
+                  "%88", "%89", "%90", HOPPER_32(0), HOPPER_32(32), HOPPER_16(64), HOPPER_4(80),
+                  HOPPER_4(84))
 HOPPER_TRANSPOSED("192", 96, HOPPER_TEXT_90 "%90, %91, %92, %93, %94, %95", "%96", "%97", "%98",
                   HOPPER_32(0), HOPPER_32(32), HOPPER_32(64))
 HOPPER_TRANSPOSED("208", 104, HOPPER_TEXT_90 HOPPER_TEN(9) ", %100, %101, %102, %103", "%104",

@@ -570,7 +570,7 @@ std::vector<demo::Contender> contenders(std::function<Operands<T>()> operands, i
     };
     const int many = multiprocessors;
     const auto parts = [](const O& o) {
-        return prepare_parts<kBlockM, kBlockN, kStages, kCluster>(stream_k<T>, o);
+        return prepare_parts(stream_k<T>, o);
     };
     const auto patches = [](const O& o) {
         return prepare_patches(eights_and_twos<T, Eights>, eights_and_twos<T, Twos>, o);

@@ -190,8 +190,9 @@ void wgmma_mma_async_k_major(float (&sums)[kSums], uint64_t a, uint64_t b, bool 
 template <class T, int kSums>
 void wgmma_mma_async_transposed(float (&sums)[kSums], uint64_t a, uint64_t b, bool keep,
                                 SIMULATOR_SITE) {
-    static_assert(kSums == 32 || kSums == 48 || kSums == 56 || kSums == 64 || kSums == 72 ||
-                  kSums == 80 || kSums == 96 || kSums == 104 || kSums == 128);
+    static_assert(kSums == 32 || kSums == 40 || kSums == 48 || kSums == 56 || kSums == 64 ||
+                  kSums == 72 || kSums == 80 || kSums == 88 || kSums == 96 || kSums == 104 ||
+                  kSums == 128);
     static_assert(sizeof(T) == 2);
     simulator::wgmma(
         std::is_same_v<T, half> ? simulator::Operand::kHalf : simulator::Operand::kBfloat16, sums,

@@ -21,7 +21,7 @@ struct GatingMemory {
     Ring<half, kTileN, kStages, kTileM, kColumns> ring;
     // One panel for each warp: it is stored by the time that the next is filled. Rows swizzled.
     alignas(1024) half out[kTileM > kBlockM ? kTileM / 16 : 4 * kConsumers][1][16][kColumns];
-    hopper::Barrier last_step[kConsumers];  // the warpgroup has started a tile's last step
+    hopper::Barrier last_step;  // warpgroup 0 has started a tile's last step
     static_assert(kAlone + 2 <= kStages,
                   "else a deadlock: warpgroup 0's last step needs a stage that warpgroup 1 holds");
 };
@@ -55,8 +55,7 @@ enum class Gates {
 };
 
 /// All parts of a block, one after the other. `Schedule` counts columns of out; of each, a tile has
-/// two sums. Of a tile of 128 rows each warpgroup computes 64. Tiles of 64 rows alternate: while
-/// one warpgroup gates a tile, the other multiplies the next.
+/// two sums. Of a tile of 128 rows each warpgroup computes 64.
 template <int kStages, Gates kGates, class Schedule>
 __device__ void gate_parts(const CUtensorMap& x,    // [M, K] row-major
                            const CUtensorMap& W1,   // [K, H] row-major
@@ -70,15 +69,14 @@ __device__ void gate_parts(const CUtensorMap& x,    // [M, K] row-major
     constexpr int kCluster = kBelow * kBeside;
     using Shared = GatingMemory<kTileM, kTileN, kStages>;
     constexpr int kPanels = kCols / Shared::kColumns;  // of out
-    constexpr bool kAlternate = kTileM == 64, kTurns = kGates != Gates::kTogether,
-                   kDivide = kGates == Gates::kDivided;
+    constexpr bool kTurns = kGates != Gates::kTogether, kDivide = kGates == Gates::kDivided;
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& memory = *reinterpret_cast<Shared*>(shared);
     auto& ring = memory.ring;
     const int rank = hopper::cluster_ctarank();
     const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
     if (threadIdx.x == 0) {
-        for (hopper::Barrier& barrier : memory.last_step) hopper::mbarrier_init(&barrier, 4);
+        hopper::mbarrier_init(&memory.last_step, 4);
         ring.init(kTileM / 16 * kCluster);
     }
     hopper::barrier_cluster_sync();  // all blocks' barriers are ready
@@ -108,24 +106,13 @@ __device__ void gate_parts(const CUtensorMap& x,    // [M, K] row-major
         hopper::setmaxnreg_inc<232>();
         auto& panel = memory.out[threadIdx.x / 32];
         Outgoing<half, kCols> outgoing;
-        int tile = 0;
-        // Warpgroup 0 does not wait for its first tile: the phase before a barrier's first counts
-        // as over.
-        uint32_t parity = kAlternate && warpgroup == 0;
+        uint32_t parity = 0;
         schedule.for_each_part(rank, [&](const Part& part) {
             const int steps = part.last - part.first;
-            if (kAlternate && tile++ % kConsumers != warpgroup) {
-                at.skip(steps);  // the other's tile
-                return;
-            }
             // Parts of tiles, and short tiles, take no turns. The ring lets warpgroup 0 run up to
             // kStages steps ahead, which must not be two tiles: a barrier's parity cannot tell its
             // phases apart then.
-            const bool turns = kTurns && !kAlternate && steps == schedule.steps && steps >= kStages;
-            auto wait_for_turn = [&] {
-                hopper::mbarrier_wait(&memory.last_step[1 - warpgroup], parity), parity ^= 1;
-            };
-            if (kAlternate) wait_for_turn();
+            const bool turns = kTurns && steps == schedule.steps && steps >= kStages;
             float sums[Schedule::kColumns];  // half of them of x W1
             half2 bias1[Schedule::kColumns / 8], bias2[Schedule::kColumns / 8];
             auto load_both = [&] {
@@ -133,13 +120,14 @@ __device__ void gate_parts(const CUtensorMap& x,    // [M, K] row-major
                 load_biases(bias2, b2, part.col, H);
             };
             consume(
-                sums, ring, at, steps, kAlternate ? 0 : warpgroup,
+                sums, ring, at, steps, warpgroup,
                 [&](int t) {  // during this tile's first steps the previous one is stored
                     if (t < kPanels) outgoing.store(t, panel, out);
-                    if (turns && warpgroup == 1 && t + 1 + kAlone == steps) wait_for_turn();
+                    if (turns && warpgroup == 1 && t + 1 + kAlone == steps)
+                        hopper::mbarrier_wait(&memory.last_step, parity), parity ^= 1;
                     if (t + 1 < steps) return;
-                    if ((kAlternate || (turns && warpgroup == 0)) && lane == 0)
-                        hopper::mbarrier_arrive(&memory.last_step[warpgroup]);
+                    if (turns && warpgroup == 0 && lane == 0)
+                        hopper::mbarrier_arrive(&memory.last_step);
                     if (kDivide) return;  // no registers to spare before join_parts()
                     load_both();          // while the last step is multiplied
                 },
@@ -154,7 +142,7 @@ __device__ void gate_parts(const CUtensorMap& x,    // [M, K] row-major
 
             float gates[Schedule::kColumns / 2];
             gate_sums(gates, sums, bias1, bias2);
-            outgoing.take(gates, part.row + threadIdx.x / 32 * 16 % kTileM, part.col);
+            outgoing.take(gates, part.row + threadIdx.x / 32 * 16, part.col);
         });
         outgoing.store_all(panel, out);
     }
@@ -254,15 +242,14 @@ __global__ void __launch_bounds__((kSingleThreads<kTileM, kTileN>), 1)
         }
     };
     Position<kStages> at;
-    const int early = min(kStages, steps);  // steps
+    const int early = min(2, steps);  // see multiply_tile()
     if (threadIdx.x == kWarpgroups * kWarpgroup) {
+        for (const CUtensorMap* map : {&x, &W1, &W2}) hopper::prefetch_tensormap(*map);
         ring.init(4 * kWarpgroups);
-        // The first copies need not wait until other threads know that the barriers are ready.
         produce(ring, at, early, load);
     }
-    // A launch finds no tensor maps in the caches either, and out's is needed last.
     if (threadIdx.x == 0) hopper::prefetch_tensormap(out);
-    __syncthreads();  // now they know
+    __syncthreads();
 
     if (warpgroup == kWarpgroups) {
         if constexpr (kLarge<kTileM, kTileN>) hopper::setmaxnreg_dec<32>();
@@ -286,6 +273,42 @@ __global__ void __launch_bounds__((kSingleThreads<kTileM, kTileN>), 1)
         tile.take(gates, row + threadIdx.x / 32 * 16, first);
         tile.store_all(memory.out[threadIdx.x / 32], out);
     }
+}
+
+/// Tiles in turn by two warpgroups: while one gates its tile, the other multiplies. In
+/// multiply_in_turns() a warpgroup has two panels of 64 columns: of x W1, and the same of x W2.
+template <int kTileM, int kStages>
+__global__ void __launch_bounds__(kThreads, 1)
+    fused_hopper(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap last_x,
+                 const __grid_constant__ CUtensorMap W1, const half* b1,
+                 const __grid_constant__ CUtensorMap W2, const half* b2,
+                 const __grid_constant__ CUtensorMap out, int M, int K, int H) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& memory = *reinterpret_cast<TurnsMemory<half, kTileM, kStages>*>(shared);
+    const Schedule<kPanel, 1, kTileM> schedule{.N = M,
+                                               .divided = 0,
+                                               .steps = (K + kBlockK - 1) / kBlockK,
+                                               .columns = (H - 1) / kPanel + 1};
+    multiply_in_turns(
+        memory, schedule,
+        [&](auto& stage, auto* full, const Part& part, int k) {
+            TileRows<kTileM>(x, last_x, part.row, M).load(stage, full, part.row, k);
+            hopper::tma_load(stage.B[0], W1, k, part.col, full);
+            hopper::tma_load(stage.B[1], W2, k, part.col, full);
+        },
+        [&](const auto& sums, const Part& part, int warpgroup) {
+            // The sums are of the transpose: a thread has two of its rows, so two columns of out.
+            const int col = part.col + threadIdx.x % kWarpgroup / 32 * 16 + threadIdx.x % 32 / 4;
+            float bias1[2] = {}, bias2[2] = {};
+            for (int c = 0; c < 2; ++c)
+                if (col + 8 * c < H) bias1[c] = b1[col + 8 * c], bias2[c] = b2[col + 8 * c];
+            auto gate = [&](int, int j) {
+                return gating_mma::gate(sums[0][j] + bias1[j / 2 % 2],
+                                        sums[1][j] + bias2[j / 2 % 2]);
+            };
+            store_columns<kTileM, 1>(gate, memory.out[warpgroup], out, part.row, part.col,
+                                     warpgroup);
+        });
 }
 
 /// How many clusters of a kernel that runs gate_tiles() with these arguments run at once.
@@ -315,15 +338,10 @@ std::function<void()> prepare(Kernel kernel, const demo::GatingOperands& g, int 
 }
 
 /// The tile shapes of fused_hopper; their columns count both weights.
-constexpr TileShape kShapes[] = {{128, 256, kCluster},
-                                 {128, 192, kCluster, false},
-                                 {64, 256, kCluster, false},
-                                 {64, 128, kCluster, false},
-                                 single(192, 192),
-                                 single(128, 256),
-                                 single(128, 192),
-                                 single(128, 128),
-                                 kPatches};
+constexpr TileShape kShapes[] = {
+    {128, 256, kCluster}, single(192, 192), single(128, 256), single(128, 192), single(128, 128),
+    in_turns(208),        in_turns(192),    in_turns(176),    in_turns(160),    in_turns(144),
+    in_turns(128),        in_turns(112),    kPatches};
 
 /// x times both weights, side by side.
 inline Product product(const demo::GatingOperands& g) {
@@ -370,6 +388,26 @@ std::function<void()> prepare_blocks(const demo::GatingOperands& g, int blocks, 
     const demo::ClusterLaunch launch(blocks, 1, kSingleThreads<kTileM, kTileN>, sizeof(Shared),
                                      stream);
     return [=] { launch(kernel, x, W1, g.b1, W2, g.b2, out, int(g.K), int(g.H), tiles); };
+}
+
+/// The same where a block's warpgroups take turns.
+template <int kShape>
+Prepared prepare_turns(const demo::GatingOperands& g) {
+    constexpr TileShape kTile = kShapes[kShape];
+    constexpr int kTileM = kTile.rows, kStages = count_stages<half, kTileM, 2 * kPanel, true>();
+    const auto kernel = fused_hopper<kTileM, kStages>;
+    const size_t bytes = sizeof(TurnsMemory<half, kTileM, kStages>);
+    demo::allow_shared_bytes(kernel, bytes);
+    const int M = int(g.M), K = int(g.K), H = int(g.H);
+    const CUtensorMap x = hopper::tensor_map(g.x, M, K, kTileM),
+                      last_x = hopper::tensor_map(g.x, M, K, last_rows(M, kTileM)),
+                      W1 = hopper::tensor_map(g.W1, K, H, kBlockK),
+                      W2 = hopper::tensor_map(g.W2, K, H, kBlockK),
+                      out = hopper::tensor_map(g.out, M, H, strip_rows(kTileM, 2 * kPanel));
+    const int at_once = demo::ClusterLaunch(1, 1, kThreads, bytes).at_once(kernel);
+    const demo::ClusterLaunch launch(divide(kTile, product(g), at_once).clusters, 1, kThreads,
+                                     bytes);
+    return {[=, b1 = g.b1, b2 = g.b2] { launch(kernel, x, last_x, W1, b1, W2, b2, out, M, K, H); }};
 }
 
 /// The same where each block has one tile.
@@ -426,9 +464,10 @@ inline Prepared prepare_fastest(const demo::GatingOperands& g, const demo::Gpu& 
     using Prepare = Prepared(const demo::GatingOperands&);
     // Of kShapes, each with as many stages as fit shared memory.
     static constexpr Prepare* kPrepare[] = {
-        prepare_shape<0, 4>,  prepare_shape<1, 5>,  prepare_shape<2, 5>,
-        prepare_shape<3, 8>,  prepare_single<4, 4>, prepare_single<5, 4>,
-        prepare_single<6, 5>, prepare_single<7, 6>, prepare_patches};
+        prepare_shape<0, 4>,  prepare_single<1, 4>, prepare_single<2, 4>, prepare_single<3, 5>,
+        prepare_single<4, 6>, prepare_turns<5>,     prepare_turns<6>,     prepare_turns<7>,
+        prepare_turns<8>,     prepare_turns<9>,     prepare_turns<10>,    prepare_turns<11>,
+        prepare_patches};
     const Machine machine{gpu.multiprocessors, 160};  // bytes a clock from L2: fitted
     const size_t shapes = std::size(kShapes) - (one_launch ? 1 : 0);
     return kPrepare[fastest_shape(kShapes, product(g), machine, shapes)](g);

@@ -11,16 +11,14 @@ namespace matmul_hopper {
 /// What the choice depends on.
 struct Machine {
     int multiprocessors;
-    double l2_bytes = 128;  // a clock and multiprocessor, fitted: most of a copy's time is hidden
+    double l2_bytes = 240;  // a clock and multiprocessor, fitted: most of a copy's time is hidden
 };
 
 /// C[rows, columns] = A[rows, depth] B[depth, columns].
 struct Product {
     size_t rows, columns;
-    // Clocks at the end of a tile of 128 rows that no multiplication hides. (Of fewer rows: none.)
-    double tile_end = 0;
+    double tile_end = 0;  // clocks at the end of a tile of 128 rows that no multiplication hides
     size_t depth = rows;
-    bool straddles = false;  // copies of 128 bytes begin in the middle of a line of the L2 cache
     // Where a round would be of few patches alone, these are computed in so many small tiles each.
     // (0: they are not.)
     int small_tiles = 0;
@@ -31,12 +29,8 @@ struct Product {
     }
 };
 
-/// The record's product. Where rows of 16-bit numbers are no whole lines of the L2 cache, 128
-/// bytes, some begin in the middle of a line, and a copy of 128 bytes of theirs needs two. (If N
-/// is a multiple of 32, every second one.)
-inline Product square_product(size_t N) {
-    return {.rows = N, .columns = N, .straddles = N % 64 != 0};
-}
+/// The record's product.
+inline Product square_product(size_t N) { return {.rows = N, .columns = N}; }
 
 /// A block's tile of C. The blocks of a cluster that have tiles below each other share what they
 /// copy of B; those that have them beside each other, what they copy of A.
@@ -45,6 +39,7 @@ struct TileShape {
     bool divides = true;     // there is a kernel whose blocks divide such tiles
     bool persistent = true;  // blocks compute tile after tile; otherwise one each
     int beside = 1;
+    bool turns = false;  // tile after tile, by two warpgroups in turn: see in_turns()
 
     constexpr int cluster() const { return below * beside; }
     /// Clusters of two compute such tiles, too, in a launch beside the one of these clusters.
@@ -130,43 +125,40 @@ inline Division divide_patches(const TileShape& patch, const Product& product,
 
 /// Clocks of a step, which is 64 along k. A multiprocessor does 2048 multiply-adds a clock. For a
 /// step 128 bytes are copied for each row of A and for each column of B; blocks that share some
-/// copy a part each, and the fewer blocks there are, the more of the cache's rate each has. Copies
-/// run beside multiplications, but never quite for nothing: their time is added, by a high rate
-/// (l2_bytes). Constants were fitted on an NVIDIA H200 to gating at 12 sizes; those of straddled
-/// lines, of single tiles and of a second launch to products, on an H200 at 66 sizes and on an H100
-/// at 33.
-inline double step_clocks(const TileShape& tile, const Product& product, const Machine& machine,
-                          const Division& division) {
-    constexpr int kAlways = 120;  // whatever the shape
-    double rows = double(tile.rows) / tile.beside, columns = double(tile.columns) / tile.below;
-    if (product.straddles && division.tiles <= 1) {
-        // Fitted. Likely: blocks with one tile are all at the same step of it, and ask for the
-        // same lines at the same time. Later they are out of step.
-        constexpr double kRow = 1.75, kColumn = 1.5;
-        rows *= kRow, columns *= kColumn;
-    }
-    const int blocks = division.clusters * tile.cluster();
-    const double busy = std::min(1.0, double(blocks) / machine.multiprocessors);
-    return tile.rows * tile.columns * 64 / 2048.0 + kAlways +
-           busy * (rows + columns) * 128 / machine.l2_bytes;
+/// copy a part each. Copies run beside multiplications, but never quite for nothing: their time is
+/// added, by a high rate (l2_bytes).
+///
+/// Constants, here and in fastest_shape(), were fitted on an NVIDIA H200: to products at 88 sizes,
+/// those of a tile's end to gating.
+inline double step_clocks(const TileShape& tile, const Machine& machine) {
+    const int always = tile.turns ? 60 : 120;  // whatever the shape
+    const double rows = double(tile.rows) / tile.beside,
+                 columns = double(tile.columns) / tile.below;
+    return tile.rows * tile.columns * 64 / 2048.0 + always +
+           (rows + columns) * 128 / machine.l2_bytes;
 }
 
 /// Of a kernel whose blocks compute one tile each.
-constexpr TileShape single(int rows, int columns, int below = 1, int beside = 1) {
-    return {rows, columns, below, false, false, beside};
+constexpr TileShape single(int rows, int columns) { return {rows, columns, 1, false, false}; }
+
+/// Of one whose blocks compute tile after tile by two warpgroups in turn: no tile's end takes time
+/// of its own, but the last one's.
+constexpr TileShape in_turns(int rows) {
+    return {.rows = rows, .columns = 128, .below = 1, .divides = false, .turns = true};
 }
 
 /// What eights_and_twos computes: patches of 4 x 2 tiles, for clusters of eight.
 constexpr TileShape kPatches{
     .rows = 128, .columns = 256, .below = 4, .divides = false, .beside = 2};
 
-/// The tiles that the record of matrix products comes in, in the order of its kPrepare.
+/// The tiles that the record of matrix products comes in.
 constexpr TileShape kShapes[] = {
-    {128, 256, 2},       {128, 192, 2},    single(208, 256),       single(192, 256),
-    single(160, 256, 2), single(256, 128), single(144, 192),       single(208, 128),
-    single(128, 192),    single(96, 192),  single(144, 128, 2, 2), single(144, 128),
-    single(128, 128),    single(112, 128), single(96, 128),        single(128, 64),
-    single(64, 128),     single(96, 64),   single(64, 64),         kPatches};
+    {128, 256, 2},    in_turns(208),    in_turns(192),    in_turns(176),    in_turns(160),
+    in_turns(144),    in_turns(128),    in_turns(112),    single(256, 128), single(208, 128),
+    single(176, 128), single(160, 128), single(144, 128), single(128, 128), single(112, 128),
+    single(96, 128),  single(160, 192), single(144, 192), single(128, 192), single(192, 64),
+    single(176, 64),  single(160, 64),  single(144, 64),  single(128, 64),  single(96, 64),
+    single(80, 64),   single(64, 64),   kPatches};
 
 /// The one of the first `count` shapes that takes the least time; of equals the first.
 template <size_t kCount>
@@ -174,18 +166,21 @@ int fastest_shape(const TileShape (&shapes)[kCount], const Product& product, con
                   size_t count = kCount) {
     auto clocks = [&](const TileShape& tile) {
         constexpr int kSingle = 5000;        // both ends of a block with one tile
-        constexpr int kNext = 9400;          // a further such block, which copies nothing before
+        constexpr int kNext = 10000;         // a further such block, which copies nothing before
                                              // the one before has stored its tile
-        constexpr int kPersistent = 12000;   // both ends of a block with several tiles
-        constexpr int kStart = 1500;         // each further block that a cluster waits for
-        constexpr int kSecondLaunch = 5000;  // see eights_and_twos
+        constexpr int kTurns = 10000;        // both ends of a block whose warpgroups take turns
+        constexpr int kPersistent = 13500;   // of one in a cluster, with several tiles
+        constexpr int kSecondLaunch = 9000;  // see eights_and_twos
         const int at_once = std::max(1, machine.multiprocessors / tile.cluster());
         const Division division = tile.two_launches() ? divide_patches(tile, product, machine)
                                                       : divide(tile, product, at_once);
-        return division.steps * step_clocks(tile, product, machine, division) +
-               (tile.rows < 128 ? 0 : division.tiles * product.tile_end * tile.rows / 128) +
-               (tile.persistent ? kPersistent : kSingle + (division.tiles - 1) * kNext) +
-               kStart * (tile.cluster() - 1) + (tile.two_launches() ? kSecondLaunch : 0);
+        const double tiles = division.tiles;
+        return division.steps * step_clocks(tile, machine) +
+               (tile.turns ? 1 : tiles) * product.tile_end * tile.rows / 128 +
+               (tile.turns        ? kTurns
+                : tile.persistent ? kPersistent
+                                  : kSingle + (tiles - 1) * kNext) +
+               (tile.two_launches() ? kSecondLaunch : 0);
     };
     const auto less = [&](const TileShape& a, const TileShape& b) { return clocks(a) < clocks(b); };
     return int(std::min_element(shapes, shapes + count, less) - shapes);

@@ -497,10 +497,8 @@ using Twos = Patches<2, 1>;
 
 // --- Rung 10: the record ------------------------------------------------------------------------
 
-/// Warpgroups that multiply where a block has one tile: 64 columns for each, or 128 of 256.
-__host__ __device__ constexpr int tile_consumers(int tile_columns) {
-    return tile_columns == 256 ? 2 : tile_columns / 64;
-}
+/// Warpgroups that multiply where a block has one tile: 64 columns for each.
+__host__ __device__ constexpr int tile_consumers(int tile_columns) { return tile_columns / 64; }
 
 /// Threads of a block that has one tile: a warp is producer enough. But of two consumers some need
 /// more registers than all threads can have, which a whole warpgroup of producers gives away.
@@ -509,16 +507,48 @@ constexpr int tile_threads(int tile_columns) {
     return consumers * kWarpgroup + (consumers == 2 ? kWarpgroup : 32);
 }
 
-/// Rows of such a tile that are stored at once.
-constexpr int strip_rows(int tile_rows) { return tile_rows % 32 == 0 ? 32 : 16; }
+/// Rows of such a tile that are stored at once: all where one warpgroup has it.
+constexpr int strip_rows(int tile_rows, int tile_columns) {
+    return tile_columns == 64 ? tile_rows : tile_rows % 32 == 0 ? 32 : 16;
+}
 
 /// The shared memory of a block that has one tile.
 template <class T, int kTileM, int kTileN, int kStages>
 struct TileMemory {
     Ring<T, kTileN, kStages, kTileM> ring;
     // Of each warpgroup; rows swizzled.
-    alignas(1024) T out[tile_consumers(kTileN)][kOutPanels][strip_rows(kTileM)][kPanel];
+    static constexpr int kStrips = kTileN == 64 ? 1 : 2;
+    alignas(1024) T out[tile_consumers(kTileN)][kStrips][strip_rows(kTileM, kTileN)][kPanel];
 };
+
+/// The rows of a tile, which may reach below the matrices. Of A only those that there are should be
+/// copied, by a map of such boxes, `last_A`: TMA would fill the others with zeros, and takes longer
+/// to do so than to copy as many. (Nobody needs them: they are multiplied to rows that C has not.)
+template <int kTileM>
+struct TileRows {
+    int count;
+    const CUtensorMap* A;
+
+    __device__ TileRows(const CUtensorMap& A, const CUtensorMap& last_A, int row, int rows)
+        : count(min(kTileM, rows - row)), A(count == kTileM ? &A : &last_A) {}
+
+    /// Expects a whole stage of such a tile, and starts the copy of A.
+    template <class T, int kTileN>
+    __device__ void load(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full, int row,
+                         int k) const {
+        const int others = kTileM - count;
+        hopper::mbarrier_arrive_expect_tx(full, sizeof stage - others * sizeof stage.A[0]);
+        hopper::tma_load(stage.A, *A, row, k, full);
+    }
+};
+
+/// Starts the copies of B: the tile's columns in panels.
+template <class T, int kTileN, int kTileM>
+__device__ void load_panels(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full,
+                            const CUtensorMap& B, int col, int k) {
+    for (int p = 0; p < stage.kPanels; ++p)
+        hopper::tma_load(stage.B[p], B, k, col + p * stage.kColumns, full);
+}
 
 /// Starts 64 columns of the tile, from B's panel: the transpose of  stage.A stage.B[panel].
 template <class T, int kTileN, int kTileM>
@@ -533,28 +563,56 @@ __device__ void multiply_panel(float (&sums)[kTileM / 2], const Stage<T, kTileN,
     hopper::wgmma_commit_group();
 }
 
-/// Stores a warpgroup's sums: for each i 64 columns of C, from col + 64 i on. Of the transpose a
-/// warp has 16 rows, so 16 columns of C; stmatrix turns them back.
-template <class T, int kEach, int kSums, int kStrip>
-__device__ void store_columns(const float (&sums)[kEach][kSums],
-                              T (&out)[kOutPanels][kStrip][kPanel], const CUtensorMap& C, int row,
-                              int col, int warpgroup) {
-    constexpr int kStrips = 2 * kSums / kStrip, kLeaving = kOutPanels - 1;
+/// consume() of panels: a warpgroup's kEach times 64 columns, from B's panel `first` on.
+/// before_last() runs before the last step is multiplied.
+template <class T, int kTileN, int kTileM, int kStages, int kEach, class BeforeLast>
+__device__ void consume_panels(float (&sums)[kEach][kTileM / 2],
+                               Ring<T, kTileN, kStages, kTileM>& ring, Position<kStages>& at,
+                               int steps, int first, BeforeLast before_last) {
+    const bool tells = threadIdx.x % 32 == 0;
+    int previous = 0;
+    for (int t = 0; t < steps; ++t, at.advance()) {
+        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
+        if (t == steps - 1) before_last();
+#pragma unroll
+        for (int i = 0; i < kEach; ++i)
+            multiply_panel(sums[i], ring.stages[at.stage], first + i, t > 0);
+        hopper::wgmma_wait_group<kEach>();  // step t - 1 is done
+        if (t > 0 && tells) hopper::mbarrier_arrive(&ring.empty[previous]);
+        previous = at.stage;
+    }
+    hopper::wgmma_wait_group<0>();
+    if (tells) hopper::mbarrier_arrive(&ring.empty[previous]);
+}
+
+/// Stores a warpgroup's panels, each 64 columns of C, from `col` on. value(i, j): a thread's j-th
+/// number of panel i. Of the transpose a warp has 16 rows, so 16 columns of C; stmatrix turns them
+/// back.
+template <int kRows, int kPanels, class Value, class T, int kOut, int kStrip>
+__device__ void store_columns(Value value, T (&out)[kOut][kStrip][kPanel], const CUtensorMap& C,
+                              int row, int col, int warpgroup) {
+    constexpr int kStrips = kRows / kStrip, kLeaving = kOut - 1;
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
     const bool first = threadIdx.x % kWarpgroup == 0;
 #pragma unroll
-    for (int s = 0; s < kEach * kStrips; ++s) {
+    for (int s = 0; s < kPanels * kStrips; ++s) {
         const int i = s / kStrips, below = s % kStrips * kStrip;
-        T(&strip)[kStrip][kPanel] = out[s % kOutPanels];
-        if (first) hopper::cp_async_bulk_wait_group_read<kLeaving>();
-        hopper::barrier_sync_warpgroup(warpgroup);  // the strip may be overwritten
+        T(&strip)[kStrip][kPanel] = out[s % kOut];
+        if (kOut > 1) {
+            if (first) hopper::cp_async_bulk_wait_group_read<kLeaving>();
+            hopper::barrier_sync_warpgroup(warpgroup);  // the strip may be overwritten
+        }
 #pragma unroll
         for (int j = 0; j < kStrip; j += 16) {  // 16 x 16 elements
-            const float* v = &sums[i][(below + j) / 2];
+            uint32_t pairs[4];
+#pragma unroll
+            for (int v = 0; v < 4; ++v) {
+                const int at = (below + j) / 2 + 2 * v;
+                pairs[v] = ptx::cvt_rn_x2<T>(value(i, at), value(i, at + 1));
+            }
             const int r = j + lane / 16 * 8 + lane % 8, chunk = 2 * warp + lane / 8 % 2;
-            hopper::stmatrix_x4_trans(&strip[r][(chunk ^ r % 8) * 8], ptx::cvt_rn_x2<T>(v[0], v[1]),
-                                      ptx::cvt_rn_x2<T>(v[2], v[3]), ptx::cvt_rn_x2<T>(v[4], v[5]),
-                                      ptx::cvt_rn_x2<T>(v[6], v[7]));
+            hopper::stmatrix_x4_trans(&strip[r][(chunk ^ r % 8) * 8], pairs[0], pairs[1], pairs[2],
+                                      pairs[3]);
         }
         hopper::fence_proxy_async();  // makes what this thread wrote visible to TMA
         hopper::barrier_sync_warpgroup(warpgroup);
@@ -574,87 +632,150 @@ __device__ void store_columns(const float (&sums)[kEach][kSums],
 /// one likes, in eights. In multiply_stage() these are C's columns; here they are C's rows, which
 /// are easy to have in any number: each is 128 bytes more to copy of A, where B's columns come in
 /// panels of 64. (store_columns() wants multiples of 16.)
-template <class T, int kTileM, int kTileN, int kStages, int kBelow, int kBeside>
-__device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& B, const CUtensorMap& C,
-                              int N) {
-    constexpr int kConsumers = tile_consumers(kTileN), kEach = kTileN / 64 / kConsumers;
-    constexpr int kCluster = kBelow * kBeside;
+template <class T, int kTileM, int kTileN, int kStages>
+__device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& last_A, const CUtensorMap& B,
+                              const CUtensorMap& C, int N) {
+    constexpr int kConsumers = tile_consumers(kTileN), kProducer = kConsumers * kWarpgroup;
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& memory = *reinterpret_cast<TileMemory<T, kTileM, kTileN, kStages>*>(shared);
     auto& ring = memory.ring;
-    const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
-    const int rank = kCluster == 1 ? 0 : hopper::cluster_ctarank();
-    // The tiles of blocks beside each other count as one, of so many times the columns.
-    const Schedule<kTileN * kBeside, kBelow, kTileM> schedule{N, 0};
-    Part part = schedule.part(blockIdx.x / kCluster, rank % kBelow, 0, schedule.steps);
-    part.col += rank / kBelow * kTileN;
+    // A launch finds no tensor maps in the caches either. C's is needed last.
+    if (threadIdx.x == kProducer) hopper::prefetch_tensormap(A), hopper::prefetch_tensormap(B);
+    const int warpgroup = warpgroup_index();
+    const Schedule<kTileN, 1, kTileM> schedule{N, 0};
+    const Part part = schedule.part(blockIdx.x, 0, 0, schedule.steps);
+    const TileRows<kTileM> rows(A, last_A, part.row, N);
     auto load = [&](auto& stage, auto* full, int t) {
-        if constexpr (kCluster == 1)
-            load_stage(stage, full, A, B, part.row, part.col, t * kBlockK);
-        else
-            load_stage_multicast<kBelow, kBeside>(stage, full, A, B, rank, part.row, part.col,
-                                                  t * kBlockK);
+        rows.load(stage, full, part.row, t * kBlockK);
+        load_panels(stage, full, B, part.col, t * kBlockK);
     };
     Position<kStages> at;
-    // The first copies need not wait until the other threads know that the barriers are ready. (In
-    // a cluster they write to other blocks, whose barriers may not be.)
-    const int early = kCluster == 1 ? min(kStages, part.last) : 0;
-    if (threadIdx.x == kConsumers * kWarpgroup) {
-        ring.init(4 * kConsumers * kCluster);
+    // The first copies need not wait until the other threads know that the barriers are ready. But
+    // those wait until they have begun, so they are only of two steps.
+    const int early = min(2, part.last);
+    if (threadIdx.x == kProducer) {
+        ring.init(4 * kConsumers);
         produce(ring, at, early, load);
     }
-    // A launch finds no tensor maps in the caches either, and C's is needed last.
     if (threadIdx.x == 0) hopper::prefetch_tensormap(C);
-    if constexpr (kCluster == 1)
-        __syncthreads();
-    else
-        hopper::barrier_cluster_sync();  // all blocks' barriers are ready
+    __syncthreads();
 
     if (warpgroup == kConsumers) {
         if constexpr (kConsumers == 2) hopper::setmaxnreg_dec<24>();
-        if (threadIdx.x > kConsumers * kWarpgroup) return;
+        if (threadIdx.x > kProducer) return;
         produce(ring, at, part.last - early,
                 [&](auto& stage, auto* full, int t) { load(stage, full, early + t); });
-        if constexpr (kCluster > 1) wait_until_free(ring, at);
     } else {
         if constexpr (kConsumers == 2) hopper::setmaxnreg_inc<240>();
-        float sums[kEach][kTileM / 2];  // of 64 columns each
-        auto release = [&](int stage) {
-            if constexpr (kCluster == 1) {
-                if (lane == 0) hopper::mbarrier_arrive(&ring.empty[stage]);
-            } else {
-                if (lane < kCluster) hopper::mbarrier_arrive_cluster(&ring.empty[stage], lane);
-            }
-        };
-        int previous = 0;
-        for (int t = 0; t < part.last; ++t, at.advance()) {
-            hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
-#pragma unroll
-            for (int i = 0; i < kEach; ++i)
-                multiply_panel(sums[i], ring.stages[at.stage], kEach * warpgroup + i, t > 0);
-            hopper::wgmma_wait_group<kEach>();  // step t - 1 is done
-            if (t > 0) release(previous);
-            previous = at.stage;
-        }
-        hopper::wgmma_wait_group<0>();
-        release(previous);
-        store_columns(sums, memory.out[warpgroup], C, part.row,
-                      part.col + kEach * warpgroup * kPanel, warpgroup);
+        float sums[1][kTileM / 2];
+        consume_panels(sums, ring, at, part.last, warpgroup, [] {});
+        store_columns<kTileM, 1>([&](int i, int j) { return sums[i][j]; }, memory.out[warpgroup], C,
+                                 part.row, part.col + warpgroup * kPanel, warpgroup);
     }
 }
 
-/// The cluster's size comes with the launch: a block that is a cluster of its own starts sooner if
-/// the kernel knows of none.
-template <class T, int kTileM, int kTileN, int kStages, int kBelow, int kBeside, bool kPersistent>
-__global__ void __launch_bounds__(kPersistent ? threads(kTileM) : tile_threads(kTileN), 1)
+/// The shared memory of a block that computes tile after tile of 128 columns.
+template <class T, int kTileM, int kStages>
+struct TurnsMemory : TileMemory<T, kTileM, 128, kStages> {
+    hopper::Barrier turn[2];  // this warpgroup's stages come next
+};
+
+/// Tile after tile, by two warpgroups in turn: while one multiplies, the other one's tile leaves.
+/// (Also known as ping-pong.) So nothing but the last tile's way out takes time of its own, and a
+/// warpgroup has twice the registers for its sums: of multiply_tile()'s transpose two panels.
+/// load(stage, full, part, k) starts the copies of a step, finish(sums, part, warpgroup) stores.
+template <class T, int kTileM, int kStages, class Schedule, class Load, class Finish>
+__device__ void multiply_in_turns(TurnsMemory<T, kTileM, kStages>& memory, const Schedule& schedule,
+                                  Load load, Finish finish) {
+    constexpr int kProducer = kConsumers * kWarpgroup;
+    auto& ring = memory.ring;
+    const int warpgroup = warpgroup_index();
+    const int steps = schedule.steps, blocks = gridDim.x;
+    if (threadIdx.x == kProducer) {
+        ring.init(4);
+        for (hopper::Barrier& turn : memory.turn) hopper::mbarrier_init(&turn, 4);
+        hopper::fence_mbarrier_init();
+    }
+    __syncthreads();  // the barriers are ready
+
+    Position<kStages> at;
+    if (warpgroup == kConsumers) {
+        hopper::setmaxnreg_dec<24>();
+        if (threadIdx.x > kProducer) return;
+        for (int i = blockIdx.x; i < schedule.tiles; i += blocks) {
+            const Part part = schedule.part(i, 0, 0, steps);
+            produce(ring, at, steps,
+                    [&](auto& stage, auto* full, int t) { load(stage, full, part, t * kBlockK); });
+        }
+    } else {
+        hopper::setmaxnreg_inc<240>();
+        if (warpgroup == 1) at.skip(steps);  // the first tile is warpgroup 0's, who need not wait:
+        uint32_t parity = warpgroup == 0;    // the phase before a barrier's first counts as over
+        for (int i = blockIdx.x + warpgroup * blocks; i < schedule.tiles; i += 2 * blocks) {
+            const Part part = schedule.part(i, 0, 0, steps);
+            // A stage's parity cannot tell this tile's phases from those of the other's tile.
+            hopper::mbarrier_wait(&memory.turn[warpgroup], parity), parity ^= 1;
+            float sums[2][kTileM / 2];
+            consume_panels(sums, ring, at, steps, 0, [&] {
+                if (threadIdx.x % 32 == 0) hopper::mbarrier_arrive(&memory.turn[1 - warpgroup]);
+            });
+            finish(sums, part, warpgroup);
+            at.skip(steps);  // the other's tile
+        }
+    }
+}
+
+/// Of a block that has one tile, or of one that computes tile after tile in turns.
+template <class T, int kTileM, int kTileN, bool kTurns, int kStages>
+using MemoryOf = std::conditional_t<kTurns, TurnsMemory<T, kTileM, kStages>,
+                                    TileMemory<T, kTileM, kTileN, kStages>>;
+
+/// As many stages as fit shared memory, but no more than 8.
+template <class T, int kTileM, int kTileN, bool kTurns, int kStages = 8>
+__host__ __device__ constexpr int count_stages() {
+    if constexpr (sizeof(MemoryOf<T, kTileM, kTileN, kTurns, kStages>) <= 227 * 1024)
+        return kStages;
+    else
+        return count_stages<T, kTileM, kTileN, kTurns, kStages - 1>();
+}
+
+/// In tiles of one of kShapes that needs no clusters.
+template <class T, int kShape>
+__global__ void __launch_bounds__(tile_threads(kShapes[kShape].columns), 1)
+    matmul_hopper(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
+                  const __grid_constant__ CUtensorMap last_A,
+                  const __grid_constant__ CUtensorMap B,  // [N, N] row-major
+                  const __grid_constant__ CUtensorMap C,  // [N, N] row-major
+                  int N) {
+    constexpr TileShape kTile = kShapes[kShape];
+    constexpr int kTileM = kTile.rows, kTileN = kTile.columns;
+    constexpr int kStages = count_stages<T, kTileM, kTileN, kTile.turns>();
+    if constexpr (kTile.turns) {
+        extern __shared__ __align__(1024) unsigned char shared[];
+        auto& memory = *reinterpret_cast<TurnsMemory<T, kTileM, kStages>*>(shared);
+        multiply_in_turns(
+            memory, Schedule<kTileN, 1, kTileM>{N, 0},
+            [&](auto& stage, auto* full, const Part& part, int k) {
+                TileRows<kTileM>(A, last_A, part.row, N).load(stage, full, part.row, k);
+                load_panels(stage, full, B, part.col, k);
+            },
+            [&](const auto& sums, const Part& part, int warpgroup) {
+                store_columns<kTileM, 2>([&](int i, int j) { return sums[i][j]; },
+                                         memory.out[warpgroup], C, part.row, part.col, warpgroup);
+            });
+    } else {
+        multiply_tile<T, kTileM, kTileN, kStages>(A, last_A, B, C, N);
+    }
+}
+
+/// Of clusters of two, which divide tiles.
+template <class T>
+__global__ void __launch_bounds__(kThreads, 1)
     matmul_hopper(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
                   const __grid_constant__ CUtensorMap B,  // [N, N] row-major
                   const __grid_constant__ CUtensorMap C,  // [N, N] row-major
                   int N, int divided, Exchange exchange) {
-    if constexpr (kPersistent)
-        multiply_parts<T, kStages>(A, B, C, Schedule<kTileN, kBelow, kTileM>{N, divided}, exchange);
-    else
-        multiply_tile<T, kTileM, kTileN, kStages, kBelow, kBeside>(A, B, C, N);
+    multiply_parts<T, 4>(A, B, C, Schedule<kBlockN, 2>{N, divided}, exchange);
 }
 
 /// Of clusters of eight and of two.
@@ -698,36 +819,43 @@ struct Operands {
     CUtensorMap map_C = hopper::tensor_map(C, N, N, 16);  // what a warp stores
 };
 
+/// Of N rows those in the last of tiles of `tile_rows`.
+inline int last_rows(size_t N, int tile_rows) { return int((N - 1) % tile_rows) + 1; }
+
 /// How many tiles of `rows` x `columns` cover C.
 inline size_t count_tiles(size_t N, size_t rows, size_t columns) {
     return (N + rows - 1) / rows * ((N + columns - 1) / columns);
 }
 
-/// Prepares a kernel that runs multiply_parts() with these template arguments. Returns what
-/// launches it.
-template <int kTileM, int kTileN, int kStages, int kBelow, class T, class Kernel>
+/// Prepares a kernel that runs multiply_parts() in clusters of two. Returns what launches it.
+template <class T, class Kernel>
 std::function<void()> prepare_parts(Kernel kernel, const Operands<T>& o) {
-    const size_t bytes = sizeof(Memory<T, kTileN, kStages, kOutPanels, kTileM>);
+    const size_t bytes = sizeof(Memory<T, kBlockN, 4, kOutPanels>);
     demo::allow_shared_bytes(kernel, bytes);
-    const int at_once = demo::ClusterLaunch(1, kBelow, threads(kTileM), bytes).at_once(kernel);
-    const Division division = divide({kTileM, kTileN, kBelow}, {o.N, o.N}, at_once);
-    const CUtensorMap A = hopper::tensor_map(o.A, o.N, o.N, kTileM);
-    const demo::ClusterLaunch launch(division.clusters, kBelow, threads(kTileM), bytes);
-    return [=, B = o.map_B, C = o.map_C] {
+    const int at_once = demo::ClusterLaunch(1, 2, kThreads, bytes).at_once(kernel);
+    const Division division = divide({kBlockM, kBlockN, 2}, {o.N, o.N}, at_once);
+    const demo::ClusterLaunch launch(division.clusters, 2, kThreads, bytes);
+    return [=, A = o.map_A, B = o.map_B, C = o.map_C] {
         launch(kernel, A, B, C, int(o.N), division.divided, o.exchange);
     };
 }
 
-/// The same of one that runs multiply_tile().
-template <int kTileM, int kTileN, int kStages, int kBelow, int kBeside, class T, class Kernel>
-std::function<void()> prepare_tile(Kernel kernel, const Operands<T>& o) {
-    const size_t bytes = sizeof(TileMemory<T, kTileM, kTileN, kStages>);
+/// The same in tiles of one of kShapes that needs no clusters.
+template <int kShape, class T>
+std::function<void()> prepare_tiles(const Operands<T>& o) {
+    constexpr TileShape kTile = kShapes[kShape];
+    constexpr int kTileM = kTile.rows, kTileN = kTile.columns, kThreads = tile_threads(kTileN);
+    const auto kernel = matmul_hopper<T, kShape>;
+    constexpr int kStages = count_stages<T, kTileM, kTileN, kTile.turns>();
+    const size_t bytes = sizeof(MemoryOf<T, kTileM, kTileN, kTile.turns, kStages>);
     demo::allow_shared_bytes(kernel, bytes);
-    const CUtensorMap A = hopper::tensor_map(o.A, o.N, o.N, kTileM / kBeside),
-                      C = hopper::tensor_map(o.C, o.N, o.N, strip_rows(kTileM));
-    const demo::ClusterLaunch launch(count_tiles(o.N, kTileM * kBelow, kTileN * kBeside),
-                                     kBelow * kBeside, tile_threads(kTileN), bytes);
-    return [=, B = o.map_B] { launch(kernel, A, B, C, int(o.N), 0, Exchange{}); };
+    const CUtensorMap A = hopper::tensor_map(o.A, o.N, o.N, kTileM),
+                      last_A = hopper::tensor_map(o.A, o.N, o.N, last_rows(o.N, kTileM)),
+                      C = hopper::tensor_map(o.C, o.N, o.N, strip_rows(kTileM, kTileN));
+    const int at_once = demo::ClusterLaunch(1, 1, kThreads, bytes).at_once(kernel);
+    const demo::ClusterLaunch launch(divide(kTile, {o.N, o.N}, at_once).clusters, 1, kThreads,
+                                     bytes);
+    return [=, B = o.map_B] { launch(kernel, A, last_A, B, C, int(o.N)); };
 }
 
 /// A stream beside the default one, and what forks and joins them.
@@ -808,21 +936,15 @@ std::function<void()> prepare_patches(void (*eights)(CUtensorMap, CUtensorMap, C
 }
 
 /// Prepares the record in one shape of tiles.
-template <int kShape, int kStages, class T>
+template <int kShape, class T>
 std::function<void()> prepare(const Operands<T>& o) {
     constexpr TileShape kTile = kShapes[kShape];
-    if constexpr (kTile.two_launches()) {
+    if constexpr (kTile.two_launches())
         return prepare_patches<T>(matmul_hopper<T, Eights>, matmul_hopper<T, Twos>, o);
-    } else {
-        constexpr int kTileM = kTile.rows, kTileN = kTile.columns;
-        constexpr int kBelow = kTile.below, kBeside = kTile.beside;
-        const auto kernel =
-            matmul_hopper<T, kTileM, kTileN, kStages, kBelow, kBeside, kTile.persistent>;
-        if constexpr (kTile.persistent)
-            return prepare_parts<kTileM, kTileN, kStages, kBelow>(kernel, o);
-        else
-            return prepare_tile<kTileM, kTileN, kStages, kBelow, kBeside>(kernel, o);
-    }
+    else if constexpr (kTile.divides)
+        return prepare_parts(matmul_hopper<T>, o);
+    else
+        return prepare_tiles<kShape>(o);
 }
 
 /// How many launches the record makes of C[N, N].
@@ -833,14 +955,13 @@ inline size_t count_launches(size_t N, const Machine& machine) {
 /// Prepares the record for these operands, and returns what launches it.
 template <class T>
 std::function<void()> prepare(const Operands<T>& o, const Machine& machine) {
-    using Prepare = std::function<void()>(const Operands<T>&);
-    // Of kShapes, each with as many stages as fit shared memory, but no more than 8.
-    static constexpr Prepare* kPrepare[] = {
-        prepare<0, 4>,  prepare<1, 4>,  prepare<2, 3>,  prepare<3, 3>,  prepare<4, 4>,
-        prepare<5, 4>,  prepare<6, 5>,  prepare<7, 5>,  prepare<8, 5>,  prepare<9, 5>,
-        prepare<10, 6>, prepare<11, 6>, prepare<12, 6>, prepare<13, 7>, prepare<14, 7>,
-        prepare<15, 8>, prepare<16, 8>, prepare<17, 8>, prepare<18, 8>, prepare<19, 4>};
-    return kPrepare[fastest_shape(kShapes, square_product(o.N), machine)](o);
+    const int shape = fastest_shape(kShapes, square_product(o.N), machine);
+    return [&]<size_t... kShape>(std::index_sequence<kShape...>) {
+        using Prepare = std::function<void()>(const Operands<T>&);
+        static constexpr Prepare* kPrepare[] = {prepare<kShape>...};
+        return kPrepare[shape](o);
+    }
+    (std::make_index_sequence<std::size(kShapes)>());
 }
 
 }  // namespace matmul_hopper

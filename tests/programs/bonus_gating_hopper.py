@@ -8,11 +8,12 @@ EVERY = "fused_panels fused_turns fused_hopper"
 DIVIDED = [("kExchange = 18;", "kExchange = 0;"), ("kOutOfStep = 4;", "kOutOfStep = 0;"),
            ("kLeast = 4;", "kLeast = 1;")]
 
-# The record comes in nine shapes of tiles; one is enough for a mutant, and is sooner compiled.
+# The record comes in 13 shapes of tiles; one is enough for a mutant, and is sooner compiled.
 SHAPES = """    static constexpr Prepare* kPrepare[] = {
-        prepare_shape<0, 4>,  prepare_shape<1, 5>,  prepare_shape<2, 5>,
-        prepare_shape<3, 8>,  prepare_single<4, 4>, prepare_single<5, 4>,
-        prepare_single<6, 5>, prepare_single<7, 6>, prepare_patches};
+        prepare_shape<0, 4>,  prepare_single<1, 4>, prepare_single<2, 4>, prepare_single<3, 5>,
+        prepare_single<4, 6>, prepare_turns<5>,     prepare_turns<6>,     prepare_turns<7>,
+        prepare_turns<8>,     prepare_turns<9>,     prepare_turns<10>,    prepare_turns<11>,
+        prepare_patches};
     const Machine machine{gpu.multiprocessors, 160};  // bytes a clock from L2: fitted
     const size_t shapes = std::size(kShapes) - (one_launch ? 1 : 0);
     return kPrepare[fastest_shape(kShapes, product(g), machine, shapes)](g);
@@ -73,12 +74,12 @@ MUTANTS = [
            [("&from[col]", "&from[col - first]")], sizes=(160, 1024), kind="bias"),
     mutant("fused_hopper_one_weight", "fused_hopper",
            "a block with one tile multiplies by W1 twice",
-           [("stage.B[kPanels + p], W2,", "stage.B[kPanels + p], W1,")], shape="7, 6",
+           [("stage.B[kPanels + p], W2,", "stage.B[kPanels + p], W1,")], shape="4, 6",
            kind_of_block="single", sizes=(96, 1024)),
     mutant("fused_hopper_first_steps_twice", "fused_hopper",
            "a block with one tile copies the first steps again instead of those that follow",
            [("load(stage, full, early + t); });\n    } else {",
-             "load(stage, full, t); });\n    } else {")], shape="4, 4", kind_of_block="single",
+             "load(stage, full, t); });\n    } else {")], shape="1, 4", kind_of_block="single",
            sizes=(288, 1024), cpu_sizes=(288,)),
     mutant("fused_hopper_eights_same_columns", "fused_hopper",
            "in clusters of eight, blocks beside each other compute the same tiles",
@@ -88,10 +89,14 @@ MUTANTS = [
            "the patches that are computed in small tiles are the first ones, not the last",
            [("patches.end + i / kInPatch", "i / kInPatch")], shape="", kind_of_block="patches",
            sizes=(), cpu_sizes=(288,)),
-    mutant("fused_hopper_out_of_order", "fused_hopper",
-           "tiles of 64 rows alternate, and no warpgroup waits for the other's",
-           [("if (kAlternate) wait_for_turn();", "")], shape="3, 8",
-           sizes=(), cpu_sizes=(416,), race=True, stops="mbarrier"),
+    mutant("fused_hopper_turns_swapped_biases", "fused_hopper",
+           "in turns, a thread's two columns get each other's biases",
+           [("sums[0][j] + bias1[j / 2 % 2]", "sums[0][j] + bias1[1 - j / 2 % 2]")], shape="10",
+           kind_of_block="turns", sizes=(96, 1024), kind="bias"),
+    mutant("fused_hopper_turns_one_weight", "fused_hopper",
+           "in turns, both panels are of W1",
+           [("stage.B[1], W2,", "stage.B[1], W1,")], shape="10", kind_of_block="turns",
+           sizes=(96, 1024)),
     mutant("fused_hopper_parts_dropped", "fused_hopper",
            "a divided tile lacks what other blocks have of it",
            [("if (!join_parts(sums, schedule, part, rank, exchange)) return;\n"

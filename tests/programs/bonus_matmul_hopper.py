@@ -6,22 +6,22 @@ from pages import (LAST_WGMMA_TWICE, Mutant, SUMS_AS_THEY_WERE, WAITS_LATE, acce
 EVERY = ("wgmma tma warp_specialized persistent overlapped multicast backward stream_k "
          "eights_and_twos matmul_hopper")
 
-# The record comes in 20 shapes of tiles; one is enough for a mutant, and is sooner compiled.
-SHAPES = """    static constexpr Prepare* kPrepare[] = {
-        prepare<0, 4>,  prepare<1, 4>,  prepare<2, 3>,  prepare<3, 3>,  prepare<4, 4>,
-        prepare<5, 4>,  prepare<6, 5>,  prepare<7, 5>,  prepare<8, 5>,  prepare<9, 5>,
-        prepare<10, 6>, prepare<11, 6>, prepare<12, 6>, prepare<13, 7>, prepare<14, 7>,
-        prepare<15, 8>, prepare<16, 8>, prepare<17, 8>, prepare<18, 8>, prepare<19, 4>};
-    return kPrepare[fastest_shape(kShapes, square_product(o.N), machine)](o);
+# The record comes in 28 shapes of tiles; one is enough for a mutant, and is sooner compiled.
+SHAPES = """    return [&]<size_t... kShape>(std::index_sequence<kShape...>) {
+        using Prepare = std::function<void()>(const Operands<T>&);
+        static constexpr Prepare* kPrepare[] = {prepare<kShape>...};
+        return kPrepare[shape](o);
+    }(std::make_index_sequence<std::size(kShapes)>());
 """
 # So that tiles are divided that have but few steps, too.
 AT_NO_COST = (("kExchange = 18;", "kExchange = 0;"), ("kOutOfStep = 4;", "kOutOfStep = 0;"))
-LARGE, SINGLE_160, SINGLE_64 = "0, 4", "4, 4", "18, 8"  # 128 x 256; 160 x 256, 64 x 64 alone
+# 128 x 256 in clusters of two; 128 rows in turns; 128 x 192 and 64 x 64 alone.
+LARGE, TURNS, SINGLE, SINGLE_64 = 0, 6, 18, 26
 
 
 def mutant(name, kernels, reason, edits, shape=LARGE, **others):
-    """A bug of this program, with the record in one shape: its number in kShapes, and stages."""
-    one = (SHAPES, f"    return prepare<{shape}>(o);\n")
+    """A bug of this program, with the record in one shape: its number in kShapes."""
+    one = (SHAPES, f"    (void)shape;\n    return prepare<{shape}>(o);\n")
     return Mutant(name, kernels, reason, [*edits, one], **others)
 
 
@@ -98,17 +98,35 @@ MUTANTS = [
            [("(tile.x * kCluster + rank) * kTileM", "(tile.x * kCluster + rank) * kBlockM")],
            shape=SINGLE_64, sizes=(160, 1024), cpu_sizes=(96,)),
     mutant("hopper_single_same_columns", "matmul_hopper",
-           "a warpgroup with 128 columns multiplies the first 64 twice",
-           [("ring.stages[at.stage], kEach * warpgroup + i,",
-             "ring.stages[at.stage], kEach * warpgroup,")], shape=SINGLE_160),
+           "each warpgroup of a block with one tile multiplies the first 64 columns",
+           [("sums, ring, at, part.last, warpgroup, [] {});", "sums, ring, at, part.last, 0, [] {});")],
+           shape=SINGLE),
+    mutant("hopper_turns_same_columns", "matmul_hopper",
+           "a warpgroup in its turn multiplies the first 64 columns twice",
+           [("ring.stages[at.stage], first + i, t > 0);", "ring.stages[at.stage], first, t > 0);")],
+           shape=TURNS),
     mutant("hopper_single_no_full_wait", "matmul_hopper",
            "stages are multiplied before their copies have arrived, in a block with one tile",
-           [("            hopper::mbarrier_wait(&ring.full[at.stage], at.parity);\n#pragma", "#pragma")],
-           shape=SINGLE_160, race=True, stops="has left the kernel", kind="fence"),
+           [("        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);\n        if (t == steps",
+             "        if (t == steps")],
+           shape=SINGLE, race=True, stops="has left the kernel", kind="fence"),
     mutant("hopper_single_strip_overwritten", "matmul_hopper",
            "a strip is written again while TMA still reads it, in a block with one tile",
            [("if (first) hopper::cp_async_bulk_wait_group_read<kLeaving>();", "")],
-           shape=SINGLE_160, sizes=(2048, 4096), cpu_sizes=(288,), race=True, kind="fence"),
+           shape=SINGLE, sizes=(2048, 4096), cpu_sizes=(288,), race=True, kind="fence"),
+    mutant("hopper_last_rows_short", "matmul_hopper",
+           "of the last tile's rows 16 are not copied",
+           [("{ return int((N - 1) % tile_rows) + 1; }",
+             "{ return int((N - 1) % tile_rows) + 1 - 16; }")],
+           shape=TURNS, sizes=(160, 1056), cpu_sizes=(96,), race=True, stops="has left the kernel"),
+    mutant("hopper_out_of_turn", "matmul_hopper",
+           "no warpgroup waits for its turn",
+           [("hopper::mbarrier_wait(&memory.turn[warpgroup], parity), parity ^= 1;", "")],
+           shape=TURNS, sizes=(), cpu_sizes=(416,), race=True, stops="mbarrier"),
+    mutant("hopper_turns_one_tile", "matmul_hopper",
+           "warpgroups take one turn each",
+           [("i < schedule.tiles; i += 2 * blocks", "i < 2 * blocks; i += 2 * blocks")],
+           shape=TURNS, sizes=(4096,), cpu_sizes=(544,)),
     mutant("hopper_walk_out_of_rows",
            "persistent overlapped multicast backward stream_k eights_and_twos matmul_hopper",
            "the last group of rows is walked as though it were a whole one",
