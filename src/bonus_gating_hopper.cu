@@ -58,16 +58,16 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 }
 
 // --- Rung 3: fused_hopper, tiles for every N (kernels/gating_hopper.cuh) ------------------------
-// Adds    tiles in eight shapes, of which the model of kernels/hopper_tiles.cuh chooses. Tiles of
-//         64 rows alternate: one warpgroup multiplies its tile, then gates while the other
-//         multiplies. At small N a block has one tile, and a third of the code, which a launch
-//         must fetch. The largest tiles may be divided among blocks. At large N they are for
+// Adds    tiles in 13 shapes, of which the model of kernels/hopper_tiles.cuh chooses. At small N a
+//         block has one tile, and a third of the code, which a launch must fetch. Where tiles make
+//         few rounds, warpgroups take whole tiles in turn: while one gates, the other multiplies
+//         the next. The largest tiles may be divided among blocks. At large N they are for
 //         clusters of eight beside clusters of two; few that would make a last round of their own
 //         are computed as small ones, by a third launch.
 // Costs   an instance of the kernel for each shape. Smaller tiles read more per multiplication.
 // Limits  at large N power, at small N the first copies and the last stores.
-// Source  CUTLASS, "Efficient GEMM in CUDA", on ping-pong kernels; for the division and clusters
-//         of eight rungs 8 and 9 of bonus_matmul_hopper.
+// Source  CUTLASS, "Efficient GEMM in CUDA", on ping-pong kernels; for the division, clusters of
+//         eight and turns rungs 8 to 10 of bonus_matmul_hopper.
 
 static void run(demo::Session& session) {
     const demo::Gating g(session);

@@ -472,11 +472,13 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 // --- 10: matmul_hopper, the record --------------------------------------------------------------
 //
-// Adds    tiles of 19 shapes, and the clusters of the rung before. fastest_shape() in
-//         kernels/hopper_tiles.cuh chooses, by a model of the time: others fill the last round
-//         better. In 17 shapes a block computes one tile (multiply_tile): its code is short, and
-//         at small N fetching code takes time. It computes C's transpose: a product of wgmma has
-//         64 rows, but any multiple of 8 columns. As rows of C those make tiles of 96 or 208 rows.
+// Adds    tiles of 28 shapes. fastest_shape() in kernels/hopper_tiles.cuh chooses, by a model of the
+//         time. Where all tiles run at once, a block computes one (multiply_tile): its code is
+//         short, and at small N fetching code takes time. Where they make few rounds, a block's
+//         warpgroups take turns (multiply_in_turns, also known as ping-pong): one's tile leaves
+//         while the other multiplies. Both compute C's transpose: a product of wgmma has 64 rows,
+//         but any multiple of 8 columns. As rows of C those make tiles of 80 or 208 rows. At large
+//         N the clusters of the rung before, or of the one before that.
 // Costs   an instance of the kernel for each shape. Smaller tiles read more per multiplication.
 // Limits  at large N power: the tensor cores are active in 95% of the cycles (ncu, N = 4096,
 //         H200), and the GPU lowers its clock. At small N both ends of a block again.

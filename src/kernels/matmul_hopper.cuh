@@ -952,16 +952,19 @@ inline size_t count_launches(size_t N, const Machine& machine) {
     return kShapes[fastest_shape(kShapes, square_product(N), machine)].two_launches() ? 2 : 1;
 }
 
+/// The same in the one of kShapes with this number.
+template <class T, size_t... kShape>
+std::function<void()> prepare_nth(const Operands<T>& o, int shape, std::index_sequence<kShape...>) {
+    using Prepare = std::function<void()>(const Operands<T>&);
+    static constexpr Prepare* kPrepare[] = {prepare<kShape>...};
+    return kPrepare[shape](o);
+}
+
 /// Prepares the record for these operands, and returns what launches it.
 template <class T>
 std::function<void()> prepare(const Operands<T>& o, const Machine& machine) {
     const int shape = fastest_shape(kShapes, square_product(o.N), machine);
-    return [&]<size_t... kShape>(std::index_sequence<kShape...>) {
-        using Prepare = std::function<void()>(const Operands<T>&);
-        static constexpr Prepare* kPrepare[] = {prepare<kShape>...};
-        return kPrepare[shape](o);
-    }
-    (std::make_index_sequence<std::size(kShapes)>());
+    return prepare_nth(o, shape, std::make_index_sequence<std::size(kShapes)>());
 }
 
 }  // namespace matmul_hopper

@@ -48,18 +48,17 @@ TEST(FastestShape, GivesABlockOneTileWhereAllTilesRunAtOnce) {
     EXPECT_TRUE(chosen(2048, {16}).persistent);
 }
 
-TEST(FastestShape, CopiesLessWhereRowsAreNoWholeLines) {
-    EXPECT_EQ(chosen(1472, kH200).cluster(), 1);
-    EXPECT_EQ(chosen(1440, kH200).cluster(), 4);
-    // But not where blocks have several tiles.
-    EXPECT_EQ(area(chosen(6240, kH200)), 208 * 256);
+TEST(FastestShape, IsForARoundThatIsFull) {
+    // 3072: 16 x 24 tiles of 192 x 128 are 2.9 rounds of 132, 20 x 24 of 160 x 128 are 3.6.
+    EXPECT_EQ(chosen(3072, kH200).rows, 192);
+    // 2144: 15 x 17 tiles of 144 x 128 are 1.9 rounds, 14 x 17 of 160 x 128 are 1.8.
+    EXPECT_EQ(chosen(2144, kH200).rows, 144);
 }
 
-TEST(FastestShape, IsForARoundThatIsFull) {
-    // 3072: 192 pairs of tiles of 128 x 192 are 2.9 rounds, 144 of 128 x 256 are 2.2.
-    EXPECT_EQ(area(chosen(3072, kH200)), 128 * 192);
-    // 2560: 13 x 10 tiles of 208 x 256 are one round of 132.
-    EXPECT_EQ(area(chosen(2560, kH200)), 208 * 256);
+TEST(FastestShape, TakesTurnsWhereRoundsAreFew) {
+    EXPECT_FALSE(chosen(1024, kH200).turns);  // one round: nobody multiplies beside a tile's end
+    EXPECT_TRUE(chosen(3072, kH200).turns);
+    EXPECT_FALSE(chosen(8192, kH200).turns);  // patches are copied less often
 }
 
 TEST(Divide, EachClusterHasStepsOfDividedTiles) {
@@ -133,8 +132,9 @@ TEST(FastestShape, CountsRoundsOfPatches) {
 }
 
 TEST(FastestShape, WeighsWhatNothingIsMultipliedIn) {
-    // 2048 x 4096 are 512 tiles of 64 x 256, half as many of 128 x 256: 4 rounds of 66 pairs, or 2.
-    constexpr TileShape kTwo[] = {{128, 256, 2, false}, {64, 256, 2, false}};
+    // 2048 x 4096 are 128 pairs of tiles of 128 x 256, or 512 tiles of 128 x 128: two rounds, whose
+    // ends both count, or four, of whose ends all but the last one have others' steps beside them.
+    constexpr TileShape kTwo[] = {{128, 256, 2, false}, in_turns(128)};
     EXPECT_EQ(fastest_shape(kTwo, {2048, 4096, 0}, kH200), 0);
     EXPECT_EQ(fastest_shape(kTwo, {2048, 4096, 100000}, kH200), 1);
     EXPECT_EQ(fastest_shape(kTwo, {2048, 4096, 100000}, kH200, 1), 0);  // of the first alone

@@ -78,8 +78,10 @@ MUTANTS = [
            kind_of_block="single", sizes=(96, 1024)),
     mutant("fused_hopper_first_steps_twice", "fused_hopper",
            "a block with one tile copies the first steps again instead of those that follow",
-           [("load(stage, full, early + t); });\n    } else {",
-             "load(stage, full, t); });\n    } else {")], shape="1, 4", kind_of_block="single",
+           [("steps - early,\n                [&](auto& stage, auto* full, int t) { "
+             "load(stage, full, early + t);",
+             "steps - early,\n                [&](auto& stage, auto* full, int t) { "
+             "load(stage, full, t);")], shape="1, 4", kind_of_block="single",
            sizes=(288, 1024), cpu_sizes=(288,)),
     mutant("fused_hopper_eights_same_columns", "fused_hopper",
            "in clusters of eight, blocks beside each other compute the same tiles",

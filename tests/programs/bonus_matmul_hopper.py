@@ -7,12 +7,7 @@ EVERY = ("wgmma tma warp_specialized persistent overlapped multicast backward st
          "eights_and_twos matmul_hopper")
 
 # The record comes in 28 shapes of tiles; one is enough for a mutant, and is sooner compiled.
-SHAPES = """    return [&]<size_t... kShape>(std::index_sequence<kShape...>) {
-        using Prepare = std::function<void()>(const Operands<T>&);
-        static constexpr Prepare* kPrepare[] = {prepare<kShape>...};
-        return kPrepare[shape](o);
-    }(std::make_index_sequence<std::size(kShapes)>());
-"""
+SHAPES = "    return prepare_nth(o, shape, std::make_index_sequence<std::size(kShapes)>());\n"
 # So that tiles are divided that have but few steps, too.
 AT_NO_COST = (("kExchange = 18;", "kExchange = 0;"), ("kOutOfStep = 4;", "kOutOfStep = 0;"))
 # 128 x 256 in clusters of two; 128 rows in turns; 128 x 192 and 64 x 64 alone.
