@@ -58,16 +58,16 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 }
 
 // --- Rung 3: fused_hopper, tiles for every N (kernels/gating_hopper.cuh) ------------------------
-// Adds    tiles in 13 shapes, of which the model of kernels/hopper_tiles.cuh chooses. At small N a
-//         block has one tile, and a third of the code, which a launch must fetch. Where tiles make
-//         few rounds, warpgroups take whole tiles in turn: while one gates, the other multiplies
-//         the next. The largest tiles may be divided among blocks. At large N they are for
-//         clusters of eight beside clusters of two; few that would make a last round of their own
-//         are computed as small ones, by a third launch.
+// Adds    tiles in ten shapes, of which the model of kernels/hopper_tiles.cuh chooses. Where they
+//         make one round, mostly, a block has one tile, and a third of the code, which a launch
+//         must fetch. Where they make several, ping-pong: warpgroups have whole tiles in turn, and
+//         while one gates, the other multiplies. Those of 128 x 256 may be divided among blocks;
+//         at large N clusters of eight compute them, beside clusters of two. Few patches that
+//         would make a last round of their own are computed as small tiles, by a third launch.
 // Costs   an instance of the kernel for each shape. Smaller tiles read more per multiplication.
 // Limits  at large N power, at small N the first copies and the last stores.
 // Source  CUTLASS, "Efficient GEMM in CUDA", on ping-pong kernels; for the division, clusters of
-//         eight and turns rungs 8 to 10 of bonus_matmul_hopper.
+//         eight and ping-pong rungs 8 to 10 of bonus_matmul_hopper.
 
 static void run(demo::Session& session) {
     const demo::Gating g(session);

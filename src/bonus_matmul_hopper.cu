@@ -472,19 +472,22 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 // --- 10: matmul_hopper, the record --------------------------------------------------------------
 //
-// Adds    tiles of 28 shapes. fastest_shape() in kernels/hopper_tiles.cuh chooses, by a model of the
-//         time. Where all tiles run at once, a block computes one (multiply_tile): its code is
-//         short, and at small N fetching code takes time. Where they make few rounds, a block's
-//         warpgroups take turns (multiply_in_turns, also known as ping-pong): one's tile leaves
-//         while the other multiplies. Both compute C's transpose: a product of wgmma has 64 rows,
-//         but any multiple of 8 columns. As rows of C those make tiles of 80 or 208 rows. At large
-//         N the clusters of the rung before, or of the one before that.
-// Costs   an instance of the kernel for each shape. Smaller tiles read more per multiplication.
+// Adds    tiles of 19 shapes. fastest_shape() in kernels/hopper_tiles.cuh chooses, by a model of
+// the
+//         time: others fill the last round better. Where all tiles run at once, a block computes
+//         one (multiply_tile): its code is short, and at small N fetching code takes time. Where
+//         they make several rounds, ping-pong (multiply_pingpong): a block's warpgroups have whole
+//         tiles in turn, and one's tile leaves while the other multiplies. Both kernels compute
+//         C's transpose: a product of wgmma has 64 rows, but any multiple of 8 columns, and as
+//         rows of C these make tiles of 80 or 208 rows. At large N what is chosen most are the
+//         clusters of rung 9, and now and then those of rung 8.
+// Costs   an instance of a kernel for each shape, or two. Smaller tiles read more per
+//         multiplication.
 // Limits  at large N power: the tensor cores are active in 95% of the cycles (ncu, N = 4096,
 //         H200), and the GPU lowers its clock. At small N both ends of a block again.
 // Source  NVIDIA, Matrix Multiplication Background User's Guide: tile and wave quantization.
 //
-// The kernel is in the header, since other programs run it, too.
+// The kernels are in the header, since other programs run them, too.
 
 // --- Launching ----------------------------------------------------------------------------------
 
@@ -571,9 +574,7 @@ std::vector<demo::Contender> contenders(std::function<Operands<T>()> operands, i
         return demo::Contender{.kernel = kernel, .setup = setup, .why_not = why_not};
     };
     const int many = multiprocessors;
-    const auto parts = [](const O& o) {
-        return prepare_parts(stream_k<T>, o);
-    };
+    const auto parts = [](const O& o) { return prepare_parts(stream_k<T>, o); };
     const auto patches = [](const O& o) {
         return prepare_patches(eights_and_twos<T, Eights>, eights_and_twos<T, Twos>, o);
     };

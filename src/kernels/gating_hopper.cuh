@@ -275,8 +275,8 @@ __global__ void __launch_bounds__((kSingleThreads<kTileM, kTileN>), 1)
     }
 }
 
-/// Tiles in turn by two warpgroups: while one gates its tile, the other multiplies. In
-/// multiply_in_turns() a warpgroup has two panels of 64 columns: of x W1, and the same of x W2.
+/// Ping-pong: while one warpgroup gates its tile, the other multiplies. In multiply_pingpong() a
+/// warpgroup has two panels of 64 columns: here one of x W1, and the same columns of x W2.
 template <int kTileM, int kStages>
 __global__ void __launch_bounds__(kThreads, 1)
     fused_hopper(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap last_x,
@@ -284,12 +284,12 @@ __global__ void __launch_bounds__(kThreads, 1)
                  const __grid_constant__ CUtensorMap W2, const half* b2,
                  const __grid_constant__ CUtensorMap out, int M, int K, int H) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    auto& memory = *reinterpret_cast<TurnsMemory<half, kTileM, kStages>*>(shared);
+    auto& memory = *reinterpret_cast<PingpongMemory<half, kTileM, kStages>*>(shared);
     const Schedule<kPanel, 1, kTileM> schedule{.N = M,
                                                .divided = 0,
                                                .steps = (K + kBlockK - 1) / kBlockK,
                                                .columns = (H - 1) / kPanel + 1};
-    multiply_in_turns(
+    multiply_pingpong(
         memory, schedule,
         [&](auto& stage, auto* full, const Part& part, int k) {
             TileRows<kTileM>(x, last_x, part.row, M).load(stage, full, part.row, k);
@@ -340,8 +340,8 @@ std::function<void()> prepare(Kernel kernel, const demo::GatingOperands& g, int 
 /// The tile shapes of fused_hopper; their columns count both weights.
 constexpr TileShape kShapes[] = {
     {128, 256, kCluster}, single(192, 192), single(128, 256), single(128, 192), single(128, 128),
-    in_turns(208),        in_turns(192),    in_turns(176),    in_turns(160),    in_turns(144),
-    in_turns(128),        in_turns(112),    kPatches};
+    pingpong(208),        pingpong(192),    pingpong(176),    pingpong(160),    pingpong(144),
+    pingpong(128),        pingpong(112),    kPatches};
 
 /// x times both weights, side by side.
 inline Product product(const demo::GatingOperands& g) {
@@ -390,13 +390,13 @@ std::function<void()> prepare_blocks(const demo::GatingOperands& g, int blocks, 
     return [=] { launch(kernel, x, W1, g.b1, W2, g.b2, out, int(g.K), int(g.H), tiles); };
 }
 
-/// The same where a block's warpgroups take turns.
+/// The same by ping-pong.
 template <int kShape>
-Prepared prepare_turns(const demo::GatingOperands& g) {
+Prepared prepare_pingpong(const demo::GatingOperands& g) {
     constexpr TileShape kTile = kShapes[kShape];
     constexpr int kTileM = kTile.rows, kStages = count_stages<half, kTileM, 2 * kPanel, true>();
     const auto kernel = fused_hopper<kTileM, kStages>;
-    const size_t bytes = sizeof(TurnsMemory<half, kTileM, kStages>);
+    const size_t bytes = sizeof(PingpongMemory<half, kTileM, kStages>);
     demo::allow_shared_bytes(kernel, bytes);
     const int M = int(g.M), K = int(g.K), H = int(g.H);
     const CUtensorMap x = hopper::tensor_map(g.x, M, K, kTileM),
@@ -465,8 +465,8 @@ inline Prepared prepare_fastest(const demo::GatingOperands& g, const demo::Gpu& 
     // Of kShapes, each with as many stages as fit shared memory.
     static constexpr Prepare* kPrepare[] = {
         prepare_shape<0, 4>,  prepare_single<1, 4>, prepare_single<2, 4>, prepare_single<3, 5>,
-        prepare_single<4, 6>, prepare_turns<5>,     prepare_turns<6>,     prepare_turns<7>,
-        prepare_turns<8>,     prepare_turns<9>,     prepare_turns<10>,    prepare_turns<11>,
+        prepare_single<4, 6>, prepare_pingpong<5>,  prepare_pingpong<6>,  prepare_pingpong<7>,
+        prepare_pingpong<8>,  prepare_pingpong<9>,  prepare_pingpong<10>, prepare_pingpong<11>,
         prepare_patches};
     const Machine machine{gpu.multiprocessors, 160};  // bytes a clock from L2: fitted
     const size_t shapes = std::size(kShapes) - (one_launch ? 1 : 0);

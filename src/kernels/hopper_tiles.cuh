@@ -11,7 +11,8 @@ namespace matmul_hopper {
 /// What the choice depends on.
 struct Machine {
     int multiprocessors;
-    double l2_bytes = 240;  // a clock and multiprocessor, fitted: most of a copy's time is hidden
+    double l2_bytes = 240;  // bytes from L2 that a multiprocessor gets in a clock; fitted, to more
+                            // than it does get: most of a copy's time is hidden
 };
 
 /// C[rows, columns] = A[rows, depth] B[depth, columns].
@@ -39,7 +40,7 @@ struct TileShape {
     bool divides = true;     // there is a kernel whose blocks divide such tiles
     bool persistent = true;  // blocks compute tile after tile; otherwise one each
     int beside = 1;
-    bool turns = false;  // tile after tile, by two warpgroups in turn: see in_turns()
+    bool pingpong = false;  // tile after tile, by two warpgroups in turn: multiply_pingpong()
 
     constexpr int cluster() const { return below * beside; }
     /// Clusters of two compute such tiles, too, in a launch beside the one of these clusters.
@@ -128,10 +129,11 @@ inline Division divide_patches(const TileShape& patch, const Product& product,
 /// copy a part each. Copies run beside multiplications, but never quite for nothing: their time is
 /// added, by a high rate (l2_bytes).
 ///
-/// Constants, here and in fastest_shape(), were fitted on an NVIDIA H200: to products at 88 sizes,
-/// those of a tile's end to gating.
+/// Constants, here and in fastest_shape(), were fitted on an NVIDIA H200 to products at 88 sizes.
 inline double step_clocks(const TileShape& tile, const Machine& machine) {
-    const int always = tile.turns ? 60 : 120;  // whatever the shape
+    // Whatever the shape. Where two warpgroups alternate, one's last step hides what the other's
+    // first one waits for.
+    const int always = tile.pingpong ? 60 : 120;
     const double rows = double(tile.rows) / tile.beside,
                  columns = double(tile.columns) / tile.below;
     return tile.rows * tile.columns * 64 / 2048.0 + always +
@@ -141,10 +143,10 @@ inline double step_clocks(const TileShape& tile, const Machine& machine) {
 /// Of a kernel whose blocks compute one tile each.
 constexpr TileShape single(int rows, int columns) { return {rows, columns, 1, false, false}; }
 
-/// Of one whose blocks compute tile after tile by two warpgroups in turn: no tile's end takes time
-/// of its own, but the last one's.
-constexpr TileShape in_turns(int rows) {
-    return {.rows = rows, .columns = 128, .below = 1, .divides = false, .turns = true};
+/// Of one whose blocks compute tile after tile by two warpgroups in turn (ping-pong): of a tile's
+/// end only the last one's takes time of its own.
+constexpr TileShape pingpong(int rows) {
+    return {.rows = rows, .columns = 128, .below = 1, .divides = false, .pingpong = true};
 }
 
 /// What eights_and_twos computes: patches of 4 x 2 tiles, for clusters of eight.
@@ -153,31 +155,29 @@ constexpr TileShape kPatches{
 
 /// The tiles that the record of matrix products comes in.
 constexpr TileShape kShapes[] = {
-    {128, 256, 2},    in_turns(208),    in_turns(192),    in_turns(176),    in_turns(160),
-    in_turns(144),    in_turns(128),    in_turns(112),    single(256, 128), single(208, 128),
-    single(176, 128), single(160, 128), single(144, 128), single(128, 128), single(112, 128),
-    single(96, 128),  single(160, 192), single(144, 192), single(128, 192), single(192, 64),
-    single(176, 64),  single(160, 64),  single(144, 64),  single(128, 64),  single(96, 64),
-    single(80, 64),   single(64, 64),   kPatches};
+    {128, 256, 2},    pingpong(208),    pingpong(192),    pingpong(176),    pingpong(160),
+    pingpong(144),    pingpong(112),    single(256, 128), single(208, 128), single(176, 128),
+    single(160, 128), single(144, 128), single(128, 128), single(112, 128), single(96, 128),
+    single(160, 192), single(144, 192), single(128, 192), single(176, 64),  single(160, 64),
+    single(128, 64),  single(96, 64),   single(80, 64),   single(64, 64),   kPatches};
 
 /// The one of the first `count` shapes that takes the least time; of equals the first.
 template <size_t kCount>
 int fastest_shape(const TileShape (&shapes)[kCount], const Product& product, const Machine& machine,
                   size_t count = kCount) {
     auto clocks = [&](const TileShape& tile) {
-        constexpr int kSingle = 5000;        // both ends of a block with one tile
-        constexpr int kNext = 10000;         // a further such block, which copies nothing before
-                                             // the one before has stored its tile
-        constexpr int kTurns = 10000;        // both ends of a block whose warpgroups take turns
-        constexpr int kPersistent = 13500;   // of one in a cluster, with several tiles
+        // Both ends of a block, by its kind: with one tile; with several, in a cluster.
+        constexpr int kSingle = 5000, kPingpong = 10000, kPersistent = 13500;
+        constexpr int kNext = 10000;  // a further block with one tile, which copies nothing before
+                                      // the one before has stored its tile
         constexpr int kSecondLaunch = 9000;  // see eights_and_twos
         const int at_once = std::max(1, machine.multiprocessors / tile.cluster());
         const Division division = tile.two_launches() ? divide_patches(tile, product, machine)
                                                       : divide(tile, product, at_once);
         const double tiles = division.tiles;
         return division.steps * step_clocks(tile, machine) +
-               (tile.turns ? 1 : tiles) * product.tile_end * tile.rows / 128 +
-               (tile.turns        ? kTurns
+               (tile.pingpong ? 1 : tiles) * product.tile_end * tile.rows / 128 +
+               (tile.pingpong     ? kPingpong
                 : tile.persistent ? kPersistent
                                   : kSingle + (tiles - 1) * kNext) +
                (tile.two_launches() ? kSecondLaunch : 0);

@@ -497,22 +497,22 @@ using Twos = Patches<2, 1>;
 
 // --- Rung 10: the record ------------------------------------------------------------------------
 
-/// Warpgroups that multiply where a block has one tile: 64 columns for each.
+/// A block's warpgroups that multiply tiles of so many columns: one for each 64.
 __host__ __device__ constexpr int tile_consumers(int tile_columns) { return tile_columns / 64; }
 
-/// Threads of a block that has one tile: a warp is producer enough. But of two consumers some need
-/// more registers than all threads can have, which a whole warpgroup of producers gives away.
+/// Threads of such a block: a warp is producer enough. But two consumers may need more registers
+/// than all threads can have (of 256 x 128), which a whole warpgroup of producers gives away.
 constexpr int tile_threads(int tile_columns) {
     const int consumers = tile_consumers(tile_columns);
     return consumers * kWarpgroup + (consumers == 2 ? kWarpgroup : 32);
 }
 
-/// Rows of such a tile that are stored at once: all where one warpgroup has it.
+/// Rows of a tile that are stored at once: all where one warpgroup has it.
 constexpr int strip_rows(int tile_rows, int tile_columns) {
     return tile_columns == 64 ? tile_rows : tile_rows % 32 == 0 ? 32 : 16;
 }
 
-/// The shared memory of a block that has one tile.
+/// The shared memory of such a block.
 template <class T, int kTileM, int kTileN, int kStages>
 struct TileMemory {
     Ring<T, kTileN, kStages, kTileM> ring;
@@ -521,16 +521,16 @@ struct TileMemory {
     alignas(1024) T out[tile_consumers(kTileN)][kStrips][strip_rows(kTileM, kTileN)][kPanel];
 };
 
-/// The rows of a tile, which may reach below the matrices. Of A only those that there are should be
-/// copied, by a map of such boxes, `last_A`: TMA would fill the others with zeros, and takes longer
-/// to do so than to copy as many. (Nobody needs them: they are multiplied to rows that C has not.)
+/// The rows of a tile that A has: at its lower edge not all. Only those are copied, by a map of
+/// boxes with so many, `last`. TMA would fill the others with zeros, and takes longer to do so than
+/// to copy as many. (Nobody needs them: they are multiplied to rows that C does not have.)
 template <int kTileM>
 struct TileRows {
     int count;
-    const CUtensorMap* A;
+    const CUtensorMap* map;
 
-    __device__ TileRows(const CUtensorMap& A, const CUtensorMap& last_A, int row, int rows)
-        : count(min(kTileM, rows - row)), A(count == kTileM ? &A : &last_A) {}
+    __device__ TileRows(const CUtensorMap& A, const CUtensorMap& last, int row, int rows_of_A)
+        : count(min(kTileM, rows_of_A - row)), map(count == kTileM ? &A : &last) {}
 
     /// Expects a whole stage of such a tile, and starts the copy of A.
     template <class T, int kTileN>
@@ -538,7 +538,7 @@ struct TileRows {
                          int k) const {
         const int others = kTileM - count;
         hopper::mbarrier_arrive_expect_tx(full, sizeof stage - others * sizeof stage.A[0]);
-        hopper::tma_load(stage.A, *A, row, k, full);
+        hopper::tma_load(stage.A, *map, row, k, full);
     }
 };
 
@@ -621,12 +621,13 @@ __device__ void store_columns(Value value, T (&out)[kOut][kStrip][kPanel], const
             hopper::cp_async_bulk_commit_group();
         }
     }
-    if (first) hopper::cp_async_bulk_wait_group_read<0>();  // shared memory must outlive its stores
+    // Shared memory must outlive its stores, and the next tile begins with the first strip again.
+    if (first) hopper::cp_async_bulk_wait_group_read<0>();
 }
 
 /// A block's only tile. A launch finds no code in the caches, and at small N much of its time is
-/// spent on fetching it: multiply_parts() has seven times as much. And more registers are left for
-/// sums, since no tile before is on its way out.
+/// spent on fetching it: multiply_parts() has up to seven times as much. And more registers are left
+/// for sums, since no tile before is on its way out.
 ///
 /// wgmma computes the transpose, B^T A^T. Its product always has 64 rows, and as many columns as
 /// one likes, in eights. In multiply_stage() these are C's columns; here they are C's rows, which
@@ -650,8 +651,8 @@ __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& last_A, c
         load_panels(stage, full, B, part.col, t * kBlockK);
     };
     Position<kStages> at;
-    // The first copies need not wait until the other threads know that the barriers are ready. But
-    // those wait until they have begun, so they are only of two steps.
+    // The producer need not wait until other threads know that the barriers are ready. But they
+    // wait until it has started these copies, so it does not start all that there is room for.
     const int early = min(2, part.last);
     if (threadIdx.x == kProducer) {
         ring.init(4 * kConsumers);
@@ -674,19 +675,20 @@ __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& last_A, c
     }
 }
 
-/// The shared memory of a block that computes tile after tile of 128 columns.
+/// The shared memory of a block that computes tile after tile, of 128 columns.
 template <class T, int kTileM, int kStages>
-struct TurnsMemory : TileMemory<T, kTileM, 128, kStages> {
-    hopper::Barrier turn[2];  // this warpgroup's stages come next
+struct PingpongMemory : TileMemory<T, kTileM, 128, kStages> {
+    hopper::Barrier turn[2];  // of each warpgroup: all steps before its tile's have arrived
 };
 
-/// Tile after tile, by two warpgroups in turn: while one multiplies, the other one's tile leaves.
-/// (Also known as ping-pong.) So nothing but the last tile's way out takes time of its own, and a
-/// warpgroup has twice the registers for its sums: of multiply_tile()'s transpose two panels.
-/// load(stage, full, part, k) starts the copies of a step, finish(sums, part, warpgroup) stores.
+/// Ping-pong: two warpgroups compute tile after tile in turn, and while one multiplies, the other
+/// one's tile leaves. Of all ends of tiles only the block's last one takes time of its own. A
+/// warpgroup has a whole tile, so twice as many sums as in multiply_tile(): two panels of the
+/// transpose. load(stage, full, part, k) starts the copies of a step, finish(sums, part, warpgroup)
+/// stores a tile.
 template <class T, int kTileM, int kStages, class Schedule, class Load, class Finish>
-__device__ void multiply_in_turns(TurnsMemory<T, kTileM, kStages>& memory, const Schedule& schedule,
-                                  Load load, Finish finish) {
+__device__ void multiply_pingpong(PingpongMemory<T, kTileM, kStages>& memory,
+                                  const Schedule& schedule, Load load, Finish finish) {
     constexpr int kProducer = kConsumers * kWarpgroup;
     auto& ring = memory.ring;
     const int warpgroup = warpgroup_index();
@@ -709,11 +711,13 @@ __device__ void multiply_in_turns(TurnsMemory<T, kTileM, kStages>& memory, const
         }
     } else {
         hopper::setmaxnreg_inc<240>();
-        if (warpgroup == 1) at.skip(steps);  // the first tile is warpgroup 0's, who need not wait:
-        uint32_t parity = warpgroup == 0;    // the phase before a barrier's first counts as over
+        if (warpgroup == 1) at.skip(steps);  // the first tile is warpgroup 0's
+        // For which it does not wait: the phase before a barrier's first counts as over.
+        uint32_t parity = warpgroup == 0;
         for (int i = blockIdx.x + warpgroup * blocks; i < schedule.tiles; i += 2 * blocks) {
             const Part part = schedule.part(i, 0, 0, steps);
-            // A stage's parity cannot tell this tile's phases from those of the other's tile.
+            // A stage's parity tells a phase from the next one only. So wait until the other has
+            // seen all of its tile arrive. It may still multiply the last step.
             hopper::mbarrier_wait(&memory.turn[warpgroup], parity), parity ^= 1;
             float sums[2][kTileM / 2];
             consume_panels(sums, ring, at, steps, 0, [&] {
@@ -725,21 +729,21 @@ __device__ void multiply_in_turns(TurnsMemory<T, kTileM, kStages>& memory, const
     }
 }
 
-/// Of a block that has one tile, or of one that computes tile after tile in turns.
-template <class T, int kTileM, int kTileN, bool kTurns, int kStages>
-using MemoryOf = std::conditional_t<kTurns, TurnsMemory<T, kTileM, kStages>,
+/// The shared memory of either kind of block.
+template <class T, int kTileM, int kTileN, bool kPingpong, int kStages>
+using MemoryOf = std::conditional_t<kPingpong, PingpongMemory<T, kTileM, kStages>,
                                     TileMemory<T, kTileM, kTileN, kStages>>;
 
 /// As many stages as fit shared memory, but no more than 8.
-template <class T, int kTileM, int kTileN, bool kTurns, int kStages = 8>
+template <class T, int kTileM, int kTileN, bool kPingpong, int kStages = 8>
 __host__ __device__ constexpr int count_stages() {
-    if constexpr (sizeof(MemoryOf<T, kTileM, kTileN, kTurns, kStages>) <= 227 * 1024)
+    if constexpr (sizeof(MemoryOf<T, kTileM, kTileN, kPingpong, kStages>) <= 227 * 1024)
         return kStages;
     else
-        return count_stages<T, kTileM, kTileN, kTurns, kStages - 1>();
+        return count_stages<T, kTileM, kTileN, kPingpong, kStages - 1>();
 }
 
-/// In tiles of one of kShapes that needs no clusters.
+/// The record in tiles of one of kShapes that needs no clusters.
 template <class T, int kShape>
 __global__ void __launch_bounds__(tile_threads(kShapes[kShape].columns), 1)
     matmul_hopper(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
@@ -749,11 +753,11 @@ __global__ void __launch_bounds__(tile_threads(kShapes[kShape].columns), 1)
                   int N) {
     constexpr TileShape kTile = kShapes[kShape];
     constexpr int kTileM = kTile.rows, kTileN = kTile.columns;
-    constexpr int kStages = count_stages<T, kTileM, kTileN, kTile.turns>();
-    if constexpr (kTile.turns) {
+    constexpr int kStages = count_stages<T, kTileM, kTileN, kTile.pingpong>();
+    if constexpr (kTile.pingpong) {
         extern __shared__ __align__(1024) unsigned char shared[];
-        auto& memory = *reinterpret_cast<TurnsMemory<T, kTileM, kStages>*>(shared);
-        multiply_in_turns(
+        auto& memory = *reinterpret_cast<PingpongMemory<T, kTileM, kStages>*>(shared);
+        multiply_pingpong(
             memory, Schedule<kTileN, 1, kTileM>{N, 0},
             [&](auto& stage, auto* full, const Part& part, int k) {
                 TileRows<kTileM>(A, last_A, part.row, N).load(stage, full, part.row, k);
@@ -768,7 +772,7 @@ __global__ void __launch_bounds__(tile_threads(kShapes[kShape].columns), 1)
     }
 }
 
-/// Of clusters of two, which divide tiles.
+/// The record in clusters of two, which divide tiles.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
     matmul_hopper(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
@@ -778,7 +782,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     multiply_parts<T, 4>(A, B, C, Schedule<kBlockN, 2>{N, divided}, exchange);
 }
 
-/// Of clusters of eight and of two.
+/// The record in clusters of eight and of two: one launch of each.
 template <class T, class Patches>
 __global__ void __launch_bounds__(kThreads, 1)
     matmul_hopper(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
@@ -846,8 +850,8 @@ std::function<void()> prepare_tiles(const Operands<T>& o) {
     constexpr TileShape kTile = kShapes[kShape];
     constexpr int kTileM = kTile.rows, kTileN = kTile.columns, kThreads = tile_threads(kTileN);
     const auto kernel = matmul_hopper<T, kShape>;
-    constexpr int kStages = count_stages<T, kTileM, kTileN, kTile.turns>();
-    const size_t bytes = sizeof(MemoryOf<T, kTileM, kTileN, kTile.turns, kStages>);
+    constexpr int kStages = count_stages<T, kTileM, kTileN, kTile.pingpong>();
+    const size_t bytes = sizeof(MemoryOf<T, kTileM, kTileN, kTile.pingpong, kStages>);
     demo::allow_shared_bytes(kernel, bytes);
     const CUtensorMap A = hopper::tensor_map(o.A, o.N, o.N, kTileM),
                       last_A = hopper::tensor_map(o.A, o.N, o.N, last_rows(o.N, kTileM)),
@@ -952,7 +956,7 @@ inline size_t count_launches(size_t N, const Machine& machine) {
     return kShapes[fastest_shape(kShapes, square_product(N), machine)].two_launches() ? 2 : 1;
 }
 
-/// The same in the one of kShapes with this number.
+/// prepare<shape>() of a shape that is known at run time.
 template <class T, size_t... kShape>
 std::function<void()> prepare_nth(const Operands<T>& o, int shape, std::index_sequence<kShape...>) {
     using Prepare = std::function<void()>(const Operands<T>&);

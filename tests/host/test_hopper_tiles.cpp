@@ -55,10 +55,10 @@ TEST(FastestShape, IsForARoundThatIsFull) {
     EXPECT_EQ(chosen(2144, kH200).rows, 144);
 }
 
-TEST(FastestShape, TakesTurnsWhereRoundsAreFew) {
-    EXPECT_FALSE(chosen(1024, kH200).turns);  // one round: nobody multiplies beside a tile's end
-    EXPECT_TRUE(chosen(3072, kH200).turns);
-    EXPECT_FALSE(chosen(8192, kH200).turns);  // patches are copied less often
+TEST(FastestShape, AlternatesWhereRoundsAreFew) {
+    EXPECT_FALSE(chosen(1024, kH200).pingpong);  // one round: nobody multiplies beside a tile's end
+    EXPECT_TRUE(chosen(3072, kH200).pingpong);
+    EXPECT_FALSE(chosen(8192, kH200).pingpong);  // patches are copied less often
 }
 
 TEST(Divide, EachClusterHasStepsOfDividedTiles) {
@@ -134,7 +134,7 @@ TEST(FastestShape, CountsRoundsOfPatches) {
 TEST(FastestShape, WeighsWhatNothingIsMultipliedIn) {
     // 2048 x 4096 are 128 pairs of tiles of 128 x 256, or 512 tiles of 128 x 128: two rounds, whose
     // ends both count, or four, of whose ends all but the last one have others' steps beside them.
-    constexpr TileShape kTwo[] = {{128, 256, 2, false}, in_turns(128)};
+    constexpr TileShape kTwo[] = {{128, 256, 2, false}, pingpong(128)};
     EXPECT_EQ(fastest_shape(kTwo, {2048, 4096, 0}, kH200), 0);
     EXPECT_EQ(fastest_shape(kTwo, {2048, 4096, 100000}, kH200), 1);
     EXPECT_EQ(fastest_shape(kTwo, {2048, 4096, 100000}, kH200, 1), 0);  // of the first alone

@@ -11,8 +11,8 @@ DIVIDED = [("kExchange = 18;", "kExchange = 0;"), ("kOutOfStep = 4;", "kOutOfSte
 # The record comes in 13 shapes of tiles; one is enough for a mutant, and is sooner compiled.
 SHAPES = """    static constexpr Prepare* kPrepare[] = {
         prepare_shape<0, 4>,  prepare_single<1, 4>, prepare_single<2, 4>, prepare_single<3, 5>,
-        prepare_single<4, 6>, prepare_turns<5>,     prepare_turns<6>,     prepare_turns<7>,
-        prepare_turns<8>,     prepare_turns<9>,     prepare_turns<10>,    prepare_turns<11>,
+        prepare_single<4, 6>, prepare_pingpong<5>,  prepare_pingpong<6>,  prepare_pingpong<7>,
+        prepare_pingpong<8>,  prepare_pingpong<9>,  prepare_pingpong<10>, prepare_pingpong<11>,
         prepare_patches};
     const Machine machine{gpu.multiprocessors, 160};  // bytes a clock from L2: fitted
     const size_t shapes = std::size(kShapes) - (one_launch ? 1 : 0);
@@ -91,13 +91,13 @@ MUTANTS = [
            "the patches that are computed in small tiles are the first ones, not the last",
            [("patches.end + i / kInPatch", "i / kInPatch")], shape="", kind_of_block="patches",
            sizes=(), cpu_sizes=(288,)),
-    mutant("fused_hopper_turns_swapped_biases", "fused_hopper",
-           "in turns, a thread's two columns get each other's biases",
+    mutant("fused_hopper_pingpong_swapped_biases", "fused_hopper",
+           "by ping-pong, a thread's two columns get each other's biases",
            [("sums[0][j] + bias1[j / 2 % 2]", "sums[0][j] + bias1[1 - j / 2 % 2]")], shape="10",
-           kind_of_block="turns", sizes=(96, 1024), kind="bias"),
-    mutant("fused_hopper_turns_one_weight", "fused_hopper",
-           "in turns, both panels are of W1",
-           [("stage.B[1], W2,", "stage.B[1], W1,")], shape="10", kind_of_block="turns",
+           kind_of_block="pingpong", sizes=(96, 1024), kind="bias"),
+    mutant("fused_hopper_pingpong_one_weight", "fused_hopper",
+           "by ping-pong, both panels are of W1",
+           [("stage.B[1], W2,", "stage.B[1], W1,")], shape="10", kind_of_block="pingpong",
            sizes=(96, 1024)),
     mutant("fused_hopper_parts_dropped", "fused_hopper",
            "a divided tile lacks what other blocks have of it",

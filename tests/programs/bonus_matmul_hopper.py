@@ -6,12 +6,12 @@ from pages import (LAST_WGMMA_TWICE, Mutant, SUMS_AS_THEY_WERE, WAITS_LATE, acce
 EVERY = ("wgmma tma warp_specialized persistent overlapped multicast backward stream_k "
          "eights_and_twos matmul_hopper")
 
-# The record comes in 28 shapes of tiles; one is enough for a mutant, and is sooner compiled.
+# The record comes in 25 kinds of tiles; one is enough for a mutant, and is sooner compiled.
 SHAPES = "    return prepare_nth(o, shape, std::make_index_sequence<std::size(kShapes)>());\n"
 # So that tiles are divided that have but few steps, too.
 AT_NO_COST = (("kExchange = 18;", "kExchange = 0;"), ("kOutOfStep = 4;", "kOutOfStep = 0;"))
-# 128 x 256 in clusters of two; 128 rows in turns; 128 x 192 and 64 x 64 alone.
-LARGE, TURNS, SINGLE, SINGLE_64 = 0, 6, 18, 26
+# 128 x 256 in clusters of two; 112 x 128 by ping-pong; 128 x 192 and 64 x 64 alone.
+LARGE, PINGPONG, SINGLE, SINGLE_64 = 0, 6, 17, 23
 
 
 def mutant(name, kernels, reason, edits, shape=LARGE, **others):
@@ -89,22 +89,24 @@ MUTANTS = [
            "the last tile of each block is not stored",
            [("if (pending) {", "if (pending && row < 0) {")]),
     mutant("hopper_wrong_height", "matmul_hopper",
-           "tiles of 64 rows are computed as far apart as those of 128",
-           [("(tile.x * kCluster + rank) * kTileM", "(tile.x * kCluster + rank) * kBlockM")],
+           "tiles of 64 rows are stored as far apart as those of 128",
+           [("part.row, part.col + warpgroup * kPanel, warpgroup);",
+             "part.row * 2, part.col + warpgroup * kPanel, warpgroup);")],
            shape=SINGLE_64, sizes=(160, 1024), cpu_sizes=(96,)),
     mutant("hopper_single_same_columns", "matmul_hopper",
            "each warpgroup of a block with one tile multiplies the first 64 columns",
            [("sums, ring, at, part.last, warpgroup, [] {});", "sums, ring, at, part.last, 0, [] {});")],
            shape=SINGLE),
-    mutant("hopper_turns_same_columns", "matmul_hopper",
-           "a warpgroup in its turn multiplies the first 64 columns twice",
+    mutant("hopper_pingpong_same_columns", "matmul_hopper",
+           "by ping-pong, a warpgroup multiplies its tile's first 64 columns twice",
            [("ring.stages[at.stage], first + i, t > 0);", "ring.stages[at.stage], first, t > 0);")],
-           shape=TURNS),
+           shape=PINGPONG),
     mutant("hopper_single_no_full_wait", "matmul_hopper",
            "stages are multiplied before their copies have arrived, in a block with one tile",
            [("        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);\n        if (t == steps",
              "        if (t == steps")],
-           shape=SINGLE, race=True, stops="has left the kernel", kind="fence"),
+           shape=SINGLE, sizes=(), cpu_sizes=(96,), race=True, stops="has left the kernel",
+           kind="fence"),
     mutant("hopper_single_strip_overwritten", "matmul_hopper",
            "a strip is written again while TMA still reads it, in a block with one tile",
            [("if (first) hopper::cp_async_bulk_wait_group_read<kLeaving>();", "")],
@@ -113,15 +115,15 @@ MUTANTS = [
            "of the last tile's rows 16 are not copied",
            [("{ return int((N - 1) % tile_rows) + 1; }",
              "{ return int((N - 1) % tile_rows) + 1 - 16; }")],
-           shape=TURNS, sizes=(160, 1056), cpu_sizes=(96,), race=True, stops="has left the kernel"),
+           shape=PINGPONG, sizes=(), cpu_sizes=(96,), stops="for ever"),
     mutant("hopper_out_of_turn", "matmul_hopper",
            "no warpgroup waits for its turn",
            [("hopper::mbarrier_wait(&memory.turn[warpgroup], parity), parity ^= 1;", "")],
-           shape=TURNS, sizes=(), cpu_sizes=(416,), race=True, stops="mbarrier"),
-    mutant("hopper_turns_one_tile", "matmul_hopper",
-           "warpgroups take one turn each",
-           [("i < schedule.tiles; i += 2 * blocks", "i < 2 * blocks; i += 2 * blocks")],
-           shape=TURNS, sizes=(4096,), cpu_sizes=(544,)),
+           shape=PINGPONG, sizes=(), cpu_sizes=(416,), race=True, stops="mbarrier"),
+    mutant("hopper_pingpong_one_warpgroup", "matmul_hopper",
+           "only one warpgroup stores its tiles",
+           [("finish(sums, part, warpgroup);", "if (warpgroup == 0) finish(sums, part, warpgroup);")],
+           shape=PINGPONG, sizes=(4096,), cpu_sizes=(544,)),
     mutant("hopper_walk_out_of_rows",
            "persistent overlapped multicast backward stream_k eights_and_twos matmul_hopper",
            "the last group of rows is walked as though it were a whole one",
