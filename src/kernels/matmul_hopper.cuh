@@ -626,8 +626,8 @@ __device__ void store_columns(Value value, T (&out)[kOut][kStrip][kPanel], const
 }
 
 /// A block's only tile. A launch finds no code in the caches, and at small N much of its time is
-/// spent on fetching it: multiply_parts() has up to seven times as much. And more registers are left
-/// for sums, since no tile before is on its way out.
+/// spent on fetching it: multiply_parts() has up to seven times as much. And more registers are
+/// left for sums, since no tile before is on its way out.
 ///
 /// wgmma computes the transpose, B^T A^T. Its product always has 64 rows, and as many columns as
 /// one likes, in eights. In multiply_stage() these are C's columns; here they are C's rows, which
