@@ -390,7 +390,7 @@ std::function<void()> prepare_blocks(const demo::GatingOperands& g, int blocks, 
     return [=] { launch(kernel, x, W1, g.b1, W2, g.b2, out, int(g.K), int(g.H), tiles); };
 }
 
-/// The same by ping-pong.
+/// Prepares fused_hopper by ping-pong, in one shape of tiles.
 template <int kShape>
 Prepared prepare_pingpong(const demo::GatingOperands& g) {
     constexpr TileShape kTile = kShapes[kShape];
