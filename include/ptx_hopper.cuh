@@ -467,8 +467,7 @@ __device__ void wgmma_mma_async_k_major(float (&sums)[kSums], uint64_t a, uint64
 
 /// The transposed product, from tiles in the same layouts: sums[64, N] (+)= A[16, 64]^T B[N, 16]^T,
 /// with A and B row-major, for N = 64, 80, 96, 112, 128, 144, 160, 176, 192, 208 or 256, T half or
-/// bfloat16.
-/// So of C = X Y, where A is of Y and B of X, 64 columns of C are computed, and N rows.
+/// bfloat16. So of C = X Y, where A is of Y and B of X, 64 columns of C are computed, and N rows.
 #define HOPPER_TRANSPOSED(n, count, registers, a_, b_, keep_, ...)                              \
     template <class T>                                                                          \
     __device__ void wgmma_mma_async_transposed(float(&sums)[count], uint64_t a, uint64_t b,     \

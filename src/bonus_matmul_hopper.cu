@@ -472,15 +472,14 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 // --- 10: matmul_hopper, the record --------------------------------------------------------------
 //
-// Adds    tiles of 19 shapes. fastest_shape() in kernels/hopper_tiles.cuh chooses, by a model of
-// the
-//         time: others fill the last round better. Where all tiles run at once, a block computes
-//         one (multiply_tile): its code is short, and at small N fetching code takes time. Where
-//         they make several rounds, ping-pong (multiply_pingpong): a block's warpgroups have whole
-//         tiles in turn, and one's tile leaves while the other multiplies. Both kernels compute
-//         C's transpose: a product of wgmma has 64 rows, but any multiple of 8 columns, and as
-//         rows of C these make tiles of 80 or 208 rows. At large N what is chosen most are the
-//         clusters of rung 9, and now and then those of rung 8.
+// Adds    tiles of 19 shapes, since at each N others fill the last round. fastest_shape() in
+//         kernels/hopper_tiles.cuh chooses, by a model of the time. Where all tiles run at once, a
+//         block computes one (multiply_tile): its code is short, and at small N fetching code takes
+//         time. Where they make several rounds, ping-pong (multiply_pingpong): a block's warpgroups
+//         have whole tiles in turn, and one's tile leaves while the other multiplies. Both kernels
+//         compute C's transpose: a product of wgmma has 64 rows, but any multiple of 8 columns, and
+//         as rows of C these make tiles of 80 or 208 rows. At large N mostly the clusters of rung 9
+//         are chosen, now and then those of rung 8.
 // Costs   an instance of a kernel for each shape, or two. Smaller tiles read more per
 //         multiplication.
 // Limits  at large N power: the tensor cores are active in 95% of the cycles (ncu, N = 4096,

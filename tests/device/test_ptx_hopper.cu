@@ -640,8 +640,8 @@ template <class T>
 void expect_all_transposed() {
     expect_transposed<T, 64>(), expect_transposed<T, 80>(), expect_transposed<T, 96>();
     expect_transposed<T, 112>(), expect_transposed<T, 128>(), expect_transposed<T, 144>();
-    expect_transposed<T, 160>(), expect_transposed<T, 176>();
-    expect_transposed<T, 192>(), expect_transposed<T, 208>(), expect_transposed<T, 256>();
+    expect_transposed<T, 160>(), expect_transposed<T, 176>(), expect_transposed<T, 192>();
+    expect_transposed<T, 208>(), expect_transposed<T, 256>();
 }
 
 TEST(Wgmma, TheTransposedProduct) {
