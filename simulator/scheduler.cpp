@@ -65,7 +65,7 @@ struct Meeting {
 
 /// Threads at one of a block's 16 barriers with a number.
 struct NumberedBarrier {
-    std::vector<Thread*> arrived;
+    std::vector<Thread*> arrived, waiting;  // some that have arrived do not wait
     unsigned int expected = 0;
 };
 
@@ -120,7 +120,7 @@ class Runner {
     void run_cluster(const Grid& grid, uint64_t cluster);
 
     int block_meet(bool predicate, Site site);
-    void barrier_meet(unsigned int id, unsigned int threads, Site site);
+    void barrier_arrive(unsigned int id, unsigned int threads, Site site, bool waits);
     void cluster_meet(Site site);
     void warp_meet(unsigned int mask, void* record, void (*finish)(void* const*, unsigned int),
                    Site site);
@@ -234,7 +234,8 @@ void Runner::prepare(const Grid& grid) {
         block.rank = rank;
         block.threads = &threads_[rank * count];
         block.arrived = block.exited = block.votes = 0;
-        for (NumberedBarrier& barrier : block.barriers) barrier.arrived.clear();
+        for (NumberedBarrier& barrier : block.barriers)
+            barrier.arrived.clear(), barrier.waiting.clear();
     }
 }
 
@@ -420,7 +421,7 @@ void Runner::count_met(const Site& site) const {
     count_barrier(site, unsigned(together_.size()), warps);
 }
 
-void Runner::barrier_meet(unsigned int id, unsigned int threads, Site site) {
+void Runner::barrier_arrive(unsigned int id, unsigned int threads, Site site, bool waits) {
     if (id > 15 || threads == 0 || threads % 32 != 0 || threads > grid_->threads())
         fail(3, "%s: barrier %u of %u threads: a block has barriers 0 to 15, and whole warps meet",
              text(site).c_str(), id, threads);
@@ -430,16 +431,20 @@ void Runner::barrier_meet(unsigned int id, unsigned int threads, Site site) {
     if (barrier.expected != threads)
         fail(3, "%s: barrier %u waits for %u threads already, not for %u", text(site).c_str(), id,
              barrier.expected, threads);
-    self.site = site;
-    self.waiting = true;
     barrier.arrived.push_back(&self);
+    if (waits) {
+        self.site = site;
+        self.waiting = true;
+        barrier.waiting.push_back(&self);
+    }
     if (barrier.arrived.size() == threads) {
         together_ = std::exchange(barrier.arrived, {});
-        std::sort(together_.begin(), together_.end());
         count_met(site);
+        together_ = std::exchange(barrier.waiting, {});
+        std::sort(together_.begin(), together_.end());
         release(together_);
     }
-    wait();
+    if (waits) wait();
 }
 
 void Runner::cluster_meet(Site site) {
@@ -594,8 +599,8 @@ void Runner::fail_for_ever_waiting() {
                                     block.threads[warp * 32 + i]);
                 }
         for (const NumberedBarrier& barrier : block.barriers) {
-            if (barrier.arrived.empty()) continue;
-            const Thread& thread = *barrier.arrived.front();
+            if (barrier.waiting.empty()) continue;
+            const Thread& thread = *barrier.waiting.front();
             name(thread);
             fail(3, "waits at %s for ever: %zu of %u threads have come", text(thread.site).c_str(),
                  barrier.arrived.size(), barrier.expected);
@@ -633,7 +638,7 @@ std::string Runner::what_threads_wait_for() const {
         add(*thread, missing.substr(0, missing.find(';')));  // without who has arrived
     }
     for (const NumberedBarrier& barrier : block.barriers)
-        for (const Thread* thread : barrier.arrived)
+        for (const Thread* thread : barrier.waiting)
             add(*thread, "barrier " + std::to_string(&barrier - block.barriers) + " has " +
                              std::to_string(barrier.arrived.size()) + " of " +
                              std::to_string(barrier.expected) + " threads");
@@ -721,7 +726,11 @@ void check_pointer(const Launch& launch, size_t index, const void* pointer) {
 int block_meet(bool predicate, Site site) { return running(site.what).block_meet(predicate, site); }
 
 void barrier_meet(unsigned int id, unsigned int threads, Site site) {
-    running(site.what).barrier_meet(id, threads, site);
+    running(site.what).barrier_arrive(id, threads, site, true);
+}
+
+void barrier_arrive(unsigned int id, unsigned int threads, Site site) {
+    running(site.what).barrier_arrive(id, threads, site, false);
 }
 
 void cluster_meet(Site site) { running(site.what).cluster_meet(site); }

@@ -24,6 +24,9 @@ int block_meet(bool predicate, Site site);
 /// Waits until `threads` threads of the block are here: barrier number `id` of the block's 16.
 void barrier_meet(unsigned int id, unsigned int threads, Site site);
 
+/// Counts at such a barrier, and does not wait.
+void barrier_arrive(unsigned int id, unsigned int threads, Site site);
+
 /// Waits for all threads of the cluster that have not left the kernel.
 void cluster_meet(Site site);
 

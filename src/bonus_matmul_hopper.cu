@@ -479,7 +479,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 //         have whole tiles in turn, and one's tile leaves while the other multiplies. Both kernels
 //         compute C's transpose: a product of wgmma has 64 rows, but any multiple of 8 columns, and
 //         as rows of C these make tiles of 80 or 208 rows. At large N mostly the clusters of rung 9
-//         are chosen, now and then those of rung 8.
+//         are chosen, now and then those of rung 8. Of 12320 rows and columns patches cover 12288,
+//         and a third launch the edges, in tiles of 64 x 64.
 // Costs   an instance of a kernel for each shape, or two. Smaller tiles read more per
 //         multiplication.
 // Limits  at large N power: the tensor cores are active in 95% of the cycles (ncu, N = 4096,

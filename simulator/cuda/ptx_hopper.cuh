@@ -92,6 +92,9 @@ inline void barrier_sync_warpgroup(int index, SIMULATOR_SITE) {
 inline void barrier_sync(int index, int threads, SIMULATOR_SITE) {
     simulator::barrier_meet(index, threads, {"barrier_sync()", file, line});
 }
+inline void barrier_arrive(int index, int threads, SIMULATOR_SITE) {
+    simulator::barrier_arrive(index, threads, {"barrier_arrive()", file, line});
+}
 
 // --- Clusters -----------------------------------------------------------------------------------
 

@@ -231,32 +231,27 @@ __global__ void __launch_bounds__((kSingleThreads<kTileM, kTileN>), 1)
     const int warpgroup = warpgroup_index();
     const int2 corner = tiles.corner(blockIdx.x);
     const int row = corner.x, first = corner.y, steps = (K + kBlockK - 1) / kBlockK;
-    auto load = [&](auto& stage, auto* full, int t) {
-        hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
-        hopper::tma_load(stage.A, x, row, t * kBlockK, full);
-#pragma unroll 1  // less code
-        for (int p = 0; p < kPanels; ++p) {
-            const int col = first + p * Shared::kColumns;
-            hopper::tma_load(stage.B[p], W1, t * kBlockK, col, full);
-            hopper::tma_load(stage.B[kPanels + p], W2, t * kBlockK, col, full);
-        }
-    };
     Position<kStages> at;
-    const int early = min(2, steps);  // see multiply_tile()
-    if (threadIdx.x == kWarpgroups * kWarpgroup) {
-        for (const CUtensorMap* map : {&x, &W1, &W2}) hopper::prefetch_tensormap(*map);
-        ring.init(4 * kWarpgroups);
-        produce(ring, at, early, load);
-    }
-    if (threadIdx.x == 0) hopper::prefetch_tensormap(out);
-    __syncthreads();
-
     if (warpgroup == kWarpgroups) {
+        if (threadIdx.x == kWarpgroups * kWarpgroup) {
+            for (const CUtensorMap* map : {&x, &W1, &W2, &out}) hopper::prefetch_tensormap(*map);
+            ring.init(4 * kWarpgroups);
+        }
+        hopper::barrier_arrive(kReady, blockDim.x);
         if constexpr (kLarge<kTileM, kTileN>) hopper::setmaxnreg_dec<32>();
         if (threadIdx.x > kWarpgroups * kWarpgroup) return;
-        produce(ring, at, steps - early,
-                [&](auto& stage, auto* full, int t) { load(stage, full, early + t); });
+        produce(ring, at, steps, [&](auto& stage, auto* full, int t) {
+            hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
+            hopper::tma_load(stage.A, x, row, t * kBlockK, full);
+#pragma unroll 1  // less code
+            for (int p = 0; p < kPanels; ++p) {
+                const int col = first + p * Shared::kColumns;
+                hopper::tma_load(stage.B[p], W1, t * kBlockK, col, full);
+                hopper::tma_load(stage.B[kPanels + p], W2, t * kBlockK, col, full);
+            }
+        });
     } else {
+        hopper::barrier_sync(kReady, blockDim.x);
         if constexpr (kLarge<kTileM, kTileN>)
             hopper::setmaxnreg_inc<kWarpgroups == 3 ? 160 : 232>();
         half2 early1[kTileN / 16], early2[kTileN / 16];  // while the first copies are on their way
@@ -289,10 +284,13 @@ __global__ void __launch_bounds__(kThreads, 1)
                                                .divided = 0,
                                                .steps = (K + kBlockK - 1) / kBlockK,
                                                .columns = (H - 1) / kPanel + 1};
+    if (threadIdx.x == 0)
+        for (const CUtensorMap* map : {&x, &last_x, &W1, &W2, &out})
+            hopper::prefetch_tensormap(*map);
     multiply_pingpong(
-        memory, schedule,
+        memory, schedule, K,
         [&](auto& stage, auto* full, const Part& part, int k) {
-            TileRows<kTileM>(x, last_x, part.row, M).load(stage, full, part.row, k);
+            TileRows<kTileM>(x, last_x, part.row, M).load(stage, full, part.row, k, 2);
             hopper::tma_load(stage.B[0], W1, k, part.col, full);
             hopper::tma_load(stage.B[1], W2, k, part.col, full);
         },

@@ -23,6 +23,9 @@ struct Product {
     // Where a round would be of few patches alone, these are computed in so many small tiles each.
     // (0: they are not.)
     int small_tiles = 0;
+    // Where whole patches leave no more rows and columns than that, these are computed in tiles of
+    // edge x edge. (0: they are not.)
+    int edge = 0;
 
     /// The most patches of which each small tile has a multiprocessor.
     int most_left(const Machine& machine) const {
@@ -30,8 +33,10 @@ struct Product {
     }
 };
 
+constexpr int kEdge = 64;
+
 /// The record's product.
-inline Product square_product(size_t N) { return {.rows = N, .columns = N}; }
+inline Product square_product(size_t N) { return {.rows = N, .columns = N, .edge = kEdge}; }
 
 /// A block's tile of C. The blocks of a cluster that have tiles below each other share what they
 /// copy of B; those that have them beside each other, what they copy of A.
@@ -111,16 +116,39 @@ struct EightsAndTwos {
     }
 };
 
+/// What lies beyond whole patches, below and beside them, if it is computed in tiles of its own:
+/// 12320 are 24 patches of 512 and 32, for which another row and column of patches are too much.
+struct Edges {
+    int rows = 0, columns = 0;  // where they begin; 0: there are none
+    int tiles_below = 0, tiles = 0;
+
+    static Edges of(const TileShape& patch, const Product& product) {
+        const int height = patch.rows * patch.below, width = patch.columns * patch.beside;
+        const int rows = int(product.rows), columns = int(product.columns), edge = product.edge;
+        auto few = [=](int left) { return left > 0 && left <= edge; };
+        if (rows < height || !few(rows % height) || !few(columns % width)) return {};
+        Edges found{rows / height * height, columns / width * width};
+        found.tiles_below = (columns + edge - 1) / edge;
+        found.tiles = found.tiles_below + found.rows / edge;
+        return found;
+    }
+};
+
 /// How they share patches, none of which is divided. Four clusters of two count as one of eight.
 inline Division divide_patches(const TileShape& patch, const Product& product,
                                const Machine& machine) {
     const int pairs = machine.multiprocessors / 2;
     const EightsAndTwos both = EightsAndTwos::of(pairs, pairs / 4);
-    const int patches = count_tiles(patch, product), most = product.most_left(machine);
+    const Edges edges = Edges::of(patch, product);
+    Product whole = product;
+    if (edges.tiles > 0) whole.rows = edges.rows, whole.columns = edges.columns;
+    const int patches = count_tiles(patch, whole), most = product.most_left(machine);
     const int left = both.count_left(patches, most);
-    // Small tiles of a few patches, on all multiprocessors: measured at one size of gating.
+    // Small tiles on all multiprocessors, in rounds of patches: measured at one size of gating.
     constexpr double kSmallTiles = 0.3;
-    const double rounds = both.count_rounds(patches - left) + (left > 0 ? kSmallTiles : 0);
+    const int of_edges = (edges.tiles + machine.multiprocessors - 1) / machine.multiprocessors;
+    const int small = (left > 0) + of_edges;
+    const double rounds = both.count_rounds(patches - left) + small * kSmallTiles;
     return {both.eights + both.twos / 4, 0, rounds, rounds * count_steps(product)};
 }
 

@@ -512,6 +512,10 @@ constexpr int strip_rows(int tile_rows, int tile_columns) {
     return tile_columns == 64 ? tile_rows : tile_rows % 32 == 0 ? 32 : 16;
 }
 
+/// The numbered barrier at which consumers wait until the ring's are ready. The producer does not
+/// wait: its first copies are on their way meanwhile.
+constexpr int kReady = 15;
+
 /// The shared memory of such a block.
 template <class T, int kTileM, int kTileN, int kStages>
 struct TileMemory {
@@ -532,55 +536,67 @@ struct TileRows {
     __device__ TileRows(const CUtensorMap& A, const CUtensorMap& last, int row, int rows_of_A)
         : count(min(kTileM, rows_of_A - row)), map(count == kTileM ? &A : &last) {}
 
-    /// Expects a whole stage of such a tile, and starts the copy of A.
+    /// Starts the copy of A, and expects as many panels of B.
     template <class T, int kTileN>
-    __device__ void load(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full, int row,
-                         int k) const {
-        const int others = kTileM - count;
-        hopper::mbarrier_arrive_expect_tx(full, sizeof stage - others * sizeof stage.A[0]);
+    __device__ void load(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full, int row, int k,
+                         int panels) const {
+        const int bytes = count * sizeof stage.A[0] + panels * sizeof stage.B[0];
+        hopper::mbarrier_arrive_expect_tx(full, bytes);
         hopper::tma_load(stage.A, *map, row, k, full);
     }
 };
 
-/// Starts the copies of B: the tile's columns in panels.
+/// How many of a tile's panels B[N, N] has columns of.
+template <int kTileN>
+__device__ int count_panels(int col, int N) {
+    return min(kTileN / kPanel, (N - col + kPanel - 1) / kPanel);
+}
+
+/// Starts the copies of B: the tile's columns in so many panels.
 template <class T, int kTileN, int kTileM>
 __device__ void load_panels(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full,
-                            const CUtensorMap& B, int col, int k) {
-    for (int p = 0; p < stage.kPanels; ++p)
+                            const CUtensorMap& B, int col, int k, int panels) {
+#pragma unroll 1  // less code
+    for (int p = 0; p < panels; ++p)
         hopper::tma_load(stage.B[p], B, k, col + p * stage.kColumns, full);
 }
 
-/// Starts 64 columns of the tile, from B's panel: the transpose of  stage.A stage.B[panel].
-template <class T, int kTileN, int kTileM>
+/// Starts 64 columns of the tile, from B's panel: the transpose of  stage.A stage.B[panel], over
+/// kDepth columns of stage.A.
+template <int kDepth, class T, int kTileN, int kTileM>
 __device__ void multiply_panel(float (&sums)[kTileM / 2], const Stage<T, kTileN, kTileM>& stage,
                                int panel, bool keep) {
     hopper::wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < kBlockK; step += 16)
+    for (int step = 0; step < kDepth; step += 16)
         hopper::wgmma_mma_async_transposed<T>(
             sums, hopper::matrix_descriptor(&stage.B[panel][step][0]),
             hopper::matrix_descriptor(&stage.A[0][step]), keep || step > 0);
     hopper::wgmma_commit_group();
 }
 
-/// consume() of panels: a warpgroup's kEach times 64 columns, from B's panel `first` on.
-/// before_last() runs before the last step is multiplied.
+/// consume() of panels: a warpgroup's kEach times 64 columns, from B's panel `first` on. `depth`:
+/// columns of A. before_last() runs before the last step is multiplied.
 template <class T, int kTileN, int kTileM, int kStages, int kEach, class BeforeLast>
 __device__ void consume_panels(float (&sums)[kEach][kTileM / 2],
                                Ring<T, kTileN, kStages, kTileM>& ring, Position<kStages>& at,
-                               int steps, int first, BeforeLast before_last) {
+                               int depth, int first, BeforeLast before_last) {
     const bool tells = threadIdx.x % 32 == 0;
-    int previous = 0;
-    for (int t = 0; t < steps; ++t, at.advance()) {
+    int k = 0, previous = 0;
+    auto step = [&]<int kDepth>(std::integral_constant<int, kDepth>) {
         hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
-        if (t == steps - 1) before_last();
+        if (k + kBlockK >= depth) before_last();
 #pragma unroll
         for (int i = 0; i < kEach; ++i)
-            multiply_panel(sums[i], ring.stages[at.stage], first + i, t > 0);
-        hopper::wgmma_wait_group<kEach>();  // step t - 1 is done
-        if (t > 0 && tells) hopper::mbarrier_arrive(&ring.empty[previous]);
+            multiply_panel<kDepth>(sums[i], ring.stages[at.stage], first + i, k > 0);
+        hopper::wgmma_wait_group<kEach>();  // the step before is done
+        if (k > 0 && tells) hopper::mbarrier_arrive(&ring.empty[previous]);
         previous = at.stage;
-    }
+        at.advance();
+    };
+    constexpr int kHalf = kBlockK / 2;
+    for (; k + kHalf < depth; k += kBlockK) step(std::integral_constant<int, kBlockK>());
+    if (k < depth) step(std::integral_constant<int, kHalf>());  // A has no more columns
     hopper::wgmma_wait_group<0>();
     if (tells) hopper::mbarrier_arrive(&ring.empty[previous]);
 }
@@ -635,43 +651,35 @@ __device__ void store_columns(Value value, T (&out)[kOut][kStrip][kPanel], const
 /// panels of 64. (store_columns() wants multiples of 16.)
 template <class T, int kTileM, int kTileN, int kStages>
 __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& last_A, const CUtensorMap& B,
-                              const CUtensorMap& C, int N) {
+                              const CUtensorMap& C, int N, int row, int col) {
     constexpr int kConsumers = tile_consumers(kTileN), kProducer = kConsumers * kWarpgroup;
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& memory = *reinterpret_cast<TileMemory<T, kTileM, kTileN, kStages>*>(shared);
     auto& ring = memory.ring;
-    // A launch finds no tensor maps in the caches either. C's is needed last.
-    if (threadIdx.x == kProducer) hopper::prefetch_tensormap(A), hopper::prefetch_tensormap(B);
     const int warpgroup = warpgroup_index();
-    const Schedule<kTileN, 1, kTileM> schedule{N, 0};
-    const Part part = schedule.part(blockIdx.x, 0, 0, schedule.steps);
-    const TileRows<kTileM> rows(A, last_A, part.row, N);
-    auto load = [&](auto& stage, auto* full, int t) {
-        rows.load(stage, full, part.row, t * kBlockK);
-        load_panels(stage, full, B, part.col, t * kBlockK);
-    };
     Position<kStages> at;
-    // The producer need not wait until other threads know that the barriers are ready. But they
-    // wait until it has started these copies, so it does not start all that there is room for.
-    const int early = min(2, part.last);
-    if (threadIdx.x == kProducer) {
-        ring.init(4 * kConsumers);
-        produce(ring, at, early, load);
-    }
-    if (threadIdx.x == 0) hopper::prefetch_tensormap(C);
-    __syncthreads();
-
     if (warpgroup == kConsumers) {
+        if (threadIdx.x == kProducer) {
+            // A launch finds no tensor maps in the caches either.
+            for (const CUtensorMap* map : {&A, &last_A, &B, &C}) hopper::prefetch_tensormap(*map);
+            ring.init(4 * kConsumers);
+        }
+        hopper::barrier_arrive(kReady, blockDim.x);
         if constexpr (kConsumers == 2) hopper::setmaxnreg_dec<24>();
         if (threadIdx.x > kProducer) return;
-        produce(ring, at, part.last - early,
-                [&](auto& stage, auto* full, int t) { load(stage, full, early + t); });
+        const TileRows<kTileM> rows(A, last_A, row, N);
+        const int panels = count_panels<kTileN>(col, N);
+        produce(ring, at, (N + kBlockK - 1) / kBlockK, [&](auto& stage, auto* full, int t) {
+            rows.load(stage, full, row, t * kBlockK, panels);
+            load_panels(stage, full, B, col, t * kBlockK, panels);
+        });
     } else {
+        hopper::barrier_sync(kReady, blockDim.x);
         if constexpr (kConsumers == 2) hopper::setmaxnreg_inc<240>();
         float sums[1][kTileM / 2];
-        consume_panels(sums, ring, at, part.last, warpgroup, [] {});
+        consume_panels(sums, ring, at, N, warpgroup, [] {});
         store_columns<kTileM, 1>([&](int i, int j) { return sums[i][j]; }, memory.out[warpgroup], C,
-                                 part.row, part.col + warpgroup * kPanel, warpgroup);
+                                 row, col + warpgroup * kPanel, warpgroup);
     }
 }
 
@@ -688,20 +696,18 @@ struct PingpongMemory : TileMemory<T, kTileM, 128, kStages> {
 /// stores a tile.
 template <class T, int kTileM, int kStages, class Schedule, class Load, class Finish>
 __device__ void multiply_pingpong(PingpongMemory<T, kTileM, kStages>& memory,
-                                  const Schedule& schedule, Load load, Finish finish) {
+                                  const Schedule& schedule, int depth, Load load, Finish finish) {
     constexpr int kProducer = kConsumers * kWarpgroup;
     auto& ring = memory.ring;
     const int warpgroup = warpgroup_index();
     const int steps = schedule.steps, blocks = gridDim.x;
-    if (threadIdx.x == kProducer) {
-        ring.init(4);
-        for (hopper::Barrier& turn : memory.turn) hopper::mbarrier_init(&turn, 4);
-        hopper::fence_mbarrier_init();
-    }
-    __syncthreads();  // the barriers are ready
-
     Position<kStages> at;
     if (warpgroup == kConsumers) {
+        if (threadIdx.x == kProducer) {
+            for (hopper::Barrier& turn : memory.turn) hopper::mbarrier_init(&turn, 4);
+            ring.init(4);
+        }
+        hopper::barrier_arrive(kReady, blockDim.x);
         hopper::setmaxnreg_dec<24>();
         if (threadIdx.x > kProducer) return;
         for (int i = blockIdx.x; i < schedule.tiles; i += blocks) {
@@ -710,6 +716,7 @@ __device__ void multiply_pingpong(PingpongMemory<T, kTileM, kStages>& memory,
                     [&](auto& stage, auto* full, int t) { load(stage, full, part, t * kBlockK); });
         }
     } else {
+        hopper::barrier_sync(kReady, blockDim.x);
         hopper::setmaxnreg_inc<240>();
         if (warpgroup == 1) at.skip(steps);  // the first tile is warpgroup 0's
         // For which it does not wait: the phase before a barrier's first counts as over.
@@ -720,7 +727,7 @@ __device__ void multiply_pingpong(PingpongMemory<T, kTileM, kStages>& memory,
             // seen all of its tile arrive. It may still multiply the last step.
             hopper::mbarrier_wait(&memory.turn[warpgroup], parity), parity ^= 1;
             float sums[2][kTileM / 2];
-            consume_panels(sums, ring, at, steps, 0, [&] {
+            consume_panels(sums, ring, at, depth, 0, [&] {
                 if (threadIdx.x % 32 == 0) hopper::mbarrier_arrive(&memory.turn[1 - warpgroup]);
             });
             finish(sums, part, warpgroup);
@@ -757,19 +764,37 @@ __global__ void __launch_bounds__(tile_threads(kShapes[kShape].columns), 1)
     if constexpr (kTile.pingpong) {
         extern __shared__ __align__(1024) unsigned char shared[];
         auto& memory = *reinterpret_cast<PingpongMemory<T, kTileM, kStages>*>(shared);
+        if (threadIdx.x == 0)
+            for (const CUtensorMap* map : {&A, &last_A, &B, &C}) hopper::prefetch_tensormap(*map);
         multiply_pingpong(
-            memory, Schedule<kTileN, 1, kTileM>{N, 0},
+            memory, Schedule<kTileN, 1, kTileM>{N, 0}, N,
             [&](auto& stage, auto* full, const Part& part, int k) {
-                TileRows<kTileM>(A, last_A, part.row, N).load(stage, full, part.row, k);
-                load_panels(stage, full, B, part.col, k);
+                const int panels = count_panels<kTileN>(part.col, N);
+                TileRows<kTileM>(A, last_A, part.row, N).load(stage, full, part.row, k, panels);
+                load_panels(stage, full, B, part.col, k, panels);
             },
             [&](const auto& sums, const Part& part, int warpgroup) {
                 store_columns<kTileM, 2>([&](int i, int j) { return sums[i][j]; },
                                          memory.out[warpgroup], C, part.row, part.col, warpgroup);
             });
     } else {
-        multiply_tile<T, kTileM, kTileN, kStages>(A, last_A, B, C, N);
+        const Part part = Schedule<kTileN, 1, kTileM>{N, 0}.part(blockIdx.x, 0, 0, 0);
+        multiply_tile<T, kTileM, kTileN, kStages>(A, last_A, B, C, N, part.row, part.col);
     }
+}
+
+/// The record's tiles at C's edges, beside patches.
+template <class T>
+__global__ void __launch_bounds__(tile_threads(kEdge), 1)
+    matmul_hopper_edges(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
+                        const __grid_constant__ CUtensorMap last_A,
+                        const __grid_constant__ CUtensorMap B,  // [N, N] row-major
+                        const __grid_constant__ CUtensorMap C,  // [N, N] row-major
+                        int N, Edges edges) {
+    const int i = blockIdx.x, beside = i - edges.tiles_below;
+    const bool below = beside < 0;
+    multiply_tile<T, kEdge, kEdge, 8>(A, last_A, B, C, N, below ? edges.rows : beside * kEdge,
+                                      below ? i * kEdge : edges.columns);
 }
 
 /// The record in clusters of two, which divide tiles.
@@ -922,20 +947,48 @@ class PatchLaunches {
     demo::ClusterLaunch launch_eights_{1, 8, kThreads, 0}, launch_twos_{1, 2, kThreads, 0};
 };
 
-/// Prepares such launches. Both kernels run multiply_parts(), of Eights and of Twos.
+/// Prepares such launches. Both kernels run multiply_parts(), of Eights and of Twos. If there are
+/// edges, patches cover the rest alone, and `launch_edges` follows the clusters of two.
 template <class T>
-std::function<void()> prepare_patches(void (*eights)(CUtensorMap, CUtensorMap, CUtensorMap, Eights),
-                                      void (*twos)(CUtensorMap, CUtensorMap, CUtensorMap, Twos),
-                                      const Operands<T>& o) {
-    const int patches = int(count_tiles(o.N, Eights::kHeight * kBlockM, Eights::kWidth * kBlockN));
-    const PatchLaunches launches(eights, twos, sizeof(Memory<T, kBlockN, 4, kOutPanels>), patches);
-    const Eights of_eights{int(o.N), launches.eights, launches.twos};
-    const Twos of_twos{int(o.N), launches.eights, launches.twos};
+std::function<void()> prepare_patches(
+    void (*eights)(CUtensorMap, CUtensorMap, CUtensorMap, Eights),
+    void (*twos)(CUtensorMap, CUtensorMap, CUtensorMap, Twos), const Operands<T>& o,
+    const Edges& edges = {},
+    const std::function<void(cudaStream_t)>& launch_edges = [](cudaStream_t) {}) {
+    constexpr size_t kHeight = Eights::kHeight * kBlockM, kWidth = Eights::kWidth * kBlockN;
+    const size_t covered = edges.tiles > 0 ? edges.rows : o.N;
+    const int rows = int((covered + kHeight - 1) / kHeight),
+              columns = int((covered + kWidth - 1) / kWidth);
+    const PatchLaunches launches(eights, twos, sizeof(Memory<T, kBlockN, 4, kOutPanels>),
+                                 rows * columns);
+    const int N = int(o.N), of_eight = launches.eights, of_two = launches.twos;
+    const Eights of_eights{
+        .N = N, .eights = of_eight, .twos = of_two, .rows = rows, .columns = columns};
+    const Twos of_twos{
+        .N = N, .eights = of_eight, .twos = of_two, .rows = rows, .columns = columns};
     // A cluster of eight copies a tile of A in two halves.
     const CUtensorMap half_A = hopper::tensor_map(o.A, o.N, o.N, kBlockM / Eights::kBeside);
     return [=, A = o.map_A, B = o.map_B, C = o.map_C] {
         launches([&](const auto& launch) { launch(eights, half_A, B, C, of_eights); },
-                 [&](const auto& launch) { launch(twos, A, B, C, of_twos); });
+                 [&](const auto& launch) {
+                     launch(twos, A, B, C, of_twos);
+                     launch_edges(launches.side_stream());
+                 });
+    };
+}
+
+/// Prepares the launch of the tiles at C's edges, on a stream.
+template <class T>
+std::function<void(cudaStream_t)> prepare_edges(const Operands<T>& o, const Edges& edges) {
+    const auto kernel = matmul_hopper_edges<T>;
+    const size_t bytes = sizeof(TileMemory<T, kEdge, kEdge, 8>);
+    demo::allow_shared_bytes(kernel, bytes);
+    const CUtensorMap A = hopper::tensor_map(o.A, o.N, o.N, kEdge),
+                      last_A = hopper::tensor_map(o.A, o.N, o.N, last_rows(o.N, kEdge)),
+                      C = hopper::tensor_map(o.C, o.N, o.N, strip_rows(kEdge, kEdge));
+    return [=, B = o.map_B, N = int(o.N)](cudaStream_t stream) {
+        const demo::ClusterLaunch launch(edges.tiles, 1, tile_threads(kEdge), bytes, stream);
+        launch(kernel, A, last_A, B, C, N, edges);
     };
 }
 
@@ -943,9 +996,13 @@ std::function<void()> prepare_patches(void (*eights)(CUtensorMap, CUtensorMap, C
 template <int kShape, class T>
 std::function<void()> prepare(const Operands<T>& o) {
     constexpr TileShape kTile = kShapes[kShape];
-    if constexpr (kTile.two_launches())
-        return prepare_patches<T>(matmul_hopper<T, Eights>, matmul_hopper<T, Twos>, o);
-    else if constexpr (kTile.divides)
+    if constexpr (kTile.two_launches()) {
+        const Edges edges = Edges::of(kTile, square_product(o.N));
+        if (edges.tiles == 0)
+            return prepare_patches<T>(matmul_hopper<T, Eights>, matmul_hopper<T, Twos>, o);
+        return prepare_patches<T>(matmul_hopper<T, Eights>, matmul_hopper<T, Twos>, o, edges,
+                                  prepare_edges(o, edges));
+    } else if constexpr (kTile.divides)
         return prepare_parts(matmul_hopper<T>, o);
     else
         return prepare_tiles<kShape>(o);
@@ -953,7 +1010,9 @@ std::function<void()> prepare(const Operands<T>& o) {
 
 /// How many launches the record makes of C[N, N].
 inline size_t count_launches(size_t N, const Machine& machine) {
-    return kShapes[fastest_shape(kShapes, square_product(N), machine)].two_launches() ? 2 : 1;
+    const Product product = square_product(N);
+    const TileShape& tile = kShapes[fastest_shape(kShapes, product, machine)];
+    return !tile.two_launches() ? 1 : Edges::of(tile, product).tiles == 0 ? 2 : 3;
 }
 
 /// prepare<shape>() of a shape that is known at run time.

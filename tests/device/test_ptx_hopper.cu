@@ -103,6 +103,25 @@ TEST(NamedBarrier, WaitsForSomeWarps) {
     EXPECT_EQ(out.read(), numbers<int>(64, [](int i) { return 2000 + (i + 37) % 64; }));
 }
 
+/// Warp 0 brings numbers, and does not wait for the other two, which take them.
+__global__ void pass_numbers_on(int* out) {
+    __shared__ int box[32];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (warp == 0) {
+        box[lane] = 1000 + lane;
+        barrier_arrive(4, 96);
+    } else {
+        barrier_sync(4, 96);
+        out[threadIdx.x - 32] = box[(lane + 5) % 32];
+    }
+}
+
+TEST(NamedBarrier, CountsWhoDoesNotWait) {
+    const Memory<int> out(64);
+    pass_numbers_on<<<1, 96>>>(out.data());
+    EXPECT_EQ(out.read(), numbers<int>(64, [](int i) { return 1000 + (i + 5) % 32; }));
+}
+
 // --- Clusters -----------------------------------------------------------------------------------
 
 struct Seen {

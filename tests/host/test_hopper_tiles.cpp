@@ -107,6 +107,27 @@ TEST(FastestShape, TakesPatchesWhereFewAreLeft) {
     EXPECT_EQ(fastest_shape(kTwo, product, {132, 160}), 0);
 }
 
+TEST(Edges, AreWhatWholePatchesLeave) {
+    const Edges edges = Edges::of(kPatches, square_product(12320));  // 24 patches of 512, and 32
+    EXPECT_EQ(edges.rows, 12288);
+    EXPECT_EQ(edges.columns, 12288);
+    EXPECT_EQ(edges.tiles_below, 193);  // the corner is below
+    EXPECT_EQ(edges.tiles, 193 + 192);
+    EXPECT_GT(Edges::of(kPatches, square_product(8256)).tiles, 0);   // 64 more
+    EXPECT_EQ(Edges::of(kPatches, square_product(8288)).tiles, 0);   // 96: too many
+    EXPECT_EQ(Edges::of(kPatches, square_product(12288)).tiles, 0);  // none
+    EXPECT_EQ(Edges::of(kPatches, square_product(32)).tiles, 0);     // not one whole patch
+    EXPECT_EQ(Edges::of(kPatches, {.rows = 12320, .columns = 12320}).tiles, 0);  // not asked for
+}
+
+TEST(Edges, SaveARowAndAColumnOfPatches) {
+    const Product with = square_product(12320), without{.rows = 12320, .columns = 12320};
+    // 576 patches instead of 625, and three rounds of small tiles.
+    EXPECT_LT(divide_patches(kPatches, with, kH200).steps,
+              divide_patches(kPatches, without, kH200).steps * 0.95);
+    EXPECT_TRUE(chosen(11296, kH200).two_launches());
+}
+
 TEST(EightsAndTwos, CountRounds) {
     constexpr EightsAndTwos kAll{15, 6}, kFewer{15, 4};
     EXPECT_EQ(kAll.count_rounds(256), 16);    // 7 x 33 patches, and 25

@@ -76,13 +76,10 @@ MUTANTS = [
            "a block with one tile multiplies by W1 twice",
            [("stage.B[kPanels + p], W2,", "stage.B[kPanels + p], W1,")], shape="4, 6",
            kind_of_block="single", sizes=(96, 1024)),
-    mutant("fused_hopper_first_steps_twice", "fused_hopper",
-           "a block with one tile copies the first steps again instead of those that follow",
-           [("steps - early,\n                [&](auto& stage, auto* full, int t) { "
-             "load(stage, full, early + t);",
-             "steps - early,\n                [&](auto& stage, auto* full, int t) { "
-             "load(stage, full, t);")], shape="1, 4", kind_of_block="single",
-           sizes=(288, 1024), cpu_sizes=(288,)),
+    mutant("fused_hopper_first_step_again", "fused_hopper",
+           "a block with one tile copies the first step of x for every step",
+           [("x, row, t * kBlockK, full", "x, row, 0, full")], shape="1, 4",
+           kind_of_block="single", sizes=(288, 1024), cpu_sizes=(288,)),
     mutant("fused_hopper_eights_same_columns", "fused_hopper",
            "in clusters of eight, blocks beside each other compute the same tiles",
            [("at.y + place / kHeight * kTileN", "at.y")], shape="",

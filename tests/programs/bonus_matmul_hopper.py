@@ -10,8 +10,8 @@ EVERY = ("wgmma tma warp_specialized persistent overlapped multicast backward st
 SHAPES = "    return prepare_nth(o, shape, std::make_index_sequence<std::size(kShapes)>());\n"
 # So that tiles are divided that have but few steps, too.
 AT_NO_COST = (("kExchange = 18;", "kExchange = 0;"), ("kOutOfStep = 4;", "kOutOfStep = 0;"))
-# 128 x 256 in clusters of two; 112 x 128 by ping-pong; 128 x 192 and 64 x 64 alone.
-LARGE, PINGPONG, SINGLE, SINGLE_64 = 0, 6, 17, 23
+# 128 x 256 in clusters of two; 112 x 128 by ping-pong; 128 x 192 and 64 x 64 alone; patches.
+LARGE, PINGPONG, SINGLE, SINGLE_64, PATCHES = 0, 6, 17, 23, 24
 
 
 def mutant(name, kernels, reason, edits, shape=LARGE, **others):
@@ -90,21 +90,21 @@ MUTANTS = [
            [("if (pending) {", "if (pending && row < 0) {")]),
     mutant("hopper_wrong_height", "matmul_hopper",
            "tiles of 64 rows are stored as far apart as those of 128",
-           [("part.row, part.col + warpgroup * kPanel, warpgroup);",
-             "part.row * 2, part.col + warpgroup * kPanel, warpgroup);")],
+           [("row, col + warpgroup * kPanel, warpgroup);",
+             "row * 2, col + warpgroup * kPanel, warpgroup);")],
            shape=SINGLE_64, sizes=(160, 1024), cpu_sizes=(96,)),
     mutant("hopper_single_same_columns", "matmul_hopper",
            "each warpgroup of a block with one tile multiplies the first 64 columns",
-           [("sums, ring, at, part.last, warpgroup, [] {});", "sums, ring, at, part.last, 0, [] {});")],
+           [("sums, ring, at, N, warpgroup, [] {});", "sums, ring, at, N, 0, [] {});")],
            shape=SINGLE),
     mutant("hopper_pingpong_same_columns", "matmul_hopper",
            "by ping-pong, a warpgroup multiplies its tile's first 64 columns twice",
-           [("ring.stages[at.stage], first + i, t > 0);", "ring.stages[at.stage], first, t > 0);")],
+           [("ring.stages[at.stage], first + i, k > 0);", "ring.stages[at.stage], first, k > 0);")],
            shape=PINGPONG),
     mutant("hopper_single_no_full_wait", "matmul_hopper",
            "stages are multiplied before their copies have arrived, in a block with one tile",
-           [("        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);\n        if (t == steps",
-             "        if (t == steps")],
+           [("        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);\n        if (k + k",
+             "        if (k + k")],
            shape=SINGLE, sizes=(), cpu_sizes=(96,), race=True, stops="has left the kernel",
            kind="fence"),
     mutant("hopper_single_strip_overwritten", "matmul_hopper",
@@ -116,6 +116,27 @@ MUTANTS = [
            [("{ return int((N - 1) % tile_rows) + 1; }",
              "{ return int((N - 1) % tile_rows) + 1 - 16; }")],
            shape=PINGPONG, sizes=(), cpu_sizes=(96,), stops="for ever"),
+    mutant("hopper_half_step_left_out", "matmul_hopper",
+           "the last step of which A has but half, 32 columns, is not multiplied",
+           [("if (k < depth) step(std::integral_constant<int, kHalf>());", "")],
+           shape=SINGLE, sizes=(96, 1056), cpu_sizes=(96,), kind="tail"),
+    mutant("hopper_panel_not_copied", "matmul_hopper",
+           "of a tile's panels the last one that lies in C is not copied",
+           [("(N - col + kPanel - 1) / kPanel", "(N - col) / kPanel")],
+           shape=SINGLE, sizes=(96, 1056), cpu_sizes=(96,)),
+    mutant("hopper_not_ready", "matmul_hopper",
+           "a block's consumers do not wait until the barriers are initialized",
+           [("hopper::barrier_sync(kReady, blockDim.x);\n        if constexpr",
+             "if constexpr")],
+           shape=SINGLE, sizes=(), cpu_sizes=(96,), race=True, stops="mbarrier", kind="fence"),
+    mutant("hopper_edge_below_left_out", "matmul_hopper",
+           "of the tiles beyond whole patches those below them are left out",
+           [("const int i = blockIdx.x, beside", "const int i = blockIdx.x % 8 + 9, beside")],
+           shape=PATCHES, sizes=(12320,), cpu_sizes=(544,), kind="grid"),
+    mutant("hopper_edges_left_out_of_patches", "matmul_hopper",
+           "the tiles beyond whole patches are not launched",
+           [("launch_edges(launches.side_stream());", "")],
+           shape=PATCHES, sizes=(12320,), cpu_sizes=(544,)),
     mutant("hopper_out_of_turn", "matmul_hopper",
            "no warpgroup waits for its turn",
            [("hopper::mbarrier_wait(&memory.turn[warpgroup], parity), parity ^= 1;", "")],
