@@ -143,6 +143,10 @@ __device__ __forceinline__ uint32_t cvt_rn_x2(float low, float high) {
     }
 }
 
+/// The compiler takes `x` for computed here, by no instruction. So it does not compute it again
+/// where it is needed next, as it would to save registers.
+__device__ __forceinline__ void computed_once(float& x) { asm volatile("" : "+f"(x)); }
+
 /// 2^x and 1 / x, to within 2 and 1 units of the last place of fp32; numbers below the smallest
 /// normal one count as 0. One instruction each. PTX ISA: ex2, rcp.
 __device__ __forceinline__ float ex2_approx(float x) {
@@ -188,6 +192,41 @@ __device__ __forceinline__ void ld_global_evict_last(T& to, const T* from) {
 #else
     bits = reinterpret_cast<const uint4&>(*from);
 #endif
+}
+
+/// The same if `wanted`; else `to` stays as it is. One instruction, where `if` would make a branch.
+/// PTX ISA: Predicated Execution.
+template <class T>
+__device__ __forceinline__ void ld_global_evict_last_if(bool wanted, T& to, const T* from) {
+    static_assert(sizeof(T) == 16);
+    uint4& bits = reinterpret_cast<uint4&>(to);
+#if __CUDA_ARCH__ >= 800
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.s32 p, %6, 0;\n"
+        "@p ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;\n"
+        "}"
+        : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w)
+        : "l"(__cvta_generic_to_global(from)), "l"(createpolicy_evict_last()), "r"(int(wanted)));
+#else
+    if (wanted) bits = reinterpret_cast<const uint4&>(*from);
+#endif
+}
+
+/// Stores 16 bytes to global memory if `wanted`, in one instruction too. PTX ISA: st, Predicated
+/// Execution.
+template <class T>
+__device__ __forceinline__ void st_global_if(bool wanted, T* to, const T& value) {
+    static_assert(sizeof(T) == 16);
+    const uint4& bits = reinterpret_cast<const uint4&>(value);
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.s32 p, %0, 0;\n"
+        "@p st.global.v4.u32 [%1], {%2, %3, %4, %5};\n"
+        "}" ::"r"(int(wanted)),
+        "l"(__cvta_generic_to_global(to)), "r"(bits.x), "r"(bits.y), "r"(bits.z), "r"(bits.w));
 }
 
 /// Asks the L2 cache to fetch the 128 bytes around an address in global memory. PTX ISA: prefetch.

@@ -24,7 +24,8 @@
 //     ./bonus_norm 16384        ./bonus_norm 16384 --op rmsnorm        (and --dtype fp32)
 //     ./bonus_norm --rows 4096 --cols 131072
 //
-// What limits it: memory; of unaligned rows in clusters, the exchange of moments.
+// What limits it: memory; of unaligned rows also the instructions that cut gamma and beta out, and
+// in clusters the exchange of moments.
 #include <numeric>
 
 #include "demo.cuh"
@@ -50,6 +51,14 @@ struct Arrays : Rows<T> {
     const T *gamma, *beta;  // [cols]; beta: LayerNorm's
     const T* residual;      // [rows, cols] like sum: RMSNorm's
     T* sum;
+
+    /// In how many ways rows begin relative to 16 bytes. Row r is of group r % groups(): rows of a
+    /// group begin equally far from a multiple of 16 bytes, and can share what was cut out of gamma
+    /// and beta.
+    unsigned int groups() const {
+        const size_t size = Piece<T>::kSize;
+        return size / std::gcd(this->cols, size);
+    }
 };
 
 // --- Moments ------------------------------------------------------------------------------------
@@ -95,8 +104,10 @@ template <class Op>
 __device__ Moments merge_sent(const float4* sent, unsigned int sets, float count) {
     const unsigned int lane = threadIdx.x % 32;
     float sum = 0, squares = 0;
+#pragma unroll 1  // mostly one round
     for (unsigned int k = lane; k < sets; k += 32) sum += sent[k].x * sent[k].y;
     const float mean = Op::kCenters ? sum_of_warp(sum) / count : 0;
+#pragma unroll 1
     for (unsigned int k = lane; k < sets; k += 32) {
         const float away = sent[k].y - mean;
         squares += sent[k].z + sent[k].x * away * away;
@@ -106,20 +117,30 @@ __device__ Moments merge_sent(const float4* sent, unsigned int sets, float count
 
 // --- What a thread keeps ------------------------------------------------------------------------
 
-/// 16 bytes of gamma or beta, from `from` on. Where rows are not aligned, `from` is `shift`
-/// elements past a multiple of 16 bytes: the 32 bytes around are loaded, and these cut out. Close
-/// to the array's `end` they are loaded one by one.
+/// 16 bytes of gamma or beta, an array of `cols`, from number `at` on. Where rows are not aligned,
+/// that is `shift` elements past a multiple of 16 bytes: the 32 bytes around are loaded, and these
+/// cut out. Zeros if not `wanted`.
 template <bool kAligned, class T>
-__device__ Piece<T> parameters(const T* from, unsigned int shift, const T* end) {
+__device__ Piece<T> parameters(const T* array, size_t at, unsigned int shift, size_t cols,
+                               bool wanted) {
     constexpr int kSize = Piece<T>::kSize;
-    if (kAligned) return reinterpret_cast<const Piece<T>&>(*from);
-    Piece<T> result;
-    if (from - shift + 2 * kSize > end) {  // the array ends within them
-        for (int j = 0; j < kSize; ++j) result.at[j] = from[j];
-        return result;
+    // Whole registers: of a choice between fp16 numbers the compiler makes one for each.
+    uint4 low{}, high{};
+    if (kAligned) {
+        if (wanted) low = reinterpret_cast<const uint4&>(array[at]);
+        return reinterpret_cast<const Piece<T>&>(low);
     }
-    const auto* const around = reinterpret_cast<const uint4*>(from - shift);
-    const uint4 low = around[0], high = around[shift > 0];
+    const size_t begin = at - shift;
+    const auto* const around = reinterpret_cast<const uint4*>(array + begin);
+    if (wanted) low = around[0];
+    if (begin + 2 * kSize <= cols) {
+        if (wanted) high = around[shift > 0];
+    } else if (wanted) {  // the array ends within it: one by one
+        Piece<T> rest{};
+        for (int j = 0; j < kSize; ++j)
+            if (j < int(shift)) rest.at[j] = array[begin + kSize + j];
+        high = reinterpret_cast<const uint4&>(rest);
+    }
     uint32_t w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
     const unsigned int bytes = shift * sizeof(T);
     for (int i = 0; i < 6; ++i) w[i] = bytes & 8 ? w[i + 2] : w[i];
@@ -127,8 +148,8 @@ __device__ Piece<T> parameters(const T* from, unsigned int shift, const T* end) 
     if (sizeof(T) == 2)
         for (int i = 0; i < 4; ++i)
             w[i] = uint32_t((uint64_t(w[i + 1]) << 32 | w[i]) >> bytes % 4 * 8);
-    reinterpret_cast<uint4&>(result) = {w[0], w[1], w[2], w[3]};
-    return result;
+    const uint4 cut{w[0], w[1], w[2], w[3]};
+    return reinterpret_cast<const Piece<T>&>(cut);
 }
 
 /// a + b, rounded to T. fp16 in pairs, which are one instruction.
@@ -147,23 +168,27 @@ __device__ Piece<T> sum_of(Piece<T> a, const Piece<T>& b) {
 
 /// A thread's elements of a row, or of a share of it, and perhaps an element at the edges. A warp's
 /// pieces lie one after the other, so that those of a thread are a fixed distance apart, 32.
-template <class Op, class T, bool kAligned, int kPieces>
+/// kUnpackedOnce: moments() keeps them in fp32 too, if there are registers for it.
+template <class Op, class T, bool kAligned, int kPieces, bool kUnpackedOnce = false>
 struct Kept {
     const Arrays<T>& a;
     const Share<T, kAligned> share;
-    const size_t column;               // where the share's pieces begin
     const unsigned int first_of_warp;  // number of a piece within the share
-    const unsigned int lane;
+    const unsigned int first;          // the same of this thread's first piece
+    const int left;                    // pieces of the share from there on
     Piece<T> pieces[kPieces];
+    float unpacked[kUnpackedOnce ? kPieces : 1][Piece<T>::kSize];
     T edge;
 
+    __device__ Kept(const Arrays<T>& a, const Share<T, kAligned>& share, unsigned int thread)
+        : a(a),
+          share(share),
+          first_of_warp(thread / 32 * (32 * kPieces)),
+          first(first_of_warp + thread % 32),
+          left(int(share.pieces) - int(first)) {}
     __device__ Kept(const Arrays<T>& a, size_t row, unsigned int thread, unsigned int rank = 0,
                     unsigned int shares = 1)
-        : a(a),
-          share(row, a.cols, thread, rank, shares),
-          column(share.begin - row * a.cols),
-          first_of_warp(thread / 32 * (32 * kPieces)),
-          lane(thread % 32) {}
+        : Kept(a, Share<T, kAligned>(row, a.cols, thread, rank, shares), thread) {}
 
     /// How many pieces this warp has, of at most 32 kPieces. `p`: where in the share they begin.
     __device__ unsigned int pieces_of_warp(unsigned int p = 0) const {
@@ -171,14 +196,17 @@ struct Kept {
         return begin < share.pieces ? min(share.pieces - begin, 32u * kPieces) : 0;
     }
     /// Whether this thread has an i-th one.
-    __device__ bool has(unsigned int p, int i) const {
-        return p + first_of_warp + lane + 32 * i < share.pieces;
-    }
-    /// Where in one of the matrices the i-th piece is.
+    __device__ bool has(unsigned int p, int i) const { return int(p) + 32 * i < left; }
+    /// Where in one of the matrices this thread's pieces are, from number p on: every 32nd.
     template <class Element>
-    __device__ auto* piece_of(Element* matrix, unsigned int p, int i) const {
+    __device__ auto* pieces_of(Element* matrix, unsigned int p = 0) const {
         using To = std::conditional_t<std::is_const_v<Element>, const Piece<T>, Piece<T>>;
-        return reinterpret_cast<To*>(matrix + share.begin) + p + first_of_warp + lane + 32 * i;
+        return reinterpret_cast<To*>(matrix + share.begin) + (p + first);
+    }
+    /// Stores the i-th, if this thread has one. What it stores is computed in any case: a branch
+    /// around it would cost more.
+    __device__ void store(T* matrix, unsigned int p, int i, const Piece<T>& piece) const {
+        ptx::st_global_if(has(p, i), pieces_of(matrix, p) + 32 * i, piece);
     }
 
     /// Loads the pieces from number p on. RMSNorm's are sums, which are stored at once.
@@ -187,20 +215,20 @@ struct Kept {
         constexpr int kBatch = 2;  // pieces: all at once would need as many registers again
         static_assert(kPieces % kBatch == 0);
 #pragma unroll
-        for (int first = 0; first < kPieces; first += kBatch) {
+        for (int done = 0; done < kPieces; done += kBatch) {
             Piece<T> x[kBatch], residual[kBatch];
-            const unsigned int at = p + first_of_warp + lane + 32 * first;
+            const unsigned int at = p + first + 32 * done;
             load(x, a.x + share.begin, at, 32, share.pieces, T(0));
             load(residual, a.residual + share.begin, at, 32, share.pieces, T(0));
 #pragma unroll
             for (int i = 0; i < kBatch; ++i) {
-                pieces[first + i] = sum_of(x[i], residual[i]);
-                if (has(p, first + i)) *piece_of(a.sum, p, first + i) = pieces[first + i];
+                pieces[done + i] = sum_of(x[i], residual[i]);
+                store(a.sum, p, done + i, pieces[done + i]);
             }
         }
     }
     __device__ void load_from(const T* x, unsigned int p) {
-        load(pieces, x + share.begin, p + first_of_warp + lane, 32, share.pieces, T(0));
+        load(pieces, x + share.begin, p + first, 32, share.pieces, T(0));
     }
     __device__ void load_edge() {
         edge = T(0);
@@ -210,45 +238,70 @@ struct Kept {
     }
 
     /// In two steps: one thread of each warp starts copying the warp's pieces of a matrix; then
-    /// each takes its own from where they have arrived.
+    /// each takes its own from where they have arrived, and zeros beyond them.
     __device__ void copy_to(void* to, const T* matrix, hopper::Barrier* arrived) const {
         if (const unsigned int count = pieces_of_warp())
-            hopper::cp_async_bulk(to, piece_of(matrix, 0, 0), 16 * count, arrived);
+            hopper::cp_async_bulk(to, pieces_of(matrix), 16 * count, arrived);
     }
     template <class X, class Residual>
     __device__ void take(X x, Residual residual, T edge_of_x, T edge_of_residual) {
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
-            pieces[i] = {};
-            if (!has(0, i)) continue;
             pieces[i] = x(i);
-            if (Op::kAdds) *piece_of(a.sum, 0, i) = pieces[i] = sum_of(pieces[i], residual(i));
+            if (!Op::kAdds) continue;
+            pieces[i] = sum_of(pieces[i], residual(i));
+            store(a.sum, 0, i, pieces[i]);
         }
         edge = edge_of_x;
         if (Op::kAdds && share.has_edge)
             a.sum[share.edge] = edge = T(float(edge) + float(edge_of_residual));
     }
 
+    /// The sum of all pieces of the warp's threads, and of `last` of each. (0 where there is no
+    /// piece.) In fp16 by the tensor cores: a piece of each thread is a matrix of 16 rows, which
+    /// times a matrix of ones is the sum of each row, in each column. They sum in fp32.
+    __device__ float sum_of_pieces(T last) const {
+        if constexpr (std::is_same_v<T, half>) {
+            constexpr uint32_t kOnes = 0x3c003c00;  // two in fp16
+            float sums[4] = {};                     // of rows lane / 4 and, from [2] on, 8 + that
+            auto add = [&](const Piece<T>& piece) {
+                ptx::mma_m16n8k16(sums, reinterpret_cast<const uint32_t(&)[4]>(piece), kOnes,
+                                  kOnes);
+            };
+#pragma unroll
+            for (int i = 0; i < kPieces; ++i) add(pieces[i]);
+            if (!kAligned) add({last});
+            float sum = sums[0] + sums[2];
+            for (int lanes = 4; lanes < 32; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+            return sum;
+        } else {
+            float sum = last, values[Piece<T>::kSize];
+#pragma unroll
+            for (int i = 0; i < kPieces; ++i) {
+                unpack(pieces[i], values);
+                float of_piece = 0;
+                for (float value : values) of_piece += value;
+                sum += of_piece;
+            }
+            return sum_of_warp(sum);
+        }
+    }
+
     /// The moments of all pieces of the warp's threads, and if `with_edge` of their edges.
-    __device__ Moments moments(unsigned int p = 0, bool with_edge = true) const {
+    __device__ Moments moments(unsigned int p = 0, bool with_edge = true) {
         with_edge = with_edge && share.has_edge;
         float count = pieces_of_warp(p) * Piece<T>::kSize;
         if (!kAligned) count += __popc(__ballot_sync(~0u, with_edge));
-        float sum = with_edge ? float(edge) : 0, values[Piece<T>::kSize];
-#pragma unroll
-        for (int i = 0; i < kPieces; ++i) {
-            unpack(pieces[i], values);
-            float of_piece = 0;
-            for (float value : values) of_piece += value;
-            sum += of_piece;  // 0 where there is no piece
-        }
-        const float mean = Op::kCenters && count > 0 ? sum_of_warp(sum) / count : 0;
+        float mean = 0;
+        if (Op::kCenters) mean = sum_of_pieces(with_edge ? edge : T(0)) / max(count, 1.0f);
         float squares = with_edge ? (float(edge) - mean) * (float(edge) - mean) : 0;
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
+            auto& values = unpacked[kUnpackedOnce ? i : 0];
             unpack(pieces[i], values);
             float of_piece = 0;
-            for (float value : values) {
+            for (float& value : values) {
+                if (kUnpackedOnce) ptx::computed_once(value);
                 const float away = value - mean;
                 of_piece += away * away;
             }
@@ -258,50 +311,66 @@ struct Kept {
     }
 
     /// How far gamma and beta of the pieces are from a multiple of 16 bytes, in elements.
-    __device__ unsigned int shift() const { return column % Piece<T>::kSize; }
+    __device__ unsigned int shift() const { return share.column % Piece<T>::kSize; }
 
-    /// Gamma and beta of the i-th piece.
+    /// Gamma and beta of a piece of the share.
     struct Parameters {
         Piece<T> gamma, beta;
     };
-    __device__ Parameters parameters_of(unsigned int p, int i) const {
-        const size_t at = column + size_t(p + first_of_warp + lane + 32 * i) * Piece<T>::kSize;
-        Parameters result{parameters<kAligned>(a.gamma + at, shift(), a.gamma + a.cols), {}};
-        if (Op::kCenters) result.beta = parameters<kAligned>(a.beta + at, shift(), a.beta + a.cols);
+    __device__ Parameters parameters_at(size_t piece, bool wanted = true) const {
+        const size_t at = share.column + piece * Piece<T>::kSize;
+        Parameters result{parameters<kAligned>(a.gamma, at, shift(), a.cols, wanted), {}};
+        if (Op::kCenters) result.beta = parameters<kAligned>(a.beta, at, shift(), a.cols, wanted);
         return result;
+    }
+
+    /// The same of the i-th piece; zeros if there is none.
+    __device__ Parameters parameters_of(unsigned int p, int i) const {
+        return parameters_at(size_t(p + first) + 32 * i, has(p, i));
     }
 
     /// Stores the results of the pieces, given the moments of the whole row. of_piece(i): the
     /// Parameters of the i-th.
     template <class OfPiece>
-    __device__ void store_pieces(Moments whole, unsigned int p, OfPiece of_piece) const {
+    __device__ void store_pieces(Moments whole, unsigned int p, OfPiece of_piece) {
         const float scale = scale_of(whole), mean = Op::kCenters ? whole.mean : 0;
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
-            if (!has(p, i)) continue;
             const Parameters with = of_piece(i);
-            float values[Piece<T>::kSize], gamma[Piece<T>::kSize], beta[Piece<T>::kSize];
-            unpack(pieces[i], values), unpack(with.gamma, gamma), unpack(with.beta, beta);
+            auto& values = unpacked[kUnpackedOnce ? i : 0];
+            float gamma[Piece<T>::kSize], beta[Piece<T>::kSize];
+            if (!kUnpackedOnce) unpack(pieces[i], values);
+            unpack(with.gamma, gamma), unpack(with.beta, beta);
             for (int j = 0; j < Piece<T>::kSize; ++j) {
                 values[j] = (values[j] - mean) * scale * gamma[j];
                 if (Op::kCenters) values[j] += beta[j];
             }
-            *piece_of(a.out, p, i) = pack<T>(values);
+            store(a.out, p, i, pack<T>(values));
         }
     }
-    __device__ void store_pieces(Moments whole, unsigned int p = 0) const {
+    __device__ void store_pieces(Moments whole, unsigned int p = 0) {
         store_pieces(whole, p, [&](int i) { return parameters_of(p, i); });
     }
-    __device__ void store_edge(Moments whole) const {
+
+    /// Gamma and beta of the edge.
+    struct EdgeParameters {
+        T gamma, beta;
+    };
+    __device__ EdgeParameters edge_parameters() const {
+        if (!share.has_edge) return {};
+        const size_t at = share.edge - share.begin + share.column;
+        return {a.gamma[at], Op::kCenters ? a.beta[at] : T(0)};
+    }
+    __device__ void store_edge(Moments whole, EdgeParameters with) const {
         if (!share.has_edge) return;
-        const size_t at = share.edge - share.begin + column;
-        const float beta = Op::kCenters ? float(a.beta[at]) : 0;
         a.out[share.edge] =
-            T((float(edge) - whole.mean) * scale_of(whole) * float(a.gamma[at]) + beta);
+            T((float(edge) - whole.mean) * scale_of(whole) * float(with.gamma) + float(with.beta));
     }
 
     __device__ void load_row() { load_pieces(), load_edge(); }
-    __device__ void store_row(Moments whole) const { store_edge(whole), store_pieces(whole); }
+    __device__ void store_row(Moments whole) {
+        store_edge(whole, edge_parameters()), store_pieces(whole);
+    }
 
   private:
     __device__ static float scale_of(Moments whole) {
@@ -310,32 +379,57 @@ struct Kept {
 };
 
 // --- by_warp ------------------------------------------------------------------------------------
-// Adds: a row stays in the registers of one warp, whose threads merge by shuffles.
+// Adds: a row stays in the registers of one warp, whose threads merge by shuffles. Where rows are
+// not aligned, those of a block begin equally far from a multiple of 16 bytes, so that gamma and
+// beta are cut out once for all of them.
 // Costs: registers. Limits: 8 pieces of 16 bytes a thread, so rows of 4 KiB; of a short row most
 // lanes have nothing.
 // Source: CUDA Programming Guide, "Warp Shuffle Functions".
 
 constexpr size_t kMostWarpBytes = 32 * kKept * 16;
-constexpr unsigned int kWarpThreads = 256;  // of a block
+constexpr unsigned int kWarpThreads = 256;             // of a block
+constexpr unsigned int kTogether = kWarpThreads / 32;  // rows of a block
 
 template <class Op, class T, bool kAligned, int kPieces>
-__global__ void __launch_bounds__(kWarpThreads) by_warp(Arrays<T> a) {
-    const size_t row = size_t(blockIdx.x) * (kWarpThreads / 32) + threadIdx.x / 32;
-    if (row >= a.rows) return;
-    Kept<Op, T, kAligned, kPieces> kept(a, row, threadIdx.x % 32);
-    kept.load_row();
-    kept.store_row(kept.moments());
+__global__ void __launch_bounds__(kWarpThreads) by_warp(Arrays<T> a, unsigned int groups) {
+    const unsigned int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const size_t round = blockIdx.x / groups;  // of blocks, one of each group
+    const size_t row = (round * kTogether + warp) * groups + blockIdx.x % groups;
+    Kept<Op, T, kAligned, kPieces> kept(a, row, lane);
+    if (row < a.rows) kept.load_row();
+    if constexpr (kAligned) {
+        if (row < a.rows) kept.store_row(kept.moments());
+    } else {
+        // The block's rows begin equally far from a multiple of 16 bytes. Each thread cuts out a
+        // piece of gamma and beta for all of them.
+        static_assert(32 * kPieces <= kWarpThreads);
+        __shared__ Piece<T> gamma[32 * kPieces], beta[Op::kCenters ? 32 * kPieces : 1];
+        if (threadIdx.x < kept.share.pieces) {
+            const auto parameters = kept.parameters_at(threadIdx.x);
+            gamma[threadIdx.x] = parameters.gamma;
+            if (Op::kCenters) beta[threadIdx.x] = parameters.beta;
+        }
+        __syncthreads();  // gamma and beta are there
+        if (row >= a.rows) return;
+        const Moments whole = kept.moments();
+        kept.store_pieces(whole, 0, [&](int i) {
+            const unsigned int at = lane + 32 * i;
+            return decltype(kept.parameters_at(0)){gamma[at], Op::kCenters ? beta[at] : Piece<T>{}};
+        });
+        kept.store_edge(whole, kept.edge_parameters());
+    }
 }
 
 /// Prepares the launch for rows of up to kMostWarpBytes.
 template <class Op, class T>
 std::function<void()> prepare_by_warp(Arrays<T> a) {
-    const bool few = a.row_pieces() <= 4 * 32;
+    const bool few = a.whole_pieces() <= 4 * 32;
     const auto kernel = few ? a.aligned() ? by_warp<Op, T, true, 4> : by_warp<Op, T, false, 4>
                         : a.aligned() ? by_warp<Op, T, true, kKept>
                                       : by_warp<Op, T, false, kKept>;
-    const size_t together = kWarpThreads / 32;  // rows of a block
-    return [=] { kernel<<<(a.rows + together - 1) / together, kWarpThreads>>>(a); };
+    const unsigned int groups = a.groups(), together = groups * kTogether;
+    const size_t rounds = (a.rows + together - 1) / together;
+    return [=] { kernel<<<rounds * groups, kWarpThreads>>>(a, groups); };
 }
 
 // --- by_block -----------------------------------------------------------------------------------
@@ -356,7 +450,7 @@ __global__ void __launch_bounds__(kMostThreads, 2) by_block(Arrays<T> a) {
 template <class Op, class T>
 std::function<void()> prepare_by_block(Arrays<T> a) {
     const auto kernel = a.aligned() ? by_block<Op, T, true> : by_block<Op, T, false>;
-    const unsigned int threads = threads_for(a.row_pieces(), kKept);
+    const unsigned int threads = threads_for(a.whole_pieces(), kKept);
     return [=] { kernel<<<a.rows, threads>>>(a); };
 }
 
@@ -367,19 +461,14 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // beta stay as well, and the row after it is fetched into the L2 cache. One instruction, a bulk
 // copy, moves all of a warp's pieces: with a copy and an address for each, half of the instructions
 // did no arithmetic. Clusters draw their rows from counters, so that fast ones take more.
-// Costs: shared memory for three rows, so that of rows beyond 288 KiB one block fits a
+// Costs: shared memory for three rows, so that of rows beyond 256 KiB one block fits a
 // multiprocessor; and a memset of the counters. Limits: unaligned rows, for which clusters wait
 // longer; and 8 blocks of 512 threads: rows of 512 KiB. Before 9.0 there are no clusters.
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
 // "Asynchronous Data Copies"; PTX ISA, "st.async" and "cp.async.bulk".
 
-// Pieces of a thread. Unaligned rows are slower with 8: docs/limits.md, "Norms by clusters".
-template <bool kAligned>
-constexpr int kStreamed = kAligned ? 8 : 9;
-
-/// Which rows a cluster takes. Row r is of group r % groups. Rows of a group begin equally far from
-/// a multiple of 16 bytes, so each cluster takes rows of one group as long as there are some: gamma
-/// and beta are cut out once. The first two rows of each cluster are fixed, the others drawn.
+/// Which rows a cluster takes: of one group as long as there are some, so that gamma and beta are
+/// cut out once. The first two rows of each cluster are fixed, the others drawn.
 struct Draw {
     unsigned int groups, clusters;
     unsigned int* drawn;        // [groups]: how many rows of each have been drawn
@@ -410,24 +499,25 @@ struct Draw {
 };
 
 template <class Op, class T, bool kAligned>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMostThreads, 1)
     by_cluster(Arrays<T> a, unsigned int groups, unsigned int* drawn) {
-    constexpr int kPieces = kStreamed<kAligned>;
-    using Row = Kept<Op, T, kAligned, kPieces>;
+    using Row = Kept<Op, T, kAligned, kKept, std::is_same_v<T, half> && Op::kCenters>;
     extern __shared__ __align__(16) unsigned char shared[];
-    // Count, mean and squares from each warp of the cluster, and from its first warp also the
-    // number of the row after next; of two rows in turn.
-    __shared__ float4 moments[2][kMostBlocks * kMostThreads / 32];
     __shared__ hopper::Barrier full[2];                     // a row's moments have all arrived
     __shared__ hopper::Barrier arrived[kMostThreads / 32];  // a warp's part of the next row has
     const unsigned int blocks = Cluster().size(), rank = Cluster().rank();
     const unsigned int cluster = blockIdx.x / blocks, clusters = gridDim.x / blocks;
     const unsigned int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    // Count, mean and squares from each warp of the cluster, and from its first warp also the
+    // number of the row after next; of two rows in turn.
+    const unsigned int sets = blocks * warps;
+    auto* const moments = reinterpret_cast<float4*>(shared);
     // Each warp has places of its own, for its pieces of x and residual of the next row, gamma and
     // beta, so it waits for no other. (RMSNorm has no beta, LayerNorm no residual.)
     enum Kind { kX, kGamma, kResidual, kBeta = kResidual, kKinds };
-    constexpr int kWarpPieces = 32 * kPieces;
-    auto* const places = reinterpret_cast<Piece<T>*>(shared) + warp * (kKinds * kWarpPieces) + lane;
+    constexpr int kWarpPieces = 32 * kKept;
+    auto* const places =
+        reinterpret_cast<Piece<T>*>(moments + 2 * sets) + warp * (kKinds * kWarpPieces) + lane;
     auto place = [&](Kind kind, int i) -> Piece<T>& { return places[kind * kWarpPieces + 32 * i]; };
     if (threadIdx.x < 2) hopper::mbarrier_init(&full[threadIdx.x], 1);
     if (lane == 0) hopper::mbarrier_init(&arrived[warp], 1);
@@ -435,8 +525,8 @@ __global__ void __launch_bounds__(kMostThreads)
     hopper::barrier_cluster_sync();  // every block's barriers are ready
 
     T edge_of_x = T(0), edge_of_residual = T(0);  // of the next row
-    auto start = [&](size_t row) {
-        const Row next(a, row, threadIdx.x, rank, blocks);
+    auto start = [&](const Share<T, kAligned>& share) {
+        const Row next(a, share, threadIdx.x);
         __syncwarp();  // all lanes have taken what was in these places
         if (lane == 0) {
             hopper::mbarrier_arrive_expect_tx(&arrived[warp],
@@ -444,34 +534,39 @@ __global__ void __launch_bounds__(kMostThreads)
             next.copy_to(&place(kX, 0), a.x, &arrived[warp]);
             if (Op::kAdds) next.copy_to(&place(kResidual, 0), a.residual, &arrived[warp]);
         }
-        if (next.share.has_edge) edge_of_x = a.x[next.share.edge];
-        if (Op::kAdds && next.share.has_edge) edge_of_residual = a.residual[next.share.edge];
+        if (share.has_edge) edge_of_x = a.x[share.edge];
+        if (Op::kAdds && share.has_edge) edge_of_residual = a.residual[share.edge];
     };
     Draw draw(groups, clusters, drawn, cluster % groups);
     size_t row = draw.row(cluster / groups), next = draw.row(cluster / groups + draw.fixed / 2);
-    start(row);
+    Share<T, kAligned> share(row, a.cols, threadIdx.x, rank, blocks);
+    start(share);
     unsigned int cut = ~0u;  // the shift that gamma and beta were cut out for; none yet
+    typename Row::EdgeParameters of_edge{};
     for (unsigned int turn = 0; row < a.rows; ++turn) {
-        Row kept(a, row, threadIdx.x, rank, blocks);
+        Row kept(a, share, threadIdx.x);
         if (kept.shift() != cut) {
-            cut = kept.shift();
-#pragma unroll 2
-            for (int i = 0; i < kPieces; ++i) {
-                if (!kept.has(0, i)) continue;
+            cut = kept.shift(), of_edge = kept.edge_parameters();
+#pragma unroll 4
+            for (int i = 0; i < kKept; ++i) {
                 const auto parameters = kept.parameters_of(0, i);
                 place(kGamma, i) = parameters.gamma;
                 if (Op::kCenters) place(kBeta, i) = parameters.beta;
+                if (kept.has(0, i)) continue;
+                place(kX, i) = {};  // what take() finds there
+                if (Op::kAdds) place(kResidual, i) = {};
             }
+            hopper::fence_proxy_async();  // a row of another group may have a piece more to copy
         }
         hopper::mbarrier_wait(&arrived[warp], turn % 2);  // this warp's part of the row is there
         kept.take([&](int i) { return place(kX, i); }, [&](int i) { return place(kResidual, i); },
                   edge_of_x, edge_of_residual);
-        if (next < a.rows) start(next);
+        if (next < a.rows) start(share = {next, a.cols, threadIdx.x, rank, blocks});
 
         const unsigned int set = turn % 2;
         unsigned int drawn_now = 0;
         if (threadIdx.x == 0) {
-            hopper::mbarrier_arrive_expect_tx(&full[set], blocks * warps * sizeof moments[0][0]);
+            hopper::mbarrier_arrive_expect_tx(&full[set], sets * sizeof moments[0]);
             if (rank == 0 && next < a.rows) drawn_now = draw.draw();  // arrives meanwhile
         }
         const Moments own = kept.moments();
@@ -480,14 +575,14 @@ __global__ void __launch_bounds__(kMostThreads)
             after_next = next < a.rows ? draw.row_drawn(drawn_now, a.rows) : a.rows;
         after_next = __shfl_sync(~0u, after_next, 0);
         if (lane < blocks)  // lane b sends to block b, this one included
-            hopper::st_async(&moments[set][rank * warps + warp],
+            hopper::st_async(&moments[set * sets + rank * warps + warp],
                              {own.count, own.mean, own.squares, __uint_as_float(after_next)},
                              &full[set], lane);
         // A warp sends only after it has read the moments of the row before. So once a row's are
         // complete, the other set is free. After the last row's nobody sends here: a block may end.
         hopper::mbarrier_wait(&full[set], turn / 2 % 2);
-        const Moments whole = merge_sent<Op>(moments[set], blocks * warps, a.cols);
-        row = next, next = __float_as_uint(moments[set][0].w);
+        const Moments whole = merge_sent<Op>(moments + set * sets, sets, a.cols);
+        row = next, next = __float_as_uint(moments[set * sets].w);
         if (threadIdx.x == 0 && next < a.rows) {
             const Share<T, kAligned> share(next, a.cols, 0, rank, blocks);
             share.fetch(a.x);
@@ -497,7 +592,7 @@ __global__ void __launch_bounds__(kMostThreads)
             return typename Row::Parameters{place(kGamma, i),
                                             Op::kCenters ? place(kBeta, i) : Piece<T>{}};
         });
-        kept.store_edge(whole);
+        kept.store_edge(whole, of_edge);
     }
 }
 
@@ -505,30 +600,30 @@ __global__ void __launch_bounds__(kMostThreads)
 template <class Op, class T>
 std::function<void()> prepare_by_cluster(Arrays<T> a) {
     const auto kernel = a.aligned() ? by_cluster<Op, T, true> : by_cluster<Op, T, false>;
+    auto bytes_for = [](unsigned int blocks, unsigned int threads) {
+        const size_t places = 3 * threads * kKept * sizeof(Piece<T>);
+        return places + 2 * blocks * threads / 32 * sizeof(float4);
+    };
     // Of the numbers of blocks with which two run on a multiprocessor (one loads while the other
-    // waits), or else of all, the one with the most rows under way.
-    const size_t pieces = a.aligned() ? kStreamed<true> : kStreamed<false>;
-    auto bytes_for = [=](unsigned int threads) { return 3 * threads * pieces * 16; };
-    size_t blocks = 0, clusters = 0;
-    unsigned int threads = 0;
+    // waits), or else of all, the one with the most rows under way; of equals the largest.
+    unsigned int blocks = 0, threads = 0;
+    size_t clusters = 0;
     bool two = false;
-    for (size_t n = 2; n <= kMostBlocks; ++n) {
-        const unsigned int needed = threads_for((a.row_pieces() + n - 1) / n, pieces);
-        const size_t bytes = bytes_for(needed);
+    for (unsigned int n = 2; n <= kMostBlocks; ++n) {
+        const unsigned int needed = threads_for((a.whole_pieces() + n - 1) / n, kKept);
+        const size_t bytes = bytes_for(n, needed);
         if (needed > kMostThreads || !demo::try_shared_bytes(kernel, bytes).empty()) continue;
         const size_t room = demo::ClusterLaunch(1, n, needed, bytes).room(kernel);
         const bool has_two = demo::blocks_per_multiprocessor(kernel, int(needed), bytes) > 1;
-        if (room == 0 || std::pair(has_two, room) <= std::pair(two, clusters)) continue;
+        if (room == 0 || std::pair(has_two, room) < std::pair(two, clusters)) continue;
         blocks = n, threads = needed, clusters = room, two = has_two;
     }
     if (blocks == 0 && !demo::dry_run)
         demo::fail(demo::kSkipped, "no room here for a cluster that keeps such a row");
     clusters = std::min(clusters, a.rows);
-    const size_t shared_bytes = bytes_for(threads);
+    const size_t shared_bytes = bytes_for(blocks, threads);
     demo::allow_shared_bytes(kernel, shared_bytes);
-    // Rows begin in so many ways relative to 16 bytes.
-    const unsigned int ways = Piece<T>::kSize / std::gcd(a.cols, Piece<T>::kSize),
-                       groups = clusters < ways ? 1 : ways;
+    const unsigned int groups = clusters < a.groups() ? 1 : a.groups();
     const auto drawn = std::make_shared<demo::Buffer<unsigned int>>(groups);
     return [=, launch = demo::ClusterLaunch(clusters, blocks, threads, shared_bytes)] {
         DEMO_CHECK(cudaMemsetAsync(drawn->data(), 0, drawn->bytes()));
@@ -546,7 +641,7 @@ constexpr int kStepPieces = 4;  // of a thread
 constexpr unsigned int kTwiceThreads = 512;
 
 template <class Op, class T>
-__global__ void __launch_bounds__(kTwiceThreads) by_cluster_twice(Arrays<T> a) {
+__global__ void __launch_bounds__(kTwiceThreads, 2) by_cluster_twice(Arrays<T> a) {
     const Cluster cluster;
     Kept<Op, T, false, kStepPieces> kept(a, blockIdx.x / cluster.size(), threadIdx.x,
                                          cluster.rank(), cluster.size());
@@ -559,7 +654,7 @@ __global__ void __launch_bounds__(kTwiceThreads) by_cluster_twice(Arrays<T> a) {
         own = merge(own, kept.moments(p, false));
     }
     const Moments whole = cluster.merge_all(merge_block(own), Moments{});
-    kept.store_pieces(whole, p), kept.store_edge(whole);
+    kept.store_edge(whole, kept.edge_parameters()), kept.store_pieces(whole, p);
     for (; p > 0;) {  // backward: the latest pieces are the likeliest to be in the cache
         kept.load_from(Op::kAdds ? a.sum : a.x, p -= kStep);
         kept.store_pieces(whole, p);

@@ -21,6 +21,8 @@ struct Rows {
 
     size_t row_bytes() const { return cols * sizeof(T); }
     size_t row_pieces() const { return (row_bytes() + 15) / 16; }
+    /// The most whole pieces that a row has (what else it has is edges), but at least 1.
+    size_t whole_pieces() const { return row_bytes() < 16 ? 1 : row_bytes() / 16; }
     bool aligned() const { return row_bytes() % 16 == 0; }  // all rows are, so none has edges
 };
 
@@ -34,7 +36,8 @@ using Piece = demo::Vector<T>;
 /// has them as well. (The matrix itself is aligned. In a short row the last shares may be empty.)
 template <class T, bool kAligned>
 struct Share {
-    size_t begin;         // element of the matrix where the pieces begin
+    size_t column;        // where in the row the pieces begin
+    size_t begin;         // element of the matrix where they do
     unsigned int pieces;  // how many
     size_t edge;          // element of the matrix at the edges for this thread
     bool has_edge;
@@ -43,17 +46,18 @@ struct Share {
                      unsigned int shares = 1) {
         constexpr unsigned int kElements = Piece<T>::kSize;
         const size_t first = row * cols;
-        const unsigned int before =
-            kAligned ? 0 : min(size_t((kElements - first % kElements) % kElements), cols);
-        const unsigned int all = (cols - before) / kElements;
-        // From cols alone, so that a loop over rows divides once.
-        const unsigned int most = (unsigned(cols / kElements) + shares - 1) / shares;
-        begin = first + before + size_t(rank * most) * kElements;
+        const unsigned int whole = cols / kElements, more = cols % kElements;
+        unsigned int before = 0, all = whole, edges = more;  // pieces; elements at both edges
+        if (!kAligned) {
+            before = min((0 - unsigned(first)) % kElements, whole > 0 ? kElements : more);
+            if (before > more) --all, edges += kElements;
+        }
+        const unsigned int most = (whole + shares - 1) / shares;  // once in a loop over rows
+        column = before + size_t(rank * most) * kElements;
+        begin = first + column;
         pieces = rank * most < all ? min(most, all - rank * most) : 0;
-        const bool at_front = !kAligned && thread < before;
-        const size_t in_row = (at_front ? 0 : size_t(all) * kElements) + thread;
-        edge = first + in_row;
-        has_edge = !kAligned && rank == 0 && in_row < cols;
+        edge = first + thread + (thread < before ? 0 : size_t(all) * kElements);
+        has_edge = !kAligned && rank == 0 && thread < edges;
     }
 
     /// Asks the L2 cache to fetch the share.
@@ -94,16 +98,15 @@ __device__ Piece<T> pack(const float (&from)[Piece<T>::kSize]) {
 template <class T, int kPieces>
 __device__ void load(Piece<T> (&pieces)[kPieces], const T* from, unsigned int first,
                      unsigned int stride, unsigned int count, T nothing) {
+    // One address and one number for all, so that instructions hold what differs.
+    const auto* const own = reinterpret_cast<const Piece<T>*>(from) + first;
+    const unsigned int left = first < count ? count - first : 0;
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
-        if (first + i * stride < count) {
-            // Most rungs load x once, yet on an H200 evict_last is 3 to 4% faster in fp32 than no
-            // hint, and evict_first 4% slower.
-            ptx::ld_global_evict_last(pieces[i],
-                                      reinterpret_cast<const Piece<T>*>(from) + first + i * stride);
-        } else {
-            for (T& value : pieces[i].at) value = nothing;
-        }
+        for (T& value : pieces[i].at) value = nothing;
+        // Most rungs load x once, yet on an H200 evict_last is 3 to 4% faster in fp32 than no hint,
+        // and evict_first 4% slower.
+        ptx::ld_global_evict_last_if(i * stride < left, pieces[i], own + i * stride);
     }
 }
 
