@@ -15,8 +15,9 @@
 //       512 KiB        by_cluster         2 to 8 blocks, a cluster
 //       any length     by_cluster_twice   8 blocks, but only its end: the rest is loaded twice
 //
-// Do not compute a variance as the mean of squares minus the squared mean. Around 100 squares are
-// around 10,000; of a thousand of them fp32 rounds the sum by up to 1/2, and the variance is 1/3.
+// Do not compute a variance as the mean of squares minus the squared mean. Here rows lie around
+// 100 or -100 with a variance of 1/3: the mean of squares is 10,000.33, where fp32 has steps of
+// 0.001, and each addition to their sum rounds as coarsely.
 // To read a row twice costs no traffic while it is in registers. So each warp finds its mean first,
 // then the squares of the distances from it: its moments. Moments merge, as a softmax's maxima and
 // sums do.
@@ -117,14 +118,14 @@ __device__ Moments merge_sent(const float4* sent, unsigned int sets, float count
 
 // --- What a thread keeps ------------------------------------------------------------------------
 
-/// 16 bytes of gamma or beta, an array of `cols`, from number `at` on. Where rows are not aligned,
-/// that is `shift` elements past a multiple of 16 bytes: the 32 bytes around are loaded, and these
-/// cut out. Zeros if not `wanted`.
+/// 16 bytes of gamma or beta, an array of `cols`, from number `at` on; zeros if not `wanted`. Where
+/// rows are not aligned, `at` is `shift` past a multiple of 16 bytes: then the 32 bytes around are
+/// loaded, and these 16 cut out.
 template <bool kAligned, class T>
 __device__ Piece<T> parameters(const T* array, size_t at, unsigned int shift, size_t cols,
                                bool wanted) {
     constexpr int kSize = Piece<T>::kSize;
-    // Whole registers: of a choice between fp16 numbers the compiler makes one for each.
+    // In whole registers: between two pieces of fp16 the compiler would choose number by number.
     uint4 low{}, high{};
     if (kAligned) {
         if (wanted) low = reinterpret_cast<const uint4&>(array[at]);
@@ -143,6 +144,7 @@ __device__ Piece<T> parameters(const T* array, size_t at, unsigned int shift, si
     }
     uint32_t w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
     const unsigned int bytes = shift * sizeof(T);
+    // Down by 8, 4 and 2 bytes, where `bytes` has that bit.
     for (int i = 0; i < 6; ++i) w[i] = bytes & 8 ? w[i + 2] : w[i];
     for (int i = 0; i < 5; ++i) w[i] = bytes & 4 ? w[i + 1] : w[i];
     if (sizeof(T) == 2)
@@ -237,8 +239,8 @@ struct Kept {
         if (Op::kAdds) a.sum[share.edge] = edge = T(float(edge) + float(a.residual[share.edge]));
     }
 
-    /// In two steps: one thread of each warp starts copying the warp's pieces of a matrix; then
-    /// each takes its own from where they have arrived, and zeros beyond them.
+    /// by_cluster loads a row in two steps. First one thread of each warp starts a copy of the
+    /// warp's pieces to shared memory; then each thread takes its own from there, and zeros beyond.
     __device__ void copy_to(void* to, const T* matrix, hopper::Barrier* arrived) const {
         if (const unsigned int count = pieces_of_warp())
             hopper::cp_async_bulk(to, pieces_of(matrix), 16 * count, arrived);
@@ -400,8 +402,7 @@ __global__ void __launch_bounds__(kWarpThreads) by_warp(Arrays<T> a, unsigned in
     if constexpr (kAligned) {
         if (row < a.rows) kept.store_row(kept.moments());
     } else {
-        // The block's rows begin equally far from a multiple of 16 bytes. Each thread cuts out a
-        // piece of gamma and beta for all of them.
+        // Each thread cuts out a piece of gamma and beta for all rows of the block.
         static_assert(32 * kPieces <= kWarpThreads);
         __shared__ Piece<T> gamma[32 * kPieces], beta[Op::kCenters ? 32 * kPieces : 1];
         if (threadIdx.x < kept.share.pieces) {
@@ -461,9 +462,10 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // beta stay as well, and the row after it is fetched into the L2 cache. One instruction, a bulk
 // copy, moves all of a warp's pieces: with a copy and an address for each, half of the instructions
 // did no arithmetic. Clusters draw their rows from counters, so that fast ones take more.
-// Costs: shared memory for three rows, so that of rows beyond 256 KiB one block fits a
-// multiprocessor; and a memset of the counters. Limits: unaligned rows, for which clusters wait
-// longer; and 8 blocks of 512 threads: rows of 512 KiB. Before 9.0 there are no clusters.
+// Costs: shared memory for three rows, and registers: of rows beyond 256 KiB (RMSNorm: 288) one
+// block fits a multiprocessor, not two; and a memset of the counters.
+// Limits: unaligned rows, for which clusters wait longer; and 8 blocks of 512 threads: rows of 512
+// KiB. Before 9.0 there are no clusters.
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
 // "Asynchronous Data Copies"; PTX ISA, "st.async" and "cp.async.bulk".
 

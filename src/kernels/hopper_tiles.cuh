@@ -134,7 +134,9 @@ struct Edges {
     }
 };
 
-/// How they share patches, none of which is divided. Four clusters of two count as one of eight.
+/// How clusters of eight and of two share patches, none of which is divided; four of two count as
+/// one of eight. Then come small tiles, on all multiprocessors: of few patches left over, or of C's
+/// edges.
 inline Division divide_patches(const TileShape& patch, const Product& product,
                                const Machine& machine) {
     const int pairs = machine.multiprocessors / 2;
@@ -144,7 +146,7 @@ inline Division divide_patches(const TileShape& patch, const Product& product,
     if (edges.tiles > 0) whole.rows = edges.rows, whole.columns = edges.columns;
     const int patches = count_tiles(patch, whole), most = product.most_left(machine);
     const int left = both.count_left(patches, most);
-    // Small tiles on all multiprocessors, in rounds of patches: measured at one size of gating.
+    // A round of small tiles, in rounds of patches. Measured in gating, at one size.
     constexpr double kSmallTiles = 0.3;
     const int of_edges = (edges.tiles + machine.multiprocessors - 1) / machine.multiprocessors;
     const int small = (left > 0) + of_edges;
@@ -198,7 +200,7 @@ int fastest_shape(const TileShape (&shapes)[kCount], const Product& product, con
         constexpr int kSingle = 5000, kPingpong = 10000, kPersistent = 13500;
         constexpr int kNext = 10000;  // a further block with one tile, which copies nothing before
                                       // the one before has stored its tile
-        constexpr int kSecondLaunch = 9000;  // see eights_and_twos
+        constexpr int kSecondLaunch = 9000;  // see eights_and_twos; a third one is not counted
         const int at_once = std::max(1, machine.multiprocessors / tile.cluster());
         const Division division = tile.two_launches() ? divide_patches(tile, product, machine)
                                                       : divide(tile, product, at_once);

@@ -389,7 +389,8 @@ __device__ bool join_parts(float (&sums)[kSums], const Schedule& schedule, const
     return true;
 }
 
-/// What the last three rungs run: all parts of a block. `Schedule` says which.
+/// What stream_k, eights_and_twos and the record in clusters run: all parts of a block. `Schedule`
+/// says which.
 template <class T, int kStages, class Schedule>
 __device__ void multiply_parts(const CUtensorMap& A, const CUtensorMap& B, const CUtensorMap& C,
                                const Schedule& schedule, Exchange exchange) {
@@ -525,9 +526,9 @@ struct TileMemory {
     alignas(1024) T out[tile_consumers(kTileN)][kStrips][strip_rows(kTileM, kTileN)][kPanel];
 };
 
-/// The rows of a tile that A has: at its lower edge not all. Only those are copied, by a map of
-/// boxes with so many, `last`. TMA would fill the others with zeros, and takes longer to do so than
-/// to copy as many. (Nobody needs them: they are multiplied to rows that C does not have.)
+/// The rows of a tile that A has: at A's lower edge fewer than kTileM. TMA would fill the others
+/// with zeros, which takes time, so there a second map, `last`, copies a box of `count` rows. (What
+/// is left of an older stage in the others only reaches rows that C does not have.)
 template <int kTileM>
 struct TileRows {
     int count;
@@ -536,7 +537,8 @@ struct TileRows {
     __device__ TileRows(const CUtensorMap& A, const CUtensorMap& last, int row, int rows_of_A)
         : count(min(kTileM, rows_of_A - row)), map(count == kTileM ? &A : &last) {}
 
-    /// Starts the copy of A, and expects as many panels of B.
+    /// Starts the copy of A's rows. The barrier expects these, and so many panels of B, which
+    /// load_panels() copies.
     template <class T, int kTileN>
     __device__ void load(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full, int row, int k,
                          int panels) const {
@@ -576,7 +578,7 @@ __device__ void multiply_panel(float (&sums)[kTileM / 2], const Stage<T, kTileN,
 }
 
 /// consume() of panels: a warpgroup's kEach times 64 columns, from B's panel `first` on. `depth`:
-/// columns of A. before_last() runs before the last step is multiplied.
+/// columns of A. before_last() runs when the last step's bytes are there, before its wgmma.
 template <class T, int kTileN, int kTileM, int kStages, int kEach, class BeforeLast>
 __device__ void consume_panels(float (&sums)[kEach][kTileM / 2],
                                Ring<T, kTileN, kStages, kTileM>& ring, Position<kStages>& at,
@@ -641,9 +643,9 @@ __device__ void store_columns(Value value, T (&out)[kOut][kStrip][kPanel], const
     if (first) hopper::cp_async_bulk_wait_group_read<0>();
 }
 
-/// A block's only tile. A launch finds no code in the caches, and at small N much of its time is
-/// spent on fetching it: multiply_parts() has up to seven times as much. And more registers are
-/// left for sums, since no tile before is on its way out.
+/// A block's only tile. A launch finds no code in the caches, and at small N much of its time goes
+/// into fetching it: 5 KB here, 40 in a kernel of multiply_parts() that divides tiles. No tile
+/// before is on its way out, so more registers are left for sums.
 ///
 /// wgmma computes the transpose, B^T A^T. Its product always has 64 rows, and as many columns as
 /// one likes, in eights. In multiply_stage() these are C's columns; here they are C's rows, which
@@ -697,12 +699,12 @@ struct PingpongMemory : TileMemory<T, kTileM, 128, kStages> {
 template <class T, int kTileM, int kStages, class Schedule, class Load, class Finish>
 __device__ void multiply_pingpong(PingpongMemory<T, kTileM, kStages>& memory,
                                   const Schedule& schedule, int depth, Load load, Finish finish) {
-    constexpr int kProducer = kConsumers * kWarpgroup;
+    constexpr int kWarpgroups = 2, kProducer = kWarpgroups * kWarpgroup;  // a tile each, in turn
     auto& ring = memory.ring;
     const int warpgroup = warpgroup_index();
     const int steps = schedule.steps, blocks = gridDim.x;
     Position<kStages> at;
-    if (warpgroup == kConsumers) {
+    if (warpgroup == kWarpgroups) {
         if (threadIdx.x == kProducer) {
             for (hopper::Barrier& turn : memory.turn) hopper::mbarrier_init(&turn, 4);
             ring.init(4);
@@ -903,9 +905,9 @@ struct SideStream {
     SideStream(const SideStream&) = delete;
 };
 
-/// Two launches side by side: as many clusters of eight as find room, but so that some
-/// multiprocessors are left, and clusters of two on those. Where the number of C's patches is
-/// given, they are on no more of them than save a round.
+/// Two launches side by side: as many clusters of eight as find room while some multiprocessors are
+/// left, and clusters of two on those. If `patches` says how many C has, up to three clusters of
+/// two are left out where they would save no round.
 class PatchLaunches {
   public:
     template <class EightsKernel, class TwosKernel>
@@ -916,7 +918,8 @@ class PatchLaunches {
         const int room = demo::ClusterLaunch(1, 8, kThreads, shared_bytes).at_once(of_eights);
         const int pairs = demo::ClusterLaunch(1, 2, kThreads, shared_bytes).at_once(of_twos);
         EightsAndTwos clusters = EightsAndTwos::of(pairs, room);
-        // Four share a patch. Where the rest of them saves no round, all stay in step without it.
+        // Four clusters of two share a patch. One to three more help only if they save a round;
+        // otherwise all clusters stay in step better without them.
         const EightsAndTwos fewer{clusters.eights, clusters.twos / 4 * 4};
         if (patches > 0 && fewer.twos > 0 &&
             fewer.count_rounds(patches) == clusters.count_rounds(patches))
@@ -950,11 +953,10 @@ class PatchLaunches {
 /// Prepares such launches. Both kernels run multiply_parts(), of Eights and of Twos. If there are
 /// edges, patches cover the rest alone, and `launch_edges` follows the clusters of two.
 template <class T>
-std::function<void()> prepare_patches(
-    void (*eights)(CUtensorMap, CUtensorMap, CUtensorMap, Eights),
-    void (*twos)(CUtensorMap, CUtensorMap, CUtensorMap, Twos), const Operands<T>& o,
-    const Edges& edges = {},
-    const std::function<void(cudaStream_t)>& launch_edges = [](cudaStream_t) {}) {
+std::function<void()> prepare_patches(void (*eights)(CUtensorMap, CUtensorMap, CUtensorMap, Eights),
+                                      void (*twos)(CUtensorMap, CUtensorMap, CUtensorMap, Twos),
+                                      const Operands<T>& o, const Edges& edges = {},
+                                      const std::function<void(cudaStream_t)>& launch_edges = {}) {
     constexpr size_t kHeight = Eights::kHeight * kBlockM, kWidth = Eights::kWidth * kBlockN;
     const size_t covered = edges.tiles > 0 ? edges.rows : o.N;
     const int rows = int((covered + kHeight - 1) / kHeight),
@@ -972,7 +974,7 @@ std::function<void()> prepare_patches(
         launches([&](const auto& launch) { launch(eights, half_A, B, C, of_eights); },
                  [&](const auto& launch) {
                      launch(twos, A, B, C, of_twos);
-                     launch_edges(launches.side_stream());
+                     if (launch_edges) launch_edges(launches.side_stream());
                  });
     };
 }
@@ -998,10 +1000,8 @@ std::function<void()> prepare(const Operands<T>& o) {
     constexpr TileShape kTile = kShapes[kShape];
     if constexpr (kTile.two_launches()) {
         const Edges edges = Edges::of(kTile, square_product(o.N));
-        if (edges.tiles == 0)
-            return prepare_patches<T>(matmul_hopper<T, Eights>, matmul_hopper<T, Twos>, o);
         return prepare_patches<T>(matmul_hopper<T, Eights>, matmul_hopper<T, Twos>, o, edges,
-                                  prepare_edges(o, edges));
+                                  edges.tiles > 0 ? prepare_edges(o, edges) : nullptr);
     } else if constexpr (kTile.divides)
         return prepare_parts(matmul_hopper<T>, o);
     else

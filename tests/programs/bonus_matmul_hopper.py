@@ -135,7 +135,7 @@ MUTANTS = [
            shape=PATCHES, sizes=(12320,), cpu_sizes=(544,), kind="grid"),
     mutant("hopper_edges_left_out_of_patches", "matmul_hopper",
            "the tiles beyond whole patches are not launched",
-           [("launch_edges(launches.side_stream());", "")],
+           [("if (launch_edges) launch_edges(launches.side_stream());", "")],
            shape=PATCHES, sizes=(12320,), cpu_sizes=(544,)),
     mutant("hopper_out_of_turn", "matmul_hopper",
            "no warpgroup waits for its turn",
