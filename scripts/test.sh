@@ -77,7 +77,7 @@ build/tests/host_tests --gtest_brief=1 || status=1
 none=0
 run_tests() {
     local ended=0
-    "${PYTEST[@]}" tests -rs "$@" || ended=$?
+    "${PYTEST[@]}" tests -rsfE "$@" || ended=$?
     case $ended in
         0) ;;
         5) none=$((none + 1)) ;;

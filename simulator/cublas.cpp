@@ -125,13 +125,25 @@ void multiply(const Product& p, const float* A, const float* B, float* C) {
         return;
     }
 #ifdef SIMULATOR_OPENBLAS
-    static const bool once = (openblas_set_num_threads(1), true);  // our workers share the columns
+    static const bool once = (openblas_set_num_threads(1), true);  // our workers share the work
     (void)once;
-    const uint64_t parts = std::min<uint64_t>(simulator::worker_count(), n);
-    simulator::parallel(parts, [&](uint64_t part) {
-        const uint64_t first = n * part / parts, width = n * (part + 1) / parts - first;
-        cblas_sgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, int(m), int(width), int(k), 1, A,
-                    int(m), B + first * k, int(k), 0, C + first * m, int(m));
+    // OpenBLAS sums in another order where it has another number of columns to do. It always gets
+    // as many, the last of them zeros: a column's bits do not depend on how many there are.
+    constexpr uint64_t kColumns = 32;
+    auto call = [&](const float* b, float* c) {
+        cblas_sgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, int(m), int(kColumns), int(k), 1, A,
+                    int(m), b, int(k), 0, c, int(m));
+    };
+    simulator::parallel((n + kColumns - 1) / kColumns, [&](uint64_t group) {
+        const uint64_t first = group * kColumns, width = std::min(kColumns, n - first);
+        if (width == kColumns) {
+            call(B + first * k, C + first * m);
+            return;
+        }
+        std::vector<float> b(kColumns * k), c(kColumns * m);
+        std::copy_n(B + first * k, width * k, b.begin());
+        call(b.data(), c.data());
+        std::copy_n(c.begin(), width * m, C + first * m);
     });
 #else
     constexpr uint64_t kColumns = 4;  // of C at a time, so that an element of A serves four

@@ -108,7 +108,7 @@ constexpr size_t kStackBytes = 128 << 10;
 #endif
 constexpr size_t kStackStride = kStackBytes + kPage;  // with the guard below it
 
-/// Where a debugger's breakpoint stops the thread that it wanted to see.
+/// Where a debugger's breakpoint stops the thread that it wanted to see, or asked.
 [[gnu::noinline, gnu::used]] void debugger_looks() {
     asm volatile("");  // not to be optimized away
 }
@@ -131,20 +131,14 @@ class Runner {
     bool as_late_as_allowed();
     void want_cluster(unsigned int blocks);
 
-    /// Lets the thread that a debugger wants to see run.
-    void step_aside() {
-        current_->site = {};
-        release({current_});
-        wait();
-    }
+#ifdef SIMULATOR_DEBUG
+    void attend_to_debugger();
+#endif
 
     Thread& current() { return *current_; }
     Block& block(unsigned int rank) { return blocks_[rank]; }
     unsigned int cluster_size() const { return grid_->cluster; }
     unsigned int threads_of_a_block() const { return grid_->threads(); }
-#ifdef SIMULATOR_DEBUG
-    std::string what_threads_wait_for() const;
-#endif
     bool below_a_stack(const void* address) const {
         const size_t in_stacks = static_cast<const char*>(address) - stacks_;
         return in_stacks < kMaxClusterBlocks * kMaxThreads * kStackStride &&
@@ -166,6 +160,9 @@ class Runner {
     [[noreturn]] void fail_at_barrier(Thread& waiting, const Thread& missing);
     [[noreturn]] void fail_for_ever_waiting();
     void name(const Thread& thread);  // makes it the one that fail() names
+#ifdef SIMULATOR_DEBUG
+    std::string what_threads_wait_for() const;
+#endif
 
     const Grid* grid_ = nullptr;
     dim3 prepared_{0, 0, 0};  // the block's shape that threads_ is laid out for
@@ -178,6 +175,10 @@ class Runner {
     std::vector<Work> pending_;
     Thread* current_ = nullptr;
     Thread* wanted_ = nullptr;  // whom a debugger wants to see
+#ifdef SIMULATOR_DEBUG
+    bool asked_ = false;            // a debugger wants to know what threads wait for,
+    const char* answer_ = nullptr;  // and this is it
+#endif
     size_t exited_ = 0;
     std::vector<Thread*> at_cluster_barrier_;
     bool restarts_ = false;          // the kernel wants other clusters
@@ -648,24 +649,33 @@ std::string Runner::what_threads_wait_for() const {
     return result;
 }
 
-/// scripts/step/step_commands.py calls this.
-[[gnu::used]] const char* debugger_asks() {
-    static thread_local std::string answer;
-    answer = runner->what_threads_wait_for();
-    return answer.c_str();
+/// Answers the debugger, or lets the thread run that it wants to see.
+void Runner::attend_to_debugger() {
+    if (asked_) {
+        static thread_local std::string answer;
+        answer = what_threads_wait_for();
+        answer_ = answer.c_str();
+        asked_ = false;
+        debugger_looks();
+        return;
+    }
+    current_->site = {};
+    release({current_});
+    wait();
 }
 
-// scripts/step/step_commands.py stops a thread anywhere, writes wanted_ and sends this signal.
-struct StepAside {
-    StepAside() {
+// scripts/step/step_commands.py stops a thread anywhere, writes wanted_ or asked_ and sends this
+// signal. It calls no function: gdb 13 cannot, on a processor with AMX.
+struct DebuggersSignal {
+    DebuggersSignal() {
         struct sigaction action {};
         action.sa_handler = [](int) {
-            if (runner) runner->step_aside();
+            if (runner) runner->attend_to_debugger();
         };
         action.sa_flags = SA_NODEFER;  // the handler returns when its thread goes on
         sigaction(SIGUSR1, &action, nullptr);
     }
-} step_aside_handler;
+} debuggers_signal;
 #endif
 
 }  // namespace

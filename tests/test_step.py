@@ -137,7 +137,7 @@ def test_a_tile_is_complete_behind_the_barrier_and_not_before(tmp_path):
 @on_cpu
 def test_who_knows_every_thread(tmp_path):
     said = walk(tmp_path, 2, "who", "thread 31 31", "next", "who", "next-barrier", "who",
-                "thread 4 1", "who")
+                "thread 4 1", "who", "up", "who", "down")  # down: who has left the frame selected
     start, at_its_second_line, behind, elsewhere = (lanes_of(said[i]) for i in (1, 4, 6, 8))
     for lanes in (start, at_its_second_line, behind, elsewhere):
         assert sorted(lanes) == [(warp, lane) for warp in range(32) for lane in range(32)]

@@ -4,6 +4,7 @@ On a GPU they are short forms of cuda-gdb's. On the simulator a block's threads 
 (simulator/scheduler.cpp): the one that runs is the selected one. To select another, its address is
 written into Runner::wanted_; the runtime then goes to it, whether or not it could run on, and stops
 in debugger_looks(). A thread that has yet to begin is begun, and stops at the kernel's first line.
+What threads wait for is asked for in the same way: by Runner::asked_.
 
 The environment says what to do: STEP_PROGRAM, STEP_ARGUMENTS (its command line), STEP_GPU (1 or
 empty), STEP_BATCH or STEP_WALK (a file, or empty).
@@ -381,6 +382,13 @@ class Simulator:
         with only(stop):
             quietly("continue")
 
+    def leave_signal(self):
+        """Goes on to where it was when SIGUSR1 came."""
+        frame = gdb.newest_frame()
+        while frame.type() != gdb.SIGTRAMP_FRAME:
+            frame = frame.older()
+        self.run_to(frame.older())
+
     def select_thread(self, thread):
         self.go(vector("blockIdx"), thread)
 
@@ -405,10 +413,7 @@ class Simulator:
             quietly(f"set variable *(unsigned long*){address} = {int(wanted.address)}")
             quietly("continue" if self.looks() else "signal SIGUSR1")
         if begun and stepped_aside:
-            frame = gdb.newest_frame()
-            while frame.type() != gdb.SIGTRAMP_FRAME:
-                frame = frame.older()
-            self.run_to(frame.older())
+            self.leave_signal()
         else:
             self.show_kernel()
 
@@ -453,8 +458,19 @@ class Simulator:
 
     def missing(self):
         """What threads of the block wait for, by their numbers, where that is not all others."""
-        function = gdb.lookup_static_symbol("simulator::(anonymous namespace)::debugger_asks()")
-        rows = function.value()().string().splitlines()
+        depth, frame, stops = 0, gdb.newest_frame(), len(moved)
+        while frame != gdb.selected_frame():
+            depth, frame = depth + 1, frame.older()
+        with only(stop_at(self.LOOKS)):
+            quietly(f"set variable *(char*){int(self.runner()['asked_'].address)} = 1")
+            quietly("signal SIGUSR1")
+        rows = self.runner()["answer_"].string().splitlines()
+        self.leave_signal()
+        frame = gdb.newest_frame()
+        for _ in range(depth):
+            frame = frame.older()
+        frame.select()
+        del moved[stops:]  # it stands where it stood
         return {int(number): text for number, text in (row.split("\t") for row in rows)}
 
     def threads(self):
