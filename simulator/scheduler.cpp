@@ -155,6 +155,8 @@ class Runner {
     void do_work(size_t i);  // of pending_
     void wait();             // lets others run until the current thread is ready again
     void release(const std::vector<Thread*>& threads);
+    void end_meeting(Thread* lanes, size_t here, unsigned int mask,
+                     void (*finish)(void* const*, unsigned int));
     void count_met(const Site& site) const;
     void release_cluster_if_met();
     [[noreturn]] void fail_at_barrier(Thread& waiting, const Thread& missing);
@@ -487,19 +489,26 @@ void Runner::warp_meet(unsigned int mask, void* record, void (*finish)(void* con
     meeting->arrived |= 1u << lane;
     if (meeting->arrived == mask) {
         meetings.erase(meeting);
-        void* records[32];
-        together_.clear();
-        for (size_t i = 0; i < here; ++i) {
-            records[i] = lanes[i].record;
-            if (mask >> i & 1) together_.push_back(lanes + i);
-        }
-        count_pause(true);
-        finish(records, mask);
-        count_pause(false);
-        if (together_.size() == here) count_warp_met(warp);
-        release(together_);
+        end_meeting(lanes, here, mask, finish);
     }
     wait();
+}
+
+// On its own, so that the records are not on the stack of each thread that waits: few lines of the
+// cache are touched where another thread goes on.
+[[gnu::noinline]] void Runner::end_meeting(Thread* lanes, size_t here, unsigned int mask,
+                                           void (*finish)(void* const*, unsigned int)) {
+    void* records[32];
+    together_.clear();
+    for (size_t i = 0; i < here; ++i) {
+        records[i] = lanes[i].record;
+        if (mask >> i & 1) together_.push_back(lanes + i);
+    }
+    count_pause(true);
+    finish(records, mask);
+    count_pause(false);
+    if (together_.size() == here) count_warp_met(lanes->number / 32);
+    release(together_);
 }
 
 void Runner::wait_until(const Condition& condition, Site site) {

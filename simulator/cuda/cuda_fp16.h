@@ -1,12 +1,22 @@
 // half: IEEE 754's binary16.
 #pragma once
 
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
 #include "../small_float.hpp"
 #include "vector_types.h"
 
 struct __half {
     SIMULATOR_SMALL_FLOAT(__half)
 
+#ifdef __F16C__  // the processor converts
+    static unsigned short from_float(float x) {
+        return x == x ? _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT) : 0x7FFF;
+    }
+    static float to_float(unsigned short x) { return _cvtsh_ss(x); }
+#else
     static unsigned short from_float(float x) {
         const auto bits = std::bit_cast<uint32_t>(x);
         const uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
@@ -24,6 +34,7 @@ struct __half {
         return std::bit_cast<float>(sign |
                                     std::bit_cast<uint32_t>(std::bit_cast<float>(size) * 0x1p112f));
     }
+#endif
     static __half from_bits(unsigned short bits) {
         __half h;
         h.__x = bits;
