@@ -494,8 +494,8 @@ void Runner::warp_meet(unsigned int mask, void* record, void (*finish)(void* con
     wait();
 }
 
-// On its own, so that the records are not on the stack of each thread that waits: few lines of the
-// cache are touched where another thread goes on.
+// Not a part of warp_meet(): there the records would lie on the stack of every thread that waits,
+// and to go on with another one would touch more lines of the cache.
 [[gnu::noinline]] void Runner::end_meeting(Thread* lanes, size_t here, unsigned int mask,
                                            void (*finish)(void* const*, unsigned int)) {
     void* records[32];

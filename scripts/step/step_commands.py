@@ -456,22 +456,28 @@ class Simulator:
             quietly("next")
         return True
 
-    def missing(self):
-        """What threads of the block wait for, by their numbers, where that is not all others."""
-        depth, frame, stops = 0, gdb.newest_frame(), len(moved)
-        while frame != gdb.selected_frame():
-            depth, frame = depth + 1, frame.older()
+    def ask(self):
+        """What the simulator answers in text. The thread then stands where it stood, and the same
+        frame is selected."""
+        frames, stops = [gdb.newest_frame()], len(moved)
+        while frames[-1] != gdb.selected_frame():
+            frames.append(frames[-1].older())
         with only(stop_at(self.LOOKS)):
             quietly(f"set variable *(char*){int(self.runner()['asked_'].address)} = 1")
             quietly("signal SIGUSR1")
-        rows = self.runner()["answer_"].string().splitlines()
+        answer = self.runner()["answer_"].string()
         self.leave_signal()
         frame = gdb.newest_frame()
-        for _ in range(depth):
+        for _ in frames[1:]:
             frame = frame.older()
         frame.select()
-        del moved[stops:]  # it stands where it stood
-        return {int(number): text for number, text in (row.split("\t") for row in rows)}
+        del moved[stops:]
+        return answer
+
+    def missing(self):
+        """What threads of the block wait for, by their numbers, where that is not all others."""
+        rows = (row.split("\t") for row in self.ask().splitlines())
+        return {int(number): text for number, text in rows}
 
     def threads(self):
         """For every thread of the block, in order: (file, line, state), and perhaps what is missing
