@@ -167,15 +167,22 @@ __device__ __forceinline__ float tanh_approx(float x) {
     return y;
 }
 
-#if __CUDA_ARCH__ >= 800
-/// A policy for loads and copies: the L2 cache is asked to keep what they bring when it needs room.
-/// PTX ISA: createpolicy.
+/// Policies for loads and copies: when the L2 cache needs room, it is asked to keep what they bring
+/// (evict last), or to give that up first. Before 8.0 there are none. PTX ISA: createpolicy.
 __device__ __forceinline__ uint64_t createpolicy_evict_last() {
-    uint64_t policy;
+    uint64_t policy = 0;
+#if __CUDA_ARCH__ >= 800
     asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+#endif
     return policy;
 }
+__device__ __forceinline__ uint64_t createpolicy_evict_first() {
+    uint64_t policy = 0;
+#if __CUDA_ARCH__ >= 800
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
 #endif
+    return policy;
+}
 
 /// Loads 16 bytes from global memory with createpolicy_evict_last(). On Turing an ordinary load.
 /// PTX ISA: ld.
@@ -214,17 +221,17 @@ __device__ __forceinline__ void ld_global_evict_last_if(bool wanted, T& to, cons
 #endif
 }
 
-/// Stores 16 bytes to global memory if `wanted`, in one instruction too. PTX ISA: st, Predicated
-/// Execution.
+/// Stores 16 bytes to global memory if `wanted`, in one instruction too. `cs`, cache streaming:
+/// they are not needed again soon. PTX ISA: st, Cache Operators, Predicated Execution.
 template <class T>
-__device__ __forceinline__ void st_global_if(bool wanted, T* to, const T& value) {
+__device__ __forceinline__ void st_global_cs_if(bool wanted, T* to, const T& value) {
     static_assert(sizeof(T) == 16);
     const uint4& bits = reinterpret_cast<const uint4&>(value);
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
         "setp.ne.s32 p, %0, 0;\n"
-        "@p st.global.v4.u32 [%1], {%2, %3, %4, %5};\n"
+        "@p st.global.cs.v4.u32 [%1], {%2, %3, %4, %5};\n"
         "}" ::"r"(int(wanted)),
         "l"(__cvta_generic_to_global(to)), "r"(bits.x), "r"(bits.y), "r"(bits.z), "r"(bits.w));
 }

@@ -183,15 +183,15 @@ __device__ inline void st_async(float4* to, float4 value, Barrier* barrier, uint
 
 // --- Copies: "Data Movement and Conversion Instructions: Asynchronous copy, Bulk copy" ----------
 
-/// Starts a copy of `bytes` to shared memory, which count at `barrier` when they have arrived. Asks
-/// the L2 cache to keep them (ptx::createpolicy_evict_last). Addresses and size must be multiples
-/// of 16. Section cp.async.bulk.
-__device__ inline void cp_async_bulk(void* to, const void* from, uint32_t bytes, Barrier* barrier) {
+/// Starts a copy of `bytes` to shared memory, which count at `barrier` when they have arrived.
+/// `policy`: for the L2 cache, ptx::createpolicy_evict_last() or _first(). Addresses and size must
+/// be multiples of 16. Section cp.async.bulk.
+__device__ inline void cp_async_bulk(void* to, const void* from, uint32_t bytes, Barrier* barrier,
+                                     uint64_t policy) {
     SM90_ASM(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
         "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
-        "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier)),
-        "l"(ptx::createpolicy_evict_last())
+        "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
         : "memory");
 }
 

@@ -150,6 +150,7 @@ uint32_t cvt_rn_x2(float low, float high) {
 }
 inline constexpr int kCopiesInARow = 64;                 // for #pragma unroll, which g++ ignores
 inline uint64_t createpolicy_evict_last() { return 0; }  // there is no cache
+inline uint64_t createpolicy_evict_first() { return 0; }
 inline void computed_once(float&) {}
 inline float ex2_approx(float x) { return std::exp2(x); }
 inline float rcp_approx(float x) { return 1 / x; }
@@ -165,7 +166,7 @@ void ld_global_evict_last_if(bool wanted, T& to, const T* from) {
     if (wanted) to = *from;
 }
 template <class T>
-void st_global_if(bool wanted, T* to, const T& value) {
+void st_global_cs_if(bool wanted, T* to, const T& value) {
     if (wanted) *to = value;
 }
 inline void prefetch_L2(const void* from) { *static_cast<const volatile char*>(from); }

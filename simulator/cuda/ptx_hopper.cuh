@@ -115,7 +115,7 @@ inline void st_async(float4* to, float4 value, Barrier* barrier, uint32_t rank, 
 
 // --- Copies -------------------------------------------------------------------------------------
 
-inline void cp_async_bulk(void* to, const void* from, uint32_t bytes, Barrier* barrier,
+inline void cp_async_bulk(void* to, const void* from, uint32_t bytes, Barrier* barrier, uint64_t,
                           SIMULATOR_SITE) {
     simulator::bulk_load(to, from, bytes, barrier, {"cp_async_bulk()", file, line});
 }

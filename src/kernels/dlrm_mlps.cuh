@@ -102,7 +102,7 @@ struct WeightRing {
             hopper::mbarrier_wait(&empty[at.stage], at.parity ^ 1);
             hopper::mbarrier_arrive_expect_tx(&full[at.stage], kTileBytes);
             hopper::cp_async_bulk(tiles[at.stage], &W[i * kTileVectors], kTileBytes,
-                                  &full[at.stage]);
+                                  &full[at.stage], ptx::createpolicy_evict_last());
         }
     }
 };

@@ -209,8 +209,8 @@ __global__ void copy_in_bulk(const int* from, int* out) {
     __syncthreads();
     if (threadIdx.x == 0) {
         mbarrier_arrive_expect_tx(&barrier, 64);
-        cp_async_bulk(&tile[4], &from[8], 48, &barrier);
-        cp_async_bulk(&tile[24], &from[0], 16, &barrier);
+        cp_async_bulk(&tile[4], &from[8], 48, &barrier, ptx::createpolicy_evict_last());
+        cp_async_bulk(&tile[24], &from[0], 16, &barrier, ptx::createpolicy_evict_first());
     }
     mbarrier_wait(&barrier, 0);
     out[threadIdx.x] = tile[threadIdx.x];

@@ -182,7 +182,7 @@ __global__ void bulk_copy(const float4* in) {
     __shared__ hopper::Barrier full;
     hopper::mbarrier_init(&full, 1);
     hopper::mbarrier_arrive_expect_tx(&full, sizeof data);
-    hopper::cp_async_bulk(data, in + 1, sizeof data, &full);
+    hopper::cp_async_bulk(data, in + 1, sizeof data, &full, ptx::createpolicy_evict_last());
     hopper::mbarrier_wait(&full, 0);
 }
 
