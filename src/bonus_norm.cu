@@ -26,7 +26,7 @@
 //     ./bonus_norm --rows 4096 --cols 131072
 //
 // What limits it: memory; of unaligned rows also the instructions that cut gamma and beta out, and
-// in clusters the exchange of moments.
+// in clusters that rows are taken in groups.
 #include <numeric>
 
 #include "demo.cuh"
@@ -461,14 +461,13 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // Each warp sends its moments straight to every block. And a cluster takes row after row: while it
 // works on one, in registers, the next is on its way to shared memory, where gamma and beta stay as
 // well, and the row after it is fetched into the L2 cache. That is asked to keep what was fetched,
-// and to give up first what has been copied or stored: otherwise RMSNorm reads 4% more from memory
-// (ncu, H100). One instruction, a bulk copy, moves all of a warp's pieces: with a copy and an
-// address for each, half of the instructions did no arithmetic. Clusters draw their rows from
-// counters, so that fast ones take more.
+// and to give up first what has been copied or stored. One instruction, a bulk copy, moves all of a
+// warp's pieces: with a copy and an address for each, half of the instructions did no arithmetic.
+// Clusters draw their rows from counters, so that fast ones take more.
 // Costs: shared memory for three rows, and registers: of rows beyond 256 KiB (RMSNorm: 288) one
-// block fits a multiprocessor, not two; and a memset of the counters.
-// Limits: unaligned rows, for which clusters wait longer; and 8 blocks of 512 threads: rows of 512
-// KiB. Before 9.0 there are no clusters.
+// block fits a multiprocessor, not two; counters, which each launch sets to 0.
+// Limits: unaligned rows, 3 to 5% slower on an H100 (docs/limits.md); and 8 blocks of 512 threads:
+// rows of 512 KiB. Before 9.0 there are no clusters.
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
 // "Asynchronous Data Copies"; PTX ISA, "st.async" and "cp.async.bulk".
 
@@ -605,8 +604,8 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 template <class Op, class T>
 std::function<void()> prepare_by_cluster(Arrays<T> a) {
     const auto kernel = a.aligned() ? by_cluster<Op, T, true> : by_cluster<Op, T, false>;
-    // As many blocks as a cluster can have: small ones, so that several run on a multiprocessor.
-    // One loads while another waits for its cluster's moments.
+    // As many blocks as every GPU's clusters can have: small ones, so that several run on a
+    // multiprocessor. One loads while another waits for its cluster's moments.
     const size_t share = (a.whole_pieces() + kMostBlocks - 1) / kMostBlocks;
     const unsigned int threads = threads_for(share, kKept);
     const size_t places = 3 * threads * kKept * sizeof(Piece<T>);
