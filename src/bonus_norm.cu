@@ -466,8 +466,8 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // Clusters draw their rows from counters, so that fast ones take more.
 // Costs: shared memory for three rows, and registers: of rows beyond 256 KiB (RMSNorm: 288) one
 // block fits a multiprocessor, not two; counters, which each launch sets to 0.
-// Limits: unaligned rows, 3 to 5% slower on an H100 (docs/limits.md); and 8 blocks of 512 threads:
-// rows of 512 KiB. Before 9.0 there are no clusters.
+// Limits: unaligned rows, since they are taken in groups (docs/limits.md); and 8 blocks of 512
+// threads: rows of 512 KiB. Before 9.0 there are no clusters.
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
 // "Asynchronous Data Copies"; PTX ISA, "st.async" and "cp.async.bulk".
 
