@@ -170,11 +170,12 @@ __device__ Piece<T> sum_of(Piece<T> a, const Piece<T>& b) {
 
 /// A thread's elements of a row, or of a share of it, and perhaps an element at the edges. A warp's
 /// pieces lie one after the other, so that those of a thread are a fixed distance apart, 32.
-/// kUnpackedOnce: moments() keeps them in fp32 too, if there are registers for it.
-template <class Op, class T, bool kAligned, int kPieces, bool kUnpackedOnce = false>
+/// kUnpackedOnce: moments() keeps them in fp32 too, if there are registers for it. kUnit: Share's.
+template <class Op, class T, bool kAligned, int kPieces, bool kUnpackedOnce = false, int kUnit = 16>
 struct Kept {
+    using Part = Share<T, kAligned, kUnit>;
     const Arrays<T>& a;
-    const Share<T, kAligned> share;
+    const Part share;
     const unsigned int first_of_warp;  // number of a piece within the share
     const unsigned int first;          // the same of this thread's first piece
     const int left;                    // pieces of the share from there on
@@ -182,7 +183,7 @@ struct Kept {
     float unpacked[kUnpackedOnce ? kPieces : 1][Piece<T>::kSize];
     T edge;
 
-    __device__ Kept(const Arrays<T>& a, const Share<T, kAligned>& share, unsigned int thread)
+    __device__ Kept(const Arrays<T>& a, const Part& share, unsigned int thread)
         : a(a),
           share(share),
           first_of_warp(thread / 32 * (32 * kPieces)),
@@ -190,7 +191,7 @@ struct Kept {
           left(int(share.pieces) - int(first)) {}
     __device__ Kept(const Arrays<T>& a, size_t row, unsigned int thread, unsigned int rank = 0,
                     unsigned int shares = 1)
-        : Kept(a, Share<T, kAligned>(row, a.cols, thread, rank, shares), thread) {}
+        : Kept(a, Part(row, a.cols, thread, rank, shares), thread) {}
 
     /// How many pieces this warp has, of at most 32 kPieces. `p`: where in the share they begin.
     __device__ unsigned int pieces_of_warp(unsigned int p = 0) const {
@@ -254,6 +255,11 @@ struct Kept {
             if (!Op::kAdds) continue;
             pieces[i] = sum_of(pieces[i], residual(i));
             store(a.sum, 0, i, pieces[i]);
+        }
+        if (pieces_of_warp() < 32 * kPieces) {  // beyond is an earlier row's: only in a last warp
+#pragma unroll
+            for (int i = 0; i < kPieces; ++i)
+                if (!has(0, i)) pieces[i] = {};
         }
         edge = edge_of_x;
         if (Op::kAdds && share.has_edge)
@@ -327,6 +333,17 @@ struct Kept {
         return result;
     }
 
+    /// Rows of a group have the same shift(), yet their pieces begin in one of several columns, up
+    /// to kUnit bytes apart. How many pieces this row's are behind those that begin the earliest:
+    __device__ unsigned int behind() const {
+        return kAligned ? 0 : share.column % Part::kUnitElements / Piece<T>::kSize;
+    }
+    /// Gamma and beta of the i-th piece of a row of the group that begins the earliest.
+    __device__ Parameters earliest_parameters_of(int i) const {
+        const size_t piece = size_t(first) + 32 * i - behind();
+        return parameters_at(piece, share.column + (piece + 1) * Piece<T>::kSize <= a.cols);
+    }
+
     /// The same of the i-th piece; zeros if there is none.
     __device__ Parameters parameters_of(unsigned int p, int i) const {
         return parameters_at(size_t(p + first) + 32 * i, has(p, i));
@@ -359,10 +376,12 @@ struct Kept {
     struct EdgeParameters {
         T gamma, beta;
     };
+    __device__ static EdgeParameters edge_parameters(const Arrays<T>& a, size_t column) {
+        return {a.gamma[column], Op::kCenters ? a.beta[column] : T(0)};
+    }
     __device__ EdgeParameters edge_parameters() const {
         if (!share.has_edge) return {};
-        const size_t at = share.edge - share.begin + share.column;
-        return {a.gamma[at], Op::kCenters ? a.beta[at] : T(0)};
+        return edge_parameters(a, share.edge - share.begin + share.column);
     }
     __device__ void store_edge(Moments whole, EdgeParameters with) const {
         if (!share.has_edge) return;
@@ -471,6 +490,12 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
 // "Asynchronous Data Copies"; PTX ISA, "st.async" and "cp.async.bulk".
 
+constexpr int kLine = 128;  // bytes, of the L2 cache
+
+/// For each kind of a warp's pieces that by_cluster has in shared memory.
+template <bool kAligned, int kPieces>
+constexpr int kPlaces = 32 * kPieces + (kAligned ? 0 : kLine / 16);
+
 /// Which rows a cluster takes: of one group as long as there are some, so that gamma and beta are
 /// cut out once. The first two rows of each cluster are fixed, the others drawn.
 struct Draw {
@@ -502,10 +527,12 @@ struct Draw {
     }
 };
 
-template <class Op, class T, bool kAligned>
+template <class Op, class T, bool kAligned, int kPieces>
 __global__ void __launch_bounds__(kMostThreads, 1)
     by_cluster(Arrays<T> a, unsigned int groups, unsigned int* drawn) {
-    using Row = Kept<Op, T, kAligned, kKept, std::is_same_v<T, half> && Op::kCenters>;
+    constexpr bool kUnpackedOnce = std::is_same_v<T, half> && Op::kCenters;
+    using Row = Kept<Op, T, kAligned, kPieces, kUnpackedOnce, kLine>;
+    using Part = typename Row::Part;
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ hopper::Barrier full[2];                     // a row's moments have all arrived
     __shared__ hopper::Barrier arrived[kMostThreads / 32];  // a warp's part of the next row has
@@ -519,17 +546,18 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     // Each warp has places of its own, for its pieces of x and residual of the next row, gamma and
     // beta, so it waits for no other. (RMSNorm has no beta, LayerNorm no residual.)
     enum Kind { kX, kGamma, kResidual, kBeta = kResidual, kKinds };
-    constexpr int kWarpPieces = 32 * kKept;
+    // Rows of a group begin up to a line apart, so gamma and beta need that many places more.
+    constexpr int kWarpPlaces = kPlaces<kAligned, kPieces>;
     auto* const places =
-        reinterpret_cast<Piece<T>*>(moments + 2 * sets) + warp * (kKinds * kWarpPieces) + lane;
-    auto place = [&](Kind kind, int i) -> Piece<T>& { return places[kind * kWarpPieces + 32 * i]; };
+        reinterpret_cast<Piece<T>*>(moments + 2 * sets) + warp * (kKinds * kWarpPlaces) + lane;
+    auto place = [&](Kind kind, int i) -> Piece<T>& { return places[kind * kWarpPlaces + 32 * i]; };
     if (threadIdx.x < 2) hopper::mbarrier_init(&full[threadIdx.x], 1);
     if (lane == 0) hopper::mbarrier_init(&arrived[warp], 1);
     hopper::fence_mbarrier_init();
     hopper::barrier_cluster_sync();  // every block's barriers are ready
 
     T edge_of_x = T(0), edge_of_residual = T(0);  // of the next row
-    auto start = [&](const Share<T, kAligned>& share) {
+    auto start = [&](const Part& share) {
         const Row next(a, share, threadIdx.x);
         __syncwarp();  // all lanes have taken what was in these places
         if (lane == 0) {
@@ -543,24 +571,25 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     };
     Draw draw(groups, clusters, drawn, cluster % groups);
     size_t row = draw.row(cluster / groups), next = draw.row(cluster / groups + draw.fixed / 2);
-    Share<T, kAligned> share(row, a.cols, threadIdx.x, rank, blocks);
+    Part share(row, a.cols, threadIdx.x, rank, blocks);
     start(share);
     unsigned int cut = ~0u;  // the shift that gamma and beta were cut out for; none yet
+    // A thread's element at the edges is always in the same column.
+    const size_t edge = rank == 0 ? threadIdx.x : a.cols - 1 - threadIdx.x;
     typename Row::EdgeParameters of_edge{};
+    if (!kAligned && edge < a.cols) of_edge = Row::edge_parameters(a, edge);
     for (unsigned int turn = 0; row < a.rows; ++turn) {
         Row kept(a, share, threadIdx.x);
         if (kept.shift() != cut) {
-            cut = kept.shift(), of_edge = kept.edge_parameters();
+            cut = kept.shift();
+            __syncwarp();  // all lanes have used those of the group before
 #pragma unroll 4
-            for (int i = 0; i < kKept; ++i) {
-                const auto parameters = kept.parameters_of(0, i);
+            for (int i = 0; 32 * i + int(lane) < kWarpPlaces; ++i) {
+                const auto parameters = kept.earliest_parameters_of(i);
                 place(kGamma, i) = parameters.gamma;
                 if (Op::kCenters) place(kBeta, i) = parameters.beta;
-                if (kept.has(0, i)) continue;
-                place(kX, i) = {};  // what take() finds there
-                if (Op::kAdds) place(kResidual, i) = {};
             }
-            hopper::fence_proxy_async();  // a row of another group may have a piece more to copy
+            __syncwarp();  // all lanes find what others have cut out
         }
         hopper::mbarrier_wait(&arrived[warp], turn % 2);  // this warp's part of the row is there
         kept.take([&](int i) { return place(kX, i); }, [&](int i) { return place(kResidual, i); },
@@ -588,38 +617,71 @@ __global__ void __launch_bounds__(kMostThreads, 1)
         const Moments whole = merge_sent<Op>(moments + set * sets, sets, a.cols);
         row = next, next = __float_as_uint(moments[set * sets].w);
         if (threadIdx.x == 0 && next < a.rows) {
-            const Share<T, kAligned> share(next, a.cols, 0, rank, blocks);
+            const Part share(next, a.cols, 0, rank, blocks);
             share.fetch(a.x);
             if (Op::kAdds) share.fetch(a.residual);
         }
+        const unsigned int behind = kept.behind();
         kept.store_pieces(whole, 0, [&](int i) {
-            return typename Row::Parameters{place(kGamma, i),
-                                            Op::kCenters ? place(kBeta, i) : Piece<T>{}};
+            typename Row::Parameters with{(&place(kGamma, i))[behind], {}};
+            if (Op::kCenters) with.beta = (&place(kBeta, i))[behind];
+            return with;
         });
         kept.store_edge(whole, of_edge);
     }
 }
 
 /// Prepares the launch for rows of up to kMostClusterBytes, on a GPU that has clusters.
-template <class Op, class T>
+template <class Op, class T, bool kAligned, int kPieces>
 std::function<void()> prepare_by_cluster(Arrays<T> a) {
-    const auto kernel = a.aligned() ? by_cluster<Op, T, true> : by_cluster<Op, T, false>;
+    const auto kernel = by_cluster<Op, T, kAligned, kPieces>;
+    // As many as a line has elements can be needed where a row begins or ends within one.
+    auto threads_of = [&](unsigned int blocks) {
+        const size_t most = Share<T, kAligned, kLine>::most_pieces(a.cols, blocks);
+        return std::max(threads_for(most, kPieces), unsigned(kLine / sizeof(T)));
+    };
     // As many blocks as every GPU's clusters can have: small ones, so that several run on a
-    // multiprocessor. One loads while another waits for its cluster's moments.
-    const size_t share = (a.whole_pieces() + kMostBlocks - 1) / kMostBlocks;
-    const unsigned int threads = threads_for(share, kKept);
-    const size_t places = 3 * threads * kKept * sizeof(Piece<T>);
-    const size_t bytes = places + 2 * kMostBlocks * threads / 32 * sizeof(float4);
+    // multiprocessor. One loads while another waits for its cluster's moments. Or fewer, if they
+    // need 15% fewer threads: of threads without pieces nobody has more.
+    unsigned int blocks = kMostBlocks;
+    const unsigned int all = blocks * threads_of(blocks);
+    for (unsigned int fewer = kMostBlocks - 1; fewer >= 4; --fewer) {
+        const unsigned int threads = fewer * threads_of(fewer);
+        if (threads_of(fewer) <= kMostThreads && threads <= 0.85 * all &&
+            threads < blocks * threads_of(blocks))
+            blocks = fewer;
+    }
+    const unsigned int threads = threads_of(blocks), warps = threads / 32;
+    const size_t places = 3 * kPlaces<kAligned, kPieces> * sizeof(Piece<T>);
+    const size_t bytes = warps * (places + 2 * blocks * sizeof(float4));
     const std::string reason = demo::try_shared_bytes(kernel, bytes);
     if (!reason.empty()) demo::fail(demo::kSkipped, reason);
-    const size_t room = demo::ClusterLaunch(1, kMostBlocks, threads, bytes).at_once(kernel);
+    const size_t room = demo::ClusterLaunch(1, blocks, threads, bytes).at_once(kernel);
     const size_t clusters = std::min(room, a.rows);
     const unsigned int groups = clusters < a.groups() ? 1 : a.groups();
     const auto drawn = std::make_shared<demo::Buffer<unsigned int>>(groups);
-    return [=, launch = demo::ClusterLaunch(clusters, kMostBlocks, threads, bytes)] {
+    return [=, launch = demo::ClusterLaunch(clusters, blocks, threads, bytes)] {
         DEMO_CHECK(cudaMemsetAsync(drawn->data(), 0, drawn->bytes()));
         launch(kernel, a, groups, drawn->data());
     };
+}
+
+/// The same, for rows that all begin at a line's beginning, or others.
+template <class Op, class T, int kPieces>
+std::function<void()> prepare_by_cluster(Arrays<T> a) {
+    const bool aligned = a.row_bytes() % kLine == 0;
+    return aligned ? prepare_by_cluster<Op, T, true, kPieces>(a)
+                   : prepare_by_cluster<Op, T, false, kPieces>(a);
+}
+
+/// The same, by as many pieces a thread as are the fastest. RMSNorm, whose threads have less to
+/// compute, is faster by more threads.
+template <class Op, class T>
+std::function<void()> prepare_by_cluster(Arrays<T> a) {
+    if constexpr (!Op::kCenters) {
+        if (a.row_bytes() <= kMostClusterBytes / 2) return prepare_by_cluster<Op, T, kKept / 2>(a);
+    }
+    return prepare_by_cluster<Op, T, kKept>(a);
 }
 
 // --- by_cluster_twice ---------------------------------------------------------------------------

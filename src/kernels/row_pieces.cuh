@@ -31,33 +31,45 @@ template <class T>
 using Piece = demo::Vector<T>;
 
 /// A block's share of a row, or a warp's: whole pieces, and elements at the edges. Rows of 50257
-/// columns, say, begin and end anywhere, and a load of 16 bytes must be aligned to 16. So up to 14
-/// single elements are left at the edges of a row, fewer than a warp has threads: the first share
-/// has them as well. (The matrix itself is aligned. In a short row the last shares may be empty.)
-template <class T, bool kAligned>
+/// columns, say, begin and end anywhere, and a load of 16 bytes must be aligned to 16. So a few
+/// single elements are left at the edges of a row: the first share has those before its pieces, the
+/// last one those behind them. (The matrix itself is aligned. In a short row the last shares may
+/// have no pieces.)
+/// kUnit: pieces begin at a multiple of that many bytes, and so does each share.
+template <class T, bool kAligned, int kUnit = 16>
 struct Share {
+    static constexpr unsigned int kElements = Piece<T>::kSize;
+    static constexpr unsigned int kUnitElements = kUnit / sizeof(T), kUnitPieces = kUnit / 16;
+
     size_t column;        // where in the row the pieces begin
     size_t begin;         // element of the matrix where they do
     unsigned int pieces;  // how many
     size_t edge;          // element of the matrix at the edges for this thread
     bool has_edge;
 
+    /// The most pieces that one of so many shares has.
+    DEMO_HOST_DEVICE static unsigned int most_pieces(size_t cols, unsigned int shares) {
+        const unsigned int units = cols / kUnitElements;
+        return (units + shares - 1) / shares * kUnitPieces;
+    }
+
     __device__ Share(size_t row, size_t cols, unsigned int thread, unsigned int rank = 0,
                      unsigned int shares = 1) {
-        constexpr unsigned int kElements = Piece<T>::kSize;
         const size_t first = row * cols;
-        const unsigned int whole = cols / kElements, more = cols % kElements;
-        unsigned int before = 0, all = whole, edges = more;  // pieces; elements at both edges
+        unsigned int before = 0, after = 0;  // elements at the edges
         if (!kAligned) {
-            before = min((0 - unsigned(first)) % kElements, whole > 0 ? kElements : more);
-            if (before > more) --all, edges += kElements;
+            before = min((0 - first) % kUnitElements, cols);
+            after = (cols - before) % kUnitElements;
         }
-        const unsigned int most = (whole + shares - 1) / shares;  // once in a loop over rows
+        const unsigned int all = (cols - before) / kElements / kUnitPieces * kUnitPieces;
+        const unsigned int most = most_pieces(cols, shares);  // once in a loop over rows
         column = before + size_t(rank * most) * kElements;
         begin = first + column;
         pieces = rank * most < all ? min(most, all - rank * most) : 0;
-        edge = first + thread + (thread < before ? 0 : size_t(all) * kElements);
-        has_edge = !kAligned && rank == 0 && thread < edges;
+        if (rank > 0) before = 0;
+        if (rank + 1 < shares) after = 0;
+        edge = first + (thread < before ? thread : cols - 1 - (thread - before));
+        has_edge = !kAligned && thread < before + after;
     }
 
     /// Asks the L2 cache to fetch the share.
