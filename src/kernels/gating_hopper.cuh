@@ -345,8 +345,9 @@ constexpr TileShape kShapes[] = {
 inline Product product(const demo::GatingOperands& g) {
     return {.rows = g.M,
             .columns = 2 * g.H,
-            .tile_end = 3000,  // clocks for gating a tile of 128 rows, fitted
+            .tile_end = 5500,  // clocks for gating a tile of 128 rows, fitted
             .depth = g.K,
+            .pingpong_ends = 6500,  // without the last tile's end
             .small_tiles = Rest::kInPatch};
 }
 
@@ -466,7 +467,8 @@ inline Prepared prepare_fastest(const demo::GatingOperands& g, const demo::Gpu& 
         prepare_single<4, 6>, prepare_pingpong<5>,  prepare_pingpong<6>,  prepare_pingpong<7>,
         prepare_pingpong<8>,  prepare_pingpong<9>,  prepare_pingpong<10>, prepare_pingpong<11>,
         prepare_patches};
-    const Machine machine{gpu.multiprocessors, 160};  // bytes a clock from L2: fitted
+    const Machine machine{.multiprocessors = gpu.multiprocessors,
+                          .l2_mib = double(gpu.l2_bytes >> 20)};
     const size_t shapes = std::size(kShapes) - (one_launch ? 1 : 0);
     return kPrepare[fastest_shape(kShapes, product(g), machine, shapes)](g);
 }

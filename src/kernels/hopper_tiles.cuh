@@ -13,6 +13,12 @@ struct Machine {
     int multiprocessors;
     double l2_bytes = 240;  // bytes from L2 that a multiprocessor gets in a clock; fitted, to more
                             // than it does get: most of a copy's time is hidden
+    double l2_mib = 60;     // size of the L2 cache
+
+    /// Bytes a clock for all multiprocessors together, of matrices where every second row begins in
+    /// the middle of an L2 line. Fitted to an NVIDIA H100 with 50 MiB and an H200 with 60: the
+    /// larger a cache, the more equal slices it has.
+    double straddled_bytes() const { return 100 * l2_mib; }
 };
 
 /// C[rows, columns] = A[rows, depth] B[depth, columns].
@@ -20,6 +26,7 @@ struct Product {
     size_t rows, columns;
     double tile_end = 0;  // clocks at the end of a tile of 128 rows that no multiplication hides
     size_t depth = rows;
+    double pingpong_ends = 10000;  // clocks of both ends of a block of two warpgroups in turn
     // Where a round would be of few patches alone, these are computed in so many small tiles each.
     // (0: they are not.)
     int small_tiles = 0;
@@ -27,6 +34,12 @@ struct Product {
     // edge x edge. (0: they are not.)
     int edge = 0;
 
+    /// Whether every second row of A begins in the middle of an L2 line, and A and B fit the cache.
+    /// (Where they do not, other things take longer than L2.)
+    bool straddles_in(const Machine& machine) const {
+        const double mib = 2.0 * (rows + columns) * depth / (1 << 20);
+        return depth % 64 != 0 && mib <= machine.l2_mib;
+    }
     /// The most patches of which each small tile has a multiprocessor.
     int most_left(const Machine& machine) const {
         return small_tiles == 0 ? 0 : std::max(1, machine.multiprocessors / small_tiles);
@@ -154,20 +167,27 @@ inline Division divide_patches(const TileShape& patch, const Product& product,
     return {both.eights + both.twos / 4, 0, rounds, rounds * count_steps(product)};
 }
 
-/// Clocks of a step, which is 64 along k. A multiprocessor does 2048 multiply-adds a clock. For a
-/// step 128 bytes are copied for each row of A and for each column of B; blocks that share some
-/// copy a part each. Copies run beside multiplications, but never quite for nothing: their time is
-/// added, by a high rate (l2_bytes).
+/// Clocks of a step, which is 64 along k, while so many blocks run. A multiprocessor does 2048
+/// multiply-adds a clock. For a step 128 bytes are copied for each row of A and for each column of
+/// B; blocks that share some copy a part each. Copies run beside multiplications, but never quite
+/// for nothing: their time is added, by a high rate (l2_bytes). But where lines are straddled, L2
+/// as a whole can be what takes the longest.
 ///
-/// Constants, here and in fastest_shape(), were fitted on an NVIDIA H200 to products at 88 sizes.
-inline double step_clocks(const TileShape& tile, const Machine& machine) {
+/// Constants, here and in fastest_shape(), were fitted on an NVIDIA H200 to products at 88 sizes,
+/// and to gating at 40.
+inline double step_clocks(const TileShape& tile, const Product& product, double blocks,
+                          const Machine& machine) {
     // Whatever the shape. Where two warpgroups alternate, one's last step hides what the other's
     // first one waits for.
     const int always = tile.pingpong ? 60 : 120;
     const double rows = double(tile.rows) / tile.beside,
                  columns = double(tile.columns) / tile.below;
-    return tile.rows * tile.columns * 64 / 2048.0 + always +
-           (rows + columns) * 128 / machine.l2_bytes;
+    const double bytes = (rows + columns) * 128;
+    const double clocks =
+        tile.rows * tile.columns * 64 / 2048.0 + always + bytes / machine.l2_bytes;
+    return product.straddles_in(machine)
+               ? std::max(clocks, blocks * bytes / machine.straddled_bytes())
+               : clocks;
 }
 
 /// Of a kernel whose blocks compute one tile each.
@@ -197,7 +217,7 @@ int fastest_shape(const TileShape (&shapes)[kCount], const Product& product, con
                   size_t count = kCount) {
     auto clocks = [&](const TileShape& tile) {
         // Both ends of a block, by its kind: with one tile; with several, in a cluster.
-        constexpr int kSingle = 5000, kPingpong = 10000, kPersistent = 13500;
+        constexpr int kSingle = 5000, kPersistent = 13500;
         constexpr int kNext = 10000;  // a further block with one tile, which copies nothing before
                                       // the one before has stored its tile
         constexpr int kSecondLaunch = 9000;  // see eights_and_twos; a third one is not counted
@@ -205,9 +225,10 @@ int fastest_shape(const TileShape (&shapes)[kCount], const Product& product, con
         const Division division = tile.two_launches() ? divide_patches(tile, product, machine)
                                                       : divide(tile, product, at_once);
         const double tiles = division.tiles;
-        return division.steps * step_clocks(tile, machine) +
+        const double blocks = division.clusters * tile.cluster() / (tile.persistent ? 1 : tiles);
+        return division.steps * step_clocks(tile, product, blocks, machine) +
                (tile.pingpong ? 1 : tiles) * product.tile_end * tile.rows / 128 +
-               (tile.pingpong     ? kPingpong
+               (tile.pingpong     ? product.pingpong_ends
                 : tile.persistent ? kPersistent
                                   : kSingle + (tiles - 1) * kNext) +
                (tile.two_launches() ? kSecondLaunch : 0);

@@ -33,13 +33,25 @@ double copied(const TileShape& tile, size_t N) {
 TEST(FastestShape, FollowsTheCache) {
     // With a slow one shapes pay that copy less.
     int less = 0;
-    for (size_t N = 512; N <= 8192; N += 32) {
+    for (size_t N = 512; N <= 8192; N += 64) {  // no lines are straddled
         const double slow = copied(chosen(N, {132, 10}), N),
                      fast = copied(chosen(N, {132, 1000}), N);
         EXPECT_LE(slow, fast) << N;
         less += slow < fast;
     }
     EXPECT_GT(less, 10);
+}
+
+TEST(FastestShape, ReadsLessInAllWhereLinesAreStraddled) {
+    // 1056 is an odd multiple of 32: of 160 x 64 there are 119 tiles, of 96 x 128, 99.
+    constexpr Machine kH100{.multiprocessors = 132, .l2_mib = 50};
+    EXPECT_EQ(chosen(1056, kH200).columns, 64);
+    EXPECT_EQ(chosen(1056, kH100).columns, 128);
+    EXPECT_EQ(chosen(2144, kH200).rows, 144);
+    EXPECT_EQ(chosen(2144, kH100).rows, 160);
+    // Where none is straddled it does not depend on the cache's size.
+    for (size_t N = 512; N <= 8192; N += 64)
+        EXPECT_EQ(area(chosen(N, kH200)), area(chosen(N, kH100))) << N;
 }
 
 TEST(FastestShape, GivesABlockOneTileWhereAllTilesRunAtOnce) {
@@ -99,7 +111,7 @@ TEST(EightsAndTwos, LeaveFewPatches) {
 TEST(FastestShape, TakesPatchesWhereFewAreLeft) {
     // Gating of 2560: 50 patches are three rounds and 2, for which a fourth round is too much.
     constexpr TileShape kTwo[] = {{128, 256, 2}, kPatches};
-    Product product{.rows = 2560, .columns = 5120, .tile_end = 3000, .depth = 2560};
+    Product product{.rows = 2560, .columns = 5120, .tile_end = 5500, .depth = 2560};
     EXPECT_EQ(fastest_shape(kTwo, product, {132, 160}), 0);
     product.small_tiles = 32;
     EXPECT_EQ(fastest_shape(kTwo, product, {132, 160}), 1);
