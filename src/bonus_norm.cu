@@ -633,7 +633,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 
 /// Prepares the launch for rows of up to kMostClusterBytes, on a GPU that has clusters.
 template <class Op, class T, bool kAligned, int kPieces>
-std::function<void()> prepare_by_cluster(Arrays<T> a) {
+std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
     const auto kernel = by_cluster<Op, T, kAligned, kPieces>;
     // As many as a line has elements can be needed where a row begins or ends within one.
     auto threads_of = [&](unsigned int blocks) {
@@ -653,11 +653,20 @@ std::function<void()> prepare_by_cluster(Arrays<T> a) {
     }
     const unsigned int threads = threads_of(blocks), warps = threads / 32;
     const size_t places = 3 * kPlaces<kAligned, kPieces> * sizeof(Piece<T>);
-    const size_t bytes = warps * (places + 2 * blocks * sizeof(float4));
+    size_t bytes = warps * (places + 2 * blocks * sizeof(float4));
     const std::string reason = demo::try_shared_bytes(kernel, bytes);
     if (!reason.empty()) demo::fail(demo::kSkipped, reason);
-    const size_t room = demo::ClusterLaunch(1, blocks, threads, bytes).at_once(kernel);
-    const size_t clusters = std::min(room, a.rows);
+    auto room = [&] {
+        return size_t(demo::ClusterLaunch(1, blocks, threads, bytes).at_once(kernel));
+    };
+    // What is fetched ahead shares the L2 cache with what is copied and stored, so no more rows are
+    // under way than fit a sixth of it. Blocks that ask for more shared memory than they need keep
+    // others away.
+    const size_t row_bytes = (Op::kAdds ? 2 : 1) * a.row_bytes();
+    const size_t most = std::max<size_t>(1, l2_bytes / 6 / row_bytes);
+    constexpr size_t kMore = 4096;
+    while (room() > most && demo::try_shared_bytes(kernel, bytes + kMore).empty()) bytes += kMore;
+    const size_t clusters = std::min(room(), a.rows);
     const unsigned int groups = clusters < a.groups() ? 1 : a.groups();
     const auto drawn = std::make_shared<demo::Buffer<unsigned int>>(groups);
     return [=, launch = demo::ClusterLaunch(clusters, blocks, threads, bytes)] {
@@ -668,20 +677,21 @@ std::function<void()> prepare_by_cluster(Arrays<T> a) {
 
 /// The same, for rows that all begin at a line's beginning, or others.
 template <class Op, class T, int kPieces>
-std::function<void()> prepare_by_cluster(Arrays<T> a) {
+std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
     const bool aligned = a.row_bytes() % kLine == 0;
-    return aligned ? prepare_by_cluster<Op, T, true, kPieces>(a)
-                   : prepare_by_cluster<Op, T, false, kPieces>(a);
+    return aligned ? prepare_by_cluster<Op, T, true, kPieces>(a, l2_bytes)
+                   : prepare_by_cluster<Op, T, false, kPieces>(a, l2_bytes);
 }
 
 /// The same, by as many pieces a thread as are the fastest. RMSNorm, whose threads have less to
 /// compute, is faster by more threads.
 template <class Op, class T>
-std::function<void()> prepare_by_cluster(Arrays<T> a) {
+std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
     if constexpr (!Op::kCenters) {
-        if (a.row_bytes() <= kMostClusterBytes / 2) return prepare_by_cluster<Op, T, kKept / 2>(a);
+        if (a.row_bytes() <= kMostClusterBytes / 2)
+            return prepare_by_cluster<Op, T, kKept / 2>(a, l2_bytes);
     }
-    return prepare_by_cluster<Op, T, kKept>(a);
+    return prepare_by_cluster<Op, T, kKept>(a, l2_bytes);
 }
 
 // --- by_cluster_twice ---------------------------------------------------------------------------
@@ -741,11 +751,14 @@ void run_all(demo::Session& session, const Arrays<T>& a, demo::Workload work,
                                .moved_bytes = work.least_bytes + more,
                                .why_not = reason};
     };
+    auto prepare_cluster = [&gpu](const Arrays<T>& a) {
+        return prepare_by_cluster<Op>(a, gpu.l2_bytes);
+    };
     session.run(
         work, check,
         {rung("by_warp", prepare_by_warp<Op, T>, why_not(kMostWarpBytes)),
          rung("by_block", prepare_by_block<Op, T>, why_not(kMostBlockBytes)),
-         rung("by_cluster", prepare_by_cluster<Op, T>,
+         rung("by_cluster", prepare_cluster,
               !has_clusters(gpu) ? "needs clusters (sm_90)"
               : a.rows >> 32     ? "numbers rows in 32 bits"
                                  : why_not(kMostClusterBytes)),

@@ -56,12 +56,14 @@ struct Share {
     __device__ Share(size_t row, size_t cols, unsigned int thread, unsigned int rank = 0,
                      unsigned int shares = 1) {
         const size_t first = row * cols;
-        unsigned int before = 0, after = 0;  // elements at the edges
+        unsigned int units = cols / kUnitElements, more = cols % kUnitElements;
+        unsigned int before = 0;  // elements at the edge
         if (!kAligned) {
-            before = min((0 - first) % kUnitElements, cols);
-            after = (cols - before) % kUnitElements;
+            before = min((0 - unsigned(first)) % kUnitElements, units > 0 ? kUnitElements : more);
+            if (before > more) --units, more += kUnitElements;
         }
-        const unsigned int all = (cols - before) / kElements / kUnitPieces * kUnitPieces;
+        unsigned int after = kAligned ? 0 : more - before;
+        const unsigned int all = units * kUnitPieces;
         const unsigned int most = most_pieces(cols, shares);  // once in a loop over rows
         column = before + size_t(rank * most) * kElements;
         begin = first + column;
