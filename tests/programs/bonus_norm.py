@@ -72,7 +72,7 @@ MUTANTS = [
            "the last row, or the last few, are left out",
            [("rounds = (a.rows + together - 1) / together;", "rounds = a.rows / together;"),
             ("<<<a.rows, threads>>>", "<<<a.rows - 1, threads>>>"),
-            ("std::min(room, a.rows)", "std::min(room, --a.rows)"),
+            ("std::min(room(), a.rows)", "std::min(room(), --a.rows)"),
             ("ClusterLaunch(a.rows, blocks, kTwice", "ClusterLaunch(a.rows - 1, blocks, kTwice")],
            sizes=(), runs=("--rows 33 --cols 36",), cpu_runs=("--rows 33 --cols 36",), kind="grid"),
     Mutant("norm_counter_as_it_was", "by_cluster",
