@@ -1,5 +1,5 @@
-// Bonus: LayerNorm, and residual + RMSNorm, of rows of any length: near a copy's speed up to 64
-// KiB, and up to 512 KiB where rows are multiples of 16 bytes.
+// Bonus: LayerNorm, and residual + RMSNorm, of rows of any length: up to 512 KiB near a copy's
+// speed where rows are multiples of 128 bytes, and 85 to 98% of it elsewhere, on an NVIDIA H200.
 //
 //     --op layernorm    out = (x - mean) / sqrt(variance + epsilon) * gamma + beta
 //     --op rmsnorm      sum = x + residual,  out = sum / sqrt(mean of sum^2 + epsilon) * gamma
@@ -12,7 +12,7 @@
 //     rows of up to    rung               a row is kept in the registers of
 //       4 KiB          by_warp            a warp: no barrier
 //       64 KiB         by_block           up to 16 warps
-//       512 KiB        by_cluster         8 blocks, a cluster
+//       512 KiB        by_cluster         4 to 8 blocks, a cluster
 //       any length     by_cluster_twice   8 blocks, but only its end: the rest is loaded twice
 //
 // Do not compute a variance as the mean of squares minus the squared mean. Here rows lie around
@@ -256,7 +256,7 @@ struct Kept {
             pieces[i] = sum_of(pieces[i], residual(i));
             store(a.sum, 0, i, pieces[i]);
         }
-        if (pieces_of_warp() < 32 * kPieces) {  // beyond is an earlier row's: only in a last warp
+        if (pieces_of_warp() < 32 * kPieces) {  // beyond is an earlier row's, or nothing yet
 #pragma unroll
             for (int i = 0; i < kPieces; ++i)
                 if (!has(0, i)) pieces[i] = {};
@@ -333,8 +333,8 @@ struct Kept {
         return result;
     }
 
-    /// Rows of a group have the same shift(), yet their pieces begin in one of several columns, up
-    /// to kUnit bytes apart. How many pieces this row's are behind those that begin the earliest:
+    /// Rows of a group have the same shift(), yet their pieces begin in one of several columns,
+    /// less than kUnit bytes apart. How many pieces this row's are behind the earliest:
     __device__ unsigned int behind() const {
         return kAligned ? 0 : share.column % Part::kUnitElements / Piece<T>::kSize;
     }
@@ -484,17 +484,17 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // moves all of a warp's pieces: with a copy and an address for each, half of the instructions did
 // no arithmetic. Clusters draw their rows from counters, so that fast ones take more. Each share
 // begins at an L2 line: warps whose stores begin within one are 2 to 3% slower on an H200. What a
-// row has before its first line and after its last one are single elements.
+// row has before its first whole line and after its last one are single elements.
 // Costs: shared memory for three rows, and registers: of rows beyond 256 KiB one block fits a
 // multiprocessor, not two; counters, which each launch sets to 0.
-// Limits: unaligned rows, since they are taken in groups (docs/limits.md); and 8 blocks of 512
+// Limits: unaligned rows, in part since they come in groups (docs/limits.md); and 8 blocks of 512
 // threads: rows of 512 KiB. Before 9.0 there are no clusters.
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
 // "Asynchronous Data Copies"; PTX ISA, "st.async" and "cp.async.bulk".
 
 constexpr int kLine = 128;  // bytes, of the L2 cache
 
-/// For each kind of a warp's pieces that by_cluster has in shared memory.
+/// How many places of each kind a warp of by_cluster has in shared memory.
 template <bool kAligned, int kPieces>
 constexpr int kPlaces = 32 * kPieces + (kAligned ? 0 : kLine / 16);
 
@@ -548,7 +548,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     // Each warp has places of its own, for its pieces of x and residual of the next row, gamma and
     // beta, so it waits for no other. (RMSNorm has no beta, LayerNorm no residual.)
     enum Kind { kX, kGamma, kResidual, kBeta = kResidual, kKinds };
-    // Rows of a group begin up to a line apart, so gamma and beta need that many places more.
+    // A group's rows have pieces that begin up to seven apart: gamma and beta need more places.
     constexpr int kWarpPlaces = kPlaces<kAligned, kPieces>;
     auto* const places =
         reinterpret_cast<Piece<T>*>(moments + 2 * sets) + warp * (kKinds * kWarpPlaces) + lane;
@@ -637,7 +637,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 template <class Op, class T, bool kAligned, int kPieces>
 std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
     const auto kernel = by_cluster<Op, T, kAligned, kPieces>;
-    // As many as a line has elements can be needed where a row begins or ends within one.
+    // Each element at the edges needs a thread: nearly as many as a line has.
     auto threads_of = [&](unsigned int blocks) {
         const size_t most = Share<T, kAligned, kLine>::most_pieces(a.cols, blocks);
         return std::max(threads_for(most, kPieces), unsigned(kLine / sizeof(T)));
@@ -660,9 +660,9 @@ std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
     auto room = [&] {
         return size_t(demo::ClusterLaunch(1, blocks, threads, bytes).at_once(kernel));
     };
-    // What is fetched ahead shares the L2 cache with what is copied and stored, so no more rows are
-    // under way than fit a sixth of it. Blocks that ask for more shared memory than they need keep
-    // others away.
+    // What is fetched ahead shares the L2 cache with what is copied and stored. So there are no
+    // more clusters than have a row each in a sixth of it, but at least a block on each
+    // multiprocessor. Those that ask for more shared memory than they need keep others away.
     const size_t row_bytes = (Op::kAdds ? 2 : 1) * a.row_bytes();
     const size_t most = std::max<size_t>(1, l2_bytes / 6 / row_bytes);
     constexpr size_t kMore = 4096;
@@ -684,8 +684,8 @@ std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
                    : prepare_by_cluster<Op, T, false, kPieces>(a, l2_bytes);
 }
 
-/// The same, by as many pieces a thread as are the fastest. RMSNorm, whose threads have less to
-/// compute, is faster by more threads.
+/// The same, by as many pieces a thread as are the fastest: of RMSNorm, whose threads have less to
+/// compute, half as many.
 template <class Op, class T>
 std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
     if constexpr (!Op::kCenters) {

@@ -15,8 +15,8 @@ struct Machine {
                             // than it does get: most of a copy's time is hidden
     double l2_mib = 60;     // size of the L2 cache
 
-    /// Bytes a clock for all multiprocessors together, of matrices where every second row begins in
-    /// the middle of an L2 line. Fitted to an NVIDIA H100 with 50 MiB and an H200 with 60: the
+    /// Bytes a clock for all multiprocessors together, of matrices where rows begin within an L2
+    /// line. Fitted to an NVIDIA H100 with 50 MiB and an H200 with 60: the
     /// larger a cache, the more equal slices it has.
     double straddled_bytes() const { return 100 * l2_mib; }
 };
@@ -34,7 +34,7 @@ struct Product {
     // edge x edge. (0: they are not.)
     int edge = 0;
 
-    /// Whether every second row of A begins in the middle of an L2 line, and A and B fit the cache.
+    /// Whether there are rows of A that begin within an L2 line, and A and B fit the cache.
     /// (Where they do not, other things take longer than L2.)
     bool straddles_in(const Machine& machine) const {
         const double mib = 2.0 * (rows + columns) * depth / (1 << 20);
@@ -173,8 +173,8 @@ inline Division divide_patches(const TileShape& patch, const Product& product,
 /// for nothing: their time is added, by a high rate (l2_bytes). But where lines are straddled, L2
 /// as a whole can be what takes the longest.
 ///
-/// Constants, here and in fastest_shape(), were fitted on an NVIDIA H200 to products at 88 sizes,
-/// and to gating at 40.
+/// Other constants, here and in fastest_shape(), were fitted on an NVIDIA H200 to products at 88
+/// sizes, and to gating at 46.
 inline double step_clocks(const TileShape& tile, const Product& product, double blocks,
                           const Machine& machine) {
     // Whatever the shape. Where two warpgroups alternate, one's last step hides what the other's

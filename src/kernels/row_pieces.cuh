@@ -23,7 +23,7 @@ struct Rows {
     size_t row_pieces() const { return (row_bytes() + 15) / 16; }
     /// The most whole pieces that a row has (what else it has is edges), but at least 1.
     size_t whole_pieces() const { return row_bytes() < 16 ? 1 : row_bytes() / 16; }
-    bool aligned() const { return row_bytes() % 16 == 0; }  // all rows are, so none has edges
+    bool aligned() const { return row_bytes() % 16 == 0; }  // all rows are, to 16 bytes
 };
 
 /// 16 bytes of a row, which a thread moves at a time.
@@ -31,11 +31,11 @@ template <class T>
 using Piece = demo::Vector<T>;
 
 /// A block's share of a row, or a warp's: whole pieces, and elements at the edges. Rows of 50257
-/// columns, say, begin and end anywhere, and a load of 16 bytes must be aligned to 16. So a few
-/// single elements are left at the edges of a row: the first share has those before its pieces, the
-/// last one those behind them. (The matrix itself is aligned. In a short row the last shares may
-/// have no pieces.)
-/// kUnit: pieces begin at a multiple of that many bytes, and so does each share.
+/// columns, say, begin and end anywhere, and a load of 16 bytes must be aligned to 16. So single
+/// elements are left at the edges of a row: the first share has those before its pieces, the last
+/// one those behind them. (The matrix itself is aligned. In a short row the last shares may have no
+/// pieces.)
+/// kUnit: each share's pieces begin at a multiple of that many bytes. kAligned: so do all rows.
 template <class T, bool kAligned, int kUnit = 16>
 struct Share {
     static constexpr unsigned int kElements = Piece<T>::kSize;
