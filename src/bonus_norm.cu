@@ -1,5 +1,5 @@
-// Bonus: LayerNorm, and residual + RMSNorm, of rows of any length: up to 512 KiB near a copy's
-// speed where rows are multiples of 128 bytes, and 85 to 98% of it elsewhere, on an NVIDIA H200.
+// Bonus: LayerNorm, and residual + RMSNorm, of rows of any length: up to 256 KiB near a copy's
+// speed where rows are multiples of 128 bytes, and at 85% of it or more elsewhere.
 //
 //     --op layernorm    out = (x - mean) / sqrt(variance + epsilon) * gamma + beta
 //     --op rmsnorm      sum = x + residual,  out = sum / sqrt(mean of sum^2 + epsilon) * gamma

@@ -174,7 +174,7 @@ inline Division divide_patches(const TileShape& patch, const Product& product,
 /// as a whole can be what takes the longest.
 ///
 /// Other constants, here and in fastest_shape(), were fitted on an NVIDIA H200 to products at 88
-/// sizes, and to gating at 46.
+/// sizes, and to gating at 39.
 inline double step_clocks(const TileShape& tile, const Product& product, double blocks,
                           const Machine& machine) {
     // Whatever the shape. Where two warpgroups alternate, one's last step hides what the other's

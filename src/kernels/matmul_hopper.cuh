@@ -1008,6 +1008,11 @@ std::function<void()> prepare(const Operands<T>& o) {
         return prepare_tiles<kShape>(o);
 }
 
+/// What the choice of tiles depends on, of this GPU.
+inline Machine machine_of(const demo::Gpu& gpu) {
+    return {.multiprocessors = gpu.multiprocessors, .l2_mib = double(gpu.l2_bytes >> 20)};
+}
+
 /// How many launches the record makes of C[N, N].
 inline size_t count_launches(size_t N, const Machine& machine) {
     const Product product = square_product(N);

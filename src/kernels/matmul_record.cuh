@@ -12,8 +12,7 @@ inline std::vector<demo::Contender> matmul_records(const half* A, const half* B,
     auto prepare_hopper = [=, &gpu](demo::Contender& self) {
         const auto exchange = std::make_shared<matmul_hopper::ExchangeMemory>(gpu.multiprocessors);
         const matmul_hopper::Operands<half> operands{A, B, C, N, *exchange};
-        const matmul_hopper::Machine machine{.multiprocessors = gpu.multiprocessors,
-                                             .l2_mib = double(gpu.l2_bytes >> 20)};
+        const matmul_hopper::Machine machine = matmul_hopper::machine_of(gpu);
         const auto launch = matmul_hopper::prepare(operands, machine);
         self.launch = [exchange, launch] { launch(); };
         self.launches = matmul_hopper::count_launches(N, machine);

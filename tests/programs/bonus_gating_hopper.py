@@ -14,10 +14,8 @@ SHAPES = """    static constexpr Prepare* kPrepare[] = {
         prepare_single<4, 6>, prepare_pingpong<5>,  prepare_pingpong<6>,  prepare_pingpong<7>,
         prepare_pingpong<8>,  prepare_pingpong<9>,  prepare_pingpong<10>, prepare_pingpong<11>,
         prepare_patches};
-    const Machine machine{.multiprocessors = gpu.multiprocessors,
-                          .l2_mib = double(gpu.l2_bytes >> 20)};
     const size_t shapes = std::size(kShapes) - (one_launch ? 1 : 0);
-    return kPrepare[fastest_shape(kShapes, product(g), machine, shapes)](g);
+    return kPrepare[fastest_shape(kShapes, product(g), machine_of(gpu), shapes)](g);
 """
 
 
