@@ -1,5 +1,4 @@
-// Bonus: LayerNorm, and residual + RMSNorm, of rows of any length: up to 256 KiB near a copy's
-// speed where rows are multiples of 128 bytes, and at 85% of it or more elsewhere.
+// Bonus: LayerNorm, and residual + RMSNorm, of rows of any length, near a copy's speed.
 //
 //     --op layernorm    out = (x - mean) / sqrt(variance + epsilon) * gamma + beta
 //     --op rmsnorm      sum = x + residual,  out = sum / sqrt(mean of sum^2 + epsilon) * gamma
@@ -10,7 +9,7 @@
 // that can keep a row runs:
 //
 //     rows of up to    rung               a row is kept in the registers of
-//       4 KiB          by_warp            a warp: no barrier
+//       8 KiB          by_warp            a warp: no barrier (RMSNorm's up to 4 KiB)
 //       64 KiB         by_block           up to 16 warps
 //       512 KiB        by_cluster         4 to 8 blocks, a cluster
 //       any length     by_cluster_twice   8 blocks, but only its end: the rest is loaded twice
@@ -19,14 +18,14 @@
 // 100 or -100 with a variance of 1/3: the mean of squares is 10,000.33, where fp32 has steps of
 // 0.001, and each addition to their sum rounds as coarsely.
 // To read a row twice costs no traffic while it is in registers. So each warp finds its mean first,
-// then the squares of the distances from it: its moments. Moments merge, as a softmax's maxima and
-// sums do.
+// then the squares of the distances from it: its moments. In fp16 the tensor cores sum both.
+// Moments merge, as a softmax's maxima and sums do.
 //
 //     ./bonus_norm 16384        ./bonus_norm 16384 --op rmsnorm        (and --dtype fp32)
 //     ./bonus_norm --rows 4096 --cols 131072
 //
-// What limits it: memory; of unaligned rows also the instructions that cut gamma and beta out, and
-// in clusters that rows are taken in groups.
+// What limits it: memory; LayerNorm's rows, where memory is as fast as an H200's, also the
+// instructions, above all for gamma and beta where rows are not aligned.
 #include <numeric>
 
 #include "demo.cuh"
@@ -154,6 +153,16 @@ __device__ Piece<T> parameters(const T* array, size_t at, unsigned int shift, si
     return reinterpret_cast<const Piece<T>&>(cut);
 }
 
+/// The 16 bytes of an array of `cols` at a multiple of 16 bytes; zeros behind its end.
+template <class T>
+__device__ Piece<T> piece_at(const T* array, size_t at, size_t cols) {
+    Piece<T> piece{};
+    if (at + Piece<T>::kSize <= cols) return reinterpret_cast<const Piece<T>&>(array[at]);
+    for (unsigned int j = 0; j < Piece<T>::kSize; ++j)
+        if (at + j < cols) piece.at[j] = array[at + j];
+    return piece;
+}
+
 /// a + b, rounded to T. fp16 in pairs, which are one instruction.
 template <class T>
 __device__ Piece<T> sum_of(Piece<T> a, const Piece<T>& b) {
@@ -170,8 +179,8 @@ __device__ Piece<T> sum_of(Piece<T> a, const Piece<T>& b) {
 
 /// A thread's elements of a row, or of a share of it, and perhaps an element at the edges. A warp's
 /// pieces lie one after the other, so that those of a thread are a fixed distance apart, 32.
-/// kUnpackedOnce: moments() keeps them in fp32 too, if there are registers for it. kUnit: Share's.
-template <class Op, class T, bool kAligned, int kPieces, bool kUnpackedOnce = false, int kUnit = 16>
+/// kUnit: Share's.
+template <class Op, class T, bool kAligned, int kPieces, int kUnit = 16>
 struct Kept {
     using Part = Share<T, kAligned, kUnit>;
     const Arrays<T>& a;
@@ -180,7 +189,6 @@ struct Kept {
     const unsigned int first;          // the same of this thread's first piece
     const int left;                    // pieces of the share from there on
     Piece<T> pieces[kPieces];
-    float unpacked[kUnpackedOnce ? kPieces : 1][Piece<T>::kSize];
     T edge;
 
     __device__ Kept(const Arrays<T>& a, const Part& share, unsigned int thread)
@@ -296,6 +304,53 @@ struct Kept {
         }
     }
 
+    /// This thread's part of the sum of all pieces' squared distances from `center`. In fp16 by the
+    /// tensor cores, again in fp32: with a piece of each thread as a matrix D of distances, the sum
+    /// is the trace of D D^T. Distances are halved, which none of fp16 is too far away for. Where
+    /// there is no piece, the distance is 0.
+    __device__ float squares_of_pieces(unsigned int p, T center) {
+        float squares = 0;
+        if constexpr (std::is_same_v<T, half> && Op::kCenters) {
+            if (pieces_of_warp(p) < 32 * kPieces) {
+#pragma unroll
+                for (int i = 0; i < kPieces; ++i)
+                    if (!has(p, i))
+                        for (T& value : pieces[i].at) value = center;
+            }
+            const half2 one_half = __float2half2_rn(0.5f);
+            const half2 minus_half_center = __float2half2_rn(-0.5f * float(center));
+            float left[4] = {}, right[4] = {};  // columns 0 to 7 and 8 to 15 of the sum of D D^T
+#pragma unroll
+            for (int i = 0; i < kPieces; ++i) {
+                Piece<T> piece = pieces[i];
+                for (int j = 0; j < 4; ++j) {
+                    auto& pair = reinterpret_cast<half2*>(piece.at)[j];
+                    pair = __hfma2(pair, one_half, minus_half_center);
+                }
+                const auto& d = reinterpret_cast<const uint32_t(&)[4]>(piece);
+                ptx::mma_m16n8k16(left, d, d[0], d[2]);
+                ptx::mma_m16n8k16(right, d, d[1], d[3]);
+            }
+            // What of it this thread has on the diagonal.
+            const int lane = threadIdx.x % 32, column = lane / 4 - lane % 4 * 2;
+            if (column == 0) squares = left[0] + right[2];
+            if (column == 1) squares = left[1] + right[3];
+            return 4 * squares;
+        } else {
+#pragma unroll
+            for (int i = 0; i < kPieces; ++i) {
+                float values[Piece<T>::kSize], of_piece = 0;
+                unpack(pieces[i], values);
+                for (float value : values) {
+                    const float away = value - float(center);
+                    of_piece += away * away;
+                }
+                if (has(p, i)) squares += of_piece;
+            }
+            return squares;
+        }
+    }
+
     /// The moments of all pieces of the warp's threads, and if `with_edge` of their edges.
     __device__ Moments moments(unsigned int p = 0, bool with_edge = true) {
         with_edge = with_edge && share.has_edge;
@@ -303,20 +358,12 @@ struct Kept {
         if (!kAligned) count += __popc(__ballot_sync(~0u, with_edge));
         float mean = 0;
         if (Op::kCenters) mean = sum_of_pieces(with_edge ? edge : T(0)) / max(count, 1.0f);
-        float squares = with_edge ? (float(edge) - mean) * (float(edge) - mean) : 0;
-#pragma unroll
-        for (int i = 0; i < kPieces; ++i) {
-            auto& values = unpacked[kUnpackedOnce ? i : 0];
-            unpack(pieces[i], values);
-            float of_piece = 0;
-            for (float& value : values) {
-                if (kUnpackedOnce) ptx::computed_once(value);
-                const float away = value - mean;
-                of_piece += away * away;
-            }
-            if (has(p, i)) squares += of_piece;
-        }
-        return {count, mean, sum_of_warp(squares)};
+        // Squares are summed as seen from the mean rounded to T. Those seen from the mean are less.
+        const T center = T(mean);
+        float squares = squares_of_pieces(p, center);
+        if (with_edge) squares += (float(edge) - float(center)) * (float(edge) - float(center));
+        const float off = mean - float(center);
+        return {count, mean, max(sum_of_warp(squares) - count * off * off, 0.0f)};
     }
 
     /// How far gamma and beta of the pieces are from a multiple of 16 bytes, in elements.
@@ -333,15 +380,16 @@ struct Kept {
         return result;
     }
 
-    /// Rows of a group have the same shift(), yet their pieces begin in one of several columns,
-    /// less than kUnit bytes apart. How many pieces this row's are behind the earliest:
+    /// How many columns behind the earliest this row's pieces begin: it has so many at the edge.
     __device__ unsigned int behind() const {
-        return kAligned ? 0 : share.column % Part::kUnitElements / Piece<T>::kSize;
+        return kAligned ? 0 : share.column % Part::kUnitElements;
     }
-    /// Gamma and beta of the i-th piece of a row of the group that begins the earliest.
+    /// Gamma and beta of the i-th piece of a row that begins the earliest; zeros beyond the last.
     __device__ Parameters earliest_parameters_of(int i) const {
-        const size_t piece = size_t(first) + 32 * i - behind();
-        return parameters_at(piece, share.column + (piece + 1) * Piece<T>::kSize <= a.cols);
+        const size_t column = share.column - behind() + size_t(first + 32 * i) * Piece<T>::kSize;
+        Parameters result{piece_at(a.gamma, column, a.cols), {}};
+        if (Op::kCenters) result.beta = piece_at(a.beta, column, a.cols);
+        return result;
     }
 
     /// The same of the i-th piece; zeros if there is none.
@@ -353,16 +401,15 @@ struct Kept {
     /// Parameters of the i-th.
     template <class OfPiece>
     __device__ void store_pieces(Moments whole, unsigned int p, OfPiece of_piece) {
-        const float scale = scale_of(whole), mean = Op::kCenters ? whole.mean : 0;
+        // (x - mean) scale = x scale + shift
+        const float scale = scale_of(whole), shift = Op::kCenters ? -whole.mean * scale : 0;
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
             const Parameters with = of_piece(i);
-            auto& values = unpacked[kUnpackedOnce ? i : 0];
-            float gamma[Piece<T>::kSize], beta[Piece<T>::kSize];
-            if (!kUnpackedOnce) unpack(pieces[i], values);
-            unpack(with.gamma, gamma), unpack(with.beta, beta);
+            float values[Piece<T>::kSize], gamma[Piece<T>::kSize], beta[Piece<T>::kSize];
+            unpack(pieces[i], values), unpack(with.gamma, gamma), unpack(with.beta, beta);
             for (int j = 0; j < Piece<T>::kSize; ++j) {
-                values[j] = (values[j] - mean) * scale * gamma[j];
+                values[j] = (values[j] * scale + shift) * gamma[j];
                 if (Op::kCenters) values[j] += beta[j];
             }
             store(a.out, p, i, pack<T>(values));
@@ -403,54 +450,70 @@ struct Kept {
 // --- by_warp ------------------------------------------------------------------------------------
 // Adds: a row stays in the registers of one warp, whose threads merge by shuffles. Where rows are
 // not aligned, those of a block begin equally far from a multiple of 16 bytes, so that gamma and
-// beta are cut out once for all of them.
-// Costs: registers. Limits: 8 pieces of 16 bytes a thread, so rows of 4 KiB; of a short row most
-// lanes have nothing.
+// beta are cut out once for all of them; warps of LayerNorm then take up to two rows in turn.
+// Costs: registers. Limits: 8 pieces of 16 bytes a thread, so rows of 4 KiB, in LayerNorm 16, of 8;
+// of a short row most lanes have nothing.
 // Source: CUDA Programming Guide, "Warp Shuffle Functions".
 
-constexpr size_t kMostWarpBytes = 32 * kKept * 16;
+template <class Op>
+constexpr int kMostWarpPieces = Op::kCenters ? 16 : 8;  // of a thread
+template <class Op>
+constexpr size_t kMostWarpBytes = 32 * kMostWarpPieces<Op> * 16;
 constexpr unsigned int kWarpThreads = 256;             // of a block
-constexpr unsigned int kTogether = kWarpThreads / 32;  // rows of a block
+constexpr unsigned int kTogether = kWarpThreads / 32;  // rows of a block at a time
 
+/// `turns`: how many rows a warp takes, one after the other.
 template <class Op, class T, bool kAligned, int kPieces>
-__global__ void __launch_bounds__(kWarpThreads) by_warp(Arrays<T> a, unsigned int groups) {
+__global__ void __launch_bounds__(kWarpThreads)
+    by_warp(Arrays<T> a, unsigned int groups, unsigned int turns) {
+    using Row = Kept<Op, T, kAligned, kPieces>;
+    constexpr int kPlaces = kAligned ? 1 : 32 * kPieces;
+    __shared__ Piece<T> gamma[kPlaces], beta[Op::kCenters ? kPlaces : 1];
     const unsigned int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const size_t round = blockIdx.x / groups;  // of blocks, one of each group
-    const size_t row = (round * kTogether + warp) * groups + blockIdx.x % groups;
-    Kept<Op, T, kAligned, kPieces> kept(a, row, lane);
-    if (row < a.rows) kept.load_row();
-    if constexpr (kAligned) {
-        if (row < a.rows) kept.store_row(kept.moments());
-    } else {
-        // Each thread cuts out a piece of gamma and beta for all rows of the block.
-        static_assert(32 * kPieces <= kWarpThreads);
-        __shared__ Piece<T> gamma[32 * kPieces], beta[Op::kCenters ? 32 * kPieces : 1];
-        if (threadIdx.x < kept.share.pieces) {
-            const auto parameters = kept.parameters_at(threadIdx.x);
-            gamma[threadIdx.x] = parameters.gamma;
-            if (Op::kCenters) beta[threadIdx.x] = parameters.beta;
+    const size_t before = blockIdx.x / groups * turns * kTogether;  // rows of the group
+    size_t row = (before + warp) * groups + blockIdx.x % groups;
+    const Row first(a, row, lane);
+    if (!kAligned) {
+        for (unsigned int i = threadIdx.x; i < first.share.pieces; i += kWarpThreads) {
+            const auto parameters = first.parameters_at(i);
+            gamma[i] = parameters.gamma;
+            if (Op::kCenters) beta[i] = parameters.beta;
         }
         __syncthreads();  // gamma and beta are there
-        if (row >= a.rows) return;
-        const Moments whole = kept.moments();
-        kept.store_pieces(whole, 0, [&](int i) {
-            const unsigned int at = lane + 32 * i;
-            return decltype(kept.parameters_at(0)){gamma[at], Op::kCenters ? beta[at] : Piece<T>{}};
-        });
-        kept.store_edge(whole, kept.edge_parameters());
     }
+    const auto of_edge = first.edge_parameters();  // in the same column of all these rows
+    for (unsigned int turn = 0; turn < turns && row < a.rows; ++turn, row += kTogether * groups) {
+        Row kept(a, row, lane);
+        kept.load_row();
+        const Moments whole = kept.moments();
+        kept.store_edge(whole, of_edge);
+        kept.store_pieces(whole, 0, [&](int i) {
+            if (kAligned) return kept.parameters_of(0, i);
+            const unsigned int at = lane + 32 * i;
+            return typename Row::Parameters{gamma[at], Op::kCenters ? beta[at] : Piece<T>{}};
+        });
+    }
+}
+
+/// The same for as many pieces a thread as a row needs.
+template <class Op, class T, bool kAligned>
+auto by_warp_for(size_t pieces) {
+    if (pieces <= 4 * 32) return by_warp<Op, T, kAligned, 4>;
+    if (pieces <= 8 * 32) return by_warp<Op, T, kAligned, 8>;
+    return by_warp<Op, T, kAligned, kMostWarpPieces<Op>>;
 }
 
 /// Prepares the launch for rows of up to kMostWarpBytes.
 template <class Op, class T>
 std::function<void()> prepare_by_warp(Arrays<T> a) {
-    const bool few = a.whole_pieces() <= 4 * 32;
-    const auto kernel = few ? a.aligned() ? by_warp<Op, T, true, 4> : by_warp<Op, T, false, 4>
-                        : a.aligned() ? by_warp<Op, T, true, kKept>
-                                      : by_warp<Op, T, false, kKept>;
-    const unsigned int groups = a.groups(), together = groups * kTogether;
-    const size_t rounds = (a.rows + together - 1) / together;
-    return [=] { kernel<<<rounds * groups, kWarpThreads>>>(a, groups); };
+    const size_t pieces = a.whole_pieces();
+    const auto kernel =
+        a.aligned() ? by_warp_for<Op, T, true>(pieces) : by_warp_for<Op, T, false>(pieces);
+    // Two where it pays to cut out for twice as many rows. More would leave launches uneven.
+    const unsigned int turns = Op::kCenters && !a.aligned() && pieces <= 8 * 32 ? 2 : 1;
+    const unsigned int groups = a.groups();
+    const size_t together = groups * kTogether * turns, rounds = (a.rows + together - 1) / together;
+    return [=] { kernel<<<rounds * groups, kWarpThreads>>>(a, groups, turns); };
 }
 
 // --- by_block -----------------------------------------------------------------------------------
@@ -460,18 +523,26 @@ std::function<void()> prepare_by_warp(Arrays<T> a) {
 // Source: Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
 // Variances", 1979, for the merge.
 
-template <class Op, class T, bool kAligned>
+template <class Op, class T, bool kAligned, int kPieces>
 __global__ void __launch_bounds__(kMostThreads, 2) by_block(Arrays<T> a) {
-    Kept<Op, T, kAligned, kKept> kept(a, blockIdx.x, threadIdx.x);
+    Kept<Op, T, kAligned, kPieces> kept(a, blockIdx.x, threadIdx.x);
     kept.load_row();
-    kept.store_row(merge_block(kept.moments()));
+    const auto of_edge = kept.edge_parameters();  // arrive meanwhile
+    const Moments whole = merge_block(kept.moments());
+    kept.store_edge(whole, of_edge), kept.store_pieces(whole);
 }
 
 /// Prepares the launch for rows of up to kMostBlockBytes.
 template <class Op, class T>
 std::function<void()> prepare_by_block(Arrays<T> a) {
-    const auto kernel = a.aligned() ? by_block<Op, T, true> : by_block<Op, T, false>;
-    const unsigned int threads = threads_for(a.whole_pieces(), kKept);
+    // Twice as many threads with half as much each are faster, while a block can have them.
+    constexpr int kFew = kKept / 2;
+    const bool few = a.whole_pieces() <= kFew * kMostThreads;
+    const auto kernel =
+        few           ? a.aligned() ? by_block<Op, T, true, kFew> : by_block<Op, T, false, kFew>
+                  : a.aligned() ? by_block<Op, T, true, kKept>
+                      : by_block<Op, T, false, kKept>;
+    const unsigned int threads = threads_for(a.whole_pieces(), few ? kFew : kKept);
     return [=] { kernel<<<a.rows, threads>>>(a); };
 }
 
@@ -482,13 +553,13 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // beta stay as well, and the row after it is fetched into the L2 cache. That is asked to keep what
 // was fetched, and to give up first what has been copied or stored. One instruction, a bulk copy,
 // moves all of a warp's pieces: with a copy and an address for each, half of the instructions did
-// no arithmetic. Clusters draw their rows from counters, so that fast ones take more. Each share
-// begins at an L2 line: warps whose stores begin within one are 2 to 3% slower on an H200. What a
-// row has before its first whole line and after its last one are single elements.
+// no arithmetic. Clusters draw their rows from a counter, so that fast ones take more, and
+// neighbors in memory are read at nearly the same time, which memory does faster. Each share begins
+// at an L2 line: warps whose stores begin within one are 2 to 3% slower on an H200. What a row has
+// before its first whole line and after its last one are single elements.
 // Costs: shared memory for three rows, and registers: of rows beyond 256 KiB one block fits a
-// multiprocessor, not two; counters, which each launch sets to 0.
-// Limits: unaligned rows, in part since they come in groups (docs/limits.md); and 8 blocks of 512
-// threads: rows of 512 KiB. Before 9.0 there are no clusters.
+// multiprocessor, not two; a counter, which each launch sets to 0.
+// Limits: 8 blocks of 512 threads: rows of 512 KiB. Before 9.0 there are no clusters.
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
 // "Asynchronous Data Copies"; PTX ISA, "st.async" and "cp.async.bulk".
 
@@ -498,42 +569,42 @@ constexpr int kLine = 128;  // bytes, of the L2 cache
 template <bool kAligned, int kPieces>
 constexpr int kPlaces = 32 * kPieces + (kAligned ? 0 : kLine / 16);
 
-/// Which rows a cluster takes: of one group as long as there are some, so that gamma and beta are
-/// cut out once. The first two rows of each cluster are fixed, the others drawn.
-struct Draw {
-    unsigned int groups, clusters;
-    unsigned int* drawn;        // [groups]: how many rows of each have been drawn
-    unsigned int group, fixed;  // and how many of its rows are fixed
+/// Gamma or beta of a warp's pieces, in shared memory. Where rows are not aligned, a piece needs 16
+/// bytes from any element on. So words of 4 bytes lie in four sequences, each of which has every
+/// fourth: then a warp's lanes find theirs in different banks.
+template <class T, bool kAligned, int kPlaces>
+struct InShared {
+    Piece<T>* pieces;  // [kPlaces]; where rows are not aligned words, [4, kPlaces]
 
-    __device__ Draw(unsigned int groups, unsigned int clusters, unsigned int* drawn,
-                    unsigned int group)
-        : groups(groups), clusters(clusters), drawn(drawn) {
-        take_of(group);
+    __device__ uint32_t& word(unsigned int place, unsigned int w) const {
+        return reinterpret_cast<uint32_t*>(pieces)[w % 4 * kPlaces + place + w / 4];
     }
-    __device__ void take_of(unsigned int its_number) {
-        group = its_number;
-        fixed = 2 * ((clusters - group + groups - 1) / groups);  // of each of its clusters two
-    }
-    /// The i-th row of the group.
-    __device__ size_t row(size_t i) const { return i * groups + group; }
-    __device__ unsigned int draw() const { return atomicAdd(&drawn[group], 1); }
-    /// The row that was drawn; if the group has none left, one of another; `rows` if none has.
-    __device__ size_t row_drawn(unsigned int i, size_t rows) {
-        for (unsigned int tried = 0;;) {
-            const size_t found = row(fixed + size_t(i));
-            if (found < rows) return found;
-            if (++tried == groups) return rows;
-            take_of(group + 1 < groups ? group + 1 : 0);
-            i = draw();
+    __device__ void set(unsigned int place, const Piece<T>& piece) const {
+        if (kAligned) {
+            pieces[place] = piece;
+        } else {
+            for (int j = 0; j < 4; ++j)
+                word(place, j) = reinterpret_cast<const uint32_t*>(piece.at)[j];
         }
+    }
+    /// The 16 bytes that begin `behind` elements behind those of `place`.
+    __device__ Piece<T> get(unsigned int place, unsigned int behind) const {
+        if (kAligned) return pieces[place];
+        const unsigned int bytes = behind * sizeof(T), first = bytes / 4;
+        Piece<T> piece;
+        for (int j = 0; j < 4; ++j) {
+            uint64_t words = word(place, first + j);
+            if (sizeof(T) < 4)  // they may begin in the middle of a word
+                words |= uint64_t(word(place, first + j + 1)) << 32;
+            reinterpret_cast<uint32_t*>(piece.at)[j] = uint32_t(words >> bytes % 4 * 8);
+        }
+        return piece;
     }
 };
 
 template <class Op, class T, bool kAligned, int kPieces>
-__global__ void __launch_bounds__(kMostThreads, 1)
-    by_cluster(Arrays<T> a, unsigned int groups, unsigned int* drawn) {
-    constexpr bool kUnpackedOnce = std::is_same_v<T, half> && Op::kCenters;
-    using Row = Kept<Op, T, kAligned, kPieces, kUnpackedOnce, kLine>;
+__global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsigned int* drawn) {
+    using Row = Kept<Op, T, kAligned, kPieces, kLine>;
     using Part = typename Row::Part;
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ hopper::Barrier full[2];                     // a row's moments have all arrived
@@ -548,11 +619,15 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     // Each warp has places of its own, for its pieces of x and residual of the next row, gamma and
     // beta, so it waits for no other. (RMSNorm has no beta, LayerNorm no residual.)
     enum Kind { kX, kGamma, kResidual, kBeta = kResidual, kKinds };
-    // A group's rows have pieces that begin up to seven apart: gamma and beta need more places.
+    // Rows' pieces begin up to a line apart: gamma and beta need more places.
     constexpr int kWarpPlaces = kPlaces<kAligned, kPieces>;
     auto* const places =
-        reinterpret_cast<Piece<T>*>(moments + 2 * sets) + warp * (kKinds * kWarpPlaces) + lane;
-    auto place = [&](Kind kind, int i) -> Piece<T>& { return places[kind * kWarpPlaces + 32 * i]; };
+        reinterpret_cast<Piece<T>*>(moments + 2 * sets) + warp * (kKinds * kWarpPlaces);
+    auto place = [&](Kind kind, int i) -> Piece<T>& {
+        return places[kind * kWarpPlaces + lane + 32 * i];
+    };
+    const InShared<T, kAligned, kWarpPlaces> gamma{&places[kGamma * kWarpPlaces]},
+        beta{&places[kBeta * kWarpPlaces]};
     if (threadIdx.x < 2) hopper::mbarrier_init(&full[threadIdx.x], 1);
     if (lane == 0) hopper::mbarrier_init(&arrived[warp], 1);
     hopper::fence_mbarrier_init();
@@ -571,28 +646,24 @@ __global__ void __launch_bounds__(kMostThreads, 1)
         if (share.has_edge) edge_of_x = a.x[share.edge];
         if (Op::kAdds && share.has_edge) edge_of_residual = a.residual[share.edge];
     };
-    Draw draw(groups, clusters, drawn, cluster % groups);
-    size_t row = draw.row(cluster / groups), next = draw.row(cluster / groups + draw.fixed / 2);
+    // The first two rows of each cluster are fixed, the others drawn.
+    size_t row = cluster, next = clusters + cluster;
     Part share(row, a.cols, threadIdx.x, rank, blocks);
     start(share);
-    unsigned int cut = ~0u;  // the shift that gamma and beta were cut out for; none yet
+    const Row first(a, share, threadIdx.x);
+#pragma unroll 4
+    for (int i = 0; 32 * i + int(lane) < kWarpPlaces; ++i) {
+        const auto parameters = first.earliest_parameters_of(i);
+        gamma.set(lane + 32 * i, parameters.gamma);
+        if (Op::kCenters) beta.set(lane + 32 * i, parameters.beta);
+    }
+    __syncwarp();  // all lanes find what others have loaded
     // A thread's element at the edges is always in the same column.
     const size_t edge = rank == 0 ? threadIdx.x : a.cols - 1 - threadIdx.x;
     typename Row::EdgeParameters of_edge{};
     if (!kAligned && edge < a.cols) of_edge = Row::edge_parameters(a, edge);
     for (unsigned int turn = 0; row < a.rows; ++turn) {
         Row kept(a, share, threadIdx.x);
-        if (kept.shift() != cut) {
-            cut = kept.shift();
-            __syncwarp();  // all lanes have used those of the group before
-#pragma unroll 4
-            for (int i = 0; 32 * i + int(lane) < kWarpPlaces; ++i) {
-                const auto parameters = kept.earliest_parameters_of(i);
-                place(kGamma, i) = parameters.gamma;
-                if (Op::kCenters) place(kBeta, i) = parameters.beta;
-            }
-            __syncwarp();  // all lanes find what others have cut out
-        }
         hopper::mbarrier_wait(&arrived[warp], turn % 2);  // this warp's part of the row is there
         kept.take([&](int i) { return place(kX, i); }, [&](int i) { return place(kResidual, i); },
                   edge_of_x, edge_of_residual);
@@ -602,12 +673,12 @@ __global__ void __launch_bounds__(kMostThreads, 1)
         unsigned int drawn_now = 0;
         if (threadIdx.x == 0) {
             hopper::mbarrier_arrive_expect_tx(&full[set], sets * sizeof moments[0]);
-            if (rank == 0 && next < a.rows) drawn_now = draw.draw();  // arrives meanwhile
+            if (rank == 0) drawn_now = atomicAdd(drawn, 1);  // arrives meanwhile
         }
         const Moments own = kept.moments();
         unsigned int after_next = 0;  // which the cluster's first warp knows
         if (threadIdx.x == 0 && rank == 0)
-            after_next = next < a.rows ? draw.row_drawn(drawn_now, a.rows) : a.rows;
+            after_next = min(2 * clusters + size_t(drawn_now), a.rows);
         after_next = __shfl_sync(~0u, after_next, 0);
         if (lane < blocks)  // lane b sends to block b, this one included
             hopper::st_async(&moments[set * sets + rank * warps + warp],
@@ -625,8 +696,8 @@ __global__ void __launch_bounds__(kMostThreads, 1)
         }
         const unsigned int behind = kept.behind();
         kept.store_pieces(whole, 0, [&](int i) {
-            typename Row::Parameters with{(&place(kGamma, i))[behind], {}};
-            if (Op::kCenters) with.beta = (&place(kBeta, i))[behind];
+            typename Row::Parameters with{gamma.get(lane + 32 * i, behind), {}};
+            if (Op::kCenters) with.beta = beta.get(lane + 32 * i, behind);
             return with;
         });
         kept.store_edge(whole, of_edge);
@@ -668,11 +739,10 @@ std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
     constexpr size_t kMore = 4096;
     while (room() > most && demo::try_shared_bytes(kernel, bytes + kMore).empty()) bytes += kMore;
     const size_t clusters = std::min(room(), a.rows);
-    const unsigned int groups = clusters < a.groups() ? 1 : a.groups();
-    const auto drawn = std::make_shared<demo::Buffer<unsigned int>>(groups);
+    const auto drawn = std::make_shared<demo::Buffer<unsigned int>>(1);
     return [=, launch = demo::ClusterLaunch(clusters, blocks, threads, bytes)] {
         DEMO_CHECK(cudaMemsetAsync(drawn->data(), 0, drawn->bytes()));
-        launch(kernel, a, groups, drawn->data());
+        launch(kernel, a, drawn->data());
     };
 }
 
@@ -743,7 +813,7 @@ void run_all(demo::Session& session, const Arrays<T>& a, demo::Workload work,
     // Why a rung that keeps rows of up to `most` bytes cannot run. --describe looks for no GPU and
     // lists what not every GPU can run: there the length is no reason.
     auto why_not = [&](size_t most) -> std::string {
-        if (a.row_bytes() <= most || gpu.arch.empty()) return "";
+        if (16 * a.whole_pieces() <= most || gpu.arch.empty()) return "";
         return "keeps rows of up to " + std::to_string(most) + " bytes";
     };
     auto rung = [&](const char* name, auto prepare, const std::string& reason, size_t more = 0) {
@@ -757,7 +827,7 @@ void run_all(demo::Session& session, const Arrays<T>& a, demo::Workload work,
     };
     session.run(
         work, check,
-        {rung("by_warp", prepare_by_warp<Op, T>, why_not(kMostWarpBytes)),
+        {rung("by_warp", prepare_by_warp<Op, T>, why_not(kMostWarpBytes<Op>)),
          rung("by_block", prepare_by_block<Op, T>, why_not(kMostBlockBytes)),
          rung("by_cluster", prepare_cluster,
               !has_clusters(gpu) ? "needs clusters (sm_90)"

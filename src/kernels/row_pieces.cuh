@@ -20,7 +20,6 @@ struct Rows {
     size_t rows, cols;
 
     size_t row_bytes() const { return cols * sizeof(T); }
-    size_t row_pieces() const { return (row_bytes() + 15) / 16; }
     /// The most whole pieces that a row has (what else it has is edges), but at least 1.
     size_t whole_pieces() const { return row_bytes() < 16 ? 1 : row_bytes() / 16; }
     bool aligned() const { return row_bytes() % 16 == 0; }  // all rows are, to 16 bytes

@@ -243,7 +243,7 @@ __global__ void __launch_bounds__(kWarpThreads)
 /// Prepares the launch for rows of up to kMostPerWarp columns.
 template <class T>
 std::function<void()> prepare_by_warp(Rows<T> r) {
-    const size_t pieces = r.row_pieces();
+    const size_t pieces = r.whole_pieces();
     auto whole_warp = [&]<bool kAligned>() {
         return pieces <= 32    ? by_warp<T, kAligned, 32, 1>
                : pieces <= 64  ? by_warp<T, kAligned, 32, 2>
@@ -291,11 +291,11 @@ __global__ void __launch_bounds__(kMostThreads, 2)
 /// Prepares the launch for rows of up to kMostBlockBytes.
 template <class T>
 std::function<void()> prepare_by_block(Rows<T> r, const demo::Gpu& gpu) {
-    const bool four = sizeof(T) == 2 && r.row_pieces() <= 4 * kMostThreads;
+    const bool four = sizeof(T) == 2 && r.whole_pieces() <= 4 * kMostThreads;
     const auto kernel = four          ? r.aligned() ? by_block<T, true, 4> : by_block<T, false, 4>
                                  : r.aligned() ? by_block<T, true, kKept>
                                       : by_block<T, false, kKept>;
-    const unsigned int threads = threads_for(r.row_pieces(), four ? 4 : kKept);
+    const unsigned int threads = threads_for(r.whole_pieces(), four ? 4 : kKept);
     size_t first_fetched = r.rows;  // none
     if (r.cols > kLongestUnfetched) {
         const int blocks_per_sm = demo::blocks_per_multiprocessor(kernel, threads, 0);
@@ -350,9 +350,10 @@ __global__ void __launch_bounds__(kMostThreads, 2)
 template <class T>
 std::function<void()> prepare_by_cluster(Rows<T> r) {
     const auto kernel = r.aligned() ? by_cluster<T, true> : by_cluster<T, false>;
-    const size_t needed = (r.row_bytes() + kMostBlockBytes - 1) / kMostBlockBytes;
+    const size_t needed = (16 * r.whole_pieces() + kMostBlockBytes - 1) / kMostBlockBytes;
     const size_t blocks = std::max<size_t>(needed, 2);
-    const unsigned int threads = threads_for((r.row_pieces() + blocks - 1) / blocks, kKept);
+    const size_t share = (r.whole_pieces() + blocks - 1) / blocks;
+    const unsigned int threads = threads_for(share, kKept);
     const demo::ClusterLaunch launch(r.rows, blocks, threads, 0);
     const size_t at_once = launch.at_once(kernel), ahead = kBytesAhead / r.row_bytes();
     return [=] { launch(kernel, r.x, r.out, r.rows, r.cols, ahead, at_once); };
@@ -482,7 +483,7 @@ __global__ void __launch_bounds__(kGridThreads, 1)
 template <class T>
 std::function<void()> prepare_by_grid(Rows<T> r, const demo::Gpu& gpu) {
     constexpr int kFew = 2;  // pieces a thread: a short share is spread over more threads
-    const size_t pieces = r.row_pieces();
+    const size_t pieces = r.whole_pieces();
     const size_t all = std::max(gpu.multiprocessors, 1);  // a block on each, so all run at once
     const size_t keepers = (r.row_bytes() + kGridBytes - 1) / kGridBytes;  // blocks for a row
     const size_t needed = std::min(keepers, all);
