@@ -587,16 +587,17 @@ struct InShared {
                 word(place, j) = reinterpret_cast<const uint32_t*>(piece.at)[j];
         }
     }
-    /// The 16 bytes that begin `behind` elements behind those of `place`.
+    /// The 16 bytes that begin `behind` elements behind those of `place`. kHalf: in the middle of a
+    /// word.
+    template <bool kHalf>
     __device__ Piece<T> get(unsigned int place, unsigned int behind) const {
         if (kAligned) return pieces[place];
-        const unsigned int bytes = behind * sizeof(T), first = bytes / 4;
+        const unsigned int first = behind * sizeof(T) / 4;
         Piece<T> piece;
         for (int j = 0; j < 4; ++j) {
-            uint64_t words = word(place, first + j);
-            if (sizeof(T) < 4)  // they may begin in the middle of a word
-                words |= uint64_t(word(place, first + j + 1)) << 32;
-            reinterpret_cast<uint32_t*>(piece.at)[j] = uint32_t(words >> bytes % 4 * 8);
+            uint32_t bytes = word(place, first + j);
+            if (kHalf) bytes = bytes >> 16 | word(place, first + j + 1) << 16;
+            reinterpret_cast<uint32_t*>(piece.at)[j] = bytes;
         }
         return piece;
     }
@@ -695,11 +696,18 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
             if (Op::kAdds) share.fetch(a.residual);
         }
         const unsigned int behind = kept.behind();
-        kept.store_pieces(whole, 0, [&](int i) {
-            typename Row::Parameters with{gamma.get(lane + 32 * i, behind), {}};
-            if (Op::kCenters) with.beta = beta.get(lane + 32 * i, behind);
-            return with;
-        });
+        auto store = [&]<bool kHalf>() {
+            kept.store_pieces(whole, 0, [&](int i) {
+                const unsigned int at = lane + 32 * i;
+                typename Row::Parameters with{gamma.template get<kHalf>(at, behind), {}};
+                if (Op::kCenters) with.beta = beta.template get<kHalf>(at, behind);
+                return with;
+            });
+        };
+        if (!kAligned && behind * sizeof(T) % 4 != 0)
+            store.template operator()<true>();
+        else
+            store.template operator()<false>();
         kept.store_edge(whole, of_edge);
     }
 }
