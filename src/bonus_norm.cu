@@ -5,27 +5,28 @@
 //
 // The least traffic is two matrices for LayerNorm and four for RMSNorm, which also writes `sum`,
 // the residual of the next layer. That takes a row that stays in registers, as in
-// bonus_softmax_rows. The fewer threads share it, the less they wait for each other. Every rung
-// that can keep a row runs:
+// bonus_softmax_rows. Every rung that can keep a row runs:
 //
 //     rows of up to    rung               a row is kept in the registers of
-//       8 KiB          by_warp            a warp: no barrier (RMSNorm's up to 4 KiB)
+//       8 KiB          by_warp            a warp (RMSNorm: 4 KiB)
 //       64 KiB         by_block           up to 16 warps
 //       512 KiB        by_cluster         4 to 8 blocks, a cluster
-//       any length     by_cluster_twice   8 blocks, but only its end: the rest is loaded twice
+//       any length     by_cluster_twice   8 blocks, but of each share only the end: the rest is
+//                                         loaded twice
 //
 // Do not compute a variance as the mean of squares minus the squared mean. Here rows lie around
 // 100 or -100 with a variance of 1/3: the mean of squares is 10,000.33, where fp32 has steps of
 // 0.001, and each addition to their sum rounds as coarsely.
 // To read a row twice costs no traffic while it is in registers. So each warp finds its mean first,
-// then the squares of the distances from it: its moments. In fp16 the tensor cores sum both.
+// then the squares of the distances from it: its moments. LayerNorm's are summed by the tensor
+// cores in fp16.
 // Moments merge, as a softmax's maxima and sums do.
 //
 //     ./bonus_norm 16384        ./bonus_norm 16384 --op rmsnorm        (and --dtype fp32)
 //     ./bonus_norm --rows 4096 --cols 131072
 //
-// What limits it: memory; LayerNorm's rows, where memory is as fast as an H200's, also the
-// instructions, above all for gamma and beta where rows are not aligned.
+// What limits it: memory; LayerNorm, where memory is as fast as an H200's or a row is longer than
+// 256 KiB, also the instructions, above all for gamma and beta where rows are not aligned.
 #include <numeric>
 
 #include "demo.cuh"
@@ -304,10 +305,10 @@ struct Kept {
         }
     }
 
-    /// This thread's part of the sum of all pieces' squared distances from `center`. In fp16 by the
-    /// tensor cores, again in fp32: with a piece of each thread as a matrix D of distances, the sum
-    /// is the trace of D D^T. Distances are halved, which none of fp16 is too far away for. Where
-    /// there is no piece, the distance is 0.
+    /// This thread's part of the sum of all pieces' squared distances from `center`. LayerNorm's in
+    /// fp16 by the tensor cores, again in fp32: the distances of a piece of each thread are a
+    /// matrix D [16, 16], and the trace of D D^T is the sum of their squares. D has half of each
+    /// distance, since a whole one can be too large for fp16; and 0 where there is no piece.
     __device__ float squares_of_pieces(unsigned int p, T center) {
         float squares = 0;
         if constexpr (std::is_same_v<T, half> && Op::kCenters) {
@@ -319,7 +320,7 @@ struct Kept {
             }
             const half2 one_half = __float2half2_rn(0.5f);
             const half2 minus_half_center = __float2half2_rn(-0.5f * float(center));
-            float left[4] = {}, right[4] = {};  // columns 0 to 7 and 8 to 15 of the sum of D D^T
+            float low[4] = {}, high[4] = {};  // columns 0 to 7 and 8 to 15 of the sum of D D^T
 #pragma unroll
             for (int i = 0; i < kPieces; ++i) {
                 Piece<T> piece = pieces[i];
@@ -328,13 +329,13 @@ struct Kept {
                     pair = __hfma2(pair, one_half, minus_half_center);
                 }
                 const auto& d = reinterpret_cast<const uint32_t(&)[4]>(piece);
-                ptx::mma_m16n8k16(left, d, d[0], d[2]);
-                ptx::mma_m16n8k16(right, d, d[1], d[3]);
+                ptx::mma_m16n8k16(low, d, d[0], d[2]);
+                ptx::mma_m16n8k16(high, d, d[1], d[3]);
             }
-            // What of it this thread has on the diagonal.
-            const int lane = threadIdx.x % 32, column = lane / 4 - lane % 4 * 2;
-            if (column == 0) squares = left[0] + right[2];
-            if (column == 1) squares = left[1] + right[3];
+            // Which of a pair of sums that this thread has in a row is on the diagonal, if any.
+            const int lane = threadIdx.x % 32, of_pair = lane / 4 - lane % 4 * 2;
+            if (of_pair == 0) squares = low[0] + high[2];
+            if (of_pair == 1) squares = low[1] + high[3];
             return 4 * squares;
         } else {
 #pragma unroll
@@ -358,7 +359,8 @@ struct Kept {
         if (!kAligned) count += __popc(__ballot_sync(~0u, with_edge));
         float mean = 0;
         if (Op::kCenters) mean = sum_of_pieces(with_edge ? edge : T(0)) / max(count, 1.0f);
-        // Squares are summed as seen from the mean rounded to T. Those seen from the mean are less.
+        // In fp16 distances are exact, or nearly so, from a number of fp16 in their midst: the
+        // rounded mean. As seen from the mean itself squares sum to less, by count * off^2.
         const T center = T(mean);
         float squares = squares_of_pieces(p, center);
         if (with_edge) squares += (float(edge) - float(center)) * (float(edge) - float(center));
@@ -392,7 +394,7 @@ struct Kept {
         return result;
     }
 
-    /// The same of the i-th piece; zeros if there is none.
+    /// Gamma and beta of the i-th piece; zeros if there is none.
     __device__ Parameters parameters_of(unsigned int p, int i) const {
         return parameters_at(size_t(p + first) + 32 * i, has(p, i));
     }
@@ -401,15 +403,15 @@ struct Kept {
     /// Parameters of the i-th.
     template <class OfPiece>
     __device__ void store_pieces(Moments whole, unsigned int p, OfPiece of_piece) {
-        // (x - mean) scale = x scale + shift
-        const float scale = scale_of(whole), shift = Op::kCenters ? -whole.mean * scale : 0;
+        // (x - mean) scale = x scale + offset
+        const float scale = scale_of(whole), offset = Op::kCenters ? -whole.mean * scale : 0;
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
             const Parameters with = of_piece(i);
             float values[Piece<T>::kSize], gamma[Piece<T>::kSize], beta[Piece<T>::kSize];
             unpack(pieces[i], values), unpack(with.gamma, gamma), unpack(with.beta, beta);
             for (int j = 0; j < Piece<T>::kSize; ++j) {
-                values[j] = (values[j] * scale + shift) * gamma[j];
+                values[j] = (values[j] * scale + offset) * gamma[j];
                 if (Op::kCenters) values[j] += beta[j];
             }
             store(a.out, p, i, pack<T>(values));
@@ -552,8 +554,8 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // while it works on one, in registers, the next is on its way to shared memory, where gamma and
 // beta stay as well, and the row after it is fetched into the L2 cache. That is asked to keep what
 // was fetched, and to give up first what has been copied or stored. One instruction, a bulk copy,
-// moves all of a warp's pieces: with a copy and an address for each, half of the instructions did
-// no arithmetic. Clusters draw their rows from a counter, so that fast ones take more, and
+// moves all of a warp's pieces: with a copy and an address for each, LayerNorm took a third more
+// instructions. Clusters draw their rows from a counter, so that fast ones take more, and
 // neighbors in memory are read at nearly the same time, which memory does faster. Each share begins
 // at an L2 line: warps whose stores begin within one are 2 to 3% slower on an H200. What a row has
 // before its first whole line and after its last one are single elements.
@@ -587,8 +589,8 @@ struct InShared {
                 word(place, j) = reinterpret_cast<const uint32_t*>(piece.at)[j];
         }
     }
-    /// The 16 bytes that begin `behind` elements behind those of `place`. kHalf: in the middle of a
-    /// word.
+    /// The 16 bytes that begin `behind` elements after those of `place` do. kHalf: in the middle
+    /// of a word.
     template <bool kHalf>
     __device__ Piece<T> get(unsigned int place, unsigned int behind) const {
         if (kAligned) return pieces[place];

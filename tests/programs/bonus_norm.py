@@ -39,7 +39,7 @@ MUTANTS = [
            [("- count * off * off", "")], sizes=(160,)),
     Mutant("norm_half_of_the_trace", ALL,
            "of the squares' sums by the tensor cores every second one is left out",
-           [("if (column == 1) squares = left[1] + right[3];", "")],
+           [("if (of_pair == 1) squares = low[1] + high[3];", "")],
            sizes=(), runs=("--rows 5 --cols 1000",), cpu_runs=("--rows 5 --cols 1000",)),
     Mutant("norm_stale_gamma", "by_warp",
            "the first block alone cuts gamma and beta out, for unaligned rows",
