@@ -143,10 +143,6 @@ __device__ __forceinline__ uint32_t cvt_rn_x2(float low, float high) {
     }
 }
 
-/// The compiler takes `x` for computed here, by no instruction. So it does not compute it again
-/// where it is needed next, as it would to save registers.
-__device__ __forceinline__ void computed_once(float& x) { asm volatile("" : "+f"(x)); }
-
 /// 2^x and 1 / x, to within 2 and 1 units of the last place of fp32; numbers below the smallest
 /// normal one count as 0. One instruction each. PTX ISA: ex2, rcp.
 __device__ __forceinline__ float ex2_approx(float x) {

@@ -151,7 +151,6 @@ uint32_t cvt_rn_x2(float low, float high) {
 inline constexpr int kCopiesInARow = 64;                 // for #pragma unroll, which g++ ignores
 inline uint64_t createpolicy_evict_last() { return 0; }  // there is no cache
 inline uint64_t createpolicy_evict_first() { return 0; }
-inline void computed_once(float&) {}
 inline float ex2_approx(float x) { return std::exp2(x); }
 inline float rcp_approx(float x) { return 1 / x; }
 inline float tanh_approx(float x) { return std::tanh(x); }
