@@ -102,14 +102,14 @@ __device__ inline Moments merge_block(Moments of_warp) {
 /// Merges the moments that warps have sent to shared memory. `count`: elements of all, which is
 /// known. Each warp does so for itself, and divides once; merge() would divide for each set.
 template <class Op>
-__device__ Moments merge_sent(const float4* sent, unsigned int sets, float count) {
+__device__ Moments merge_sent(const float4* sent, unsigned int senders, float count) {
     const unsigned int lane = threadIdx.x % 32;
     float sum = 0, squares = 0;
 #pragma unroll 1  // mostly one round
-    for (unsigned int k = lane; k < sets; k += 32) sum += sent[k].x * sent[k].y;
+    for (unsigned int k = lane; k < senders; k += 32) sum += sent[k].x * sent[k].y;
     const float mean = Op::kCenters ? sum_of_warp(sum) / count : 0;
 #pragma unroll 1
-    for (unsigned int k = lane; k < sets; k += 32) {
+    for (unsigned int k = lane; k < senders; k += 32) {
         const float away = sent[k].y - mean;
         squares += sent[k].z + sent[k].x * away * away;
     }
@@ -187,7 +187,7 @@ struct Kept {
     const Arrays<T>& a;
     const Part share;
     const unsigned int first_of_warp;  // number of a piece within the share
-    const unsigned int first;          // the same of this thread's first piece
+    const unsigned int first_piece;    // the same of this thread's first one
     const int left;                    // pieces of the share from there on
     Piece<T> pieces[kPieces];
     T edge;
@@ -196,8 +196,8 @@ struct Kept {
         : a(a),
           share(share),
           first_of_warp(thread / 32 * (32 * kPieces)),
-          first(first_of_warp + thread % 32),
-          left(int(share.pieces) - int(first)) {}
+          first_piece(first_of_warp + thread % 32),
+          left(int(share.pieces) - int(first_piece)) {}
     __device__ Kept(const Arrays<T>& a, size_t row, unsigned int thread, unsigned int rank = 0,
                     unsigned int shares = 1)
         : Kept(a, Part(row, a.cols, thread, rank, shares), thread) {}
@@ -213,7 +213,7 @@ struct Kept {
     template <class Element>
     __device__ auto* pieces_of(Element* matrix, unsigned int p = 0) const {
         using To = std::conditional_t<std::is_const_v<Element>, const Piece<T>, Piece<T>>;
-        return reinterpret_cast<To*>(matrix + share.begin) + (p + first);
+        return reinterpret_cast<To*>(matrix + share.begin) + (p + first_piece);
     }
     /// Stores the i-th, if this thread has one. What it stores is computed in any case: a branch
     /// around it would cost more.
@@ -229,7 +229,7 @@ struct Kept {
 #pragma unroll
         for (int done = 0; done < kPieces; done += kBatch) {
             Piece<T> x[kBatch], residual[kBatch];
-            const unsigned int at = p + first + 32 * done;
+            const unsigned int at = p + first_piece + 32 * done;
             load(x, a.x + share.begin, at, 32, share.pieces, T(0));
             load(residual, a.residual + share.begin, at, 32, share.pieces, T(0));
 #pragma unroll
@@ -240,13 +240,14 @@ struct Kept {
         }
     }
     __device__ void load_from(const T* x, unsigned int p) {
-        load(pieces, x + share.begin, p + first, 32, share.pieces, T(0));
+        load(pieces, x + share.begin, p + first_piece, 32, share.pieces, T(0));
     }
     __device__ void load_edge() {
         edge = T(0);
         if (!share.has_edge) return;
-        edge = a.x[share.edge];
-        if (Op::kAdds) a.sum[share.edge] = edge = T(float(edge) + float(a.residual[share.edge]));
+        edge = a.x[share.edge_at];
+        if (Op::kAdds)
+            a.sum[share.edge_at] = edge = T(float(edge) + float(a.residual[share.edge_at]));
     }
 
     /// by_cluster loads a row in two steps. First one thread of each warp starts a copy of the
@@ -272,7 +273,7 @@ struct Kept {
         }
         edge = edge_of_x;
         if (Op::kAdds && share.has_edge)
-            a.sum[share.edge] = edge = T(float(edge) + float(edge_of_residual));
+            a.sum[share.edge_at] = edge = T(float(edge) + float(edge_of_residual));
     }
 
     /// The sum of all pieces of the warp's threads, and of `last` of each. (0 where there is no
@@ -388,7 +389,8 @@ struct Kept {
     }
     /// Gamma and beta of the i-th piece of a row that begins the earliest; zeros beyond the last.
     __device__ Parameters earliest_parameters_of(int i) const {
-        const size_t column = share.column - behind() + size_t(first + 32 * i) * Piece<T>::kSize;
+        const size_t column =
+            share.column - behind() + size_t(first_piece + 32 * i) * Piece<T>::kSize;
         Parameters result{piece_at(a.gamma, column, a.cols), {}};
         if (Op::kCenters) result.beta = piece_at(a.beta, column, a.cols);
         return result;
@@ -396,7 +398,7 @@ struct Kept {
 
     /// Gamma and beta of the i-th piece; zeros if there is none.
     __device__ Parameters parameters_of(unsigned int p, int i) const {
-        return parameters_at(size_t(p + first) + 32 * i, has(p, i));
+        return parameters_at(size_t(p + first_piece) + 32 * i, has(p, i));
     }
 
     /// Stores the results of the pieces, given the moments of the whole row. of_piece(i): the
@@ -430,11 +432,11 @@ struct Kept {
     }
     __device__ EdgeParameters edge_parameters() const {
         if (!share.has_edge) return {};
-        return edge_parameters(a, share.edge - share.begin + share.column);
+        return edge_parameters(a, share.edge_at - share.begin + share.column);
     }
     __device__ void store_edge(Moments whole, EdgeParameters with) const {
         if (!share.has_edge) return;
-        a.out[share.edge] =
+        a.out[share.edge_at] =
             T((float(edge) - whole.mean) * scale_of(whole) * float(with.gamma) + float(with.beta));
     }
 
@@ -617,7 +619,7 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
     const unsigned int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     // Count, mean and squares from each warp of the cluster, and from its first warp also the
     // number of the row after next; of two rows in turn.
-    const unsigned int sets = blocks * warps;
+    const unsigned int senders = blocks * warps;
     auto* const moments = reinterpret_cast<float4*>(shared);
     // Each warp has places of its own, for its pieces of x and residual of the next row, gamma and
     // beta, so it waits for no other. (RMSNorm has no beta, LayerNorm no residual.)
@@ -625,7 +627,7 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
     // Rows' pieces begin up to a line apart: gamma and beta need more places.
     constexpr int kWarpPlaces = kPlaces<kAligned, kPieces>;
     auto* const places =
-        reinterpret_cast<Piece<T>*>(moments + 2 * sets) + warp * (kKinds * kWarpPlaces);
+        reinterpret_cast<Piece<T>*>(moments + 2 * senders) + warp * (kKinds * kWarpPlaces);
     auto place = [&](Kind kind, int i) -> Piece<T>& {
         return places[kind * kWarpPlaces + lane + 32 * i];
     };
@@ -646,25 +648,25 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
             next.copy_to(&place(kX, 0), a.x, &arrived[warp]);
             if (Op::kAdds) next.copy_to(&place(kResidual, 0), a.residual, &arrived[warp]);
         }
-        if (share.has_edge) edge_of_x = a.x[share.edge];
-        if (Op::kAdds && share.has_edge) edge_of_residual = a.residual[share.edge];
+        if (share.has_edge) edge_of_x = a.x[share.edge_at];
+        if (Op::kAdds && share.has_edge) edge_of_residual = a.residual[share.edge_at];
     };
     // The first two rows of each cluster are fixed, the others drawn.
     size_t row = cluster, next = clusters + cluster;
     Part share(row, a.cols, threadIdx.x, rank, blocks);
     start(share);
-    const Row first(a, share, threadIdx.x);
+    const Row first_row(a, share, threadIdx.x);
 #pragma unroll 4
     for (int i = 0; 32 * i + int(lane) < kWarpPlaces; ++i) {
-        const auto parameters = first.earliest_parameters_of(i);
+        const auto parameters = first_row.earliest_parameters_of(i);
         gamma.set(lane + 32 * i, parameters.gamma);
         if (Op::kCenters) beta.set(lane + 32 * i, parameters.beta);
     }
     __syncwarp();  // all lanes find what others have loaded
     // A thread's element at the edges is always in the same column.
-    const size_t edge = rank == 0 ? threadIdx.x : a.cols - 1 - threadIdx.x;
+    const size_t edge_column = rank == 0 ? threadIdx.x : a.cols - 1 - threadIdx.x;
     typename Row::EdgeParameters of_edge{};
-    if (!kAligned && edge < a.cols) of_edge = Row::edge_parameters(a, edge);
+    if (!kAligned && edge_column < a.cols) of_edge = Row::edge_parameters(a, edge_column);
     for (unsigned int turn = 0; row < a.rows; ++turn) {
         Row kept(a, share, threadIdx.x);
         hopper::mbarrier_wait(&arrived[warp], turn % 2);  // this warp's part of the row is there
@@ -672,10 +674,10 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
                   edge_of_x, edge_of_residual);
         if (next < a.rows) start(share = {next, a.cols, threadIdx.x, rank, blocks});
 
-        const unsigned int set = turn % 2;
+        const unsigned int of_turn = turn % 2;
         unsigned int drawn_now = 0;
         if (threadIdx.x == 0) {
-            hopper::mbarrier_arrive_expect_tx(&full[set], sets * sizeof moments[0]);
+            hopper::mbarrier_arrive_expect_tx(&full[of_turn], senders * sizeof moments[0]);
             if (rank == 0) drawn_now = atomicAdd(drawn, 1);  // arrives meanwhile
         }
         const Moments own = kept.moments();
@@ -683,15 +685,17 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
         if (threadIdx.x == 0 && rank == 0)
             after_next = min(2 * clusters + size_t(drawn_now), a.rows);
         after_next = __shfl_sync(~0u, after_next, 0);
+        auto* const sent = moments + of_turn * senders;
         if (lane < blocks)  // lane b sends to block b, this one included
-            hopper::st_async(&moments[set * sets + rank * warps + warp],
+            hopper::st_async(&sent[rank * warps + warp],
                              {own.count, own.mean, own.squares, __uint_as_float(after_next)},
-                             &full[set], lane);
+                             &full[of_turn], lane);
         // A warp sends only after it has read the moments of the row before. So once a row's are
-        // complete, the other set is free. After the last row's nobody sends here: a block may end.
-        hopper::mbarrier_wait(&full[set], turn / 2 % 2);
-        const Moments whole = merge_sent<Op>(moments + set * sets, sets, a.cols);
-        row = next, next = __float_as_uint(moments[set * sets].w);
+        // complete, the places of the next row's are free. After the last row's nobody sends here:
+        // a block may end.
+        hopper::mbarrier_wait(&full[of_turn], turn / 2 % 2);
+        const Moments whole = merge_sent<Op>(sent, senders, a.cols);
+        row = next, next = __float_as_uint(sent[0].w);
         if (threadIdx.x == 0 && next < a.rows) {
             const Part share(next, a.cols, 0, rank, blocks);
             share.fetch(a.x);

@@ -43,7 +43,7 @@ struct Share {
     size_t column;        // where in the row the pieces begin
     size_t begin;         // element of the matrix where they do
     unsigned int pieces;  // how many
-    size_t edge;          // element of the matrix at the edges for this thread
+    size_t edge_at;       // element of the matrix at the edges for this thread
     bool has_edge;
 
     /// The most pieces that one of so many shares has.
@@ -69,7 +69,7 @@ struct Share {
         pieces = rank * most < all ? min(most, all - rank * most) : 0;
         if (rank > 0) before = 0;
         if (rank + 1 < shares) after = 0;
-        edge = first + (thread < before ? thread : cols - 1 - (thread - before));
+        edge_at = first + (thread < before ? thread : cols - 1 - (thread - before));
         has_edge = !kAligned && thread < before + after;
     }
 

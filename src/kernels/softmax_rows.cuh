@@ -50,7 +50,7 @@ struct Kept {
     __device__ void load(const T* x, const Share<T, kAligned>& share, unsigned int p = 0) {
         row_pieces::load(pieces, x + share.begin, p + threadIdx.x, blockDim.x, share.pieces,
                          T(kNothing));
-        edge = share.has_edge ? x[share.edge] : T(kNothing);
+        edge = share.has_edge ? x[share.edge_at] : T(kNothing);
     }
 
     __device__ MaxSum max_sum_of_pieces() {
@@ -84,7 +84,8 @@ struct Kept {
     __device__ void store(MaxSum whole, T* out, const Share<T, kAligned>& share,
                           unsigned int p = 0) {
         store_pieces(whole, out, share, p);
-        if (share.has_edge) out[share.edge] = T(power(float(edge), shift(whole.max)) / whole.sum);
+        if (share.has_edge)
+            out[share.edge_at] = T(power(float(edge), shift(whole.max)) / whole.sum);
     }
 };
 
@@ -227,7 +228,7 @@ __global__ void __launch_bounds__(kWarpThreads)
     Piece<T> pieces[kPieces];
     load(pieces, x + share.begin, lane, kTeam, share.pieces, T(kNothing));
     float values[kNumbers + (kAligned ? 0 : 1)];
-    if constexpr (!kAligned) values[kNumbers] = share.has_edge ? float(x[share.edge]) : kNothing;
+    if constexpr (!kAligned) values[kNumbers] = share.has_edge ? float(x[share.edge_at]) : kNothing;
 #pragma unroll
     for (int i = 0; i < kNumbers; ++i) values[i] = float(pieces[i / kElements].at[i % kElements]);
     softmax_in_team<kTeam>(values);
@@ -237,7 +238,7 @@ __global__ void __launch_bounds__(kWarpThreads)
 #pragma unroll
     for (int i = 0; i < kPieces; ++i)
         if (lane + i * kTeam < share.pieces) to[lane + i * kTeam] = pieces[i];
-    if (share.has_edge) out[share.edge] = T(values[kNumbers - (kAligned ? 1 : 0)]);
+    if (share.has_edge) out[share.edge_at] = T(values[kNumbers - (kAligned ? 1 : 0)]);
 }
 
 /// Prepares the launch for rows of up to kMostPerWarp columns.

@@ -24,8 +24,7 @@ MUTANTS = [
            [("with_edge = with_edge && share.has_edge;", "with_edge = false;")], sizes=(33,)),
     Mutant("norm_one_block", "by_cluster by_cluster_twice",
            "a row's moments are those of its first block",
-           [("(moments + set * sets, sets, a.cols)",
-             "(moments + set * sets, warps, a.cols / blocks)"),
+           [("(sent, senders, a.cols)", "(sent, warps, a.cols / blocks)"),
             ("lane < size() ? *cluster", "lane < 1 ? *cluster")],
            sizes=(), runs=("--rows 1 --cols 20000",), cpu_runs=("--rows 1 --cols 20000",)),
     # Of each of the kinds, one in every kernel that can have it.
@@ -55,7 +54,7 @@ MUTANTS = [
            "the first block alone writes its moments; one warp more is merged than there are",
            [("if (lane == 0) all[warp] = of_warp;",
              "if (lane == 0 && blockIdx.x == 0) all[warp] = of_warp;"),
-            ("(moments + set * sets, sets, a.cols)", "(moments + set * sets, sets + 1, a.cols)")],
+            ("(sent, senders, a.cols)", "(sent, senders + 1, a.cols)")],
            sizes=(33,), kind="stale"),
     Mutant("norm_registers_as_they_were", ALL,
            "the sum begins as what its register held",
@@ -65,10 +64,10 @@ MUTANTS = [
     Mutant("norm_waits_late", BLOCKS,
            "warps merge the others' moments before they are there",
            [("__syncthreads();  // every warp's moments are there", ""),
-            ("hopper::mbarrier_wait(&full[set], turn / 2 % 2);\n        const Moments whole",
+            ("hopper::mbarrier_wait(&full[of_turn], turn / 2 % 2);\n        const Moments whole",
              "const Moments whole"),
             ("        row = next, next = __float",
-             "        hopper::mbarrier_wait(&full[set], turn / 2 % 2);\n"
+             "        hopper::mbarrier_wait(&full[of_turn], turn / 2 % 2);\n"
              "        row = next, next = __float")],
            sizes=(), runs=("--rows 500 --cols 5000",), cpu_runs=("--rows 5 --cols 5000",),
            race=True, kind="fence"),
