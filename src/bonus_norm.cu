@@ -691,7 +691,7 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
                              {own.count, own.mean, own.squares, __uint_as_float(after_next)},
                              &full[of_turn], lane);
         // A warp sends only after it has read the moments of the row before. So once a row's are
-        // complete, the places of the next row's are free. After the last row's nobody sends here:
+        // complete, the places for the next row's are free. After the last row's nobody sends here:
         // a block may end.
         hopper::mbarrier_wait(&full[of_turn], turn / 2 % 2);
         const Moments whole = merge_sent<Op>(sent, senders, a.cols);
