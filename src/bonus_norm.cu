@@ -11,7 +11,7 @@
 //     rows of up to    rung               a row is kept in the registers of
 //       8 KiB          by_warp            a warp (RMSNorm: 4 KiB)
 //       64 KiB         by_block           up to 16 warps
-//       512 KiB        by_cluster         4 to 8 blocks, a cluster
+//       512 KiB        by_cluster         2 to 8 blocks, a cluster
 //       any length     by_cluster_twice   8 blocks, but of each share only the end: the rest is
 //                                         loaded twice
 //
@@ -372,55 +372,51 @@ struct Kept {
     /// How far gamma and beta of the pieces are from a multiple of 16 bytes, in elements.
     __device__ unsigned int shift() const { return share.column % Piece<T>::kSize; }
 
-    /// Gamma and beta of a piece of the share.
-    struct Parameters {
-        Piece<T> gamma, beta;
-    };
-    __device__ Parameters parameters_at(size_t piece, bool wanted = true) const {
-        const size_t at = share.column + piece * Piece<T>::kSize;
-        Parameters result{parameters<kAligned>(a.gamma, at, shift(), a.cols, wanted), {}};
-        if (Op::kCenters) result.beta = parameters<kAligned>(a.beta, at, shift(), a.cols, wanted);
-        return result;
+    /// Gamma or beta, whichever `array` is, of a piece of the share.
+    __device__ Piece<T> parameters_at(const T* array, size_t piece, bool wanted = true) const {
+        return parameters<kAligned>(array, share.column + piece * Piece<T>::kSize, shift(), a.cols,
+                                    wanted);
     }
 
     /// How many columns behind the earliest this row's pieces begin: it has so many at the edge.
     __device__ unsigned int behind() const {
         return kAligned ? 0 : share.column % Part::kUnitElements;
     }
-    /// Gamma and beta of the i-th piece of a row that begins the earliest; zeros beyond the last.
-    __device__ Parameters earliest_parameters_of(int i) const {
+    /// Gamma or beta of the i-th piece of a row that begins the earliest; zeros beyond the last.
+    __device__ Piece<T> earliest_parameters_of(const T* array, int i) const {
         const size_t column =
             share.column - behind() + size_t(first_piece + 32 * i) * Piece<T>::kSize;
-        Parameters result{piece_at(a.gamma, column, a.cols), {}};
-        if (Op::kCenters) result.beta = piece_at(a.beta, column, a.cols);
-        return result;
+        return piece_at(array, column, a.cols);
     }
 
-    /// Gamma and beta of the i-th piece; zeros if there is none.
-    __device__ Parameters parameters_of(unsigned int p, int i) const {
-        return parameters_at(size_t(p + first_piece) + 32 * i, has(p, i));
+    /// Gamma or beta of the i-th piece; zeros if there is none.
+    __device__ Piece<T> parameters_of(const T* array, unsigned int p, int i) const {
+        return parameters_at(array, size_t(p + first_piece) + 32 * i, has(p, i));
     }
 
-    /// Stores the results of the pieces, given the moments of the whole row. of_piece(i): the
-    /// Parameters of the i-th.
-    template <class OfPiece>
-    __device__ void store_pieces(Moments whole, unsigned int p, OfPiece of_piece) {
+    /// Stores the results of the pieces, given the moments of the whole row. gamma(i, to), beta(i,
+    /// to): get those of the i-th, in fp32.
+    template <class Gamma, class Beta>
+    __device__ void store_pieces(Moments whole, unsigned int p, Gamma gamma, Beta beta) {
         // (x - mean) scale = x scale + offset
         const float scale = scale_of(whole), offset = Op::kCenters ? -whole.mean * scale : 0;
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
-            const Parameters with = of_piece(i);
-            float values[Piece<T>::kSize], gamma[Piece<T>::kSize], beta[Piece<T>::kSize];
-            unpack(pieces[i], values), unpack(with.gamma, gamma), unpack(with.beta, beta);
-            for (int j = 0; j < Piece<T>::kSize; ++j) {
-                values[j] = (values[j] * scale + offset) * gamma[j];
-                if (Op::kCenters) values[j] += beta[j];
+            float values[Piece<T>::kSize], with[Piece<T>::kSize];
+            gamma(i, with), unpack(pieces[i], values);
+            for (int j = 0; j < Piece<T>::kSize; ++j)
+                values[j] = (values[j] * scale + offset) * with[j];
+            if (Op::kCenters) {
+                beta(i, with);
+                for (int j = 0; j < Piece<T>::kSize; ++j) values[j] += with[j];
             }
             store(a.out, p, i, pack<T>(values));
         }
     }
     __device__ void store_pieces(Moments whole, unsigned int p = 0) {
-        store_pieces(whole, p, [&](int i) { return parameters_of(p, i); });
+        store_pieces(
+            whole, p, [&](int i, auto& to) { unpack(parameters_of(a.gamma, p, i), to); },
+            [&](int i, auto& to) { unpack(parameters_of(a.beta, p, i), to); });
     }
 
     /// Gamma and beta of the edge.
@@ -479,9 +475,8 @@ __global__ void __launch_bounds__(kWarpThreads)
     const Row first(a, row, lane);
     if (!kAligned) {
         for (unsigned int i = threadIdx.x; i < first.share.pieces; i += kWarpThreads) {
-            const auto parameters = first.parameters_at(i);
-            gamma[i] = parameters.gamma;
-            if (Op::kCenters) beta[i] = parameters.beta;
+            gamma[i] = first.parameters_at(a.gamma, i);
+            if (Op::kCenters) beta[i] = first.parameters_at(a.beta, i);
         }
         __syncthreads();  // gamma and beta are there
     }
@@ -491,11 +486,12 @@ __global__ void __launch_bounds__(kWarpThreads)
         kept.load_row();
         const Moments whole = kept.moments();
         kept.store_edge(whole, of_edge);
-        kept.store_pieces(whole, 0, [&](int i) {
-            if (kAligned) return kept.parameters_of(0, i);
-            const unsigned int at = lane + 32 * i;
-            return typename Row::Parameters{gamma[at], Op::kCenters ? beta[at] : Piece<T>{}};
-        });
+        auto get = [&](const T* array, const Piece<T>* cut, int i, auto& to) {
+            unpack(kAligned ? kept.parameters_of(array, 0, i) : cut[lane + 32 * i], to);
+        };
+        kept.store_pieces(
+            whole, 0, [&](int i, auto& to) { get(a.gamma, gamma, i, to); },
+            [&](int i, auto& to) { get(a.beta, beta, i, to); });
     }
 }
 
@@ -527,20 +523,19 @@ std::function<void()> prepare_by_warp(Arrays<T> a) {
 // Source: Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
 // Variances", 1979, for the merge.
 
+constexpr int kFew = kKept / 2;  // pieces of a thread, as long as a block can have enough threads
+
+/// A multiprocessor has room for three blocks of 512 threads if these use 40 registers each.
 template <class Op, class T, bool kAligned, int kPieces>
-__global__ void __launch_bounds__(kMostThreads, 2) by_block(Arrays<T> a) {
+__global__ void __launch_bounds__(kMostThreads, kPieces == kFew ? 3 : 2) by_block(Arrays<T> a) {
     Kept<Op, T, kAligned, kPieces> kept(a, blockIdx.x, threadIdx.x);
     kept.load_row();
-    const auto of_edge = kept.edge_parameters();  // arrive meanwhile
-    const Moments whole = merge_block(kept.moments());
-    kept.store_edge(whole, of_edge), kept.store_pieces(whole);
+    kept.store_row(merge_block(kept.moments()));
 }
 
 /// Prepares the launch for rows of up to kMostBlockBytes.
 template <class Op, class T>
 std::function<void()> prepare_by_block(Arrays<T> a) {
-    // Twice as many threads with half as much each are faster, while a block can have them.
-    constexpr int kFew = kKept / 2;
     const bool few = a.whole_pieces() <= kFew * kMostThreads;
     const auto kernel =
         few           ? a.aligned() ? by_block<Op, T, true, kFew> : by_block<Op, T, false, kFew>
@@ -551,7 +546,7 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 }
 
 // --- by_cluster ---------------------------------------------------------------------------------
-// Adds: 8 blocks (or 4 to 7) keep a row together, a cluster, whose blocks reach each other's shared
+// Adds: 2 to 8 blocks keep a row together, a cluster, whose blocks reach each other's shared
 // memory. Each warp sends its moments straight to every block. And a cluster takes row after row:
 // while it works on one, in registers, the next is on its way to shared memory, where gamma and
 // beta stay as well, and the row after it is fetched into the L2 cache. That is asked to keep what
@@ -569,46 +564,57 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 
 constexpr int kLine = 128;  // bytes, of the L2 cache
 
-/// How many places of each kind a warp of by_cluster has in shared memory.
-template <bool kAligned, int kPieces>
-constexpr int kPlaces = 32 * kPieces + (kAligned ? 0 : kLine / 16);
+/// To what all rows are aligned.
+enum Alignment { kToElements, kToPieces, kToLines };
 
-/// Gamma or beta of a warp's pieces, in shared memory. Where rows are not aligned, a piece needs 16
-/// bytes from any element on. So words of 4 bytes lie in four sequences, each of which has every
+/// How many places of each kind a warp of by_cluster has in shared memory.
+template <Alignment kAlignment, int kPieces>
+constexpr int kPlaces = 32 * kPieces + (kAlignment == kToLines ? 0 : kLine / 16);
+
+/// Gamma or beta of a warp's pieces, in shared memory. Unless rows are aligned to pieces, one needs
+/// 16 bytes from any element on. So words of 4 bytes lie in four sequences, each of which has every
 /// fourth: then a warp's lanes find theirs in different banks.
-template <class T, bool kAligned, int kPlaces>
+template <class T, Alignment kAlignment, int kPlaces>
 struct InShared {
-    Piece<T>* pieces;  // [kPlaces]; where rows are not aligned words, [4, kPlaces]
+    static constexpr bool kWhole = kAlignment != kToElements;
+    Piece<T>* pieces;  // [kPlaces]; not kWhole: words, [4, kPlaces]
 
     __device__ uint32_t& word(unsigned int place, unsigned int w) const {
         return reinterpret_cast<uint32_t*>(pieces)[w % 4 * kPlaces + place + w / 4];
     }
     __device__ void set(unsigned int place, const Piece<T>& piece) const {
-        if (kAligned) {
+        if (kWhole) {
             pieces[place] = piece;
         } else {
             for (int j = 0; j < 4; ++j)
                 word(place, j) = reinterpret_cast<const uint32_t*>(piece.at)[j];
         }
     }
-    /// The 16 bytes that begin `behind` elements after those of `place` do. kHalf: in the middle
-    /// of a word.
+    /// In fp32, the piece that begins `behind` elements after that of `place` does. kHalf: in the
+    /// middle of a word.
     template <bool kHalf>
-    __device__ Piece<T> get(unsigned int place, unsigned int behind) const {
-        if (kAligned) return pieces[place];
-        const unsigned int first = behind * sizeof(T) / 4;
-        Piece<T> piece;
-        for (int j = 0; j < 4; ++j) {
-            uint32_t bytes = word(place, first + j);
-            if (kHalf) bytes = bytes >> 16 | word(place, first + j + 1) << 16;
-            reinterpret_cast<uint32_t*>(piece.at)[j] = bytes;
+    __device__ void get(unsigned int place, unsigned int behind,
+                        float (&to)[Piece<T>::kSize]) const {
+        if (kWhole) return unpack(pieces[place + behind / Piece<T>::kSize], to);
+        constexpr int kWords = 4 + kHalf;
+        uint32_t words[kWords];
+        for (int w = 0; w < kWords; ++w) words[w] = word(place, behind * sizeof(T) / 4 + w);
+        if constexpr (std::is_same_v<T, half>) {
+            for (int w = 0; w < kWords; ++w) {
+                const float2 pair = __half22float2(reinterpret_cast<const half2&>(words[w]));
+                const int j = 2 * w - kHalf;
+                if (j >= 0) to[j] = pair.x;
+                if (j + 1 < Piece<T>::kSize) to[j + 1] = pair.y;
+            }
+        } else {
+            for (int j = 0; j < Piece<T>::kSize; ++j) to[j] = __uint_as_float(words[j]);
         }
-        return piece;
     }
 };
 
-template <class Op, class T, bool kAligned, int kPieces>
+template <class Op, class T, Alignment kAlignment, int kPieces>
 __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsigned int* drawn) {
+    constexpr bool kAligned = kAlignment == kToLines;
     using Row = Kept<Op, T, kAligned, kPieces, kLine>;
     using Part = typename Row::Part;
     extern __shared__ __align__(16) unsigned char shared[];
@@ -625,13 +631,13 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
     // beta, so it waits for no other. (RMSNorm has no beta, LayerNorm no residual.)
     enum Kind { kX, kGamma, kResidual, kBeta = kResidual, kKinds };
     // Rows' pieces begin up to a line apart: gamma and beta need more places.
-    constexpr int kWarpPlaces = kPlaces<kAligned, kPieces>;
+    constexpr int kWarpPlaces = kPlaces<kAlignment, kPieces>;
     auto* const places =
         reinterpret_cast<Piece<T>*>(moments + 2 * senders) + warp * (kKinds * kWarpPlaces);
     auto place = [&](Kind kind, int i) -> Piece<T>& {
         return places[kind * kWarpPlaces + lane + 32 * i];
     };
-    const InShared<T, kAligned, kWarpPlaces> gamma{&places[kGamma * kWarpPlaces]},
+    const InShared<T, kAlignment, kWarpPlaces> gamma{&places[kGamma * kWarpPlaces]},
         beta{&places[kBeta * kWarpPlaces]};
     if (threadIdx.x < 2) hopper::mbarrier_init(&full[threadIdx.x], 1);
     if (lane == 0) hopper::mbarrier_init(&arrived[warp], 1);
@@ -658,9 +664,8 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
     const Row first_row(a, share, threadIdx.x);
 #pragma unroll 4
     for (int i = 0; 32 * i + int(lane) < kWarpPlaces; ++i) {
-        const auto parameters = first_row.earliest_parameters_of(i);
-        gamma.set(lane + 32 * i, parameters.gamma);
-        if (Op::kCenters) beta.set(lane + 32 * i, parameters.beta);
+        gamma.set(lane + 32 * i, first_row.earliest_parameters_of(a.gamma, i));
+        if (Op::kCenters) beta.set(lane + 32 * i, first_row.earliest_parameters_of(a.beta, i));
     }
     __syncwarp();  // all lanes find what others have loaded
     // A thread's element at the edges is always in the same column.
@@ -703,14 +708,14 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
         }
         const unsigned int behind = kept.behind();
         auto store = [&]<bool kHalf>() {
-            kept.store_pieces(whole, 0, [&](int i) {
-                const unsigned int at = lane + 32 * i;
-                typename Row::Parameters with{gamma.template get<kHalf>(at, behind), {}};
-                if (Op::kCenters) with.beta = beta.template get<kHalf>(at, behind);
-                return with;
-            });
+            auto get = [&](const auto& from, int i, auto& to) {
+                from.template get<kHalf>(lane + 32 * i, behind, to);
+            };
+            kept.store_pieces(
+                whole, 0, [&](int i, auto& to) { get(gamma, i, to); },
+                [&](int i, auto& to) { get(beta, i, to); });
         };
-        if (!kAligned && behind * sizeof(T) % 4 != 0)
+        if (kAlignment == kToElements && behind * sizeof(T) % 4 != 0)
             store.template operator()<true>();
         else
             store.template operator()<false>();
@@ -718,31 +723,49 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
     }
 }
 
+/// A launch, and how fast it should be, compared with others of the same rows.
+struct Prepared {
+    std::function<void()> launch;
+    double speed = 0;
+};
+
 /// Prepares the launch for rows of up to kMostClusterBytes, on a GPU that has clusters.
-template <class Op, class T, bool kAligned, int kPieces>
-std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
-    const auto kernel = by_cluster<Op, T, kAligned, kPieces>;
+template <class Op, class T, Alignment kAlignment, int kPieces>
+Prepared prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
+    const auto kernel = by_cluster<Op, T, kAlignment, kPieces>;
     // Each element at the edges needs a thread: nearly as many as a line has.
     auto threads_of = [&](unsigned int blocks) {
-        const size_t most = Share<T, kAligned, kLine>::most_pieces(a.cols, blocks);
+        const size_t most = Share<T, kAlignment == kToLines, kLine>::most_pieces(a.cols, blocks);
         return std::max(threads_for(most, kPieces), unsigned(kLine / sizeof(T)));
     };
-    // As many blocks as every GPU's clusters can have: small ones, so that several run on a
-    // multiprocessor. One loads while another waits for its cluster's moments. Or fewer, if these
-    // need fewer threads in all, and have as many warps on each of its four schedulers.
+    auto bytes_of = [&](unsigned int blocks) {
+        const size_t places = 3 * kPlaces<kAlignment, kPieces> * sizeof(Piece<T>);
+        return threads_of(blocks) / 32 * (places + 2 * blocks * sizeof(float4));
+    };
+    if (threads_of(kMostBlocks) > kMostThreads) return {};  // too few pieces
+    // How many clusters have room at once, for each multiprocessor.
+    auto room = [&](unsigned int blocks) {
+        const size_t bytes = bytes_of(blocks);
+        demo::try_shared_bytes(kernel, bytes);
+        return double(demo::blocks_per_multiprocessor(kernel, threads_of(blocks), bytes)) / blocks;
+    };
+    // As many blocks as every GPU's clusters can have. Or fewer, if as many clusters or more have
+    // room: while one waits for its moments, others load. Only blocks so small that two fit a
+    // multiprocessor, and clusters whose warps spread evenly over its four schedulers.
     unsigned int blocks = kMostBlocks;
-    for (unsigned int fewer = kMostBlocks - 1; fewer >= 4; --fewer) {
+    for (unsigned int fewer = kMostBlocks - 1; fewer >= 2; --fewer) {
         const unsigned int threads = threads_of(fewer);
-        if (threads % 128 == 0 && threads <= kMostThreads / 2 &&
-            fewer * threads < blocks * threads_of(blocks))
+        if (threads <= kMostThreads / 2 && fewer * threads % 128 == 0 &&
+            room(fewer) >= room(blocks))
             blocks = fewer;
     }
-    const unsigned int threads = threads_of(blocks), warps = threads / 32;
-    const size_t places = 3 * kPlaces<kAligned, kPieces> * sizeof(Piece<T>);
-    size_t bytes = warps * (places + 2 * blocks * sizeof(float4));
+    // For a row a thread has about as much else to do as for five pieces.
+    const double speed = room(blocks) / (5 + kPieces);
+    const unsigned int threads = threads_of(blocks);
+    size_t bytes = bytes_of(blocks);
     const std::string reason = demo::try_shared_bytes(kernel, bytes);
     if (!reason.empty()) demo::fail(demo::kSkipped, reason);
-    auto room = [&] {
+    auto at_once = [&] {
         return size_t(demo::ClusterLaunch(1, blocks, threads, bytes).at_once(kernel));
     };
     // What is fetched ahead shares the L2 cache with what is copied and stored. So there are no
@@ -751,32 +774,47 @@ std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
     const size_t row_bytes = (Op::kAdds ? 2 : 1) * a.row_bytes();
     const size_t most = std::max<size_t>(1, l2_bytes / 6 / row_bytes);
     constexpr size_t kMore = 4096;
-    while (room() > most && demo::try_shared_bytes(kernel, bytes + kMore).empty()) bytes += kMore;
-    const size_t clusters = std::min(room(), a.rows);
+    while (at_once() > most && demo::try_shared_bytes(kernel, bytes + kMore).empty())
+        bytes += kMore;
+    const size_t clusters = std::min(at_once(), a.rows);
     const auto drawn = std::make_shared<demo::Buffer<unsigned int>>(1);
-    return [=, launch = demo::ClusterLaunch(clusters, blocks, threads, bytes)] {
+    auto launch = [=, launch = demo::ClusterLaunch(clusters, blocks, threads, bytes)] {
         DEMO_CHECK(cudaMemsetAsync(drawn->data(), 0, drawn->bytes()));
         launch(kernel, a, drawn->data());
     };
+    return {launch, speed};
 }
 
-/// The same, for rows that all begin at a line's beginning, or others.
-template <class Op, class T, int kPieces>
+/// The same, by as many pieces a thread as should be the fastest, of those given.
+template <class Op, class T, Alignment kAlignment, int... kPieces>
+std::function<void()> fastest_by_cluster(Arrays<T> a, size_t l2_bytes) {
+    Prepared fastest;
+    for (auto prepare : {prepare_by_cluster<Op, T, kAlignment, kPieces>...}) {
+        const Prepared prepared = prepare(a, l2_bytes);
+        if (!fastest.launch || prepared.speed > fastest.speed) fastest = prepared;
+    }
+    return fastest.launch;
+}
+
+/// The same, of those that pay. LayerNorm in fp16 has so much to compute that lanes without pieces
+/// cost. RMSNorm has less: half as many pieces, of twice as many threads, are faster.
+template <class Op, class T, Alignment kAlignment>
 std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
-    const bool aligned = a.row_bytes() % kLine == 0;
-    return aligned ? prepare_by_cluster<Op, T, true, kPieces>(a, l2_bytes)
-                   : prepare_by_cluster<Op, T, false, kPieces>(a, l2_bytes);
+    if constexpr (Op::kCenters && std::is_same_v<T, half>) {
+        return fastest_by_cluster<Op, T, kAlignment, kKept, kKept - 1, kKept - 2>(a, l2_bytes);
+    } else if constexpr (!Op::kCenters) {
+        if (a.row_bytes() <= kMostClusterBytes / 2)
+            return fastest_by_cluster<Op, T, kAlignment, kKept / 2>(a, l2_bytes);
+    }
+    return fastest_by_cluster<Op, T, kAlignment, kKept>(a, l2_bytes);
 }
 
-/// The same, by as many pieces a thread as are the fastest: of RMSNorm, whose threads have less to
-/// compute, half as many.
+/// The same, for the alignment that rows have.
 template <class Op, class T>
 std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
-    if constexpr (!Op::kCenters) {
-        if (a.row_bytes() <= kMostClusterBytes / 2)
-            return prepare_by_cluster<Op, T, kKept / 2>(a, l2_bytes);
-    }
-    return prepare_by_cluster<Op, T, kKept>(a, l2_bytes);
+    if (a.row_bytes() % kLine == 0) return prepare_by_cluster<Op, T, kToLines>(a, l2_bytes);
+    if (a.aligned()) return prepare_by_cluster<Op, T, kToPieces>(a, l2_bytes);
+    return prepare_by_cluster<Op, T, kToElements>(a, l2_bytes);
 }
 
 // --- by_cluster_twice ---------------------------------------------------------------------------
