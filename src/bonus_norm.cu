@@ -525,9 +525,16 @@ std::function<void()> prepare_by_warp(Arrays<T> a) {
 
 constexpr int kFew = kKept / 2;  // pieces of a thread, as long as a block can have enough threads
 
-/// A multiprocessor has room for three blocks of 512 threads if these use 40 registers each.
+/// How many blocks of 512 threads with so many pieces must fit a multiprocessor.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int kBlocksOfFew = 2;  // Turing's have 1024 threads
+#else
+constexpr int kBlocksOfFew = 3;  // then a thread has at most 40 registers
+#endif
+
 template <class Op, class T, bool kAligned, int kPieces>
-__global__ void __launch_bounds__(kMostThreads, kPieces == kFew ? 3 : 2) by_block(Arrays<T> a) {
+__global__ void __launch_bounds__(kMostThreads, kPieces == kFew ? kBlocksOfFew : 2)
+    by_block(Arrays<T> a) {
     Kept<Op, T, kAligned, kPieces> kept(a, blockIdx.x, threadIdx.x);
     kept.load_row();
     kept.store_row(merge_block(kept.moments()));
@@ -723,13 +730,13 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
     }
 }
 
-/// A launch, and how fast it should be, compared with others of the same rows.
+/// A launch, if there is one, and how fast it should be, compared with others of the same rows.
 struct Prepared {
     std::function<void()> launch;
     double speed = 0;
 };
 
-/// Prepares the launch for rows of up to kMostClusterBytes, on a GPU that has clusters.
+/// Prepares the launch by so many pieces a thread, if with them a cluster has room for a row.
 template <class Op, class T, Alignment kAlignment, int kPieces>
 Prepared prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
     const auto kernel = by_cluster<Op, T, kAlignment, kPieces>;
@@ -742,16 +749,16 @@ Prepared prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
         const size_t places = 3 * kPlaces<kAlignment, kPieces> * sizeof(Piece<T>);
         return threads_of(blocks) / 32 * (places + 2 * blocks * sizeof(float4));
     };
-    if (threads_of(kMostBlocks) > kMostThreads) return {};  // too few pieces
     // How many clusters have room at once, for each multiprocessor.
     auto room = [&](unsigned int blocks) {
         const size_t bytes = bytes_of(blocks);
-        demo::try_shared_bytes(kernel, bytes);
+        if (threads_of(blocks) > kMostThreads || !demo::try_shared_bytes(kernel, bytes).empty())
+            return 0.0;
         return double(demo::blocks_per_multiprocessor(kernel, threads_of(blocks), bytes)) / blocks;
     };
-    // As many blocks as every GPU's clusters can have. Or fewer, if as many clusters or more have
-    // room: while one waits for its moments, others load. Only blocks so small that two fit a
-    // multiprocessor, and clusters whose warps spread evenly over its four schedulers.
+    // As many blocks as every GPU's clusters can have. Or fewer, if at least as many clusters have
+    // room: while one waits for its moments, others load. But no blocks of more than 256 threads,
+    // and only clusters whose warps spread evenly over a multiprocessor's four schedulers.
     unsigned int blocks = kMostBlocks;
     for (unsigned int fewer = kMostBlocks - 1; fewer >= 2; --fewer) {
         const unsigned int threads = threads_of(fewer);
@@ -761,10 +768,9 @@ Prepared prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
     }
     // For a row a thread has about as much else to do as for five pieces.
     const double speed = room(blocks) / (5 + kPieces);
+    if (speed == 0) return {};
     const unsigned int threads = threads_of(blocks);
     size_t bytes = bytes_of(blocks);
-    const std::string reason = demo::try_shared_bytes(kernel, bytes);
-    if (!reason.empty()) demo::fail(demo::kSkipped, reason);
     auto at_once = [&] {
         return size_t(demo::ClusterLaunch(1, blocks, threads, bytes).at_once(kernel));
     };
@@ -785,19 +791,24 @@ Prepared prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
     return {launch, speed};
 }
 
-/// The same, by as many pieces a thread as should be the fastest, of those given.
+/// Prepares the launch by that number of pieces, of those given, which should be the fastest.
 template <class Op, class T, Alignment kAlignment, int... kPieces>
 std::function<void()> fastest_by_cluster(Arrays<T> a, size_t l2_bytes) {
     Prepared fastest;
     for (auto prepare : {prepare_by_cluster<Op, T, kAlignment, kPieces>...}) {
         const Prepared prepared = prepare(a, l2_bytes);
-        if (!fastest.launch || prepared.speed > fastest.speed) fastest = prepared;
+        if (prepared.speed > fastest.speed) fastest = prepared;
     }
+    if (!fastest.launch)
+        demo::fail(demo::kSkipped, "by_cluster: a block has too little shared memory here for " +
+                                       std::to_string(a.cols) +
+                                       " columns (--kernel can leave it out)");
     return fastest.launch;
 }
 
-/// The same, of those that pay. LayerNorm in fp16 has so much to compute that lanes without pieces
-/// cost. RMSNorm has less: half as many pieces, of twice as many threads, are faster.
+/// Prepares it by those numbers that pay. LayerNorm in fp16 has so much to compute that lanes
+/// without pieces cost. RMSNorm has less: half as many pieces, of twice as many threads, are faster
+/// while a cluster has so many.
 template <class Op, class T, Alignment kAlignment>
 std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
     if constexpr (Op::kCenters && std::is_same_v<T, half>) {
@@ -809,7 +820,7 @@ std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
     return fastest_by_cluster<Op, T, kAlignment, kKept>(a, l2_bytes);
 }
 
-/// The same, for the alignment that rows have.
+/// Prepares the launch for rows of up to kMostClusterBytes, on a GPU that has clusters.
 template <class Op, class T>
 std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
     if (a.row_bytes() % kLine == 0) return prepare_by_cluster<Op, T, kToLines>(a, l2_bytes);
