@@ -525,11 +525,11 @@ std::function<void()> prepare_by_warp(Arrays<T> a) {
 
 constexpr int kFew = kKept / 2;  // pieces of a thread, as long as a block can have enough threads
 
-/// How many blocks of 512 threads with so many pieces must fit a multiprocessor.
+/// How many blocks of 512 threads with so few pieces must fit a multiprocessor.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
 constexpr int kBlocksOfFew = 3;  // then a thread has at most 40 registers
 #else
-constexpr int kBlocksOfFew = 2;  // of three, those for 8.0 and 10.0 would spill registers
+constexpr int kBlocksOfFew = 2;  // the code for 8.0 and 10.0 would spill, if three had to
 #endif
 
 template <class Op, class T, bool kAligned, int kPieces>
