@@ -654,6 +654,8 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
     T edge_of_x = T(0), edge_of_residual = T(0);  // of the next row
     auto start = [&](const Part& share) {
         const Row next(a, share, threadIdx.x);
+        // A copy could overtake loads that still wait in a queue: on an H200 it did.
+        hopper::fence_proxy_async();
         __syncwarp();  // all lanes have taken what was in these places
         if (lane == 0) {
             hopper::mbarrier_arrive_expect_tx(&arrived[warp],

@@ -140,6 +140,27 @@ def test_the_instructions_are_those_meant(kernel):
     assert_instructions(kernel, instructions_of(kernel.program))
 
 
+def overtaking(code):
+    """The copies to shared memory that may overtake loads from there, which can still wait in a
+    queue: those before which a load comes later than a fence. Results show that in one row of
+    hundreds, or not at all."""
+    found, after_load = [], False
+    for one in code:
+        if re.match("LDS|FENCE.VIEW.ASYNC", one.opcode):
+            after_load = one.opcode.startswith("LDS")
+        elif one.opcode.startswith("UBLKCP.S") and after_load:
+            found.append(one.text)
+    return found
+
+
+def test_copies_of_the_next_row_do_not_overtake_loads():
+    kernel = Kernel("bonus_norm", "by_cluster")
+    own = [code for name, code in instructions_of(kernel.program).items() if names(kernel, name)]
+    assert own and not [copy for code in own for copy in overtaking(code)]
+    unfenced = [[one for one in code if "FENCE" not in one.opcode] for code in own]
+    assert all(overtaking(code) for code in unfenced)  # so it is the fence
+
+
 # 64 sums in 32 registers: the checks must see what that costs.
 SPILLING = """
 __global__ void __launch_bounds__(1024, 2) spilling(const float* in, float* out) {
