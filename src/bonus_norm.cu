@@ -564,7 +564,7 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // at an L2 line: warps whose stores begin within one are 2 to 3% slower on an H200. What a row has
 // before its first whole line and after its last one are single elements.
 // Costs: shared memory for three rows, and registers: of rows beyond 256 KiB one block fits a
-// multiprocessor, not two; a counter, which each launch sets to 0.
+// multiprocessor, not two; a counter, which each launch leaves at 0.
 // Limits: 8 blocks of 512 threads: rows of 512 KiB. Before 9.0 there are no clusters.
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
 // "Asynchronous Data Copies"; PTX ISA, "st.async" and "cp.async.bulk".
@@ -692,7 +692,8 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
         unsigned int drawn_now = 0;
         if (threadIdx.x == 0) {
             hopper::mbarrier_arrive_expect_tx(&full[of_turn], senders * sizeof moments[0]);
-            if (rank == 0) drawn_now = atomicAdd(drawn, 1);  // arrives meanwhile
+            // Arrives meanwhile. Each row draws once, and the last draw sets the counter back to 0.
+            if (rank == 0) drawn_now = atomicInc(drawn, a.rows - 1);
         }
         const Moments own = kept.moments();
         unsigned int after_next = 0;  // which the cluster's first warp knows
@@ -712,8 +713,8 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
         row = next, next = __float_as_uint(sent[0].w);
         if (threadIdx.x == 0 && next < a.rows) {
             const Part share(next, a.cols, 0, rank, blocks);
-            share.fetch(a.x);
-            if (Op::kAdds) share.fetch(a.residual);
+            share.fetch_with_edges(a.x, a.rows * a.cols);
+            if (Op::kAdds) share.fetch_with_edges(a.residual, a.rows * a.cols);
         }
         const unsigned int behind = kept.behind();
         auto store = [&]<bool kHalf>() {
@@ -732,49 +733,53 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
     }
 }
 
-/// A launch, if there is one, and how fast it should be, compared with others of the same rows.
-struct Prepared {
-    std::function<void()> launch;
-    double speed = 0;
+/// A shape of clusters for rows of some length.
+struct Shape {
+    double time = INFINITY;    // that a model gives it for a row; here: there is none
+    unsigned int blocks = 0;   // of a cluster
+    unsigned int threads = 0;  // of a block, like
+    size_t bytes = 0;          // shared memory
 };
 
-/// Prepares the launch by so many pieces a thread, if with them a cluster has room for a row.
+/// The fastest shape with so many pieces a thread, by a model.
 template <class Op, class T, Alignment kAlignment, int kPieces>
-Prepared prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
+Shape fastest_shape(const Arrays<T>& a) {
     const auto kernel = by_cluster<Op, T, kAlignment, kPieces>;
-    // Each element at the edges needs a thread: nearly as many as a line has.
-    auto threads_of = [&](unsigned int blocks) {
+    // For a row a thread has about as much else to do as for so many pieces. And it takes so many
+    // warps to keep a multiprocessor busy.
+    constexpr double kElse = 5, kBusy = 12;
+    Shape fastest;
+    for (unsigned int blocks = 2; blocks <= kMostBlocks; ++blocks) {
         const size_t most = Share<T, kAlignment == kToLines, kLine>::most_pieces(a.cols, blocks);
-        return std::max(threads_for(most, kPieces), unsigned(kLine / sizeof(T)));
-    };
-    auto bytes_of = [&](unsigned int blocks) {
+        // Each element at the edges needs a thread: nearly as many as a line has.
+        const unsigned int threads =
+            std::max(threads_for(most, kPieces), unsigned(kLine / sizeof(T)));
+        // Blocks of more than 256 threads only where no cluster has more blocks; and only clusters
+        // whose warps spread evenly over a multiprocessor's four schedulers.
+        if (threads > (blocks < kMostBlocks ? kMostThreads / 2 : kMostThreads)) continue;
+        if (blocks * threads % 128 != 0) continue;
+        const unsigned int warps = threads / 32;
         const size_t places = 3 * kPlaces<kAlignment, kPieces> * sizeof(Piece<T>);
-        return threads_of(blocks) / 32 * (places + 2 * blocks * sizeof(float4));
-    };
-    // How many clusters have room at once, for each multiprocessor.
-    auto room = [&](unsigned int blocks) {
-        const size_t bytes = bytes_of(blocks);
-        if (threads_of(blocks) > kMostThreads || !demo::try_shared_bytes(kernel, bytes).empty())
-            return 0.0;
-        return double(demo::blocks_per_multiprocessor(kernel, threads_of(blocks), bytes)) / blocks;
-    };
-    // As many blocks as every GPU's clusters can have. Or fewer, if at least as many clusters have
-    // room: while one waits for its moments, others load. But no blocks of more than 256 threads,
-    // and only clusters whose warps spread evenly over a multiprocessor's four schedulers.
-    unsigned int blocks = kMostBlocks;
-    for (unsigned int fewer = kMostBlocks - 1; fewer >= 2; --fewer) {
-        const unsigned int threads = threads_of(fewer);
-        if (threads <= kMostThreads / 2 && fewer * threads % 128 == 0 &&
-            room(fewer) >= room(blocks))
-            blocks = fewer;
+        const size_t bytes = warps * (places + 2 * blocks * sizeof(float4));
+        if (!demo::try_shared_bytes(kernel, bytes).empty()) continue;
+        // Of a multiprocessor's time a row takes what its cluster's warps have to do; where too few
+        // warps have room, as much as if there were enough.
+        const double clusters =  // that have room on a multiprocessor
+            double(demo::blocks_per_multiprocessor(kernel, threads, bytes)) / blocks;
+        const double time = (kElse + kPieces) * std::max<double>(blocks * warps, kBusy / clusters);
+        if (time < fastest.time) fastest = {time, blocks, threads, bytes};
     }
-    // For a row a thread has about as much else to do as for five pieces.
-    const double speed = room(blocks) / (5 + kPieces);
-    if (speed == 0) return {};
-    const unsigned int threads = threads_of(blocks);
-    size_t bytes = bytes_of(blocks);
+    return fastest;
+}
+
+/// Prepares the launch by clusters of that shape.
+template <class Op, class T, Alignment kAlignment, int kPieces>
+std::function<void()> prepare_by_cluster(Arrays<T> a, Shape shape, size_t l2_bytes) {
+    const auto kernel = by_cluster<Op, T, kAlignment, kPieces>;
+    size_t bytes = shape.bytes;
+    demo::allow_shared_bytes(kernel, bytes);
     auto at_once = [&] {
-        return size_t(demo::ClusterLaunch(1, blocks, threads, bytes).at_once(kernel));
+        return size_t(demo::ClusterLaunch(1, shape.blocks, shape.threads, bytes).at_once(kernel));
     };
     // What is fetched ahead shares the L2 cache with what is copied and stored. So there are no
     // more clusters than have a row each in a sixth of it, but at least a block on each
@@ -786,40 +791,40 @@ Prepared prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
         bytes += kMore;
     const size_t clusters = std::min(at_once(), a.rows);
     const auto drawn = std::make_shared<demo::Buffer<unsigned int>>(1);
-    auto launch = [=, launch = demo::ClusterLaunch(clusters, blocks, threads, bytes)] {
-        DEMO_CHECK(cudaMemsetAsync(drawn->data(), 0, drawn->bytes()));
+    DEMO_CHECK(cudaMemset(drawn->data(), 0, drawn->bytes()));
+    return [=, launch = demo::ClusterLaunch(clusters, shape.blocks, shape.threads, bytes)] {
         launch(kernel, a, drawn->data());
     };
-    return {launch, speed};
 }
 
 /// Prepares the launch by that number of pieces, of those given, which should be the fastest.
 template <class Op, class T, Alignment kAlignment, int... kPieces>
 std::function<void()> fastest_by_cluster(Arrays<T> a, size_t l2_bytes) {
-    Prepared fastest;
-    for (auto prepare : {prepare_by_cluster<Op, T, kAlignment, kPieces>...}) {
-        const Prepared prepared = prepare(a, l2_bytes);
-        if (prepared.speed > fastest.speed) fastest = prepared;
-    }
-    if (!fastest.launch)
+    Shape fastest;
+    std::function<void()> (*prepare)(Arrays<T>, Shape, size_t) = nullptr;
+    auto consider = [&](const Shape& shape, auto prepare_it) {
+        if (shape.time < fastest.time) fastest = shape, prepare = prepare_it;
+    };
+    (consider(fastest_shape<Op, T, kAlignment, kPieces>(a),
+              prepare_by_cluster<Op, T, kAlignment, kPieces>),
+     ...);
+    if (!prepare)
         demo::fail(demo::kSkipped, "by_cluster: a block has too little shared memory here for " +
                                        std::to_string(a.cols) +
                                        " columns (--kernel can leave it out)");
-    return fastest.launch;
+    return prepare(a, fastest, l2_bytes);
 }
 
 /// Prepares it by those numbers that pay. LayerNorm in fp16 has so much to compute that lanes
-/// without pieces cost. RMSNorm has less: half as many pieces, of twice as many threads, are faster
-/// while a cluster has so many.
+/// without pieces cost: there the number follows the row's length.
 template <class Op, class T, Alignment kAlignment>
 std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
-    if constexpr (Op::kCenters && std::is_same_v<T, half>) {
-        return fastest_by_cluster<Op, T, kAlignment, kKept, kKept - 1, kKept - 2>(a, l2_bytes);
-    } else if constexpr (!Op::kCenters) {
-        if (a.row_bytes() <= kMostClusterBytes / 2)
-            return fastest_by_cluster<Op, T, kAlignment, kKept / 2>(a, l2_bytes);
-    }
-    return fastest_by_cluster<Op, T, kAlignment, kKept>(a, l2_bytes);
+    if constexpr (!Op::kCenters || !std::is_same_v<T, half>)
+        return fastest_by_cluster<Op, T, kAlignment, kKept>(a, l2_bytes);
+    else if constexpr (kAlignment == kToLines)  // more pieces would be slower
+        return fastest_by_cluster<Op, T, kAlignment, 6, 7, 8>(a, l2_bytes);
+    else
+        return fastest_by_cluster<Op, T, kAlignment, 6, 7, 8, 9, 10>(a, l2_bytes);
 }
 
 /// Prepares the launch for rows of up to kMostClusterBytes, on a GPU that has clusters.

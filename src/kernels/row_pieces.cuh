@@ -77,6 +77,14 @@ struct Share {
     __device__ void fetch(const T* x) const {
         if (pieces > 0) ptx::cp_async_bulk_prefetch_L2(x + begin, pieces * 16);
     }
+    /// The same with the units before and behind it, where its edges lie. `size`: elements of x.
+    __device__ void fetch_with_edges(const T* x, size_t size) const {
+        if (kAligned) return fetch(x);
+        const size_t from = begin - min(begin, size_t(kUnitElements));
+        const size_t to = min(begin + pieces * kElements + kUnitElements, size - size % kElements);
+        if (from < to)
+            ptx::cp_async_bulk_prefetch_L2(x + from, unsigned(to - from) * unsigned(sizeof(T)));
+    }
 };
 
 /// A piece's elements in fp32. fp16 in pairs, as registers hold them: taken one by one, each would
