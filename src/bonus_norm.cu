@@ -99,21 +99,32 @@ __device__ inline Moments merge_block(Moments of_warp) {
     return merge_warp(lane < blockDim.x / 32 ? all[lane] : Moments{});
 }
 
-/// Merges the moments that warps have sent to shared memory. `count`: elements of all, which is
-/// known. Each warp does so for itself, and divides once; merge() would divide for each set.
-template <class Op>
-__device__ Moments merge_sent(const float4* sent, unsigned int senders, float count) {
-    const unsigned int lane = threadIdx.x % 32;
+/// Merges the moments that warps have sent to shared memory, kRounds for each lane. `count`:
+/// elements of all, which is known. Each warp does so for itself, and divides once; merge() would
+/// divide for each set.
+template <class Op, int kRounds>
+__device__ Moments merge_rounds(const float4* sent, unsigned int senders, float count) {
+    float4 own[kRounds];
     float sum = 0, squares = 0;
-#pragma unroll 1  // mostly one round
-    for (unsigned int k = lane; k < senders; k += 32) sum += sent[k].x * sent[k].y;
+#pragma unroll
+    for (int i = 0; i < kRounds; ++i) {
+        const unsigned int sender = threadIdx.x % 32 + 32 * i;
+        own[i] = sender < senders ? sent[sender] : float4{};
+        sum += own[i].x * own[i].y;
+    }
     const float mean = Op::kCenters ? sum_of_warp(sum) / count : 0;
-#pragma unroll 1
-    for (unsigned int k = lane; k < senders; k += 32) {
-        const float away = sent[k].y - mean;
-        squares += sent[k].z + sent[k].x * away * away;
+#pragma unroll
+    for (int i = 0; i < kRounds; ++i) {
+        const float away = own[i].y - mean;
+        squares += own[i].z + own[i].x * away * away;
     }
     return {count, mean, sum_of_warp(squares)};
+}
+template <class Op>
+__device__ Moments merge_sent(const float4* sent, unsigned int senders, float count) {
+    constexpr int kMostRounds = kMostBlocks * (kMostThreads / 32) / 32;
+    return senders <= 32 ? merge_rounds<Op, 1>(sent, senders, count)
+                         : merge_rounds<Op, kMostRounds>(sent, senders, count);
 }
 
 // --- What a thread keeps ------------------------------------------------------------------------
@@ -739,6 +750,11 @@ struct Shape {
     unsigned int blocks = 0;   // of a cluster
     unsigned int threads = 0;  // of a block, like
     size_t bytes = 0;          // shared memory
+
+    /// Of two as fast, that of fewer blocks, between which moments travel, has room for more rows.
+    bool faster_than(const Shape& other) const {
+        return std::pair(time, blocks) < std::pair(other.time, other.blocks);
+    }
 };
 
 /// The fastest shape with so many pieces a thread, by a model.
@@ -748,15 +764,23 @@ Shape fastest_shape(const Arrays<T>& a) {
     // For a row a thread has about as much else to do as for so many pieces. And it takes so many
     // warps to keep a multiprocessor busy.
     constexpr double kElse = 5, kBusy = 12;
-    Shape fastest;
-    for (unsigned int blocks = 2; blocks <= kMostBlocks; ++blocks) {
+    auto threads_of = [&](unsigned int blocks) {
         const size_t most = Share<T, kAlignment == kToLines, kLine>::most_pieces(a.cols, blocks);
         // Each element at the edges needs a thread: nearly as many as a line has.
-        const unsigned int threads =
-            std::max(threads_for(most, kPieces), unsigned(kLine / sizeof(T)));
-        // Blocks of more than 256 threads only where no cluster has more blocks; and only clusters
-        // whose warps spread evenly over a multiprocessor's four schedulers.
-        if (threads > (blocks < kMostBlocks ? kMostThreads / 2 : kMostThreads)) continue;
+        return std::max(threads_for(most, kPieces), unsigned(kLine / sizeof(T)));
+    };
+    // Of blocks of up to 256 threads a multiprocessor has room for two. Larger ones only for rows
+    // that are too long for those.
+    constexpr unsigned int kSmall = kMostThreads / 2;
+    const unsigned int most_threads = threads_of(kMostBlocks) <= kSmall ? kSmall : kMostThreads;
+    Shape fastest;
+    for (unsigned int blocks = 2; blocks <= kMostBlocks; ++blocks) {
+        const unsigned int threads = threads_of(blocks);
+        if (threads > most_threads) continue;
+        // A cluster runs on one GPC, of 16 multiprocessors or a few more: where each block fills
+        // one, of clusters of 6 or 7 blocks there are no more than of 8.
+        if (threads > kSmall && 16 % blocks > 1) continue;
+        // Only clusters whose warps spread evenly over a multiprocessor's four schedulers.
         if (blocks * threads % 128 != 0) continue;
         const unsigned int warps = threads / 32;
         const size_t places = 3 * kPlaces<kAlignment, kPieces> * sizeof(Piece<T>);
@@ -767,7 +791,8 @@ Shape fastest_shape(const Arrays<T>& a) {
         const double clusters =  // that have room on a multiprocessor
             double(demo::blocks_per_multiprocessor(kernel, threads, bytes)) / blocks;
         const double time = (kElse + kPieces) * std::max<double>(blocks * warps, kBusy / clusters);
-        if (time < fastest.time) fastest = {time, blocks, threads, bytes};
+        const Shape shape{time, blocks, threads, bytes};
+        if (shape.faster_than(fastest)) fastest = shape;
     }
     return fastest;
 }
@@ -803,7 +828,7 @@ std::function<void()> fastest_by_cluster(Arrays<T> a, size_t l2_bytes) {
     Shape fastest;
     std::function<void()> (*prepare)(Arrays<T>, Shape, size_t) = nullptr;
     auto consider = [&](const Shape& shape, auto prepare_it) {
-        if (shape.time < fastest.time) fastest = shape, prepare = prepare_it;
+        if (shape.faster_than(fastest)) fastest = shape, prepare = prepare_it;
     };
     (consider(fastest_shape<Op, T, kAlignment, kPieces>(a),
               prepare_by_cluster<Op, T, kAlignment, kPieces>),
@@ -815,14 +840,16 @@ std::function<void()> fastest_by_cluster(Arrays<T> a, size_t l2_bytes) {
     return prepare(a, fastest, l2_bytes);
 }
 
-/// Prepares it by those numbers that pay. LayerNorm in fp16 has so much to compute that lanes
-/// without pieces cost: there the number follows the row's length.
+/// Prepares it by those numbers that pay. LayerNorm has so much to compute that lanes without
+/// pieces cost: there the number follows the row's length.
 template <class Op, class T, Alignment kAlignment>
 std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
-    if constexpr (!Op::kCenters || !std::is_same_v<T, half>)
+    if constexpr (!Op::kCenters)
         return fastest_by_cluster<Op, T, kAlignment, kKept>(a, l2_bytes);
-    else if constexpr (kAlignment == kToLines)  // more pieces would be slower
-        return fastest_by_cluster<Op, T, kAlignment, 6, 7, 8>(a, l2_bytes);
+    else if constexpr (!std::is_same_v<T, half>)
+        return fastest_by_cluster<Op, T, kAlignment, 7, 8>(a, l2_bytes);
+    else if constexpr (kAlignment == kToLines)  // there 10 are slower than the model says
+        return fastest_by_cluster<Op, T, kAlignment, 6, 7, 8, 9>(a, l2_bytes);
     else
         return fastest_by_cluster<Op, T, kAlignment, 6, 7, 8, 9, 10>(a, l2_bytes);
 }

@@ -171,6 +171,8 @@ void st_global_cs_if(bool wanted, T* to, const T& value) {
 inline void prefetch_L2(const void* from) { *static_cast<const volatile char*>(from); }
 /// Touches the ends: what lies outside the buffer would be found.
 inline void cp_async_bulk_prefetch_L2(const void* from, uint32_t bytes) {
+    if (bytes == 0 || bytes % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0)
+        simulator::fail(3, "cp_async_bulk_prefetch_L2: address and size must be multiples of 16");
     const volatile char* const first = static_cast<const char*>(from);
     first[0], first[bytes - 1];
 }

@@ -80,8 +80,10 @@ struct Share {
     /// The same with the units before and behind it, where its edges lie. `size`: elements of x.
     __device__ void fetch_with_edges(const T* x, size_t size) const {
         if (kAligned) return fetch(x);
-        const size_t from = begin - min(begin, size_t(kUnitElements));
-        const size_t to = min(begin + pieces * kElements + kUnitElements, size - size % kElements);
+        // In whole pieces, also where the row is too short to have any.
+        const size_t from = (begin - min(begin, size_t(kUnitElements))) / kElements * kElements;
+        const size_t to =
+            min(begin + pieces * kElements + kUnitElements, size) / kElements * kElements;
         if (from < to)
             ptx::cp_async_bulk_prefetch_L2(x + from, unsigned(to - from) * unsigned(sizeof(T)));
     }
