@@ -573,7 +573,7 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // instructions. Clusters draw their rows from a counter, so that fast ones take more, and
 // neighbors in memory are read at nearly the same time, which memory does faster. Each share begins
 // at an L2 line: warps whose stores begin within one are 2 to 3% slower on an H200. What a row has
-// before its first whole line and after its last one are single elements.
+// before its first whole line and after its last one are single elements, fetched like the others.
 // Costs: shared memory for three rows, and registers: of rows beyond 256 KiB one block fits a
 // multiprocessor, not two; a counter, which each launch leaves at 0.
 // Limits: 8 blocks of 512 threads: rows of 512 KiB. Before 9.0 there are no clusters.
