@@ -769,18 +769,19 @@ Shape fastest_shape(const Arrays<T>& a) {
         // Each element at the edges needs a thread: nearly as many as a line has.
         return std::max(threads_for(most, kPieces), unsigned(kLine / sizeof(T)));
     };
-    // Of blocks of up to 256 threads a multiprocessor has room for two. Larger ones only for rows
-    // that are too long for those.
+    // Of blocks of up to 256 threads a multiprocessor has registers for two. Larger ones only for
+    // rows that are too long for those.
     constexpr unsigned int kSmall = kMostThreads / 2;
     const unsigned int most_threads = threads_of(kMostBlocks) <= kSmall ? kSmall : kMostThreads;
     Shape fastest;
     for (unsigned int blocks = 2; blocks <= kMostBlocks; ++blocks) {
         const unsigned int threads = threads_of(blocks);
         if (threads > most_threads) continue;
-        // A cluster runs on one GPC, of 16 multiprocessors or a few more: where each block fills
-        // one, of clusters of 6 or 7 blocks there are no more than of 8.
+        // A cluster runs on one GPC, and most of those have 16 multiprocessors: where each block
+        // fills one, there is room for two clusters of 6 or 7 blocks, as of 8.
         if (threads > kSmall && 16 % blocks > 1) continue;
-        // Only clusters whose warps spread evenly over a multiprocessor's four schedulers.
+        // Clusters whose warps are no multiple of four were slower than others. (A multiprocessor
+        // has four schedulers.)
         if (blocks * threads % 128 != 0) continue;
         const unsigned int warps = threads / 32;
         const size_t places = 3 * kPlaces<kAlignment, kPieces> * sizeof(Piece<T>);
