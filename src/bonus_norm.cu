@@ -751,7 +751,7 @@ struct Shape {
     unsigned int threads = 0;  // of a block, like
     size_t bytes = 0;          // shared memory
 
-    /// Of two as fast, that of fewer blocks, between which moments travel, has room for more rows.
+    /// Of equals by the model, that of fewer blocks: it was mostly faster.
     bool faster_than(const Shape& other) const {
         return std::pair(time, blocks) < std::pair(other.time, other.blocks);
     }
