@@ -665,7 +665,7 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
     T edge_of_x = T(0), edge_of_residual = T(0);  // of the next row
     auto start = [&](const Part& share) {
         const Row next(a, share, threadIdx.x);
-        // A copy could overtake loads that still wait in a queue: on an H200 it did.
+        // The copy could overtake this lane's loads, which may still be queued: on an H200 it did.
         hopper::fence_proxy_async();
         __syncwarp();  // all lanes have taken what was in these places
         if (lane == 0) {
@@ -748,8 +748,8 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
 struct Shape {
     double time = INFINITY;    // that a model gives it for a row; here: there is none
     unsigned int blocks = 0;   // of a cluster
-    unsigned int threads = 0;  // of a block, like
-    size_t bytes = 0;          // shared memory
+    unsigned int threads = 0;  // of a block
+    size_t bytes = 0;          // of shared memory, for a block
 
     /// Of equals by the model, that of fewer blocks: it was mostly faster.
     bool faster_than(const Shape& other) const {
