@@ -27,7 +27,10 @@
 //
 // What limits it: memory; LayerNorm, where memory is as fast as an H200's or a row is longer than
 // 256 KiB, also the instructions, above all for gamma and beta where rows are not aligned.
+#include <algorithm>
 #include <numeric>
+#include <tuple>
+#include <vector>
 
 #include "demo.cuh"
 #include "demo/copy.cuh"
@@ -275,7 +278,6 @@ struct Kept {
             pieces[i] = x(i);
             if (!Op::kAdds) continue;
             pieces[i] = sum_of(pieces[i], residual(i));
-            store(a.sum, 0, i, pieces[i]);
         }
         if (pieces_of_warp() < 32 * kPieces) {  // beyond is an earlier row's, or nothing yet
 #pragma unroll
@@ -283,8 +285,13 @@ struct Kept {
                 if (!has(0, i)) pieces[i] = {};
         }
         edge = edge_of_x;
-        if (Op::kAdds && share.has_edge)
-            a.sum[share.edge_at] = edge = T(float(edge) + float(edge_of_residual));
+        if (Op::kAdds) edge = T(float(edge) + float(edge_of_residual));
+    }
+    /// RMSNorm's sums of a row that was taken.
+    __device__ void store_sums() const {
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i) store(a.sum, 0, i, pieces[i]);
+        if (share.has_edge) a.sum[share.edge_at] = edge;
     }
 
     /// The sum of all pieces of the warp's threads, and of `last` of each. (0 where there is no
@@ -716,6 +723,7 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
             hopper::st_async(&sent[rank * warps + warp],
                              {own.count, own.mean, own.squares, __uint_as_float(after_next)},
                              &full[of_turn], lane);
+        if (Op::kAdds) kept.store_sums();  // while the moments travel
         // A warp sends only after it has read the moments of the row before. So once a row's are
         // complete, the places for the next row's are free. After the last row's nobody sends here:
         // a block may end.
@@ -745,62 +753,18 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
 }
 
 /// A shape of clusters for rows of some length.
+template <class T>
 struct Shape {
-    double time = INFINITY;    // that a model gives it for a row; here: there is none
-    unsigned int blocks = 0;   // of a cluster
-    unsigned int threads = 0;  // of a block
-    size_t bytes = 0;          // of shared memory, for a block
-
-    /// Of equals by the model, that of fewer blocks: it was mostly faster.
-    bool faster_than(const Shape& other) const {
-        return std::pair(time, blocks) < std::pair(other.time, other.blocks);
-    }
+    double time;           // that a model gives it for a row
+    unsigned int blocks;   // of a cluster
+    unsigned int threads;  // of a block
+    size_t bytes;          // of shared memory, for a block
+    std::function<void()> (*prepare)(Arrays<T>, const Shape&, size_t l2_bytes);
 };
-
-/// The fastest shape with so many pieces a thread, by a model.
-template <class Op, class T, Alignment kAlignment, int kPieces>
-Shape fastest_shape(const Arrays<T>& a) {
-    const auto kernel = by_cluster<Op, T, kAlignment, kPieces>;
-    // For a row a thread has about as much else to do as for so many pieces. And it takes so many
-    // warps to keep a multiprocessor busy.
-    constexpr double kElse = 5, kBusy = 12;
-    auto threads_of = [&](unsigned int blocks) {
-        const size_t most = Share<T, kAlignment == kToLines, kLine>::most_pieces(a.cols, blocks);
-        // Each element at the edges needs a thread: nearly as many as a line has.
-        return std::max(threads_for(most, kPieces), unsigned(kLine / sizeof(T)));
-    };
-    // Of blocks of up to 256 threads a multiprocessor has registers for two. Larger ones only for
-    // rows that are too long for those.
-    constexpr unsigned int kSmall = kMostThreads / 2;
-    const unsigned int most_threads = threads_of(kMostBlocks) <= kSmall ? kSmall : kMostThreads;
-    Shape fastest;
-    for (unsigned int blocks = 2; blocks <= kMostBlocks; ++blocks) {
-        const unsigned int threads = threads_of(blocks);
-        if (threads > most_threads) continue;
-        // A cluster runs on one GPC, and most of those have 16 multiprocessors: where each block
-        // fills one, there is room for two clusters of 6 or 7 blocks, as of 8.
-        if (threads > kSmall && 16 % blocks > 1) continue;
-        // Clusters whose warps are no multiple of four were slower than others. (A multiprocessor
-        // has four schedulers.)
-        if (blocks * threads % 128 != 0) continue;
-        const unsigned int warps = threads / 32;
-        const size_t places = 3 * kPlaces<kAlignment, kPieces> * sizeof(Piece<T>);
-        const size_t bytes = warps * (places + 2 * blocks * sizeof(float4));
-        if (!demo::try_shared_bytes(kernel, bytes).empty()) continue;
-        // Of a multiprocessor's time a row takes what its cluster's warps have to do; where too few
-        // warps have room, as much as if there were enough.
-        const double clusters =  // that have room on a multiprocessor
-            double(demo::blocks_per_multiprocessor(kernel, threads, bytes)) / blocks;
-        const double time = (kElse + kPieces) * std::max<double>(blocks * warps, kBusy / clusters);
-        const Shape shape{time, blocks, threads, bytes};
-        if (shape.faster_than(fastest)) fastest = shape;
-    }
-    return fastest;
-}
 
 /// Prepares the launch by clusters of that shape.
 template <class Op, class T, Alignment kAlignment, int kPieces>
-std::function<void()> prepare_by_cluster(Arrays<T> a, Shape shape, size_t l2_bytes) {
+std::function<void()> prepare_shape(Arrays<T> a, const Shape<T>& shape, size_t l2_bytes) {
     const auto kernel = by_cluster<Op, T, kAlignment, kPieces>;
     size_t bytes = shape.bytes;
     demo::allow_shared_bytes(kernel, bytes);
@@ -823,44 +787,88 @@ std::function<void()> prepare_by_cluster(Arrays<T> a, Shape shape, size_t l2_byt
     };
 }
 
-/// Prepares the launch by that number of pieces, of those given, which should be the fastest.
-template <class Op, class T, Alignment kAlignment, int... kPieces>
-std::function<void()> fastest_by_cluster(Arrays<T> a, size_t l2_bytes) {
-    Shape fastest;
-    std::function<void()> (*prepare)(Arrays<T>, Shape, size_t) = nullptr;
-    auto consider = [&](const Shape& shape, auto prepare_it) {
-        if (shape.faster_than(fastest)) fastest = shape, prepare = prepare_it;
+/// Adds the shapes with so many pieces a thread, and what time a row takes by a model.
+template <class Op, class T, Alignment kAlignment, int kPieces>
+void add_shapes(std::vector<Shape<T>>& shapes, const Arrays<T>& a, const demo::Gpu& gpu) {
+    const auto kernel = by_cluster<Op, T, kAlignment, kPieces>;
+    // For a row a thread has about as much else to do as for so many pieces. And it takes so many
+    // warps to keep a multiprocessor busy.
+    constexpr double kElse = 5, kBusy = 12.5;
+    auto threads_of = [&](unsigned int blocks) {
+        const size_t most = Share<T, kAlignment == kToLines, kLine>::most_pieces(a.cols, blocks);
+        // Each element at the edges needs a thread: nearly as many as a line has.
+        return std::max(threads_for(most, kPieces), unsigned(kLine / sizeof(T)));
     };
-    (consider(fastest_shape<Op, T, kAlignment, kPieces>(a),
-              prepare_by_cluster<Op, T, kAlignment, kPieces>),
-     ...);
-    if (!prepare)
+    // Of blocks of up to 256 threads a multiprocessor has registers for two. Larger ones only for
+    // rows that are too long for those.
+    constexpr unsigned int kSmall = kMostThreads / 2;
+    const unsigned int most_threads = threads_of(kMostBlocks) <= kSmall ? kSmall : kMostThreads;
+    for (unsigned int blocks = 2; blocks <= kMostBlocks; ++blocks) {
+        const unsigned int threads = threads_of(blocks);
+        if (threads > most_threads) continue;
+        // Clusters of small blocks whose warps are no multiple of four were slower than others. (A
+        // multiprocessor has four schedulers.)
+        if (threads <= kSmall && blocks * threads % 128 != 0) continue;
+        const unsigned int warps = threads / 32;
+        const size_t places = 3 * kPlaces<kAlignment, kPieces> * sizeof(Piece<T>);
+        const size_t bytes = warps * (places + 2 * blocks * sizeof(float4));
+        if (!demo::try_shared_bytes(kernel, bytes).empty()) continue;
+        const int clusters = demo::ClusterLaunch(1, blocks, threads, bytes).room(kernel);
+        if (clusters == 0) continue;
+        // Each multiprocessor works through its share of the GPU's clusters, each through a row:
+        // for as long as all of its warps take, or as long as if they were enough.
+        const int together = demo::blocks_per_multiprocessor(kernel, threads, bytes);
+        double busy = together * warps;
+        // Its four schedulers have equally many warps, or wait for the one with the most. With one
+        // block alone that cost about half of what it could.
+        if (together == 1) busy = (warps + (warps + 3) / 4 * 4) / 2.0;
+        const double share = double(clusters) / gpu.multiprocessors;
+        const double time = (kElse + kPieces) * std::max(busy, kBusy) / share;
+        shapes.push_back({time, blocks, threads, bytes, prepare_shape<Op, T, kAlignment, kPieces>});
+    }
+}
+
+/// Prepares the launch by one of those numbers of pieces.
+template <class Op, class T, Alignment kAlignment, int... kPieces>
+std::function<void()> fastest_by_cluster(const Arrays<T>& a, const demo::Gpu& gpu) {
+    std::vector<Shape<T>> shapes;
+    (add_shapes<Op, T, kAlignment, kPieces>(shapes, a, gpu), ...);
+    if (shapes.empty())
         demo::fail(demo::kSkipped, "by_cluster: a block has too little shared memory here for " +
                                        std::to_string(a.cols) +
                                        " columns (--kernel can leave it out)");
-    return prepare(a, fastest, l2_bytes);
+    double least = INFINITY;
+    for (const auto& shape : shapes) least = std::min(least, shape.time);
+    // The model errs by some percent. Of those that it finds about as fast, that of the fewest
+    // blocks was mostly the fastest; of those the one that it prefers; of equals the smallest.
+    constexpr double kAbout = 1.03;
+    auto rank = [&](const Shape<T>& shape) {
+        return std::tuple(shape.time > kAbout * least, shape.blocks, shape.time, shape.threads);
+    };
+    const Shape<T>& best = *std::ranges::min_element(shapes, {}, rank);
+    return best.prepare(a, best, gpu.l2_bytes);
 }
 
 /// Prepares it by those numbers that pay. LayerNorm has so much to compute that lanes without
 /// pieces cost: there the number follows the row's length.
 template <class Op, class T, Alignment kAlignment>
-std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
+std::function<void()> prepare_by_cluster(const Arrays<T>& a, const demo::Gpu& gpu) {
     if constexpr (!Op::kCenters)
-        return fastest_by_cluster<Op, T, kAlignment, kKept>(a, l2_bytes);
+        return fastest_by_cluster<Op, T, kAlignment, kKept>(a, gpu);
     else if constexpr (!std::is_same_v<T, half>)
-        return fastest_by_cluster<Op, T, kAlignment, 7, 8>(a, l2_bytes);
+        return fastest_by_cluster<Op, T, kAlignment, 7, 8, 9>(a, gpu);
     else if constexpr (kAlignment == kToLines)  // there 10 are slower than the model says
-        return fastest_by_cluster<Op, T, kAlignment, 6, 7, 8, 9>(a, l2_bytes);
+        return fastest_by_cluster<Op, T, kAlignment, 6, 7, 8, 9>(a, gpu);
     else
-        return fastest_by_cluster<Op, T, kAlignment, 6, 7, 8, 9, 10>(a, l2_bytes);
+        return fastest_by_cluster<Op, T, kAlignment, 6, 7, 8, 9, 10>(a, gpu);
 }
 
 /// Prepares the launch for rows of up to kMostClusterBytes, on a GPU that has clusters.
 template <class Op, class T>
-std::function<void()> prepare_by_cluster(Arrays<T> a, size_t l2_bytes) {
-    if (a.row_bytes() % kLine == 0) return prepare_by_cluster<Op, T, kToLines>(a, l2_bytes);
-    if (a.aligned()) return prepare_by_cluster<Op, T, kToPieces>(a, l2_bytes);
-    return prepare_by_cluster<Op, T, kToElements>(a, l2_bytes);
+std::function<void()> prepare_by_cluster(const Arrays<T>& a, const demo::Gpu& gpu) {
+    if (a.row_bytes() % kLine == 0) return prepare_by_cluster<Op, T, kToLines>(a, gpu);
+    if (a.aligned()) return prepare_by_cluster<Op, T, kToPieces>(a, gpu);
+    return prepare_by_cluster<Op, T, kToElements>(a, gpu);
 }
 
 // --- by_cluster_twice ---------------------------------------------------------------------------
@@ -921,7 +929,7 @@ void run_all(demo::Session& session, const Arrays<T>& a, demo::Workload work,
                                .why_not = reason};
     };
     auto prepare_cluster = [&gpu](const Arrays<T>& a) {
-        return prepare_by_cluster<Op>(a, gpu.l2_bytes);
+        return prepare_by_cluster<Op>(a, gpu);
     };
     session.run(
         work, check,

@@ -268,10 +268,10 @@ class ClusterLaunch {
         DEMO_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
     }
 
-    /// How many such clusters this GPU runs at once, where one must run. (A cluster lies within one
+    /// How many such clusters this GPU runs at once, 0 if none fits. (A cluster lies within one
     /// group of multiprocessors, and their number need not be a multiple of its size.)
     template <class Kernel>
-    int at_once(Kernel kernel) const {
+    int room(Kernel kernel) const {
         int clusters = 0;
         const cudaLaunchConfig_t config = this->config();
         if (config.numAttrs == 0) {  // the call below knows no single blocks
@@ -282,6 +282,13 @@ class ClusterLaunch {
                                                      config.dynamicSmemBytes);
         }
         DEMO_CHECK(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
+        return clusters;
+    }
+
+    /// The same where one must run.
+    template <class Kernel>
+    int at_once(Kernel kernel) const {
+        const int clusters = room(kernel);
         if (clusters == 0 && !dry_run)
             fail(kSkipped, "no room for a cluster of " + std::to_string(cluster_.val.clusterDim.x) +
                                " blocks on this part of a GPU");
