@@ -102,11 +102,11 @@ __device__ inline Moments merge_block(Moments of_warp) {
     return merge_warp(lane < blockDim.x / 32 ? all[lane] : Moments{});
 }
 
-/// Merges the moments that warps have sent to shared memory, kRounds for each lane. `count`:
-/// elements of all, which is known. Each warp does so for itself, and divides once; merge() would
-/// divide for each set.
+/// Merges the moments that warps have sent to shared memory, kRounds for each lane. Each warp does
+/// so for itself. Counts and squares were divided by the row's length before they were sent: so the
+/// row's count is 1, its squares are its variance, and nothing is left to divide.
 template <class Op, int kRounds>
-__device__ Moments merge_rounds(const float4* sent, unsigned int senders, float count) {
+__device__ Moments merge_rounds(const float4* sent, unsigned int senders) {
     float4 own[kRounds];
     float sum = 0, squares = 0;
 #pragma unroll
@@ -115,19 +115,19 @@ __device__ Moments merge_rounds(const float4* sent, unsigned int senders, float 
         own[i] = sender < senders ? sent[sender] : float4{};
         sum += own[i].x * own[i].y;
     }
-    const float mean = Op::kCenters ? sum_of_warp(sum) / count : 0;
+    const float mean = Op::kCenters ? sum_of_warp(sum) : 0;
 #pragma unroll
     for (int i = 0; i < kRounds; ++i) {
         const float away = own[i].y - mean;
         squares += own[i].z + own[i].x * away * away;
     }
-    return {count, mean, sum_of_warp(squares)};
+    return {1, mean, sum_of_warp(squares)};
 }
 template <class Op>
-__device__ Moments merge_sent(const float4* sent, unsigned int senders, float count) {
+__device__ Moments merge_sent(const float4* sent, unsigned int senders) {
     constexpr int kMostRounds = kMostBlocks * (kMostThreads / 32) / 32;
-    return senders <= 32 ? merge_rounds<Op, 1>(sent, senders, count)
-                         : merge_rounds<Op, kMostRounds>(sent, senders, count);
+    return senders <= 32 ? merge_rounds<Op, 1>(sent, senders)
+                         : merge_rounds<Op, kMostRounds>(sent, senders);
 }
 
 // --- What a thread keeps ------------------------------------------------------------------------
@@ -581,7 +581,7 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // neighbors in memory are read at nearly the same time, which memory does faster. Each share begins
 // at an L2 line: warps whose stores begin within one are 2 to 3% slower on an H200. What a row has
 // before its first whole line and after its last one are single elements, fetched like the others.
-// Costs: shared memory for three rows, and registers: of rows beyond 256 KiB one block fits a
+// Costs: shared memory for three rows, and registers: of rows beyond 288 KiB one block fits a
 // multiprocessor, not two; a counter, which each launch leaves at 0.
 // Limits: 8 blocks of 512 threads: rows of 512 KiB. Before 9.0 there are no clusters.
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
@@ -699,6 +699,7 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
     const size_t edge_column = rank == 0 ? threadIdx.x : a.cols - 1 - threadIdx.x;
     typename Row::EdgeParameters of_edge{};
     if (!kAligned && edge_column < a.cols) of_edge = Row::edge_parameters(a, edge_column);
+    const float per_column = 1.0f / a.cols;
     for (unsigned int turn = 0; row < a.rows; ++turn) {
         Row kept(a, share, threadIdx.x);
         hopper::mbarrier_wait(&arrived[warp], turn % 2);  // this warp's part of the row is there
@@ -721,14 +722,15 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
         auto* const sent = moments + of_turn * senders;
         if (lane < blocks)  // lane b sends to block b, this one included
             hopper::st_async(&sent[rank * warps + warp],
-                             {own.count, own.mean, own.squares, __uint_as_float(after_next)},
+                             {own.count * per_column, own.mean, own.squares * per_column,
+                              __uint_as_float(after_next)},
                              &full[of_turn], lane);
-        if (Op::kAdds) kept.store_sums();  // while the moments travel
+        if (Op::kAdds) kept.store_sums();  // while moments travel
         // A warp sends only after it has read the moments of the row before. So once a row's are
         // complete, the places for the next row's are free. After the last row's nobody sends here:
         // a block may end.
         hopper::mbarrier_wait(&full[of_turn], turn / 2 % 2);
-        const Moments whole = merge_sent<Op>(sent, senders, a.cols);
+        const Moments whole = merge_sent<Op>(sent, senders);
         row = next, next = __float_as_uint(sent[0].w);
         if (threadIdx.x == 0 && next < a.rows) {
             const Part share(next, a.cols, 0, rank, blocks);
@@ -755,7 +757,7 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
 /// A shape of clusters for rows of some length.
 template <class T>
 struct Shape {
-    double time;           // that a model gives it for a row
+    double time;           // of a multiprocessor for a row, by a model
     unsigned int blocks;   // of a cluster
     unsigned int threads;  // of a block
     size_t bytes;          // of shared memory, for a block
@@ -787,7 +789,7 @@ std::function<void()> prepare_shape(Arrays<T> a, const Shape<T>& shape, size_t l
     };
 }
 
-/// Adds the shapes with so many pieces a thread, and what time a row takes by a model.
+/// Adds the shapes with so many pieces a thread, each with its time by a model.
 template <class Op, class T, Alignment kAlignment, int kPieces>
 void add_shapes(std::vector<Shape<T>>& shapes, const Arrays<T>& a, const demo::Gpu& gpu) {
     const auto kernel = by_cluster<Op, T, kAlignment, kPieces>;
@@ -815,15 +817,14 @@ void add_shapes(std::vector<Shape<T>>& shapes, const Arrays<T>& a, const demo::G
         if (!demo::try_shared_bytes(kernel, bytes).empty()) continue;
         const int clusters = demo::ClusterLaunch(1, blocks, threads, bytes).room(kernel);
         if (clusters == 0) continue;
-        // Each multiprocessor works through its share of the GPU's clusters, each through a row:
-        // for as long as all of its warps take, or as long as if they were enough.
+        // While a multiprocessor works through all warps that it has room for, each cluster on the
+        // GPU is done with a row. Of a single block the four schedulers can have unequal numbers of
+        // warps: to wait for the one with the most cost about half of what it could.
         const int together = demo::blocks_per_multiprocessor(kernel, threads, bytes);
         double busy = together * warps;
-        // Its four schedulers have equally many warps, or wait for the one with the most. With one
-        // block alone that cost about half of what it could.
         if (together == 1) busy = (warps + (warps + 3) / 4 * 4) / 2.0;
-        const double share = double(clusters) / gpu.multiprocessors;
-        const double time = (kElse + kPieces) * std::max(busy, kBusy) / share;
+        const double rows = double(clusters) / gpu.multiprocessors;
+        const double time = (kElse + kPieces) * std::max(busy, kBusy) / rows;
         shapes.push_back({time, blocks, threads, bytes, prepare_shape<Op, T, kAlignment, kPieces>});
     }
 }
@@ -839,8 +840,8 @@ std::function<void()> fastest_by_cluster(const Arrays<T>& a, const demo::Gpu& gp
                                        " columns (--kernel can leave it out)");
     double least = INFINITY;
     for (const auto& shape : shapes) least = std::min(least, shape.time);
-    // The model errs by some percent. Of those that it finds about as fast, that of the fewest
-    // blocks was mostly the fastest; of those the one that it prefers; of equals the smallest.
+    // The model errs by some percent. Of those that it finds about as fast the one with the fewest
+    // blocks was mostly the fastest; of equals the one with the fewest threads.
     constexpr double kAbout = 1.03;
     auto rank = [&](const Shape<T>& shape) {
         return std::tuple(shape.time > kAbout * least, shape.blocks, shape.time, shape.threads);
@@ -928,9 +929,7 @@ void run_all(demo::Session& session, const Arrays<T>& a, demo::Workload work,
                                .moved_bytes = work.least_bytes + more,
                                .why_not = reason};
     };
-    auto prepare_cluster = [&gpu](const Arrays<T>& a) {
-        return prepare_by_cluster<Op>(a, gpu);
-    };
+    auto prepare_cluster = [&gpu](const Arrays<T>& a) { return prepare_by_cluster<Op>(a, gpu); };
     session.run(
         work, check,
         {rung("by_warp", prepare_by_warp<Op, T>, why_not(kMostWarpBytes<Op>)),
