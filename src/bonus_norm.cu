@@ -104,7 +104,7 @@ __device__ inline Moments merge_block(Moments of_warp) {
 
 /// Merges the moments that warps have sent to shared memory, kRounds for each lane. Each warp does
 /// so for itself. Counts and squares were divided by the row's length before they were sent: so the
-/// row's count is 1, its squares are its variance, and nothing is left to divide.
+/// row's count is 1, its squares are its variance (RMSNorm's mean square), and nothing divides.
 template <class Op, int kRounds>
 __device__ Moments merge_rounds(const float4* sent, unsigned int senders) {
     float4 own[kRounds];
@@ -581,8 +581,8 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // neighbors in memory are read at nearly the same time, which memory does faster. Each share begins
 // at an L2 line: warps whose stores begin within one are 2 to 3% slower on an H200. What a row has
 // before its first whole line and after its last one are single elements, fetched like the others.
-// Costs: shared memory for three rows, and registers: of rows beyond 288 KiB one block fits a
-// multiprocessor, not two; a counter, which each launch leaves at 0.
+// Costs: shared memory for three rows, and registers: of rows beyond 256 KiB, 288 if they are whole
+// lines, one block fits a multiprocessor, not two; a counter, which each launch leaves at 0.
 // Limits: 8 blocks of 512 threads: rows of 512 KiB. Before 9.0 there are no clusters.
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
 // "Asynchronous Data Copies"; PTX ISA, "st.async" and "cp.async.bulk".
@@ -774,7 +774,7 @@ std::function<void()> prepare_shape(Arrays<T> a, const Shape<T>& shape, size_t l
         return size_t(demo::ClusterLaunch(1, shape.blocks, shape.threads, bytes).at_once(kernel));
     };
     // What is fetched ahead shares the L2 cache with what is copied and stored. So there are no
-    // more clusters than have a row each in a sixth of it, but at least a block on each
+    // more clusters than have a row each in a sixth of it, but as many as run with a block on each
     // multiprocessor. Those that ask for more shared memory than they need keep others away.
     const size_t row_bytes = (Op::kAdds ? 2 : 1) * a.row_bytes();
     const size_t most = std::max<size_t>(1, l2_bytes / 6 / row_bytes);
@@ -841,10 +841,10 @@ std::function<void()> fastest_by_cluster(const Arrays<T>& a, const demo::Gpu& gp
     double least = INFINITY;
     for (const auto& shape : shapes) least = std::min(least, shape.time);
     // The model errs by some percent. Of those that it finds about as fast the one with the fewest
-    // blocks was mostly the fastest; of equals the one with the fewest threads.
+    // blocks was mostly the fastest; of those the one that it prefers.
     constexpr double kAbout = 1.03;
     auto rank = [&](const Shape<T>& shape) {
-        return std::tuple(shape.time > kAbout * least, shape.blocks, shape.time, shape.threads);
+        return std::tuple(shape.time > kAbout * least, shape.blocks, shape.time);
     };
     const Shape<T>& best = *std::ranges::min_element(shapes, {}, rank);
     return best.prepare(a, best, gpu.l2_bytes);
