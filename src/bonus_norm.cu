@@ -276,8 +276,7 @@ struct Kept {
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
             pieces[i] = x(i);
-            if (!Op::kAdds) continue;
-            pieces[i] = sum_of(pieces[i], residual(i));
+            if (Op::kAdds) pieces[i] = sum_of(pieces[i], residual(i));
         }
         if (pieces_of_warp() < 32 * kPieces) {  // beyond is an earlier row's, or nothing yet
 #pragma unroll
@@ -774,8 +773,8 @@ std::function<void()> prepare_shape(Arrays<T> a, const Shape<T>& shape, size_t l
         return size_t(demo::ClusterLaunch(1, shape.blocks, shape.threads, bytes).at_once(kernel));
     };
     // What is fetched ahead shares the L2 cache with what is copied and stored. So there are no
-    // more clusters than have a row each in a sixth of it, but as many as run with a block on each
-    // multiprocessor. Those that ask for more shared memory than they need keep others away.
+    // more clusters than have a row each in a sixth of it, but never fewer than run with one block
+    // on a multiprocessor. Those that ask for more shared memory than they need keep others away.
     const size_t row_bytes = (Op::kAdds ? 2 : 1) * a.row_bytes();
     const size_t most = std::max<size_t>(1, l2_bytes / 6 / row_bytes);
     constexpr size_t kMore = 4096;
@@ -835,18 +834,18 @@ std::function<void()> fastest_by_cluster(const Arrays<T>& a, const demo::Gpu& gp
     std::vector<Shape<T>> shapes;
     (add_shapes<Op, T, kAlignment, kPieces>(shapes, a, gpu), ...);
     if (shapes.empty())
-        demo::fail(demo::kSkipped, "by_cluster: a block has too little shared memory here for " +
+        demo::fail(demo::kSkipped, "by_cluster: no cluster that could keep " +
                                        std::to_string(a.cols) +
-                                       " columns (--kernel can leave it out)");
+                                       " columns has room here (--kernel can leave it out)");
     double least = INFINITY;
     for (const auto& shape : shapes) least = std::min(least, shape.time);
     // The model errs by some percent. Of those that it finds about as fast the one with the fewest
     // blocks was mostly the fastest; of those the one that it prefers.
     constexpr double kAbout = 1.03;
-    auto rank = [&](const Shape<T>& shape) {
+    auto order = [&](const Shape<T>& shape) {
         return std::tuple(shape.time > kAbout * least, shape.blocks, shape.time);
     };
-    const Shape<T>& best = *std::ranges::min_element(shapes, {}, rank);
+    const Shape<T>& best = *std::ranges::min_element(shapes, {}, order);
     return best.prepare(a, best, gpu.l2_bytes);
 }
 

@@ -13,7 +13,9 @@ MUTANTS = [
            cpu_runs=("--rows 5 --cols 1000 --dtype fp32",)),
     Mutant("norm_sample_variance", ALL,
            "the squares are divided by one less than the columns",
-           [("whole.squares / whole.count", "whole.squares / (whole.count - 1)")], sizes=(33,)),
+           [("whole.squares / whole.count",  # by_cluster's count is 1, its squares divided before
+             "whole.squares / (whole.count - (whole.count > 1))"),
+            ("own.squares * per_column", "own.squares / (a.cols - 1.0f)")], sizes=(33,)),
     Mutant("norm_no_epsilon", ALL,
            "nothing is added to the variance: of one column it is 0",
            [(" + demo::kEpsilon);", ");")],
