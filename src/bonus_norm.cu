@@ -641,23 +641,26 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
     constexpr bool kAligned = kAlignment == kToLines;
     using Row = Kept<Op, T, kAligned, kPieces, kLine>;
     using Part = typename Row::Part;
-    extern __shared__ __align__(16) unsigned char shared[];
+    extern __shared__ __align__(kLine) unsigned char shared[];
     __shared__ hopper::Barrier full[2];                     // a row's moments have all arrived
     __shared__ hopper::Barrier arrived[kMostThreads / 32];  // a warp's part of the next row has
     const unsigned int blocks = Cluster().size(), rank = Cluster().rank();
     const unsigned int cluster = blockIdx.x / blocks, clusters = gridDim.x / blocks;
     const unsigned int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    // Count, mean and squares from each warp of the cluster, and from its first warp also the
-    // number of the row after next; of two rows in turn.
-    const unsigned int senders = blocks * warps;
-    auto* const moments = reinterpret_cast<float4*>(shared);
     // Each warp has places of its own, for its pieces of x and residual of the next row, gamma and
-    // beta, so it waits for no other. (RMSNorm has no beta, LayerNorm no residual.)
+    // beta, so it waits for no other. (RMSNorm has no beta, LayerNorm no residual.) They begin at a
+    // multiple of 128 bytes: copies to elsewhere would be slower.
     enum Kind { kX, kGamma, kResidual, kBeta = kResidual, kKinds };
     // Rows' pieces begin up to a line apart: gamma and beta need more places.
     constexpr int kWarpPlaces = kPlaces<kAlignment, kPieces>;
-    auto* const places =
-        reinterpret_cast<Piece<T>*>(moments + 2 * senders) + warp * (kKinds * kWarpPlaces);
+    auto places_of = [&](unsigned int warp) {
+        return reinterpret_cast<Piece<T>*>(shared) + warp * (kKinds * kWarpPlaces);
+    };
+    auto* const places = places_of(warp);
+    // Count, mean and squares from each warp of the cluster, and from its first warp also the
+    // number of the row after next; of two rows in turn.
+    const unsigned int senders = blocks * warps;
+    auto* const moments = reinterpret_cast<float4*>(places_of(warps));
     auto place = [&](Kind kind, int i) -> Piece<T>& {
         return places[kind * kWarpPlaces + lane + 32 * i];
     };
@@ -793,23 +796,17 @@ template <class Op, class T, Alignment kAlignment, int kPieces>
 void add_shapes(std::vector<Shape<T>>& shapes, const Arrays<T>& a, const demo::Gpu& gpu) {
     const auto kernel = by_cluster<Op, T, kAlignment, kPieces>;
     // For a row a thread has about as much else to do as for so many pieces. And it takes so many
-    // warps to keep a multiprocessor busy.
-    constexpr double kElse = 5, kBusy = 12.5;
+    // warps to keep a multiprocessor busy. A block alone on one takes so many times as long, as
+    // nobody works while its warps wait for moments.
+    constexpr double kElse = 5, kBusy = 12.5, kAlone = 1.1;
     auto threads_of = [&](unsigned int blocks) {
         const size_t most = Share<T, kAlignment == kToLines, kLine>::most_pieces(a.cols, blocks);
         // Each element at the edges needs a thread: nearly as many as a line has.
         return std::max(threads_for(most, kPieces), unsigned(kLine / sizeof(T)));
     };
-    // Of blocks of up to 256 threads a multiprocessor has registers for two. Larger ones only for
-    // rows that are too long for those.
-    constexpr unsigned int kSmall = kMostThreads / 2;
-    const unsigned int most_threads = threads_of(kMostBlocks) <= kSmall ? kSmall : kMostThreads;
     for (unsigned int blocks = 2; blocks <= kMostBlocks; ++blocks) {
         const unsigned int threads = threads_of(blocks);
-        if (threads > most_threads) continue;
-        // Clusters of small blocks whose warps are no multiple of four were slower than others. (A
-        // multiprocessor has four schedulers.)
-        if (threads <= kSmall && blocks * threads % 128 != 0) continue;
+        if (threads > kMostThreads) continue;
         const unsigned int warps = threads / 32;
         const size_t places = 3 * kPlaces<kAlignment, kPieces> * sizeof(Piece<T>);
         const size_t bytes = warps * (places + 2 * blocks * sizeof(float4));
@@ -821,7 +818,7 @@ void add_shapes(std::vector<Shape<T>>& shapes, const Arrays<T>& a, const demo::G
         // warps: to wait for the one with the most cost about half of what it could.
         const int together = demo::blocks_per_multiprocessor(kernel, threads, bytes);
         double busy = together * warps;
-        if (together == 1) busy = (warps + (warps + 3) / 4 * 4) / 2.0;
+        if (together == 1) busy = kAlone * (warps + (warps + 3) / 4 * 4) / 2;
         const double rows = double(clusters) / gpu.multiprocessors;
         const double time = (kElse + kPieces) * std::max(busy, kBusy) / rows;
         shapes.push_back({time, blocks, threads, bytes, prepare_shape<Op, T, kAlignment, kPieces>});
@@ -853,14 +850,10 @@ std::function<void()> fastest_by_cluster(const Arrays<T>& a, const demo::Gpu& gp
 /// pieces cost: there the number follows the row's length.
 template <class Op, class T, Alignment kAlignment>
 std::function<void()> prepare_by_cluster(const Arrays<T>& a, const demo::Gpu& gpu) {
-    if constexpr (!Op::kCenters)
-        return fastest_by_cluster<Op, T, kAlignment, kKept>(a, gpu);
-    else if constexpr (!std::is_same_v<T, half>)
-        return fastest_by_cluster<Op, T, kAlignment, 7, 8, 9>(a, gpu);
-    else if constexpr (kAlignment == kToLines)  // there 10 are slower than the model says
-        return fastest_by_cluster<Op, T, kAlignment, 6, 7, 8, 9>(a, gpu);
+    if constexpr (Op::kCenters)
+        return fastest_by_cluster<Op, T, kAlignment, 8, 9, 10>(a, gpu);
     else
-        return fastest_by_cluster<Op, T, kAlignment, 6, 7, 8, 9, 10>(a, gpu);
+        return fastest_by_cluster<Op, T, kAlignment, kKept>(a, gpu);
 }
 
 /// Prepares the launch for rows of up to kMostClusterBytes, on a GPU that has clusters.

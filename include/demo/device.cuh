@@ -238,8 +238,11 @@ std::string try_shared_bytes(Kernel kernel, size_t bytes) {
     int device = 0, most = 0;
     DEMO_CHECK(cudaGetDevice(&device));
     DEMO_CHECK(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+    cudaFuncAttributes own;  // shared memory whose size the kernel itself says counts, too
+    DEMO_CHECK(cudaFuncGetAttributes(&own, kernel));
     const auto attribute = cudaFuncAttributeMaxDynamicSharedMemorySize;
-    if (bytes <= size_t(most) && cudaFuncSetAttribute(kernel, attribute, int(bytes)) == cudaSuccess)
+    if (own.sharedSizeBytes + bytes <= size_t(most) &&
+        cudaFuncSetAttribute(kernel, attribute, int(bytes)) == cudaSuccess)
         return "";
     cudaGetLastError();  // or the next check would find it
     return "needs " + human_bytes(double(bytes)) + " of shared memory in a block";

@@ -65,6 +65,11 @@ cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute, in
                                              value);
 }
 template <class Kernel>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, Kernel*) {
+    *attributes = {};
+    return cudaSuccess;
+}
+template <class Kernel>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, int threads,
                                                           size_t shared_bytes) {
     return simulator::blocks_per_multiprocessor(blocks, threads, shared_bytes);

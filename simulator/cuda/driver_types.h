@@ -47,6 +47,10 @@ enum cudaFuncAttribute {
     cudaFuncAttributePreferredSharedMemoryCarveout = 9,
     cudaFuncAttributeNonPortableClusterSizeAllowed = 14,
 };
+/// Static shared memory is not known here before a block runs: it counts as none.
+struct cudaFuncAttributes {
+    size_t sharedSizeBytes = 0;
+};
 enum cudaDeviceAttr {
     cudaDevAttrMaxThreadsPerBlock = 1,
     cudaDevAttrMaxSharedMemoryPerBlock = 8,
