@@ -686,7 +686,7 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
         if (share.has_edge) edge_of_x = a.x[share.edge_at];
         if (Op::kAdds && share.has_edge) edge_of_residual = a.residual[share.edge_at];
     };
-    auto fetch = [&](size_t row) {
+    auto fetch = [&](size_t row) {  // to the L2 cache
         if (threadIdx.x > 0 || row >= a.rows) return;
         const Part share(row, a.cols, 0, rank, blocks);
         share.fetch_with_edges(a.x, a.rows * a.cols);
