@@ -649,7 +649,7 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
     const unsigned int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     // Each warp has places of its own, for its pieces of x and residual of the next row, gamma and
     // beta, so it waits for no other. (RMSNorm has no beta, LayerNorm no residual.) They begin at a
-    // multiple of 128 bytes: copies to elsewhere cost up to 8% of the time.
+    // multiple of 128 bytes: copies to elsewhere would take longer.
     enum Kind { kX, kGamma, kResidual, kBeta = kResidual, kKinds };
     // Rows' pieces begin up to a line apart: gamma and beta need more places.
     constexpr int kWarpPlaces = kPlaces<kAlignment, kPieces>;

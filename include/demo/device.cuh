@@ -238,7 +238,7 @@ std::string try_shared_bytes(Kernel kernel, size_t bytes) {
     int device = 0, most = 0;
     DEMO_CHECK(cudaGetDevice(&device));
     DEMO_CHECK(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-    cudaFuncAttributes own;  // shared memory whose size the kernel itself says counts, too
+    cudaFuncAttributes own;  // static shared memory counts, too
     DEMO_CHECK(cudaFuncGetAttributes(&own, kernel));
     const auto attribute = cudaFuncAttributeMaxDynamicSharedMemorySize;
     if (own.sharedSizeBytes + bytes <= size_t(most) &&
