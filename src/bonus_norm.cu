@@ -105,17 +105,26 @@ __device__ inline Moments merge_block(Moments of_warp) {
 /// Merges the moments that warps have sent to shared memory, kRounds for each lane. Each warp does
 /// so for itself. Counts and squares were divided by the row's length before they were sent: so the
 /// row's count is 1, its squares are its variance (RMSNorm's mean square), and nothing divides.
+/// All these parts of 1 have the rounding error of 1 / cols. Summed as they are, they would
+/// multiply the mean by it; so only distances are summed, from the first mean that is there.
 template <class Op, int kRounds>
 __device__ Moments merge_rounds(const float4* sent, unsigned int senders) {
     float4 own[kRounds];
-    float sum = 0, squares = 0;
 #pragma unroll
     for (int i = 0; i < kRounds; ++i) {
         const unsigned int sender = threadIdx.x % 32 + 32 * i;
         own[i] = sender < senders ? sent[sender] : float4{};
-        sum += own[i].x * own[i].y;
     }
-    const float mean = Op::kCenters ? sum_of_warp(sum) : 0;
+    float mean = 0;
+    if (Op::kCenters) {
+        const int first = __ffs(__ballot_sync(~0u, own[0].x > 0)) - 1;  // of the first 32 one has
+        mean = __shfl_sync(~0u, own[0].y, first);                       // elements, in every row
+        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < kRounds; ++i) sum += own[i].x * (own[i].y - mean);
+        mean += sum_of_warp(sum);
+    }
+    float squares = 0;
 #pragma unroll
     for (int i = 0; i < kRounds; ++i) {
         const float away = own[i].y - mean;
@@ -908,9 +917,9 @@ std::function<void()> prepare_by_cluster_twice(Arrays<T> a) {
 
 // --- Running them -------------------------------------------------------------------------------
 
-template <class Op, class T>
-void run_all(demo::Session& session, const Arrays<T>& a, demo::Workload work,
-             const demo::Check& check) {
+/// check_of(merges): how to verify a kernel that merges moments so many times.
+template <class Op, class T, class CheckOf>
+void run_all(demo::Session& session, const Arrays<T>& a, demo::Workload work, CheckOf check_of) {
     const demo::Gpu& gpu = session.gpu;
     // Why a rung that keeps rows of up to `most` bytes cannot run. --describe looks for no GPU and
     // lists what not every GPU can run: there the length is no reason.
@@ -918,22 +927,24 @@ void run_all(demo::Session& session, const Arrays<T>& a, demo::Workload work,
         if (16 * a.whole_pieces() <= most || gpu.arch.empty()) return "";
         return "keeps rows of up to " + std::to_string(most) + " bytes";
     };
-    auto rung = [&](const char* name, auto prepare, const std::string& reason, size_t more = 0) {
+    auto rung = [&](const char* name, auto prepare, int merges, const std::string& reason,
+                    size_t more = 0) {
         return demo::Contender{.kernel = name,
                                .setup = [=](demo::Contender& self) { self.launch = prepare(a); },
+                               .check = check_of(merges),
                                .moved_bytes = work.least_bytes + more,
                                .why_not = reason};
     };
     auto prepare_cluster = [&gpu](const Arrays<T>& a) { return prepare_by_cluster<Op>(a, gpu); };
     session.run(
-        work, check,
-        {rung("by_warp", prepare_by_warp<Op, T>, why_not(kMostWarpBytes<Op>)),
-         rung("by_block", prepare_by_block<Op, T>, why_not(kMostBlockBytes)),
-         rung("by_cluster", prepare_cluster,
+        work, check_of(1),
+        {rung("by_warp", prepare_by_warp<Op, T>, 1, why_not(kMostWarpBytes<Op>)),
+         rung("by_block", prepare_by_block<Op, T>, 2, why_not(kMostBlockBytes)),
+         rung("by_cluster", prepare_cluster, 2,
               !has_clusters(gpu) ? "needs clusters (sm_90)"
               : a.rows >> 32     ? "numbers rows in 32 bits"
                                  : why_not(kMostClusterBytes)),
-         rung("by_cluster_twice", prepare_by_cluster_twice<Op, T>, "", a.rows * a.row_bytes()),
+         rung("by_cluster_twice", prepare_by_cluster_twice<Op, T>, 3, "", a.rows * a.row_bytes()),
          demo::copy_contender(session, work)});
 }
 
@@ -949,7 +960,8 @@ void run(demo::Session& session) {
         const demo::NormReference<T> reference(session, {x, nullptr, gamma, beta, shape.cols},
                                                shape.rows);
         const Arrays<T> a{{x, out, shape.rows, shape.cols}, gamma, beta, nullptr, nullptr};
-        run_all<LayerNorm>(session, a, shape.workload(session, 7), reference.check(out));
+        run_all<LayerNorm>(session, a, shape.workload(session, 7),
+                           [&](int merges) { return reference.check(out, merges); });
     } else {
         // So small that epsilon is 0.4% of the mean square.
         const demo::Fill small{.scale = 1.0f / 16};
@@ -962,7 +974,8 @@ void run(demo::Session& session) {
         const Arrays<T> a{{x, out, shape.rows, shape.cols}, gamma, nullptr, residual, sum};
         demo::Workload work = shape.workload(session, 5);
         work.shape = "rmsnorm" + (shape.square ? "" : work.shape);
-        run_all<RmsNorm>(session, a, work, reference.check(sum, out));
+        run_all<RmsNorm>(session, a, work,
+                         [&](int merges) { return reference.check(sum, out, merges); });
     }
 }
 

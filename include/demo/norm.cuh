@@ -22,13 +22,14 @@ struct NormInputs {
     DEMO_HOST_DEVICE double value(size_t i) const { return at(x, i) + at(residual, i); }
 };
 
-struct MeanAndScale {
+struct RowNorm {
     double mean, scale;  // of a row: an element becomes (it - mean) * scale
+    double magnitude;    // the mean of all |element|
 };
 
 /// A block of 256 threads per row of the list.
 template <class T>
-__global__ void reference_norms(NormInputs<T> in, const size_t* rows, MeanAndScale* found) {
+__global__ void reference_norms(NormInputs<T> in, const size_t* rows, RowNorm* found) {
     __shared__ double shared[256];
     const size_t first = rows[blockIdx.x] * in.cols;
     const unsigned int t = threadIdx.x;
@@ -46,30 +47,40 @@ __global__ void reference_norms(NormInputs<T> in, const size_t* rows, MeanAndSca
     };
     const bool centers = !in.residual;
     const double mean = centers ? mean_of([&](size_t i) { return in.value(i); }) : 0;
+    const double magnitude = centers ? mean_of([&](size_t i) { return fabs(in.value(i)); }) : 0;
     const double variance = mean_of([&](size_t i) {
         const double away = in.value(i) - mean;
         return away * away;
     });
-    if (t == 0) found[blockIdx.x] = {mean, 1 / sqrt(variance + double(kEpsilon))};
+    if (t == 0) found[blockIdx.x] = {mean, 1 / sqrt(variance + double(kEpsilon)), magnitude};
 }
 
-/// How far off a right kernel may be: what it subtracts and multiplies are sums in fp32 of a few
-/// dozen numbers, then of such sums, so off by a few roundings of the terms. A sum with the
-/// residual is rounded to T first: that moves an element by the roundoff of itself, and the scale
-/// of its row by no more than that.
+/// How far off a right kernel may be.
+///
+/// It merges the means of parts, `merges` times: of a warp's threads, a block's warps, a cluster's
+/// blocks. Errors of the parts average out; those of the row's own mean do not: of the last two
+/// additions, the quotient, and mean * scale. They are four roundings of a number as large as the
+/// row's elements, and each merge may add one. (Measured on an NVIDIA H200, over 10^8 elements:
+/// after one merge at most 0.78 of this, after two 0.67, after three 0.62.)
+///
+/// Around a mean that is off by d, the mean square of the distances is larger by d^2. What else an
+/// element is multiplied by is a root of a sum of squares and gamma. A sum with the residual is
+/// rounded to T first: that moves an element by the roundoff of itself, and the scale of its row by
+/// no more than that.
 template <class T>
 struct ExpectNorm {
     NormInputs<T> in;
-    const MeanAndScale* found;  // [checked rows]
+    const RowNorm* found;  // [checked rows]
+    int merges;
     DEMO_HOST_DEVICE Expected operator()(size_t i, size_t row, size_t col) const {
         const size_t at = row * in.cols + col;
-        const auto [mean, scale] = found[i];
+        const auto [mean, scale, magnitude] = found[i];
         const double gamma = in.at(in.gamma, col), beta = in.at(in.beta, col);
         const double product = (in.value(at) - mean) * scale * gamma;
-        const double terms = fabs(in.at(in.x, at)) + fabs(in.at(in.residual, at)) + fabs(mean);
+        const double off = (4 + merges) * 0x1p-24 * magnitude * scale;
         const Format format = kFormat<T>;
-        Expected expected =
-            expect_elementwise(product + beta, terms * scale * fabs(gamma) + fabs(beta), format);
+        Expected expected = expect_elementwise(product + beta, fabs(product) + fabs(beta), format);
+        expected.tolerance += off * fabs(gamma) + (off * off / 2 + 0x1p-19) * fabs(product);
         if (in.residual)
             expected.tolerance +=
                 2 * format.roundoff * fabs(product) + 2 * format.subnormal * scale * fabs(gamma);
@@ -95,13 +106,14 @@ class NormReference {
         compute(0, rows_.compared);
     }
 
-    Check check(const Output<T>& out) const {
-        return out.check(rows_, ExpectNorm<T>{in_, found_.data()}, INFINITY,
+    /// `merges`: see ExpectNorm.
+    Check check(const Output<T>& out, int merges) const {
+        return out.check(rows_, ExpectNorm<T>{in_, found_.data(), merges}, INFINITY,
                          [this] { compute(rows_.compared, rows_.kSpots); });
     }
     /// With the sums of x and residual, which are an output, too.
-    Check check(const Output<T>& sum, const Output<T>& out) const {
-        return in_turn(sum.check(rows_, ExpectResidual<T>{in_}), "sum", check(out));
+    Check check(const Output<T>& sum, const Output<T>& out, int merges) const {
+        return in_turn(sum.check(rows_, ExpectResidual<T>{in_}), "sum", check(out, merges));
     }
 
   private:
@@ -113,7 +125,7 @@ class NormReference {
 
     const NormInputs<T> in_;
     CheckedRows rows_;
-    Buffer<MeanAndScale> found_;
+    Buffer<RowNorm> found_;
 };
 
 }  // namespace demo

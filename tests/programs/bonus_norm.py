@@ -11,6 +11,12 @@ MUTANTS = [
            [("const T center = T(mean);", "const T center = T(0);")],
            sizes=(), runs=("--rows 5 --cols 1000 --dtype fp32",),
            cpu_runs=("--rows 5 --cols 1000 --dtype fp32",)),
+    Mutant("norm_mean_off", ALL,
+           "a mean is off by eight roundoffs",
+           [("? -whole.mean * scale", "? -whole.mean * 0x1.000008p0f * scale"),
+            ("float(edge) - whole.mean)", "float(edge) - whole.mean * 0x1.000008p0f)")],
+           sizes=(), runs=("--rows 99 --cols 1001 --dtype fp32",),
+           cpu_runs=("--rows 20 --cols 1001 --dtype fp32",)),
     Mutant("norm_sample_variance", ALL,
            "the squares are divided by one less than the columns",
            [("whole.squares / whole.count",  # by_cluster's count is 1, its squares divided before
@@ -138,7 +144,9 @@ def unused(mutant, runs):
     """RMSNorm, in most mutants."""
     if any("rmsnorm" in run for run in runs):
         return []
-    return [("run_all<RmsNorm>(session, a, work, reference.check(sum, out));", "")]
+    return [("run_all<RmsNorm>(session, a, work,\n"
+             "                         [&](int merges) { return reference.check(sum, out, merges); });",
+             "")]
 
 
 FAST = {kernel: (LOAD_16, STORE_16) for kernel in ALL.split()}
