@@ -26,16 +26,17 @@
 
 namespace add_mul_activation {
 
-// --- The activations: on the GPU in float, in the reference in double ---------------------------
-// Each is a type with a function, for kernels to take as a template parameter: see 7_gelu.
+// --- The activations ----------------------------------------------------------------------------
+// Each is a type with a function, for kernels to take as a template parameter: see 7_gelu. Exact is
+// the same in double, for the reference.
 
 struct Relu {
     static __device__ float of(float v) { return v < 0 ? 0 : v; }  // a NaN stays a NaN
-    static DEMO_HOST_DEVICE double exact(double v) { return v < 0 ? 0 : v; }
+    using Exact = demo::ExactRelu;
 };
 struct Sigmoid {
     static __device__ float of(float v) { return __fdividef(1.0f, 1.0f + __expf(-v)); }
-    static DEMO_HOST_DEVICE double exact(double v) { return 1 / (1 + exp(-v)); }
+    using Exact = demo::ExactSigmoid;
 };
 struct Gelu {  // as in 7_gelu
     static __device__ float of(float v) {
@@ -43,13 +44,11 @@ struct Gelu {  // as in 7_gelu
         // -infinity becomes the lowest finite number: times 0 that is 0, not NaN.
         return fmaxf(v, -3.4028235e38f) * Sigmoid::of(2.0f * a);
     }
-    static DEMO_HOST_DEVICE double exact(double v) {
-        return 0.5 * v * (1 + tanh(0.79788456 * (v + 0.044715 * v * v * v)));
-    }
+    using Exact = demo::ExactGelu;
 };
 struct None {
     static __device__ float of(float v) { return v; }
-    static DEMO_HOST_DEVICE double exact(double v) { return v; }
+    using Exact = demo::ExactNone;
 };
 
 constexpr int kThreads = 256;
@@ -138,45 +137,43 @@ struct ExpectActivation {
         const double v = double(float(x[row * cols + col]));
         const double product = double(m) * double(float(y[row * cols + col]));
         const double bias = double(float(b[col])), sum = v + product + bias;
-        // The activations' slopes are at most 1.13: so much can an error of the sum grow.
-        const double terms = 1.13 * (fabs(v) + fabs(product) + fabs(bias));
-        demo::Expected expected =
-            demo::expect_elementwise(Activation::exact(sum), terms, demo::kFormat<T>);
+        const demo::Format format = demo::kFormat<T>;
+        double error = 0x1p-23 * (fabs(v) + fabs(product) + fabs(bias));  // two roundings
         if (chained)
-            expected.tolerance +=
-                1.13 * demo::kFormat<T>.roundoff * (fabs(product) + fabs(v + product) + fabs(sum));
-        return expected;
+            error += format.roundoff * (fabs(product) + fabs(v + product) + fabs(sum)) +
+                     format.subnormal;
+        return demo::expect_activation<typename Activation::Exact>(sum, error, format);
     }
 };
 
 // --- Running ------------------------------------------------------------------------------------
 
-constexpr float kScale = 0.5f;  // m
-
 template <class Activation, class T>
 void run_with(demo::Session& session) {
     const auto shape = demo::MatrixShape::of(session.options);
     const size_t size = shape.size(), cols = shape.cols, blocks = (size + kThreads - 1) / kThreads;
-    const demo::Input<T> x(session, "x", shape), y(session, "y", shape),
-        b(session, "b", {cols});  // random
+    const demo::Fill random{.hard = demo::kHardRows<T>};
+    const demo::Input<T> x(session, "x", shape, random), y(session, "y", shape, random),
+        b(session, "b", {cols});
+    const float m = session.parameter("m", 0.25f, 2);
     const demo::Output<T> out(session, "out", shape);
     const demo::Buffer<T> t1(size), t2(size);
     auto expect = [&](bool chained) {
-        return out.check(ExpectActivation<Activation, T>{x, y, b, kScale, cols, chained});
+        return out.check(ExpectActivation<Activation, T>{x, y, b, m, cols, chained});
     };
 
     const bool none = std::is_same_v<Activation, None>;  // then the chain ends at the bias
     auto chain = [&] {
-        multiply<T><<<blocks, kThreads>>>(kScale, y, t1.data(), size);
+        multiply<T><<<blocks, kThreads>>>(m, y, t1.data(), size);
         add<T><<<blocks, kThreads>>>(x, t1.data(), t2.data(), size);
         add_bias<T><<<blocks, kThreads>>>(t2.data(), b, none ? out : t1.data(), size, cols);
         if (!none) activate<Activation, T><<<blocks, kThreads>>>(t1.data(), out, size);
     };
     auto launch_fused = [&] {
-        fused<Activation, T><<<blocks, kThreads>>>(x, kScale, y, b, out, size, cols);
+        fused<Activation, T><<<blocks, kThreads>>>(x, m, y, b, out, size, cols);
     };
     auto launch_vectorized = [&] {
-        launch_fused_vectorized<Activation, T>(x, kScale, y, b, out, size, cols);
+        launch_fused_vectorized<Activation, T>(x, m, y, b, out, size, cols);
     };
 
     const size_t matrix = x.bytes();

@@ -148,7 +148,7 @@ void run_with(demo::Session& session) {
     demo::allow_shared_bytes(kernel, sizeof(Tiles));
     const dim3 blocks((M + kBlock - 1) / kBlock, (N + kBlock - 1) / kBlock);
     auto setup = [&](demo::Contender& self) {
-        const auto thin_gemm = library.thin_gemm(demo::Lora::kScale);
+        const auto thin_gemm = library.thin_gemm(l.s);
         self.launch = [=] {
             (*thin_gemm)();                                         // u = s x A
             kernel<<<blocks, kThreads, sizeof(Tiles)>>>(operands);  // all the rest

@@ -172,7 +172,8 @@ void run(demo::Session& session) {
     const auto shape = demo::MatrixShape::of(session.options);
     const size_t rows = shape.rows, cols = shape.cols;
     // Even rows lie around 100, odd ones around -100: e^x itself would overflow or vanish.
-    const demo::Input<T> x(session, "x", shape, {.then = demo::Then::kOffsetRows});
+    const demo::Input<T> x(session, "x", shape,
+                           {.then = demo::Then::kOffsetRows, .hard = demo::kHardRows<T>});
     const demo::Output<T> out(session, "out", shape);
     const demo::Buffer<T> temporary(shape.size());
     const demo::Buffer<float> max(rows), sum(rows);

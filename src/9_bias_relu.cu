@@ -103,12 +103,10 @@ struct ExpectBiasRelu {
     size_t cols;
     bool chained;  // the sum is rounded to T before relu sees it
     DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t row, size_t col) const {
-        const double v = double(float(x[row * cols + col])), bias = double(float(b[col]));
-        const double sum = v + bias;
-        demo::Expected expected =
-            demo::expect_elementwise(sum < 0 ? 0 : sum, fabs(v) + fabs(bias), demo::kFormat<T>);
-        if (chained) expected.tolerance += demo::kFormat<T>.roundoff * fabs(sum);
-        return expected;
+        const double sum = double(float(x[row * cols + col])) + double(float(b[col]));
+        const double roundoff = 0x1p-24 + (chained ? demo::kFormat<T>.roundoff : 0);
+        return demo::expect_activation<demo::ExactRelu>(sum, roundoff * fabs(sum),
+                                                        demo::kFormat<T>);
     }
 };
 
@@ -119,7 +117,8 @@ void run(demo::Session& session) {
     const auto shape = demo::MatrixShape::of(session.options);
     const size_t size = shape.size(), cols = shape.cols;
     const bool in_place = session.options.flag("--in-place");
-    const demo::Input<T> x(session, "x", shape), b(session, "b", {cols});  // random
+    const demo::Input<T> x(session, "x", shape, {.hard = demo::kHardRows<T>});  // random
+    const demo::Input<T> b(session, "b", {cols});
     const demo::Output<T> out(session, "out", shape);
     const demo::Buffer<T> temporary(size);
     auto expect = [&](bool chained) { return out.check(ExpectBiasRelu<T>{x, b, cols, chained}); };

@@ -55,6 +55,7 @@ struct Arrays : Rows<T> {
     const T *gamma, *beta;  // [cols]; beta: LayerNorm's
     const T* residual;      // [rows, cols] like sum: RMSNorm's
     T* sum;
+    float epsilon;
 
     /// In how many ways rows begin relative to 16 bytes. Row r is of group r % groups(): rows of a
     /// group begin equally far from a multiple of 16 bytes, and can share what was cut out of gamma
@@ -468,8 +469,8 @@ struct Kept {
     }
 
   private:
-    __device__ static float scale_of(Moments whole) {
-        return rsqrtf(whole.squares / whole.count + demo::kEpsilon);
+    __device__ float scale_of(Moments whole) const {
+        return rsqrtf(whole.squares / whole.count + a.epsilon);
     }
 };
 
@@ -952,26 +953,28 @@ template <class T>
 void run(demo::Session& session) {
     const auto shape = demo::MatrixShape::of(session.options);
     const std::vector<size_t> columns{shape.cols};
+    const float epsilon = session.parameter("epsilon", 0.5e-5f, 2e-5f);
     if (session.options.choice("--op") == "layernorm") {
         // Even rows are around 100, odd ones around -100: a variance found by squares is wrong.
-        const demo::Input<T> x(session, "x", shape, {.then = demo::Then::kOffsetRows});
+        const demo::Input<T> x(session, "x", shape,
+                               {.then = demo::Then::kOffsetRows, .hard = demo::kHardRows<T>});
         const demo::Input<T> gamma(session, "gamma", columns), beta(session, "beta", columns);
         const demo::Output<T> out(session, "out", shape);
-        const demo::NormReference<T> reference(session, {x, nullptr, gamma, beta, shape.cols},
-                                               shape.rows);
-        const Arrays<T> a{{x, out, shape.rows, shape.cols}, gamma, beta, nullptr, nullptr};
+        const demo::NormReference<T> reference(
+            session, {x, nullptr, gamma, beta, shape.cols, epsilon}, shape.rows);
+        const Arrays<T> a{{x, out, shape.rows, shape.cols}, gamma, beta, nullptr, nullptr, epsilon};
         run_all<LayerNorm>(session, a, shape.workload(session, 7),
                            [&](int merges) { return reference.check(out, merges); });
     } else {
         // So small that epsilon is 0.4% of the mean square.
-        const demo::Fill small{.scale = 1.0f / 16};
+        const demo::Fill small{.scale = 1.0f / 16, .hard = demo::kHardRows<T>};
         const demo::Input<T> x(session, "x", shape, small),
             residual(session, "residual", shape, small);
         const demo::Input<T> gamma(session, "gamma", columns);
         const demo::Output<T> out(session, "out", shape), sum(session, "sum", shape);
-        const demo::NormReference<T> reference(session, {x, residual, gamma, nullptr, shape.cols},
-                                               shape.rows);
-        const Arrays<T> a{{x, out, shape.rows, shape.cols}, gamma, nullptr, residual, sum};
+        const demo::NormReference<T> reference(
+            session, {x, residual, gamma, nullptr, shape.cols, epsilon}, shape.rows);
+        const Arrays<T> a{{x, out, shape.rows, shape.cols}, gamma, nullptr, residual, sum, epsilon};
         demo::Workload work = shape.workload(session, 5);
         work.shape = "rmsnorm" + (shape.square ? "" : work.shape);
         run_all<RmsNorm>(session, a, work,

@@ -34,7 +34,8 @@ void run(demo::Session& session) {
     const auto shape = demo::MatrixShape::of(session.options);
     const size_t cols = shape.cols;
     // Numbers of even rows are around 100, of odd ones around -100: e^x would overflow or vanish.
-    const demo::Input<T> x(session, "x", shape, {.then = demo::Then::kOffsetRows});
+    const demo::Input<T> x(session, "x", shape,
+                           {.then = demo::Then::kOffsetRows, .hard = demo::kHardRows<T>});
     const demo::Output<T> out(session, "out", shape);
     const demo::SoftmaxReference<T> reference(session, x);
 

@@ -27,11 +27,11 @@ struct Expect {
     size_t cols;
     bool has_bias;
     DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t row, size_t col) const {
-        const double v = double(float(x[row * cols + col])), u = v + 0.044715 * v * v * v;
-        const double bias = has_bias ? double(float(b[col])) : 0, sum = v + bias;
-        const double relu = sum < 0 ? 0 : sum, gelu = v / 2 * (1 + tanh(0.79788456 * u));
-        const double value = has_bias ? relu : gelu;
-        return demo::expect_elementwise(value, fabs(v) + fabs(bias), demo::kFormat<T>);
+        const double v = double(float(x[row * cols + col]));
+        const demo::Format format = demo::kFormat<T>;
+        if (!has_bias) return demo::expect_activation<demo::ExactGelu>(v, 0, format);
+        const double sum = v + double(float(b[col]));
+        return demo::expect_activation<demo::ExactRelu>(sum, 0x1p-24 * fabs(sum), format);
     }
 };
 
@@ -135,7 +135,8 @@ template <class T>
 void run_softmax(demo::Session& session) {
     const auto shape = demo::MatrixShape::of(session.options);
     const size_t rows = shape.rows, cols = shape.cols;
-    const demo::Input<T> x(session, "x", shape, {.then = demo::Then::kOffsetRows});
+    const demo::Input<T> x(session, "x", shape,
+                           {.then = demo::Then::kOffsetRows, .hard = demo::kHardRows<T>});
     const demo::Output<T> out(session, "out", shape);
     const demo::SoftmaxReference<T> reference(session, x);
     const bool fits = cols * sizeof(T) % 16 == 0 && cols <= 16384;  // one tile
@@ -156,7 +157,8 @@ template <class T>
 void run_elementwise(demo::Session& session, bool has_bias) {
     const auto shape = demo::MatrixShape::of(session.options);
     const size_t rows = shape.rows, cols = shape.cols, size = shape.size();
-    const demo::Input<T> x(session, "x", shape, {.scale = has_bias ? 1.0f : 6.0f});
+    const demo::Input<T> x(session, "x", shape,
+                           {.scale = has_bias ? 1.0f : 6.0f, .hard = demo::kHardRows<T>});
     std::optional<demo::Input<T>> b;
     if (has_bias) b.emplace(session, "b", std::vector{cols});
     const demo::Output<T> out(session, "out", shape);

@@ -697,9 +697,10 @@ def test_the_random_bits_are_our_programs(library, seed):
     assert steps == [(bits_in_python(seed, i) >> 40) - 2**23 for i in INDICES]
 
 
-def described(dtype, shape, then=None, scale=1.0, seed=3):
+def described(dtype, shape, then=None, scale=1.0, seed=3, hard=None):
     return {"name": "x", "dtype": dtype, "shape": shape,
-            "fill": {"kind": "uniform", "seed": seed, "low": -scale, "high": scale, "then": then}}
+            "fill": {"kind": "uniform", "seed": seed, "low": -scale, "high": scale, "then": then,
+                     "hard": hard}}
 
 
 def test_inputs_are_scaled_and_rounded_as_our_programs_do(monkeypatch):
@@ -723,15 +724,26 @@ def test_inputs_are_scaled_and_rounded_as_our_programs_do(monkeypatch):
     rounded = (bits + numpy.uint32(0x1000)) & numpy.uint32(0xFFFFE000)
     assert made.numpy().tobytes() == rounded.tobytes()
 
-    half = uniform.astype(numpy.float16).reshape(35, 9).astype(numpy.float32)
-    half[0::2] += numpy.float32(100)
-    half[1::2] -= numpy.float32(100)
+    rows = uniform.reshape(35, 9).copy()
+    rows[0::2] += numpy.float32(100)
+    rows[1::2] -= numpy.float32(100)
     made = data.make_input(described("fp16", [35, 9], "offset by rows"), "cpu")
-    assert made.numpy().tobytes() == half.astype(numpy.float16).tobytes()
+    assert made.numpy().tobytes() == rows.astype(numpy.float16).tobytes()
+    kinds = [{"scale": 3, "offset": 0.7, "step": 0, "peak": 0},
+             {"scale": 200, "offset": 0, "step": 200, "peak": 0},
+             {"scale": 1, "offset": 0, "step": 0, "peak": 120}]
+    made = data.make_input(described("fp16", [35, 9], "offset by rows", hard={
+        "rows": [1, 3, 5], "every": 2, "kinds": kinds}), "cpu")
+    u = uniform.reshape(35, 9).astype(numpy.float64)
+    rows[1] = 3 * u[1] + 0.7
+    rows[3] = 200 * numpy.rint(u[3])
+    rows[5] = u[5]
+    rows[5][bits_in_python(3, -6) % 9] = 120
+    assert made.numpy().tobytes() == rows.astype(numpy.float16).tobytes()
 
     with pytest.raises(ValueError):
         data.make_input({**described("fp16", [4]), "fill": {"kind": "zeros", "low": 0, "high": 0,
-                                                            "then": None}}, "cpu")
+                                                            "then": None, "hard": None}}, "cpu")
 
 
 def test_ids_are_our_programs():

@@ -88,7 +88,7 @@ def test_the_order_of_keys_stays(backend, program):
                            "grid", "dtypes", "options", "contenders", "problems"]
     assert list(about["problems"][0]) == ["shape", "n", "dtype", "flops", "least_bytes",
                                           "memory_bound", "contenders", "inputs", "outputs",
-                                          "expected"]
+                                          "parameters", "expected"]
 
 
 @each_program

@@ -23,6 +23,16 @@ class Registered {
     ~Registered() { session_.arrays.erase(place_); }
     Registered(const Registered&) = delete;
 
+    /// Makes some rows of an input hard. The seed says with which kind they begin.
+    void harden(HardRows hard) const {
+        const size_t columns = place_->shape.back();
+        hard.rows = elements_of(place_->shape) / columns;
+        std::rotate(hard.kinds, hard.kinds + session_.options.seed % hard.count,
+                    hard.kinds + hard.count);
+        place_->fill.hard = hard;
+        place_->refill(place_->fill);
+    }
+
   private:
     Session& session_;
     std::list<Array>::iterator place_;
@@ -59,13 +69,18 @@ class Input : public Buffer<T> {
           Fill fill = {})
         : Buffer<T>(elements_of(shape)),
           shape(shape),
-          registered_(session, filled(session, name, fill)) {}
+          registered_(session, filled(session, name, fill)) {
+        if (fill.hard.count > 0) harden(fill.hard);
+    }
     operator const T*() const { return this->data(); }
+
+    void harden(const HardRows& hard) const { registered_.harden(hard); }
 
   private:
     Array filled(const Session& session, const std::string& name, Fill fill) const {
         Array array = array_of(name, static_cast<const T*>(this->data()), shape);
         fill.seed = session.options.seed + session.arrays.size();
+        fill.hard = {};  // harden() knows how many rows there are
         array.fill = fill;
         array.refill(fill);
         return array;

@@ -69,6 +69,24 @@ inline std::string to_json(const Option& option) {
     return json_object(members);
 }
 
+/// "hard": which rows are, in turn of which kinds.
+inline std::string to_json(const HardRows& hard) {
+    if (hard.count == 0) return "null";
+    std::vector<std::string> rows, kinds;
+    for (size_t row = 0; row < hard.rows; ++row) {
+        if (row == 32) row = std::max<size_t>(row, (hard.rows - 1) / 32 * 32);  // the last strip
+        if (hard.is_hard(row)) rows.push_back(json_number(row));
+    }
+    for (unsigned int i = 0; i < hard.count; ++i)
+        kinds.push_back(json_object({{"scale", json_number(double(hard.kinds[i].scale))},
+                                     {"offset", json_number(double(hard.kinds[i].offset))},
+                                     {"step", json_number(double(hard.kinds[i].step))},
+                                     {"peak", json_number(double(hard.kinds[i].peak))}}));
+    return json_object({{"rows", json_list(rows)},
+                        {"every", json_number(uint64_t(hard.every()))},
+                        {"kinds", json_list(kinds)}});
+}
+
 /// An entry of "inputs" or "outputs".
 inline std::string to_json(const Array& array) {
     auto number = [](size_t value) { return json_number(value); };
@@ -87,7 +105,8 @@ inline std::string to_json(const Array& array) {
                                   {"seed", json_number(array.fill.seed)},
                                   {"low", json_number(-double(array.fill.scale))},
                                   {"high", json_number(double(array.fill.scale))},
-                                  {"then", json_text_or_null(to_text(array.fill.then))}})});
+                                  {"then", json_text_or_null(to_text(array.fill.then))},
+                                  {"hard", to_json(array.fill.hard)}})});
     return json_object(members);
 }
 
@@ -95,7 +114,7 @@ inline std::string to_json(const Array& array) {
 inline std::string to_json(const Plan::Comparison& comparison) {
     const Workload& work = comparison.work;
     std::vector<std::string> kernels, inputs, outputs;
-    std::vector<JsonMember> expected;
+    std::vector<JsonMember> expected, parameters;
     for (const Plan::Kernel& kernel : comparison.kernels) {
         if (kernel.only.empty() || kernel.only == work.shape)
             kernels.push_back(json_text(kernel.name));
@@ -103,6 +122,8 @@ inline std::string to_json(const Plan::Comparison& comparison) {
         if (most > 0)
             expected.push_back({kernel.name, json_list({json_number(least), json_number(most)})});
     }
+    for (const auto& [name, value] : comparison.parameters)
+        parameters.push_back({name, json_number(double(value))});
     for (const Array& array : comparison.arrays)
         (array.is_output ? outputs : inputs).push_back(to_json(array));
     return json_object({{"shape", json_text(work.shape)},
@@ -114,6 +135,7 @@ inline std::string to_json(const Plan::Comparison& comparison) {
                         {"contenders", json_list(kernels)},
                         {"inputs", json_list(inputs)},
                         {"outputs", json_list(outputs)},
+                        {"parameters", json_object(parameters)},
                         {"expected", json_object(expected)}});
 }
 

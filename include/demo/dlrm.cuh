@@ -274,7 +274,7 @@ class Dlrm {
     /// `folds`: some kernels add up W_ij and W_ji. In fp16 the reference then knows two bounds.
     Dlrm(Session& session, const DlrmShape& shape, bool folds)
         : shape(shape),
-          x(session, "dense", {shape.N, DlrmShape::kDense}),
+          x(session, "dense", {shape.N, DlrmShape::kDense}, {.hard = hard_operand()}),
           ids(session, "ids", {shape.N, DlrmShape::kTables},
               {.then = session.options.choice("--ids") == "zipf" ? Then::kZipf : Then::kNothing}),
           tables(session, "tables", {DlrmShape::kTables, DlrmShape::kRows, shape.E}),
@@ -357,8 +357,10 @@ class Dlrm {
     };
 
     /// No element of `hidden` is larger: |z| <= 1 but for the bottom MLP's E numbers, which may be
-    /// a few times that.
-    double largest() const { return 100 * largest_product(1, 1) * std::sqrt(double(shape.E)); }
+    /// a few times kHardScale.
+    double largest() const {
+        return 100 * kHardScale * kHardScale * largest_product(1, 1) * std::sqrt(double(shape.E));
+    }
 
     /// The reference for `count` of the checked rows.
     void compute(size_t first, size_t count) const {

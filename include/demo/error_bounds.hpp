@@ -63,6 +63,44 @@ inline std::vector<size_t> sampled_rows(size_t rows, uint64_t seed) {
     return sample;
 }
 
+/// How the numbers of a hard row follow from u, uniform in [-1, 1]: scale * u + offset, rounded to
+/// a multiple of `step` if that is not 0. If `peak` is not 0, one column, drawn at random, holds
+/// that.
+struct HardRow {
+    float scale = 0, offset = 0, step = 0, peak = 0;
+};
+
+/// Rows of an input on which kernels go wrong that are right on random numbers. They are among
+/// those that are always checked: every second row of the first 32 and the last strip of
+/// sampled_rows(), of fewer than 128 rows every fourth. They take the kinds in turn.
+struct HardRows {
+    HardRow kinds[8];
+    unsigned int count;  // of kinds; 0: no row is hard
+    size_t rows = 0;     // of the input, set by Registered::harden()
+
+    DEMO_HOST_DEVICE unsigned int every() const { return rows < 128 ? 4 : 2; }
+    DEMO_HOST_DEVICE bool is_hard(size_t row) const {
+        if (count == 0 || row % every() != every() - 1) return false;
+        return row < 32 || row >= (rows - 1) / 32 * 32;
+    }
+    DEMO_HOST_DEVICE const HardRow& kind_of(size_t row) const {
+        return kinds[row / every() % count];
+    }
+};
+
+/// Those of a product's left operand A, whose random numbers lie within `scale`: all equal, all
+/// negative, subnormal in fp16, a single number, so that C must hold a row of B exactly; and within
+/// kHardScale times as much.
+inline constexpr double kHardScale = 8;
+constexpr HardRows hard_operand(float scale = 1) {
+    return {.kinds = {{.offset = 0.75f * scale},
+                      {.scale = scale / 2, .offset = -scale / 2},
+                      {.scale = 0x1p-15f * scale},
+                      {.peak = scale},
+                      {.scale = float(kHardScale) * scale}},
+            .count = 5};
+}
+
 /// How large an element of A B may be, with inner dimension K and terms a b of independent random
 /// numbers within [-scale, scale], whose mean is 0: for Hoeffding's inequality (JASA 58, 1963) one
 /// in 10^31 is larger. What is, in a row that was not sampled, is wrong.
@@ -78,7 +116,8 @@ struct Format {
 inline constexpr Format kFp64{0x1p-53, 0}, kFp32{0x1p-24, 0}, kFp16{0x1p-11, 0x1p-25},
     kBf16{0x1p-8, 0}, kInteger{0, 0};
 
-/// One element of A B in fp64, with the same element of |A| |B|.
+/// One element of A B in fp64, with the same element of |A| |B|; or with 0 where at most one term
+/// is not 0, so that nothing is added.
 struct Product {
     double value, magnitude;
 };

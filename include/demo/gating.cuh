@@ -65,7 +65,7 @@ class Gating {
     explicit Gating(Session& session) : Gating(session, GatingShape::of(session.options)) {}
     Gating(Session& session, const GatingShape& shape)
         : shape(shape),
-          x(session, "x", {shape.M, shape.K}),
+          x(session, "x", {shape.M, shape.K}, {.hard = hard_operand()}),
           W1(session, "W1", {shape.K, shape.H}, {.scale = weight_scale(shape)}),
           W2(session, "W2", {shape.K, shape.H}, {.scale = weight_scale(shape)}),
           b1(session, "b1", {shape.H}),
@@ -81,7 +81,8 @@ class Gating {
     Check check(Rounded rounded) const {
         const ExpectGating expect{products1_.data(), products2_.data(), b1.data(), b2.data(),
                                   shape.K,           shape.H,           rounded};
-        const double largest = largest_product(shape.K, weight_scale(shape)) + 1;  // x W2 + b2
+        const double largest =
+            kHardScale * largest_product(shape.K, weight_scale(shape)) + 1;  // x W2 + b2
         return out.check(rows_, expect, largest,
                          [this] { products1_.renew(), products2_.renew(); });
     }

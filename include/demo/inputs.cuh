@@ -27,10 +27,21 @@ template <class T>
 __device__ T element_of(const Fill& fill, size_t columns, size_t i) {
     if constexpr (std::is_same_v<T, uint32_t>)
         return fill.then == Then::kZipf ? zipf_id(fill.seed, i) : random_id(fill.seed, i);
-    if constexpr (std::is_same_v<T, double>) return fill.scale * random_uniform_fp64(fill.seed, i);
-    float offset = 0;
-    if (fill.then == Then::kOffsetRows) offset = i / columns % 2 == 0 ? 100.0f : -100.0f;
-    const float value = fmaf(fill.scale, random_uniform(fill.seed, i), offset);
+    const float u = random_uniform(fill.seed, i);
+    float value, offset = 0;
+    if (fill.hard.is_hard(i / columns)) {
+        const size_t row = i / columns;
+        const HardRow& kind = fill.hard.kind_of(row);
+        value = fmaf(kind.scale, u, kind.offset);
+        if (kind.step > 0) value = kind.step * rintf(value / kind.step);
+        if (kind.peak != 0 && i % columns == random_bits(fill.seed, ~row) % columns)
+            value = kind.peak;
+    } else {
+        if constexpr (std::is_same_v<T, double>)
+            return fill.scale * random_uniform_fp64(fill.seed, i);
+        if (fill.then == Then::kOffsetRows) offset = i / columns % 2 == 0 ? 100.0f : -100.0f;
+        value = fmaf(fill.scale, u, offset);
+    }
     if constexpr (std::is_same_v<T, float>)  // to the nearest number with 10 bits after the point
         if (fill.then == Then::kRoundToTf32)
             return __uint_as_float((__float_as_uint(value) + 0x1000) & ~0x1FFFu);

@@ -65,8 +65,8 @@ struct LoraRounded {
     bool total = false;    // x W + s u B + b, before the activation
 };
 
-/// The element that LoRA must produce, for verify_output(): by act()'s slope, at most 1.13, times
-/// the error of its argument. What rounding does to u_j arrives there times s B_jn.
+/// The element that LoRA must produce, for verify_output(). What rounding does to u_j arrives at
+/// act()'s argument times s B_jn.
 template <class Activation>
 struct ExpectLora {
     const Product *products, *thin;  // x W and x A: [checked rows, N], [checked rows, rank]
@@ -100,22 +100,18 @@ struct ExpectLora {
         if (rounded.sum) error += rounding(sum);
         if (rounded.based) error += rounding(product.value + bias);
         if (rounded.total) error += rounding(total);
-        const double terms = fabs(product.value) + fabs(update.value) + fabs(bias);
-        Expected expected =
-            expect_elementwise(Activation::exact(total), 1.13 * terms, kFormat<half>);
-        expected.tolerance += 1.13 * error;
-        return expected;
+        error += 0x1p-23 * (fabs(product.value) + fabs(update.value) + fabs(bias));
+        return expect_activation<typename Activation::Exact>(total, error, kFormat<half>);
     }
 };
 
 /// Random inputs, an output, and the fp64 reference. Scaled so that x W, u and u B stay near 1.
 class Lora {
   public:
-    static constexpr float kScale = 0.5f;  // s
-
     explicit Lora(Session& session)
         : shape(LoraShape::of(session.options)),
-          x(session, "x", {shape.M, shape.N}),
+          s(session.parameter("s", 0.25f, 1)),
+          x(session, "x", {shape.M, shape.N}, {.hard = hard_operand()}),
           W(session, "W", {shape.N, shape.N}, {.scale = wide_scale()}),
           A(session, "A", {shape.N, shape.rank}, {.scale = wide_scale()}),
           B(session, "B", {shape.rank, shape.N}, {.scale = thin_scale()}),
@@ -129,10 +125,11 @@ class Lora {
     /// How to verify `out`. Must not outlive the object.
     template <class Activation>
     Check check(LoraRounded rounded) const {
-        const ExpectLora<Activation> expect{products_.data(), thin_.data(), B,      b,
-                                            shape.N,          shape.rank,   kScale, rounded};
-        const double wide = largest_product(shape.N, wide_scale());  // of x W, and of u
-        const double largest = wide + kScale * largest_product(shape.rank, thin_scale()) * wide + 1;
+        const ExpectLora<Activation> expect{products_.data(), thin_.data(), B, b,
+                                            shape.N,          shape.rank,   s, rounded};
+        const double wide =
+            kHardScale * largest_product(shape.N, wide_scale());  // of x W, and of u
+        const double largest = wide + s * largest_product(shape.rank, thin_scale()) * wide + 1;
         return out.check(rows_, expect, largest, [this] { products_.renew(), thin_.renew(); });
     }
 
@@ -148,14 +145,15 @@ class Lora {
         return {.kernel = "gemm_alone",
                 .role = Role::kYardstick,
                 .setup = setup,
-                .check = check_of(alone_.data(), M, N, rows_,
-                                  ExpectMatmul{products_.data(), N, N, kFormat<half>},
-                                  largest_product(N, wide_scale()), [this] { products_.renew(); }),
+                .check = check_of(
+                    alone_.data(), M, N, rows_, ExpectMatmul{products_.data(), N, N, kFormat<half>},
+                    kHardScale * largest_product(N, wide_scale()), [this] { products_.renew(); }),
                 .repeatable = false,
                 .moved_bytes = sizeof(half) * (2 * M * N + N * N)};
     }
 
     const LoraShape shape;
+    const float s;
     const Input<half> x, W, A, B, b;
     const Output<half> out;
 

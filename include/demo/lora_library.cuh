@@ -41,9 +41,9 @@ class LoraByLibrary {
             const auto xW = gemm({l.x, l.W, t, M, N, N}), xA = thin_gemm(1);
             const auto uB = gemm({u, l.B, v, M, r, N});
             self.launch = [=, this] {
-                (*xW)(), (*xA)(), (*uB)();                      // t = x W, u = x A, v = u B
-                scale<<<blocks, 256>>>(l.kScale, v, v, M * N);  // v = s v
-                add<<<blocks, 256>>>(t, v, t, M * N, M * N);    // t = t + v
+                (*xW)(), (*xA)(), (*uB)();                    // t = x W, u = x A, v = u B
+                scale<<<blocks, 256>>>(l.s, v, v, M * N);     // v = s v
+                add<<<blocks, 256>>>(t, v, t, M * N, M * N);  // t = t + v
                 add<<<blocks, 256>>>(t, l.b, kNone ? l.out : t, M * N, N);  // t = t + b
                 if (!kNone) activate<Activation><<<blocks, 256>>>(t, l.out, M * N);
             };
@@ -73,7 +73,7 @@ class LoraByLibrary {
                                     .K = r,
                                     .N = N,
                                     .activation = Activation::kEpilogue,
-                                    .scale = l.kScale,
+                                    .scale = l.s,
                                     .add = true});
             auto enqueue = [=, this](cudaStream_t stream) {
                 (*xA)(stream), (*xW)(stream), (*rest)(stream);

@@ -23,12 +23,15 @@ __global__ void reference_products(const T* A,          // [M, K] row-major
     const size_t j = size_t(blockIdx.y) * blockDim.x + threadIdx.x;
     if (i >= samples || j >= N) return;
     Product sum{0, 0};
+    size_t added = 0;
     for (size_t k = 0; k < K; ++k) {
         const T b = turned ? B[j * K + k] : B[k * N + j];
         const double term = to_double(A[rows[i] * K + k]) * to_double(b);
         sum.value += term;
         sum.magnitude += fabs(term);
+        added += term != 0;
     }
+    if (added < 2) sum.magnitude = 0;  // then nothing is rounded
     products[i * N + j] = sum;
 }
 
@@ -81,14 +84,15 @@ class MatmulReference {
           K_(K),
           N_(N),
           sums_(kSumsIn<T>),
-          largest_(largest_product(K, std::is_integral_v<T> ? 127 * 127 : 1)),
+          largest_(largest_product(K, std::is_integral_v<T> ? 127 * 127 : kHardScale)),
           rows_(CheckedRows::sampled(M, seed)),
           products_(A, B, rows_, K, N, turned) {}
 
+    /// The same of a program's inputs. Makes some rows of A hard.
     template <class T>
     MatmulReference(const Session& session, const Input<T>& A, const Input<T>& B,
                     bool turned = false)
-        : MatmulReference(A.data(), B.data(), A.shape[0], A.shape[1], B.shape[turned ? 0 : 1],
+        : MatmulReference(hardened(A), B.data(), A.shape[0], A.shape[1], B.shape[turned ? 0 : 1],
                           session.options.seed, turned) {}
 
     /// How to verify the output C[M, N] (row-major).
@@ -102,6 +106,11 @@ class MatmulReference {
     }
 
   private:
+    template <class T>
+    static const T* hardened(const Input<T>& A) {
+        A.harden(std::is_integral_v<T> ? hard_operand(127 / kHardScale) : hard_operand());
+        return A;
+    }
     template <class Out>
     ExpectMatmul expect() const {
         return {products_.data(), K_, N_, kFormat<Out>, sums_};
@@ -117,7 +126,8 @@ class MatmulReference {
     ProductReference products_;
 };
 
-/// Lesson 1's matrices, which it allocates by itself: names them, and verifies C = A B.
+/// Lesson 1's matrices, which it allocates by itself: names them, makes some rows of A hard, and
+/// verifies C = A B.
 template <class T>
 class PlainMatmul {
   public:
@@ -125,7 +135,7 @@ class PlainMatmul {
         : A_(input(session, "A", A, {N, N}, session.options.seed)),
           B_(input(session, "B", B, {N, N}, session.options.seed + 1)),
           C_(output(session, "C", C, {N, N})),
-          reference_(A, B, N, N, N, session.options.seed),
+          reference_((A_.harden(hard_operand()), A), B, N, N, N, session.options.seed),
           check_(reference_.check(C)) {}
     const Check& check() const { return check_; }
 

@@ -133,7 +133,7 @@ class Mlp {
   public:
     explicit Mlp(Session& session)
         : shape(MlpShape::of(session.options)),
-          x(session, "x", {shape.N, shape.D}),
+          x(session, "x", {shape.N, shape.D}, {.hard = hard_operand()}),
           W(session, "W", {shape.L, shape.D, shape.D}, {.scale = weight_scale()}),
           b(session, "b", {shape.L, shape.D}),
           out(session, "out", {shape.N, shape.D}),

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "error_bounds.hpp"
 #include "numbers.hpp"
 
 namespace demo {
@@ -45,6 +46,7 @@ struct Fill {
     float scale = 1;
     Then then = Then::kNothing;
     uint64_t seed = 0;  // set by Input
+    HardRows hard = {};
 };
 
 /// A range for a contender's speed-up over the first of its comparison; 0 to 0: nobody says.
@@ -66,6 +68,12 @@ struct Array {
     // Of an input, too: fills it, and notes where it is not what it was filled with.
     std::function<void(const Fill&)> refill = {};
     std::function<void(const Fill&, Verdict*)> compare = {};
+};
+
+/// A number in the formula, which the seed draws, so that no kernel can take it for granted.
+struct Parameter {
+    std::string name;
+    float value;
 };
 
 /// What all the kernels of one comparison compute.
@@ -100,6 +108,7 @@ struct Plan {
         Workload work;
         std::vector<Kernel> kernels;
         std::vector<Array> arrays;
+        std::vector<Parameter> parameters;
     };
 
     size_t device_bytes = 0;  // the most that buffers take at one time; saturates

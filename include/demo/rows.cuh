@@ -35,12 +35,64 @@ struct MatrixShape {
     }
 };
 
-/// How far from `value` a result may lie: `terms` is the sum of the formula's terms, each taken
-/// as positive, and `out` the format that it is stored in. Measured on an H200, right kernels stay
-/// within a third of what is allowed beside the last rounding.
-DEMO_HOST_DEVICE inline Expected expect_elementwise(double value, double terms, Format out) {
-    return {value, 0x1p-19 * fabs(value) + 0x1p-23 * terms + out.roundoff * fabs(value) +
-                       out.subnormal + 0x1p-149};
+/// On what kernels of such programs go wrong. Beyond 88 and below -104 e^x is no float.
+template <class T>
+inline constexpr HardRows kHardRows{.kinds = {{.scale = 80},                 // large
+                                              {.scale = 1, .peak = 120},     // one exceeds all
+                                              {.scale = 1, .offset = -110},  // all negative
+                                              {.offset = 0.7f},              // all equal
+                                              {.scale = 0x1p-8f},            // of tiny variance
+                                              {.scale = sizeof(T) == 2 ? 0x1p-15f : 0x1p-127f},
+                                              {.scale = 12},  // on an activation's far branches
+                                              {.scale = 200, .step = 200}},  // sums are exact
+                                    .count = 8};
+
+/// What a result must be that is off by `error` before it is stored as `out`.
+DEMO_HOST_DEVICE inline Expected expect_stored(double value, double error, Format out) {
+    return {value, error + out.roundoff * fabs(value) + out.subnormal + 0x1p-149};
+}
+
+/// How far off e^t in fp32 may be, relative to it: __expf() is off by up to 2 + 1.17 |t| units in
+/// the last place (CUDA C++ Programming Guide, "Mathematical Functions"), and t is rounded before.
+DEMO_HOST_DEVICE inline double exp_error(double t) {
+    return t == 0 ? 0 : 0x1p-21 + 0x1p-22 * fabs(t);
+}
+
+/// Activations in double: what they are, and how far off fp32 may be.
+struct Approximate {
+    double value, error;
+};
+struct ExactNone {
+    static DEMO_HOST_DEVICE Approximate at(double v) { return {v, 0}; }
+};
+struct ExactRelu {
+    static DEMO_HOST_DEVICE Approximate at(double v) { return {v < 0 ? 0 : v, 0}; }
+};
+/// 1 / (1 + e^-v), with a quotient that is 0 where it is smaller than any normal number.
+struct ExactSigmoid {
+    static DEMO_HOST_DEVICE Approximate at(double v) {
+        const double value = 1 / (1 + exp(-v));
+        return {value, value * (0x1p-21 + (1 - value) * exp_error(v)) + 0x1p-126};
+    }
+};
+/// GELU by tanh: v sigmoid(2 a), or v (1 + tanh(a)) / 2, which rounds a number near 1 for all v. a
+/// is four roundings off.
+struct ExactGelu {
+    static DEMO_HOST_DEVICE Approximate at(double v) {
+        const double twice = 2 * 0.79788456 * (v + 0.044715 * v * v * v);
+        const auto [gate, error] = ExactSigmoid::at(twice);
+        const double of_a = gate * (1 - gate) * 0x1p-22 * fabs(twice);
+        return {v * gate, fabs(v) * (error + of_a + 0x1p-23)};
+    }
+};
+
+/// An activation's result of v, which is off by `error`. Where both v - error and v + error have
+/// the same result, such as 0, none other is right.
+template <class Exact>
+DEMO_HOST_DEVICE Expected expect_activation(double v, double error, Format out) {
+    const Approximate here = Exact::at(v), low = Exact::at(v - error), high = Exact::at(v + error);
+    const double moved = fmax(fabs(low.value - here.value), fabs(high.value - here.value));
+    return expect_stored(here.value, moved + here.error, out);
 }
 
 }  // namespace demo

@@ -57,12 +57,20 @@ class Session {
     /// The arrays that are there now: what the kernels may read, and what they must write.
     std::list<Array> arrays;
 
+    /// A parameter of the formula, drawn from [low, high).
+    float parameter(const std::string& name, float low, float high) {
+        const uint64_t bits = random_bits(~options.seed, parameters_.size()) >> 40;
+        parameters_.push_back({name, fmaf(high - low, float(bits) * 0x1p-24f, low)});
+        return parameters_.back().value;
+    }
+
     /// Of several processes that measure together: the largest value that one of them has. All call
     /// it at the same time, and so they measure equally often.
     std::function<double(double)> largest = [](double value) { return value; };
 
   private:
     Report* report_;  // null in a dry run
+    std::vector<Parameter> parameters_;
 };
 
 inline std::map<std::string, double> Session::run(const Workload& work, const Check& check,
@@ -77,7 +85,7 @@ inline std::map<std::string, double> Session::run(const Workload& work, const Ch
     const auto last = dry_run || record == records.end() ? records.end() : record + 1;
     contenders.insert(std::ranges::find_if(contenders, is_copy), first, last);
     if (dry_run) {
-        Plan::Comparison comparison{work, {}, {arrays.begin(), arrays.end()}};
+        Plan::Comparison comparison{work, {}, {arrays.begin(), arrays.end()}, parameters_};
         for (const Contender& c : contenders)
             comparison.kernels.push_back({c.kernel, c.role, c.only, c.why_not, c.program, c.lines,
                                           c.repeatable, c.expected});

@@ -7,7 +7,9 @@
 namespace demo {
 
 struct Statistics {
-    double max, sum;  // of a row, and of e^(x - max)
+    double max, sum;  // of a row, and of e^t, t = x - max
+    double inexact;   // sum of e^t that a kernel must round: where t is not 0
+    double distance;  // sum of e^t |t|
 };
 
 /// A block of 256 threads per row of the list.
@@ -16,8 +18,10 @@ __global__ void reference_rows(const T* x, const size_t* rows, Statistics* stati
                                size_t cols) {
     __shared__ double shared[256];
     const T* const row = x + rows[blockIdx.x] * cols;
-    const unsigned int t = threadIdx.x;
-    auto reduce = [&](double own, auto combine) {
+    auto reduce = [&](double own, auto of_element, auto combine) {
+        const unsigned int t = threadIdx.x;
+        for (size_t col = t; col < cols; col += 256)
+            own = combine(own, of_element(double(float(row[col]))));
         shared[t] = own;
         for (unsigned int half = 128; half > 0; half /= 2) {
             __syncthreads();
@@ -28,14 +32,19 @@ __global__ void reference_rows(const T* x, const size_t* rows, Statistics* stati
         __syncthreads();
         return whole;
     };
-    double max = -INFINITY, sum = 0;
-    for (size_t col = t; col < cols; col += 256) max = fmax(max, double(float(row[col])));
-    max = reduce(max, [](double a, double b) { return fmax(a, b); });
-    for (size_t col = t; col < cols; col += 256) sum += exp(double(float(row[col])) - max);
-    sum = reduce(sum, [](double a, double b) { return a + b; });
-    if (t == 0) statistics[blockIdx.x] = {max, sum};
+    auto sum_of = [&](auto of_element) {
+        return reduce(0, of_element, [](double a, double b) { return a + b; });
+    };
+    const double max = reduce(
+        -INFINITY, [](double v) { return v; }, [](double a, double b) { return fmax(a, b); });
+    const double sum = sum_of([=](double v) { return exp(v - max); });
+    const double inexact = sum_of([=](double v) { return v == max ? 0 : exp(v - max); });
+    const double distance = sum_of([=](double v) { return exp(v - max) * (max - v); });
+    if (threadIdx.x == 0) statistics[blockIdx.x] = {max, sum, inexact, distance};
 }
 
+/// Wrong by as much as e^t and the sum of all e^t may be, and the quotient. Where each e^t is 1, or
+/// so small that it is 0 in a float, the sum is exact.
 template <class T>
 struct ExpectSoftmax {
     const T* x;                    // [rows, cols] row-major
@@ -43,11 +52,16 @@ struct ExpectSoftmax {
     size_t cols;
     bool chained;  // x - max, e^t and the quotient are rounded to T
     DEMO_HOST_DEVICE Expected operator()(size_t i, size_t row, size_t col) const {
-        const double t = double(float(x[row * cols + col])) - statistics[i].max;
-        const double value = exp(t) / statistics[i].sum;
-        Expected expected = expect_elementwise(value, value, kFormat<T>);
-        if (chained)  // in each e, and as much in their sum
-            expected.tolerance += 2 * kFormat<T>.roundoff * (fabs(t) + 1) * value;
+        const auto [max, sum, inexact, distance] = statistics[i];
+        const double t = double(float(x[row * cols + col])) - max, value = exp(t) / sum;
+        // Rounding e^t, adding, and rescaling a part's sum err relative to what is inexact.
+        const double of_sum = (0x1p-20 * inexact + 0x1p-22 * distance) / sum;
+        double error = exp_error(t) + of_sum + 0x1p-22;
+        const Format format = kFormat<T>;
+        if (chained) error += format.roundoff * (fabs(t) + (distance + inexact) / sum + 1);
+        // Where e^t is smaller than any normal number, a kernel may take it as 0.
+        Expected expected = expect_stored(value, error * value + 0x1p-126, format);
+        if (chained) expected.tolerance += format.subnormal / sum;
         return expected;
     }
 };

@@ -12,29 +12,28 @@ SHAPES = ((16384, 16384), *((4**i, 2 * 2**i) for i in range(1, 10)))
 OPTIONS = ("--activation", "relu")
 
 
-# torch.jit.script reads no globals, and nor do Triton's kernels: m is written where it is used.
-def formula(x, y, b):  # [R, C], [R, C], [C]
-    return torch.relu(x + 0.5 * y + b)
+def formula(x, y, b, m: float):  # [R, C], [R, C], [C]; the type is for torch.jit.script
+    return torch.relu(x + m * y + b)
 
 
 # PyTorch multiplies and adds in one call. In place, the others need no memory of their own.
-def in_place(x, y, b):
-    return torch.relu_(torch.add(x, y, alpha=0.5).add_(b))
+def in_place(x, y, b, m):
+    return torch.relu_(torch.add(x, y, alpha=m).add_(b))
 
 
 # In Triton.
 @elementwise_tuned
 @triton.jit
-def add_mul_relu(x, y, b, out, columns, BLOCK: tl.constexpr):
+def add_mul_relu(x, y, b, m, out, columns, BLOCK: tl.constexpr):
     at, column, inside = block_of_a_row(columns, BLOCK)
     v = tl.load(x + at, mask=inside).to(tl.float32)
-    v += 0.5 * tl.load(y + at, mask=inside).to(tl.float32)
+    v += m * tl.load(y + at, mask=inside).to(tl.float32)
     v += tl.load(b + column, mask=inside).to(tl.float32)
     tl.store(out + at, tl.maximum(v, 0.0), mask=inside)
 
 
-def in_triton(x, y, b):
-    return launch_elementwise(add_mul_relu, x, y, b)
+def in_triton(x, y, b, m):
+    return launch_elementwise(add_mul_relu, x, y, b, m)
 
 
 def peers(problem):

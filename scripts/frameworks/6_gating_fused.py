@@ -205,4 +205,4 @@ def expected(dtype, inputs, rows):
     v1, v2 = v1 + b1.double(), v2 + b2.double()
     d1, d2 = d1 + 2 * u * v1.abs(), d2 + 2 * u * v2.abs()
     values = torch.sigmoid(v1) * v2
-    return values, v2.abs() * d1 / 4 + d2 + 4 * u * values.abs() + SUBNORMAL.get(dtype, 0)
+    return values, v2.abs() * d1 / 4 + d2 + 4 * u * values.abs() + SUBNORMAL[dtype]

@@ -5,36 +5,60 @@ import operator
 
 import torch
 
-from frameworks.splitmix64 import random_bits, random_steps, shifted_right
+from frameworks.splitmix64 import MASK, random_bits, random_steps, shifted_right
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16,
           "bf16": torch.bfloat16, "uint32": torch.int64}  # PyTorch takes no uint32 as an index
+# What may be done to random numbers: even rows lie around 100 then, odd ones around -100.
+OFFSET, TO_TF32 = "offset by rows", "rounded to TF32"
 CHUNK = 1 << 24  # elements made at once: their 64-bit integers take 128 MiB
 
 
 def make_inputs(problem, device):
-    """The tensors that `inputs` of a program's --describe lists, in that order."""
-    return tuple(make_input(described, device) for described in problem["inputs"])
+    """The tensors that `inputs` of a program's --describe lists, in that order, then the numbers of
+    `parameters`."""
+    tensors = (make_input(described, device) for described in problem["inputs"])
+    return (*tensors, *problem["parameters"].values())
 
 
 def make_input(described, device):
     fill = described["fill"]
     if fill["kind"] == "ids":
         return make_ids(described, device)
-    if fill["kind"] != "uniform" or fill["low"] != -fill["high"]:
+    if fill["kind"] != "uniform" or fill["low"] != -fill["high"] or fill["then"] not in (None, OFFSET, TO_TF32):
         raise ValueError(f"no way to fill {described['name']} is known: {fill}")
     data = torch.empty(described["shape"], dtype=DTYPES[described["dtype"]], device=device)
     # Ours multiplies in fp32. A tensor of one fp32 element makes PyTorch do so, too.
     unit = torch.tensor(2.0**-23, dtype=torch.float32, device=device)
     scale = torch.tensor(fill["high"], dtype=torch.float32, device=device)
-    flat = data.view(-1)
+    flat, columns = data.view(-1), data.shape[-1]
     for first in range(0, flat.numel(), CHUNK):
         part = flat[first:first + CHUNK]
         index = torch.arange(first, first + part.numel(), dtype=torch.int64, device=device)
-        part.copy_(random_steps(fill["seed"], index).float() * unit * scale)
-    if fill["then"]:
-        AFTERWARDS[fill["then"]](data)
+        values = random_steps(fill["seed"], index).float() * unit * scale
+        if fill["then"] == OFFSET:
+            values += 100 - 200 * (index // columns % 2)
+        part.copy_(values)
+    if fill["hard"]:
+        make_hard(data, fill["seed"], **fill["hard"])
+    if fill["then"] == TO_TF32:  # the 10 bits of mantissa that TF32 has, so that it loses nothing
+        data.view(torch.int32).add_(0x1000).bitwise_and_(~0x1FFF)
     return data
+
+
+def make_hard(data, seed, rows, every, kinds):
+    """demo::HardRows. In double what they compute by fmaf() is exact."""
+    columns = data.shape[1]
+    for row in rows:
+        kind = kinds[row // every % len(kinds)]
+        index = torch.arange(row * columns, (row + 1) * columns, device=data.device)
+        u = random_steps(seed, index).double() * 2.0**-23
+        values = (u * kind["scale"] + kind["offset"]).float()
+        if kind["step"]:
+            values = torch.round(values / kind["step"]) * kind["step"]
+        if kind["peak"]:
+            values[(int(random_bits(seed, torch.tensor(~row))) & MASK) % columns] = kind["peak"]
+        data[row] = values
 
 
 def make_ids(described, device):
@@ -48,16 +72,3 @@ def make_ids(described, device):
         ids = ((y4 * y4) * (y4 * y4) * y4).long() - 1
     return ids.view(described["shape"])
 
-
-def round_to_tf32(data):
-    """Rounds to the 10 bits of mantissa that TF32 has, so that TF32 loses nothing of an input."""
-    data.view(torch.int32).add_(0x1000).bitwise_and_(~0x1FFF)
-
-
-def offset_by_rows(data):
-    """Even rows lie around 100, odd ones around -100."""
-    data[0::2] += 100
-    data[1::2] -= 100
-
-
-AFTERWARDS = {"rounded to TF32": round_to_tf32, "offset by rows": offset_by_rows}

@@ -87,7 +87,7 @@ def expected(dtype, inputs, rows):
     most 1, the sigmoid's 1/4. Layers are rounded before the activation and after it, features and
     folded weights once. Where both factors of a term are read as TF32, the sum is smaller by up to
     2^-10 of it, and each term off by as much."""
-    u, tiny = ROUNDOFF[dtype], SUBNORMAL.get(dtype, 0)
+    u, tiny = ROUNDOFF[dtype], SUBNORMAL[dtype]
     tf32 = 1.0005 * 2.0**-10 if dtype == "tf32" else 0
     x, ids, tables, *layers = inputs
     layers = list(zip(layers[0::2], layers[1::2]))

@@ -42,7 +42,7 @@ def expected(dtype, inputs, rows):
     """As the suite's own bound (demo/mlp.cuh): errors that come with h add up as the root of their
     squares, since the weights give them independent signs; gelu's slope passes them on. Results
     are rounded before each gelu and after it, and tanh may be off by 2^-11 of itself."""
-    u, small = ROUNDOFF[dtype], SUBNORMAL.get(dtype, 0)
+    u, small = ROUNDOFF[dtype], SUBNORMAL[dtype]
     x, W, b = inputs
     h = x[rows].double()
     errors = torch.zeros_like(h)

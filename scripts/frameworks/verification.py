@@ -3,7 +3,8 @@
 import torch
 
 ROUNDOFF = {"fp32": 2.0**-24, "tf32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
-SUBNORMAL = {"fp16": 2.0**-24}  # the spacing of numbers too small for the roundoff to hold
+# The spacing of numbers too small for the roundoff to hold. (In fp32 these may be taken as 0.)
+SUBNORMAL = {"fp32": 2.0**-126, "tf32": 2.0**-126, "fp16": 2.0**-24, "bf16": 2.0**-126}
 CHECKED_ROWS = 512
 
 
@@ -14,10 +15,12 @@ class Wrong(Exception):
 def elementwise(formula, dtype, inputs, rows):
     """(values, tolerance) of these rows, for a formula that treats every element alone. A chain of
     operations rounds in between, and no intermediate result is larger than the terms together."""
-    exact = [tensor[rows].double() if tensor.dim() == 2 else tensor.double() for tensor in inputs]
-    terms = sum(tensor.abs() for tensor in exact)
-    room = (2.0**-18 + 8 * ROUNDOFF[dtype]) * terms + 4 * SUBNORMAL.get(dtype, 0)
-    return formula(*exact), room
+    tensors = [each for each in inputs if torch.is_tensor(each)]
+    parameters = inputs[len(tensors):]
+    exact = [tensor[rows].double() if tensor.dim() == 2 else tensor.double() for tensor in tensors]
+    terms = max((1, *parameters)) * sum(tensor.abs() for tensor in exact)
+    room = (2.0**-18 + 8 * ROUNDOFF[dtype]) * terms + 4 * SUBNORMAL[dtype]
+    return formula(*exact, *parameters), room
 
 
 def product(dtype, x, W, rows):
@@ -27,7 +30,7 @@ def product(dtype, x, W, rows):
     x, W = x[rows].double(), W.double()
     values, terms = x @ W, x.abs() @ W.abs()
     room = K**0.5 * 2.0**-24 * terms + 2 * u * (values.abs() + terms / K**0.5)
-    return values, room + SUBNORMAL.get(dtype, 0)
+    return values, room + SUBNORMAL[dtype]
 
 
 def check(problem, inputs, output, expected):

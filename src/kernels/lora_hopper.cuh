@@ -251,9 +251,8 @@ std::function<void()> prepare_project(const demo::Lora& g, half* u) {
     const size_t blocks = (M + kTileM - 1) / kTileM * kCluster;
     const CUtensorMap map_x = hopper::tensor_map(g.x.data(), M, N, kTileM),
                       map_A = hopper::tensor_map(g.A.data(), N, r, kBlockK);
-    return [=] {
-        kernel<<<blocks, threads(kTileM), bytes>>>(map_x, map_A, u, demo::Lora::kScale, int(M),
-                                                   int(N), int(r));
+    return [=, s = g.s] {
+        kernel<<<blocks, threads(kTileM), bytes>>>(map_x, map_A, u, s, int(M), int(N), int(r));
     };
 }
 

@@ -220,9 +220,8 @@ std::function<void()> prepare_recomputed(Tiles<kTileM, kTileN, kStages>, const d
                       A = hopper::tensor_map<kRank>(g.A.data(), N, r, kShareK),
                       B = hopper::tensor_map(g.B.data(), r, N, kRank),
                       out = hopper::tensor_map(g.out.data(), M, N, 16);
-    return [=, b = g.b.data()] {
-        kernel<<<blocks, threads(kTileM), bytes>>>(x, W, A, B, b, out, demo::Lora::kScale, int(M),
-                                                   int(N));
+    return [=, s = g.s, b = g.b.data()] {
+        kernel<<<blocks, threads(kTileM), bytes>>>(x, W, A, B, b, out, s, int(M), int(N));
     };
 }
 

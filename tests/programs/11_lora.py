@@ -15,7 +15,7 @@ MUTANTS = [
            runs=("33 --rank 64", "160 --rank 64", "160 --rank 8"), **SMALL),
     Mutant("lora_no_scale", "chain appended",
            "the update is not multiplied by s",
-           [("library.thin_gemm(demo::Lora::kScale)", "library.thin_gemm(1)"),
+           [("library.thin_gemm(l.s)", "library.thin_gemm(1)"),
             ("__float2half(s * __half2float(v[i]))", "v[i]")], **SMALL),
     Mutant("lora_stale_u", "appended",
            "u is computed by the first launch alone",

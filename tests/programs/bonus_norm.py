@@ -24,7 +24,7 @@ MUTANTS = [
             ("own.squares * per_column", "own.squares / (a.cols - 1.0f)")], sizes=(33,)),
     Mutant("norm_no_epsilon", ALL,
            "nothing is added to the variance: of one column it is 0",
-           [(" + demo::kEpsilon);", ");")],
+           [(" + a.epsilon);", ");")],
            sizes=(), runs=("--rows 3 --cols 1", "9 --op rmsnorm"),
            cpu_runs=("--rows 3 --cols 1", "9 --op rmsnorm")),
     Mutant("norm_edge_left_out", ALL,
