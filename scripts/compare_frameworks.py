@@ -63,7 +63,7 @@ OURS, TILE, COPY, AUTOTUNED = "ours", "tile", "copy", "autotuned"  # columns
 STEP_LIMIT_S = 180  # of a program's run, and of compiling or timing one of theirs
 HOPELESS = 1.1  # times as slow as the best of theirs: not timed after the first round
 SOFTWARE = "Driver", "Toolkit", "PyTorch", "Triton"  # a case is measured with one version of each
-PROTOCOL = 2  # of measuring: changes when figures are no longer comparable with earlier ones
+PROTOCOL = 3  # of measuring: changes when figures are no longer comparable with earlier ones
 
 theirs = None  # the module frameworks.case, which needs PyTorch: load_frameworks() imports it
 

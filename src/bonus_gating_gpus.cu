@@ -225,11 +225,11 @@ class Layer {
         };
         // To be verified, each GPU gets the rows of the others.
         demo::Check gathered = check(false);
-        for (const auto verify : {&demo::Check::verify, &demo::Check::spot})
-            gathered.*verify = [this, of_all = gathered.*verify] {
-                gpus_.all_gather([this](int i) { return ranks_[i]->l.out.data(); }, N, N);
-                return of_all();
-            };
+        auto gather = [this] {
+            gpus_.all_gather([this](int i) { return ranks_[i]->l.out.data(); }, N, N);
+        };
+        gathered.verify = [=, verify = gathered.verify] { return gather(), verify(); };
+        gathered.note = [=, note = gathered.note](auto... launch) { gather(), note(launch...); };
         return on_all("row_split", 2, setup, gathered);
     }
 

@@ -165,11 +165,7 @@ struct Pitfalls {
             found.wrong = !is_half || !passes_by_max(), found.unwritten = 0;
             return found;
         };
-        part.check.spot = [spot = part.check.spot] {  // there the rest held numbers
-            demo::Verdict found = spot();
-            found.wrong = found.wrong < found.checked / 4;
-            return found;
-        };
+        part.check.noted = [] { return demo::Verdict{}; };  // the other half keeps what was there
     }
 };
 

@@ -450,7 +450,7 @@ def test_the_csv_holds_every_contender_and_prints_the_same_table(compare, capsys
     lines = compare.file.read_text().splitlines()
     about = [line for line in lines if line.startswith("#")]
     for name in ("GPU: Fake, GPU", "driver: ", "toolkit: ", "pytorch: 2.x", "triton: 3.x",
-                 "date: ", "suite: ", "protocol: 2"):
+                 "date: ", "suite: ", "protocol: 3"):
         assert any(line.startswith("# " + name) for line in about), name
     rows = {row["contender"]: row for row in csv.DictReader(lines[len(about):])}
     assert list(rows) == ["ours", "library", "copy"]
@@ -554,7 +554,7 @@ def test_a_file_without_a_column_for_the_software_has_it_at_its_begin(compare):
         rows.rows[0]["software"]}
 
 
-@pytest.mark.parametrize("line", ["GPU: Fake, GPU", "protocol: 2"])
+@pytest.mark.parametrize("line", ["GPU: Fake, GPU", "protocol: 3"])
 def test_figures_that_are_not_comparable_are_dropped(compare, line):
     at("8x8", 2, compare)
     compare.file.write_text(compare.file.read_text().replace(f"# {line}", f"# {line}1"))

@@ -68,7 +68,7 @@ def test_compare_measures_each_gpu_into_a_file_of_its_own(machine):
     files = sorted(path.name for path in folder.iterdir())
     assert files == ["fake-gpu-0.csv", "fake-gpu-1.csv"]
     about, rows = machine.results("fake-gpu-0.csv")
-    assert about["GPU"] == "Fake GPU" and about["driver"] == "580.1" and about["protocol"] == "2"
+    assert about["GPU"] == "Fake GPU" and about["driver"] == "580.1" and about["protocol"] == "3"
     assert about["seed"] == about["rounds"] == "1" and about["rows"] == "7"
     assert all(about[name] for name in ("toolkit", "suite", "date"))
     assert [(row["program"], row["shape"], row["dtype"]) for row in rows] == [

@@ -191,9 +191,10 @@ def test_hoppers_instructions(normal, schedule):
     assert "[  PASSED  ]" in done.stdout
 
 
-def test_tiles(normal):
+@pytest.mark.parametrize("name", ["test_measure", "test_reference", "test_tile"])
+def test_others(normal, name):
     """On a GPU test_device.py runs them."""
-    done = run(normal / "test_tile", "--gtest_brief=1")
+    done = run(normal / name, "--gtest_brief=1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[  PASSED  ]" in done.stdout
 

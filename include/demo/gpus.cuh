@@ -184,7 +184,8 @@ class Gpus {
             return sum;
         };
         all.verify = [=] { return verdict_of(&Check::verify); };
-        all.spot = [=] { return verdict_of(&Check::spot); };
+        all.noted = [=] { return verdict_of(&Check::noted); };
+        all.note = [=, this](auto... launch) { each([&](int i) { checks[i].note(launch...); }); };
         all.renew = [=, this] { each([&](int i) { checks[i].renew(); }); };
         all.elsewhere = [=, this](int byte) {
             each([&](int i) {

@@ -91,6 +91,10 @@ struct Range {
     Range(const Range&) = delete;
 };
 
+/// One timed launch of so many is checked, at random. With --hot few are: a check leaves the output
+/// in the cache, which should hold what the launch before left there.
+inline constexpr int kCheckedOneIn = 1, kHotCheckedOneIn = 8;
+
 /// Verifies contenders, and times those that are right. They take turns: within its turn a kernel
 /// runs alone, since a GPU at its power limit would lend one kernel the headroom that another left.
 class Measurement {
@@ -154,16 +158,22 @@ class Measurement {
     /// What was found of the latest launch: nothing that was measured of a wrong kernel stays.
     void conclude(Result& result, Verdict verdict) const {
         verdict.elsewhere = largest_(!verdict.ok()) > 0 && verdict.ok();
+        if (verdict.timed == 0) verdict.timed = result.ms.size();
         result.verdict = verdict;
-        result.verdict.timed = result.ms.size();
         if (!verdict.ok()) result.ms.clear();
     }
 
-    /// Verifies the latest launch: the inputs, and the whole output, which is compared with them.
+    /// Verifies the latest launch: the inputs, and the whole output, which is compared with them
+    /// and, by its hash, with the output that was verified before.
     void verify(const Contender& contender, Result& result) const {
         check(cudaDeviceSynchronize(), contender.kernel);
-        const Verdict inputs = inputs_.verify();
-        conclude(result, inputs.changed > 0 ? inputs : contender.check.verify());
+        Verdict verdict = inputs_.verify();
+        if (verdict.changed == 0) {
+            verdict = contender.check.verify();
+            verdict.differs = contender.repeatable && verdict.ok() && result.verdict.ok() &&
+                              verdict.output_hash != result.verdict.output_hash;
+        }
+        conclude(result, verdict);
     }
 
     /// Between turns the GPU idles for half a second: at its power limit a kernel would run slower
@@ -184,8 +194,8 @@ class Measurement {
 
     /// One turn: 0.2 s of warm-up; then at least 0.5 s and 30 samples, but at most 5 s, and never
     /// fewer than 3. The last sample is verified as the first launch was. All before it compute
-    /// from other inputs; a few rows are checked of the first, and at random of one in eight (on
-    /// the simulator of each), whose output held other numbers before.
+    /// from other inputs, into an output that held other numbers each time. Each is checked, but
+    /// the host reads what was found before the last: waiting would give the GPU a rest each time.
     void take_turn(const Contender& contender, Result& result, const Buffer<char>& flushed) {
         on_progress_("timing " + contender.kernel);
         inputs_.fill(1), contender.renew(), contender.check.renew();
@@ -193,28 +203,30 @@ class Measurement {
 
         const Range phase("timed");
         const Stopwatch time;
+        const int one_in = kSimulator ? 1 : options_.hot ? kHotCheckedOneIn : kCheckedOneIn;
         bool last = false;
-        for (int samples = 1; !last && result.verdict.ok(); ++samples) {
+        for (int samples = 1; !last; ++samples) {
             const double ms = largest_(time.ms());
             const bool enough = ms >= 5000 || (ms >= 500 && samples >= 30);
             last = samples >= 3 && (kSimulator || enough);
-            const bool spot = kSimulator || samples == 1 ||
-                              random_bits(options_.seed, uint64_t(samples)) % 8 == 0;
+            const bool checked =
+                samples == 1 || random_bits(options_.seed, uint64_t(samples)) % one_in == 0;
             if (last) {
                 const Verdict inputs = inputs_.verify();
-                if (largest_(double(inputs.changed)) > 0) {
-                    conclude(result, inputs);
+                const Verdict so_far = inputs.changed > 0 ? inputs : contender.check.noted();
+                if (largest_(so_far.faulty()) > 0) {
+                    conclude(result, so_far);
                     break;
                 }
                 inputs_.fill(0), contender.renew(), contender.check.poison();
-            } else if (spot) {
+            } else if (checked) {
                 contender.check.scribble(0x30 + samples % 12);  // bytes of numbers in every type
             }
             result.ms.push_back(sample(contender, flushed, samples));
             if (last)
                 verify(contender, result);
-            else if (spot)
-                conclude(result, contender.check.spot());
+            else if (checked)
+                contender.check.note(result.ms.size(), samples == 1, contender.repeatable);
         }
         inputs_.fill(0);
     }

@@ -444,6 +444,8 @@ class Report {
         add(verdict.written_outside, "bytes written around the output");
         add(verdict.changed, "elements of the input " + std::string(verdict.input) + " changed");
         add(verdict.wrong, "of " + std::to_string(verdict.checked) + " checked elements wrong");
+        if (verdict.differs)
+            found.push_back("the output differs from that of the first launch with these inputs");
         std::string text = join(found, "; ");
         if (verdict.elsewhere) return complain(contender.kernel + ": wrong in another process");
         if (verdict.timed) text = "timed launch " + std::to_string(verdict.timed) + ": " + text;
@@ -451,7 +453,7 @@ class Report {
             text += "; first at row " + std::to_string(verdict.row) + ", column " +
                     std::to_string(verdict.column) +
                     (*verdict.output ? " of " + std::string(verdict.output) : "");
-        else
+        else if (!verdict.differs)
             text += "; the output itself is right";
         if (verdict.wrong) {
             char values[96];

@@ -33,6 +33,8 @@ struct Verdict {
     unsigned long long first_changed = ~0ull;    // index in the input
     unsigned int error_of_bound = 0;             // largest error / tolerance: a float's bits
     unsigned long long output_hash = 0;          // of all bits of the output and their places
+    unsigned long long first_hash = 0;           // of the first timed launch
+    bool differs = false;                        // from the output of the same launch before
     size_t row = 0, column = 0;                  // where the first element is that is not right
     double got = 0;                              // what the first wrong one is
     Expected expected = {0, 0};                  // and what it must be
@@ -41,10 +43,10 @@ struct Verdict {
     size_t timed = 0;                            // which of the timed launches it was; 0: none
     bool elsewhere = false;                      // something is wrong with another process's
 
-    bool ok() const {
-        return checked > 0 && !elsewhere &&
-               unwritten + huge + wrong + written_outside + changed == 0;
+    DEMO_HOST_DEVICE bool faulty() const {
+        return differs || unwritten + huge + wrong + written_outside + changed > 0;
     }
+    bool ok() const { return checked > 0 && !elsewhere && !faulty(); }
 };
 
 /// A verdict on the device, for kernels to add to.
@@ -67,10 +69,15 @@ struct Check {
     void* output = nullptr;
     size_t bytes = 0;
     std::function<Verdict()> verify = {};  // of the whole output
-    // A few rows, where the inputs are others than those that `verify` knows: renew() is called
-    // when they have changed, before spot().
+    // For timed launches, whose inputs are others than those that `verify` knows. renew() is called
+    // when the inputs have changed. note() enqueues a check of a launch, and does not wait for it:
+    // it compares a few rows of the `first` with the reference, and requires the same output of the
+    // others, by its hash. If they round differently each time, it compares the same rows of each.
+    // (It hashes them, too, so that between launches the GPU does the same work for every kernel.)
+    // noted() returns the first fault.
     std::function<void()> renew = {};
-    std::function<Verdict()> spot = {};
+    std::function<void(size_t launch, bool first, bool repeatable)> note = {};
+    std::function<Verdict()> noted = {};
     std::shared_ptr<const Check> before = {};  // of an earlier output: see in_turn()
     std::function<void(int)> elsewhere = {};   // scribbles over the same output of other GPUs
 
@@ -101,7 +108,8 @@ inline Check in_turn(const Check& first, const char* name, Check last) {
             return verdict;
         };
     };
-    last.verify = both(first.verify, last.verify), last.spot = both(first.spot, last.spot);
+    last.verify = both(first.verify, last.verify), last.noted = both(first.noted, last.noted);
+    last.note = [=, note = last.note](auto... launch) { first.note(launch...), note(launch...); };
     last.before = std::make_shared<const Check>(first);
     return last;
 }
@@ -141,11 +149,37 @@ __global__ void scan_output(const T* output, size_t size, double largest, Verdic
     atomicAdd(&verdict->output_hash, hash);
 }
 
+/// Adds up a hash of output[bytes]: of each word's place and bits. Cheaper than scan_output().
+__global__ void hash_words(const void* output, size_t bytes, Verdict* verdict) {
+    const uint64_t* const words = static_cast<const uint64_t*>(output);
+    const size_t stride = size_t(gridDim.x) * blockDim.x, size = bytes / sizeof *words;
+    const size_t thread = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    unsigned long long hash = 0;
+#pragma unroll 4
+    for (size_t i = thread; i < size; i += stride) hash += random_bits(words[i], i);
+    if (thread < bytes % sizeof *words)
+        hash += random_bits(static_cast<const uint8_t*>(output)[bytes - 1 - thread], size + thread);
+    for (int lane = 16; lane > 0; lane /= 2) hash += __shfl_xor_sync(~0u, hash, lane);
+    if (threadIdx.x % 32 == 0) atomicAdd(&verdict->output_hash, hash);
+}
+
+/// Notes whether this launch is wrong or, if `repeatable`, its hash is not that of the `first`.
+/// Only the first such launch counts. One thread.
+__global__ void note_launch(size_t launch, bool first, bool repeatable, Verdict* verdict) {
+    if (first) verdict->first_hash = verdict->output_hash;
+    if (verdict->timed == 0) {
+        verdict->differs = repeatable && verdict->output_hash != verdict->first_hash;
+        if (verdict->faulty()) verdict->timed = launch;
+    }
+    verdict->output_hash = 0;
+}
+
 /// Compares output[rows[i], j] with expect(i, rows[i], j) for i from `first` to first + count - 1
-/// and all columns j.
+/// and all columns j, unless an earlier launch was wrong.
 template <class T, class Expect>
 __global__ void compare_rows(const T* output, const size_t* rows, size_t first, size_t count,
                              size_t columns, Expect expect, Verdict* verdict) {
+    if (verdict->timed > 0) return;
     const size_t stride = size_t(gridDim.x) * blockDim.x;
     for (size_t e = size_t(blockIdx.x) * blockDim.x + threadIdx.x; e < count * columns;
          e += stride) {
@@ -160,10 +194,12 @@ __global__ void compare_rows(const T* output, const size_t* rows, size_t first, 
     }
 }
 
-/// Fills in what the first wrong element is. One thread.
+/// Fills in how many elements were compared, and what the first wrong one is. One thread.
 template <class T, class Expect>
-__global__ void explain_first_wrong(const T* output, const size_t* rows, size_t first,
+__global__ void explain_first_wrong(const T* output, const size_t* rows, size_t first, size_t count,
                                     size_t columns, Expect expect, Verdict* verdict) {
+    verdict->checked = count * columns;
+    if (verdict->wrong == 0 || verdict->timed > 0) return;
     const size_t i = first + verdict->first_wrong / columns;
     verdict->row = rows[i];
     verdict->column = verdict->first_wrong % columns;
@@ -172,7 +208,7 @@ __global__ void explain_first_wrong(const T* output, const size_t* rows, size_t 
 }
 
 /// The rows of an output that are compared with what they must be, as a list on the device: first
-/// `compared` of them for Check::verify(), then `kSpots` at random for Check::spot().
+/// `compared` of them for Check::verify(), then `kSpots` at random for Check::note().
 class CheckedRows : public Buffer<size_t> {
   public:
     const size_t compared;
@@ -210,32 +246,37 @@ template <class T, class Expect>
 Check check_of(
     T* output, size_t M, size_t columns, const CheckedRows& rows, Expect expect, double largest,
     std::function<void()> renew = [] {}) {
-    const auto found = std::make_shared<DeviceVerdict>();
-    auto compare = [=, &rows](bool spot) {
-        const size_t first = spot ? rows.compared : 0, count = spot ? rows.kSpots : rows.compared;
-        const size_t size = M * columns;
-        found->reset();
-        if (!spot)
-            scan_output<<<blocks_to_visit(size), 256>>>(output, size, largest, found->data());
+    const size_t size = saturating_product(M, columns), bytes = saturating_product(size, sizeof(T));
+    const auto found = std::make_shared<const DeviceVerdict>();
+    auto compare = [=, &rows](size_t first, size_t count) {
         compare_rows<<<blocks_to_visit(count * columns), 256>>>(output, rows.data(), first, count,
                                                                 columns, expect, found->data());
+        explain_first_wrong<<<1, 1>>>(output, rows.data(), first, count, columns, expect,
+                                      found->data());
+    };
+    auto verify = [=, &rows] {
+        found->reset();
+        scan_output<<<blocks_to_visit(size), 256>>>(output, size, largest, found->data());
+        compare(0, rows.compared);
         Verdict verdict = found->get();
-        if (verdict.wrong > 0) {
-            explain_first_wrong<<<1, 1>>>(output, rows.data(), first, columns, expect,
-                                          found->data());
-            verdict = found->get();
-        } else if (verdict.unwritten + verdict.huge > 0) {
+        if (verdict.wrong == 0 && verdict.unwritten + verdict.huge > 0) {
             const auto element = std::min(verdict.first_unwritten, verdict.first_huge);
             verdict.row = element / columns, verdict.column = element % columns;
         }
-        verdict.checked = count * columns;
         return verdict;
     };
+    auto note = [=, &rows](size_t launch, bool first, bool repeatable) {
+        if (first) found->reset();
+        if (first || !repeatable) compare(rows.compared, rows.kSpots);
+        hash_words<<<blocks_to_visit(bytes / 8), 256>>>(output, bytes, found->data());
+        note_launch<<<1, 1>>>(launch, first, repeatable, found->data());
+    };
     return {.output = output,
-            .bytes = saturating_product(M, columns, sizeof(T)),
-            .verify = [=] { return compare(false); },
+            .bytes = bytes,
+            .verify = verify,
             .renew = renew,
-            .spot = [=] { return compare(true); },
+            .note = note,
+            .noted = [=] { return found->get(); },
             .poison_byte = std::is_integral_v<T> && sizeof(T) > 1 ? 0x7F : 0xFF};
 }
 

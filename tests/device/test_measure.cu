@@ -20,6 +20,16 @@ __global__ void add_where_nan(const float* a, const float* b, float* out) {
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (out[i] != out[i]) out[i] = a[i] + b[i];
 }
+/// A block has four rows. None of the third one's is compared with the reference while timed.
+__global__ void add_but_a_block(const float* a, const float* b, float* out) {
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (blockIdx.x != 2) out[i] = a[i] + b[i];
+}
+/// Rounds up by one unit: within the bound.
+__global__ void add_otherwise(const float* a, const float* b, float* out) {
+    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    out[i] = __uint_as_float(__float_as_uint(a[i] + b[i]) + 1);
+}
 /// Right, if the sum is computed from the inputs as they are afterwards.
 __global__ void add_and_clear(float* a, const float* b, float* out) {
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -46,11 +56,16 @@ struct Sum {
     demo::Input<float> a{session, "a", {64, 64}}, b{session, "b", {64, 64}};
     demo::Output<float> out{session, "out", {64, 64}};
     demo::Buffer<float> kept{kSize};
-    int launches = 0;
+    int launches = 0, renewals = 0;
+    bool repeatable = true;
 
     void launch(void (*kernel)(const float*, const float*, float*)) {
         kernel<<<kSize / 256, 256>>>(a, b, out);
     }
+
+    /// Whether a timed launch is being made, other than the first and the last; or on a GPU also
+    /// the first, or one to warm up.
+    bool in_between() const { return renewals == 1 && launches > 2; }
 
     demo::Verdict measure(
         std::function<void()> launch, std::function<void()> renew = [] {}) {
@@ -62,10 +77,12 @@ struct Sum {
         demo::Measurement measurement(session.options, gpu, session.arrays,
                                       [](const std::string&) {});
         auto counted = [&] { ++launches, launch(); };
+        auto counted_renew = [&] { ++renewals, renew(); };
         const demo::Contender contender{.kernel = "sum",
                                         .launch = counted,
                                         .check = out.check(Expect{a, b}),
-                                        .renew = renew,
+                                        .repeatable = repeatable,
+                                        .renew = counted_renew,
                                         .sample = sample};
         return measurement.measure({contender}, [](size_t, const demo::Result&) {})[0];
     }
@@ -134,21 +151,49 @@ TEST(Measurement, AKernelThatComputesOnlyWhereThereIsNoNumberIsWrong) {
     EXPECT_EQ(verdict.timed, 1u);
 }
 
-TEST(Measurement, ALaunchInBetweenThatDoesNothingIsSeen) {
-    Sum sum;
-    const demo::Verdict verdict = sum.measure([&] {
-        if (sum.launches == 1 || sum.launches >= 4) sum.launch(add);
-    });
-    EXPECT_EQ(verdict.wrong, demo::kSimulator ? verdict.checked : 0);
-    EXPECT_EQ(verdict.ok(), !demo::kSimulator);  // on a GPU those were warm-up
+TEST(Measurement, TimedLaunchesThatLeaveSomethingOutAreSeen) {
+    for (const bool each : {false, true}) {
+        for (const bool by_sample : {false, true}) {
+            Sum sum;
+            auto launch = [&] {
+                const bool leaves_out = sum.in_between() && (each || sum.launches % 2 == 1);
+                sum.launch(leaves_out ? add_but_a_block : add);
+            };
+            auto sample = [&] { return ++sum.launches, launch(), 1.0; };
+            const demo::Result result = sum.result(
+                launch, [] {}, by_sample ? sample : std::function<double()>());
+            EXPECT_TRUE(result.verdict.differs);
+            EXPECT_EQ(result.verdict.wrong + result.verdict.unwritten, 0u);
+            EXPECT_EQ(result.verdict.timed, 2u);
+            EXPECT_TRUE(result.ms.empty());
+        }
+    }
 }
 
-TEST(Measurement, AKernelThatWorksEveryOtherTimeIsWrong) {
+TEST(Measurement, OnlyWhatIsNotRepeatableMayRoundInAnotherWay) {
+    for (const bool repeatable : {false, true}) {
+        for (const bool last : {false, true}) {
+            Sum sum;
+            sum.repeatable = repeatable;
+            const demo::Verdict verdict = sum.measure([&] {
+                const bool otherwise = last ? sum.renewals == 2 : sum.launches % 2 == 1;
+                sum.launch(otherwise ? add_otherwise : add);
+            });
+            EXPECT_EQ(verdict.ok(), !repeatable);
+            EXPECT_EQ(verdict.differs, repeatable);
+        }
+    }
+}
+
+TEST(Measurement, EachTimedLaunchOfWhatIsNotRepeatableIsCompared) {
     Sum sum;
+    sum.repeatable = false;
     const demo::Verdict verdict = sum.measure([&] {
-        if (sum.launches % 2 == 1) sum.launch(add);
+        if (!sum.in_between() || sum.launches % 2 == 0) sum.launch(add);
     });
-    EXPECT_FALSE(verdict.ok());
+    EXPECT_EQ(verdict.wrong, verdict.checked);
+    EXPECT_FALSE(verdict.differs);
+    EXPECT_LE(verdict.timed, 2u);
 }
 
 TEST(Measurement, AKernelThatChangesItsInputsIsWrong) {
