@@ -285,7 +285,7 @@ class Dlrm {
               Layer(session, "top2", DlrmShape::kHidden, 256), Layer(session, "top3", 256, 1)},
           out(session, "out", {shape.N, 1}),
           hidden(shape.N, DlrmShape::kHidden),
-          rows_(CheckedRows::sampled(shape.N, session.options.seed)),
+          rows_(CheckedRows::some(shape.N, SIZE_MAX, SIZE_MAX, session.options.seed)),
           a_(rows_.size(), 512),
           b_(rows_.size(), 256),
           z_(rows_.size(), shape.width),

@@ -49,8 +49,8 @@ DEMO_HOST_DEVICE inline uint32_t zipf_id(uint64_t seed, uint64_t i) {
     return uint32_t(y8 * y8 * y4) - 1;
 }
 
-/// The rows of a result with `rows` rows that are checked whole: all of them up to 2048; past
-/// that the first and the last 32, and of every 32 in between one chosen at random.
+/// The rows of a result with `rows` rows that are checked where all would take too long: all up to
+/// 2048; past that the first and the last 32, and of every 32 in between one chosen at random.
 inline std::vector<size_t> sampled_rows(size_t rows, uint64_t seed) {
     std::vector<size_t> sample;
     for (size_t strip = 0; strip < rows; strip += 32) {

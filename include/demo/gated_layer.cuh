@@ -128,7 +128,7 @@ class GatedLayer {
           b2(session, "b2", {H}),
           W3(session, "W3", {H, N}, {.scale = scale(H)}),
           out(session, "out", {N, N}),
-          rows_(CheckedRows::sampled(N, session.options.seed)),
+          rows_(CheckedRows::some(N, 2 * H + N, saturating_product(3, N, H), session.options.seed)),
           products1_(x.data(), W1.data(), rows_, N, H),
           products2_(x.data(), W2.data(), rows_, N, H),
           gates_(rows_.size(), H),

@@ -71,7 +71,8 @@ class Gating {
           b1(session, "b1", {shape.H}),
           b2(session, "b2", {shape.H}),
           out(session, "out", {shape.M, shape.H}),
-          rows_(CheckedRows::sampled(shape.M, session.options.seed)),
+          rows_(CheckedRows::some(shape.M, 2 * shape.H, saturating_product(2, shape.K, shape.H),
+                                  session.options.seed)),
           products1_(x.data(), W1.data(), rows_, shape.K, shape.H),
           products2_(x.data(), W2.data(), rows_, shape.K, shape.H) {}
 

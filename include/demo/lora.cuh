@@ -117,7 +117,8 @@ class Lora {
           B(session, "B", {shape.rank, shape.N}, {.scale = thin_scale()}),
           b(session, "b", {shape.N}),
           out(session, "out", {shape.M, shape.N}),
-          rows_(CheckedRows::sampled(shape.M, session.options.seed)),
+          rows_(CheckedRows::some(shape.M, shape.N, saturating_product(shape.N, shape.N),
+                                  session.options.seed)),
           products_(x.data(), W.data(), rows_, shape.N, shape.N),
           thin_(x.data(), A.data(), rows_, shape.N, shape.rank),
           alone_(session.wants("gemm_alone") ? saturating_product(shape.M, shape.N) : 1) {}

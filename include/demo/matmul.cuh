@@ -85,7 +85,7 @@ class MatmulReference {
           N_(N),
           sums_(kSumsIn<T>),
           largest_(largest_product(K, std::is_integral_v<T> ? 127 * 127 : kHardScale)),
-          rows_(CheckedRows::sampled(M, seed)),
+          rows_(CheckedRows::some(M, N, saturating_product(K, N), seed)),
           products_(A, B, rows_, K, N, turned) {}
 
     /// The same of a program's inputs. Makes some rows of A hard.

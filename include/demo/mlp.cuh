@@ -141,7 +141,9 @@ class Mlp {
                             ? random_bits(session.options.seed, shape.L) % (shape.L - 1)
                             : shape.L),
           exposed(exposes() ? shape.N : 1, shape.D),
-          rows_(CheckedRows::sampled(shape.N, session.options.seed)),
+          rows_(CheckedRows::some(shape.N, 3 * shape.D,
+                                  saturating_product(shape.L, shape.D, shape.D),
+                                  session.options.seed)),
           h_{Buffer<MlpElement>(rows_.size(), shape.D), Buffer<MlpElement>(rows_.size(), shape.D)},
           exposed_h_(exposes() ? rows_.size() : 1, shape.D) {
         compute(0, rows_.compared);

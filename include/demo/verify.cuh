@@ -216,8 +216,14 @@ class CheckedRows : public Buffer<size_t> {
 
     /// All M, where the reference costs no more than the output.
     static CheckedRows all(size_t M, uint64_t seed) { return {M, M, seed}; }
-    /// Those of sampled_rows().
-    static CheckedRows sampled(size_t M, uint64_t seed) { return {M, sample_size(M), seed}; }
+    /// All M where that takes a GPU a second at most, and the reference 256 MiB; else those of
+    /// sampled_rows(). A row has `elements`, for which the reference adds up so many `terms` in
+    /// all.
+    static CheckedRows some(size_t M, size_t elements, size_t terms, uint64_t seed) {
+        const bool all = saturating_product(M, elements) <= size_t(1) << 24 &&
+                         saturating_product(M, terms) <= size_t(1) << (kSimulator ? 26 : 36);
+        return {M, all ? M : sample_size(M), seed};
+    }
 
     /// sampled_rows(M, seed).size(), for huge M too.
     static size_t sample_size(size_t M) {

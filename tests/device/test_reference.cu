@@ -63,10 +63,13 @@ struct Problem {
         return result;
     }
 
-    /// What the verification says of `result`.
+    /// What the verification says of `result`; of a sample of its rows, as where they are many.
     demo::Verdict verify(const std::vector<T>& result) const {
-        const demo::MatmulReference reference(A.data(), B.data(), M, K, N, /*seed=*/1);
-        const demo::Check check = reference.check(C.data());
+        const demo::CheckedRows rows(M, demo::CheckedRows::sample_size(M), /*seed=*/1);
+        const demo::ProductReference products(A.data(), B.data(), rows, K, N);
+        const demo::ExpectMatmul expect{products.data(), K, N, demo::kFormat<T>};
+        const demo::Check check =
+            demo::check_of(C.data(), M, N, rows, expect, demo::largest_product(K, 1));
         check.poison();
         upload(C.data(), result);
         return check.verify();
@@ -97,7 +100,7 @@ TYPED_TEST(Reference, ProductsAreTheCpus) {
     for (auto [M, K, N] : shapes) {
         const Problem<TypeParam> problem(M, K, N);
         const std::vector<size_t> rows = demo::sampled_rows(M, 1);
-        const auto device_rows = demo::CheckedRows::sampled(M, 1);
+        const demo::CheckedRows device_rows(M, rows.size(), 1);
         const demo::ProductReference reference(problem.A.data(), problem.B.data(), device_rows, K,
                                                N);
         std::vector<demo::Product> products(rows.size() * N);
@@ -208,6 +211,38 @@ TYPED_TEST(Reference, RowsAreOffset) {
     for (size_t i = 0; i < host.size(); ++i) {
         const float own = demo::random_uniform(session.options.seed, i);
         ASSERT_EQ(float(host[i]), float(TypeParam(own + (i / 5 == 1 ? -100.0f : 100.0f)))) << i;
+    }
+}
+
+TYPED_TEST(Reference, SomeRowsAreHard) {
+    for (const size_t rows : {3, 40, 2000, 2100}) {
+        demo_test::Session session;
+        const demo::HardRows hard{.kinds = {{.scale = 3, .offset = 1},
+                                            {.scale = 90, .step = 60},
+                                            {.scale = 1, .peak = 7}},
+                                  .count = 3};
+        const demo::Input<TypeParam> x(session, "x", {rows, 5}, {.hard = hard});
+        const uint64_t seed = session.options.seed;
+        const std::vector<TypeParam> host = download(x);
+        const std::vector<size_t> sample = demo::sampled_rows(rows, seed);
+        const demo::HardRows& made = session.arrays.back().fill.hard;
+        size_t count = 0;
+        for (size_t row = 0; row < rows; ++row) {
+            const bool is_hard = made.is_hard(row);
+            count += is_hard;
+            EXPECT_TRUE(!is_hard || std::ranges::count(sample, row) == 1) << row;
+            for (size_t i = row * 5; i < row * 5 + 5; ++i) {
+                const float u = demo::random_uniform(seed, i);
+                const size_t kind = (row / (rows < 128 ? 4 : 2) + seed) % 3;
+                float expected = u;
+                if (is_hard && kind == 0) expected = std::fmaf(3, u, 1);
+                if (is_hard && kind == 1) expected = 60 * std::rint(90 * u / 60);
+                if (is_hard && kind == 2 && i % 5 == demo::random_bits(seed, ~row) % 5)
+                    expected = 7;
+                ASSERT_EQ(float(host[i]), float(TypeParam(expected))) << row;
+            }
+        }
+        EXPECT_EQ(count, rows < 4 ? 0 : rows < 128 ? rows / 4 : 16 + rows % 32 / 2);
     }
 }
 
@@ -340,7 +375,7 @@ TEST(Gating, TheVerificationTellsRightFromWrongOnBothShapes) {
         upload(gating.out.data(), gate_on_cpu(gating, true));
         const demo::Verdict right = check.verify();
         EXPECT_TRUE(right.ok()) << text;
-        EXPECT_EQ(right.checked, demo::sampled_rows(shape.M, 1).size() * shape.H);
+        EXPECT_EQ(right.checked, shape.M * shape.H);
 
         upload(gating.out.data(), gate_on_cpu(gating, false));
         EXPECT_GT(check.verify().wrong, right.checked * 9 / 10) << text;
