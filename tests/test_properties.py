@@ -61,7 +61,8 @@ def test_programs_hold():
 
 
 def test_a_failure_is_shrunk_and_can_be_repeated(fake):
-    tree = fake('(($4 < 1000)) || { echo "1_fake: fused: 3 elements wrong" >&2; exit 1; }')
+    tree = fake("""[[ ! $* =~ --cols\\ [0-9]{4} ]] ||
+        { echo '1_fake: fused: 3 elements wrong' >&2 && exit 1; }""")
     done = properties("--simulator", "--seconds", "5", root=tree)
     assert (done.returncode, done.stderr) == (WRONG, "")
     command, reason, summary = done.stdout.splitlines()
