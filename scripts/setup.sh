@@ -318,15 +318,16 @@ ensure_pytest() {
     pip_install pytest pytest pytest-xdist
 }
 
-# jsonschema for PYTEST, which without it skips the tests of what --describe prints; and
-# check-jsonschema, which has the schemas of the workflow and of CITATION.cff.
-ensure_jsonschema() {
-    "${PYTEST[0]}" -c 'import check_jsonschema
+# More packages for PYTEST, which skips some tests without them: jsonschema for what --describe
+# prints, check-jsonschema for the workflow and CITATION.cff, hypothesis for tests/properties.py.
+ensure_test_packages() {
+    "${PYTEST[0]}" -c 'import check_jsonschema, hypothesis
 from jsonschema import Draft202012Validator' 2>/dev/null && return
-    if (pip_install jsonschema pytest pytest-xdist "jsonschema>=4" check-jsonschema); then
+    if (pip_install "what some tests need" pytest pytest-xdist "jsonschema>=4" check-jsonschema \
+        hypothesis); then
         PYTEST=(.venv/bin/python -m pytest)
     else
-        say "what --describe prints is not held against its schema, then"
+        say "some tests are skipped, then"
     fi
 }
 

@@ -51,7 +51,7 @@ if [[ ${CUDA-} != 0 ]]; then
     ensure_disassembler
 fi
 ensure_pytest
-ensure_jsonschema
+ensure_test_packages
 ensure_matplotlib
 ensure_notebook_runner
 ensure_browser
