@@ -60,4 +60,17 @@ def offset_by_rows(data):
     data[1::2] -= 100
 
 
-AFTERWARDS = {"rounded to TF32": round_to_tf32, "offset by rows": offset_by_rows}
+def count(data, start=0):
+    """Every 16th column of an MLP counts, in odd multiples of 1/32."""
+    data[:, ::16] = start + (torch.floor(16 * data[:, ::16].float()) + 0.5) / 16
+
+
+def pass_on(weights):
+    """And passes itself on alone."""
+    weights[:, ::16] = weights[:, :, ::16] = 0
+    weights.diagonal(dim1=1, dim2=2)[:, ::16] = 1
+
+
+AFTERWARDS = {"rounded to TF32": round_to_tf32, "offset by rows": offset_by_rows,
+              "counting": count, "counting from 32": functools.partial(count, start=32),
+              "passing on": pass_on}
