@@ -100,12 +100,11 @@ struct Activations {
     }
 };
 
-/// `slots`: how many layers lie in shared memory at a time, all L or 2. Blocks loop over tiles of
-/// kRows. With --once what layer `exposed_layer` computes goes to `exposed`, too.
+/// `slots`: layers in shared memory at a time, all L or 2. Blocks loop over tiles of kRows.
 template <int D>
 __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
     one_kernel(const half* x, const half* W, const half* b, half* out, size_t N, size_t L,
-               size_t slots, half* exposed, size_t exposed_layer) {
+               size_t slots) {
     extern __shared__ __align__(128) unsigned char shared[];
     const auto layers = reinterpret_cast<Layer<D>*>(shared);  // [slots]
     auto copy = [=](size_t step) {  // the layer of a step: a block takes L steps per tile
@@ -122,12 +121,6 @@ __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
             const bool inside = first + row < N;  // else 0: any number will do
             pair = inside ? *reinterpret_cast<const uint32_t*>(&x[(first + row) * D + column]) : 0;
         });
-        auto store = [&](half* to) {
-            h.for_each([&](uint32_t pair, int row, int column) {
-                if (first + row < N)
-                    *reinterpret_cast<uint32_t*>(&to[(first + row) * D + column]) = pair;
-            });
-        };
         for (size_t l = 0; l < L; ++l, ++step) {
             if (step == 0 || !all) {
                 __pipeline_wait_prior(0);  // this thread's copies have arrived
@@ -135,9 +128,11 @@ __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
                 if (!all) copy(step + 1);  // (after the last step, too: simpler)
             }
             h = h.next(layers[step % slots]);
-            if (l == exposed_layer) store(exposed);
         }
-        store(out);
+        h.for_each([&](uint32_t pair, int row, int column) {
+            if (first + row < N)
+                *reinterpret_cast<uint32_t*>(&out[(first + row) * D + column]) = pair;
+        });
     }
 }
 
@@ -151,8 +146,7 @@ demo::Contender contender_of(const demo::Mlp& m, const demo::Gpu& gpu) {
                            demo::blocks_per_multiprocessor(one_kernel<D>, kThreads, bytes(slots));
         const unsigned int grid = std::min((N + kRows - 1) / kRows, size_t(blocks));
         self.launch = [=, &m] {
-            one_kernel<D><<<grid, kThreads, bytes(slots)>>>(m.x, m.W, m.b, m.out, N, L, slots,
-                                                            m.exposed.data(), m.exposed_layer);
+            one_kernel<D><<<grid, kThreads, bytes(slots)>>>(m.x, m.W, m.b, m.out, N, L, slots);
         };
     };
     return {.kernel = "one_kernel",

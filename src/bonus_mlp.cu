@@ -44,7 +44,6 @@ __device__ float gelu_of_twice(float s) {
 /// place of columns that W does not have, and leaves them out of what it stores.
 struct Layers {
     int count, width;
-    int exposed;  // the one that is verified, too; `count`: none
 };
 
 // --- by_warpgroup -------------------------------------------------------------------------------
@@ -157,11 +156,10 @@ __device__ void store_rows(const uint32_t (&h)[D / 16][4], half (&panel)[16][kPa
 /// multiply at the same time, and then both compute gelu.
 template <int D, int kWarpgroups, int kTiles>
 __global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
-    by_warpgroup(const __grid_constant__ CUtensorMap x,        // [N, width] row-major
-                 const __grid_constant__ CUtensorMap W,        // [layers * width, width]
-                 const half* b,                                // [layers, width]
-                 const __grid_constant__ CUtensorMap out,      // [N, width], in rows of 16
-                 const __grid_constant__ CUtensorMap exposed,  // likewise
+    by_warpgroup(const __grid_constant__ CUtensorMap x,    // [N, width] row-major
+                 const __grid_constant__ CUtensorMap W,    // [layers * width, width]
+                 const half* b,                            // [layers, width]
+                 const __grid_constant__ CUtensorMap out,  // [N, width], in rows of 16
                  int tiles, Layers layers, int slots) {
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& memory = *reinterpret_cast<Memory<D, kWarpgroups, kTiles>*>(shared);
@@ -253,7 +251,6 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
                         gelu_of_twice(0.5f * v[0] + bias.x), gelu_of_twice(0.5f * v[1] + bias.y));
                 }
             }
-            if (l == layers.exposed) store_rows<D>(h, memory.out[warp], exposed, tile * kRows);
         }
         store_rows<D>(h, memory.out[warp], out, tile * kRows);
         ring.waits = ring.streams;
@@ -285,7 +282,7 @@ __global__ void HOPPER_CLUSTER(D / kPanel) __launch_bounds__(kClusterThreads)
     by_cluster(const half* x,                          // [N, width] row-major
                const __grid_constant__ CUtensorMap W,  // [layers * width, width]
                const half* b,                          // [layers, width]
-               half* out, half* exposed,               // [N, width]
+               half* out,                              // [N, width]
                size_t N, Layers layers, int slots) {
     extern __shared__ __align__(1024) unsigned char shared[];
     const auto slabs = reinterpret_cast<half(*)[D][kPanel]>(shared);  // [slots]; rows swizzled
@@ -374,9 +371,8 @@ __global__ void HOPPER_CLUSTER(D / kPanel) __launch_bounds__(kClusterThreads)
                                      {__uint_as_float(four.x), __uint_as_float(four.y)},
                                      &memory.complete[(l + 1) % 2], to);
         }
-        half* const result = l + 1 == L ? out : l == layers.exposed ? exposed : nullptr;
-        if (result && first + row < N && inside)
-            *reinterpret_cast<uint2*>(&result[(first + row) * width + at]) = four;
+        if (l + 1 == L && first + row < N && inside)
+            *reinterpret_cast<uint2*>(&out[(first + row) * width + at]) = four;
         before = slot;
         if (++slot == slots) slot = 0, parity ^= 1;
     }
@@ -407,9 +403,7 @@ using Launch = std::function<void(bool early)>;  // of one step
 
 static size_t rounded_up(size_t D) { return D <= 64 ? 64 : D <= 128 ? 128 : D <= 256 ? 256 : 512; }
 
-static Layers layers_of(const demo::Mlp& m) {
-    return {int(m.shape.L), int(m.shape.D), int(m.exposed_layer)};
-}
+static Layers layers_of(const demo::Mlp& m) { return {int(m.shape.L), int(m.shape.D)}; }
 
 static CUtensorMap map_of_weights(const demo::Mlp& m) {
     return hopper::tensor_map(m.W.data(), m.shape.L * m.shape.D, m.shape.D, kPanel);
@@ -433,9 +427,7 @@ struct ByWarpgroup {
     std::string why_not() const { return demo::try_shared_bytes(kernel, bytes); }
     Launch prepare() const {
         const CUtensorMap x = hopper::tensor_map(m.x.data(), N, width, kRows),
-                          out = hopper::tensor_map(m.out.data(), N, width, 16),
-                          exposed = hopper::tensor_map(m.exposed.data(), m.exposed.size() / width,
-                                                       width, 16);
+                          out = hopper::tensor_map(m.out.data(), N, width, 16);
         size_t tiles = (N + kRows - 1) / kRows;
         const size_t blocks = std::min(tiles, size_t(gpu.multiprocessors));
         // Warpgroups that share what comes by, or take turns, compute as many tiles each. Those
@@ -445,8 +437,8 @@ struct ByWarpgroup {
             tiles = (tiles + per_round - 1) / per_round * per_round;
         return [=, bytes = bytes, slots = slots, W = map_of_weights(m), b = m.b.data(),
                 layers = layers_of(m)](bool early) {
-            launch(blocks, kThreads, bytes, early, kernel, x, W, b, out, exposed, int(tiles),
-                   layers, int(slots));
+            launch(blocks, kThreads, bytes, early, kernel, x, W, b, out, int(tiles), layers,
+                   int(slots));
         };
     }
 };
@@ -470,9 +462,8 @@ Launch prepare_by_cluster(const demo::Mlp& m, const demo::Gpu& gpu) {
     demo::allow_shared_bytes(kernel, bytes);
     const size_t blocks = (N + kClusterRows - 1) / kClusterRows * (D / kPanel);
     return [=, x = m.x.data(), W = map_of_weights(m), b = m.b.data(), out = m.out.data(),
-            exposed = m.exposed.data(), layers = layers_of(m)](bool early) {
-        launch(blocks, kClusterThreads, bytes, early, kernel, x, W, b, out, exposed, N, layers,
-               int(slots));
+            layers = layers_of(m)](bool early) {
+        launch(blocks, kClusterThreads, bytes, early, kernel, x, W, b, out, N, layers, int(slots));
     };
 }
 

@@ -741,6 +741,13 @@ def test_inputs_are_scaled_and_rounded_as_our_programs_do(monkeypatch):
     rows[5][bits_in_python(3, -6) % 9] = 120
     assert made.numpy().tobytes() == rows.astype(numpy.float16).tobytes()
 
+    half = uniform[:96].astype(numpy.float16).reshape(3, 32)
+    half[:, ::16] = 32 + (numpy.floor(16 * half[:, ::16].astype(numpy.float32)) + 0.5) / 16
+    made = data.make_input(described("fp16", [3, 32], "counting from 32"), "cpu")
+    assert made.numpy().tobytes() == half.tobytes()
+    made, one = data.make_input(described("fp16", [2, 32, 32], "passing on"), "cpu"), torch.eye(32)
+    assert (made[:, ::16] == one[::16]).all() and (made[:, :, ::16] == one[:, ::16]).all()
+
     with pytest.raises(ValueError):
         data.make_input({**described("fp16", [4]), "fill": {"kind": "zeros", "low": 0, "high": 0,
                                                             "then": None, "hard": None}}, "cpu")

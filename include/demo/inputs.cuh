@@ -42,6 +42,15 @@ __device__ T element_of(const Fill& fill, size_t columns, size_t i) {
         if (fill.then == Then::kOffsetRows) offset = i / columns % 2 == 0 ? 100.0f : -100.0f;
         value = fmaf(fill.scale, u, offset);
     }
+    if (fill.then >= Then::kCount) {  // an MLP, whose every 16th column counts (mlp.cuh)
+        const size_t row = i / columns, column = i % columns;
+        if (fill.then == Then::kPassOn) {
+            if (row % 16 == 0 || column % 16 == 0) value = row % columns == column;
+        } else if (column % 16 == 0) {
+            const float odd_32nds = (floorf(16 * float(T(value))) + 0.5f) / 16;
+            value = odd_32nds + (fill.then == Then::kCountFrom32 ? 32 : 0);
+        }
+    }
     if constexpr (std::is_same_v<T, float>)  // to the nearest number with 10 bits after the point
         if (fill.then == Then::kRoundToTf32)
             return __uint_as_float((__float_as_uint(value) + 0x1000) & ~0x1FFFu);

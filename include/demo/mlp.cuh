@@ -65,22 +65,28 @@ struct GeluTerms {
 /// Errors of different elements are independent, or the weights give them independent signs. So
 /// those that the sum brings along add up as the root of the sum of their squares, d. Each is at
 /// most so large, not on average, so that 4 d is some 7 standard deviations. gelu passes errors on
-/// by its slope, which is itself off by up to 0.8 of the error. What is new: of the sum; of tanh,
-/// which ptx::tanh_approx knows to 2^-11 (PTX ISA); of gelu's other operations; of the rounding.
+/// by its slope, which an error changes by up to 0.8 of itself, on average by half of that. What is
+/// new: of the sum; of tanh, which ptx::tanh_approx knows to 2^-11 (PTX ISA), and which is 1 from
+/// v = 6 on; of gelu's other operations; of the rounding, if fp16 does not hold the number.
 DEMO_HOST_DEVICE inline MlpElement expect_mlp(Product product, double bias,
                                               const double (&squares)[2], size_t D) {
     const double v = product.value + bias;
     const GeluTerms gelu = GeluTerms::at(v);
-    auto rounding = [](double number) { return kFp16.roundoff * fabs(number) + kFp16.subnormal; };
+    auto rounding = [](double number) {
+        const bool exact = double(float(__double2half(number))) == number;
+        return exact ? 0 : kFp16.roundoff * fabs(number) + kFp16.subnormal;
+    };
+    const double of_tanh = fabs(v) < 6 ? 0x1p-11 * fabs(gelu.half_tanh) : 0;
     MlpElement element{gelu.value, {}, {}};
     for (int twice = 0; twice < 2; ++twice) {
         const double carried = sqrt(squares[twice]);
         const double sum =
             accumulation_error({v, product.magnitude + fabs(bias)}, D) + twice * rounding(v);
-        const double slope = fabs(gelu.slope) + 0.8 * (4 * carried + sum);
-        const double own =
-            slope * sum + 0x1p-11 * fabs(gelu.half_tanh) + 0x1p-20 * fabs(v) + rounding(gelu.value);
-        element.error[twice] = float(sqrt(slope * slope * squares[twice] + own * own));
+        const double slope = fabs(gelu.slope) + 0.4 * (4 * carried + sum);
+        const double own = slope * sum + of_tanh + 0x1p-20 * fabs(v) + rounding(gelu.value);
+        // The slope's square for a normal error e: on average e^4 is 3 times the square of e^2.
+        const double typical = gelu.slope * gelu.slope + 3 * 0.16 * squares[twice];
+        element.error[twice] = float(sqrt(typical * squares[twice] + own * own));
         element.tolerance[twice] = float(4 * slope * carried + own);
     }
     return element;
@@ -124,43 +130,37 @@ struct ExpectMlp {
 };
 
 /// Random inputs, an output, and the fp64 reference. Weights within sqrt(3 / D) keep the
-/// activations near 0.5, however many layers there are.
+/// activations near 0.5, however many layers there are, and shrink errors to two thirds in each. So
+/// of many layers `out` would forget the first ones. (With sqrt(6 / D), as He et al. choose it, it
+/// remembers more. But of 64 layers with D = 16 it still forgets those of every fourth seed, and up
+/// to D = 64 right kernels exceed the bound with one seed in a hundred.)
 ///
-/// Each layer shrinks errors to two thirds, so of many layers `out` forgets what went wrong in the
-/// first ones. With --once every contender therefore also leaves what one layer before the last
-/// makes of x. The seed chooses the layer; that is verified first.
+/// Therefore every 16th column counts. Its weights are a 1 on the diagonal, so that each layer only
+/// adds its bias, an odd multiple of 1/32. In x it is near 32. There gelu changes nothing, and fp16
+/// holds the sums. So `out` shows what was left out, however many layers before.
 class Mlp {
   public:
     explicit Mlp(Session& session)
         : shape(MlpShape::of(session.options)),
-          x(session, "x", {shape.N, shape.D}, {.hard = hard_operand()}),
-          W(session, "W", {shape.L, shape.D, shape.D}, {.scale = weight_scale()}),
-          b(session, "b", {shape.L, shape.D}),
+          x(session, "x", {shape.N, shape.D}, {.then = Then::kCountFrom32, .hard = hard_operand()}),
+          W(session, "W", {shape.L, shape.D, shape.D},
+            {.scale = weight_scale(), .then = Then::kPassOn}),
+          b(session, "b", {shape.L, shape.D}, {.then = Then::kCount}),
           out(session, "out", {shape.N, shape.D}),
-          exposed_layer(session.options.once && shape.L > 1
-                            ? random_bits(session.options.seed, shape.L) % (shape.L - 1)
-                            : shape.L),
-          exposed(exposes() ? shape.N : 1, shape.D),
           rows_(CheckedRows::some(shape.N, 3 * shape.D,
                                   saturating_product(shape.L, shape.D, shape.D),
                                   session.options.seed)),
-          h_{Buffer<MlpElement>(rows_.size(), shape.D), Buffer<MlpElement>(rows_.size(), shape.D)},
-          exposed_h_(exposes() ? rows_.size() : 1, shape.D) {
+          h_{Buffer<MlpElement>(rows_.size(), shape.D), Buffer<MlpElement>(rows_.size(), shape.D)} {
         compute(0, rows_.compared);
     }
 
-    /// How to verify `out`, and `exposed`. `twice`: it is also rounded to fp16 before each gelu.
-    /// Must not outlive the object.
+    /// How to verify `out`. `twice`: it is also rounded to fp16 before each gelu. Must not outlive
+    /// the object.
     Check check(bool twice) const {
-        // Elements of h are below 1 on average over a row, so a sum is no larger than for those.
-        const double largest = largest_product(shape.D, weight_scale()) + 1;
+        // x is within 8, and h no larger on average over a row; counters end below 100.
+        const double largest = 8 * largest_product(shape.D, weight_scale()) + 1;
         const ExpectMlp expect{h_[(shape.L - 1) % 2].data(), shape.D, twice};
-        const Check last =
-            out.check(rows_, expect, largest, [this] { compute(rows_.compared, rows_.kSpots); });
-        if (!exposes()) return last;
-        const ExpectMlp expect_exposed{exposed_h_.data(), shape.D, twice};
-        return in_turn(check_of(exposed.data(), shape.N, shape.D, rows_, expect_exposed, largest),
-                       exposed_name_.c_str(), last);
+        return out.check(rows_, expect, largest, [this] { compute(rows_.compared, rows_.kSpots); });
     }
 
     const half* weights(size_t layer) const { return W.data() + layer * shape.D * shape.D; }
@@ -169,11 +169,8 @@ class Mlp {
     const MlpShape shape;
     const Input<half> x, W, b;
     const Output<half> out;
-    const size_t exposed_layer;  // shape.L: none
-    const Buffer<half> exposed;  // [N, D]: what it leaves
 
   private:
-    bool exposes() const { return exposed_layer < shape.L; }
     float weight_scale() const { return std::sqrt(3.0f / float(shape.D)); }
 
     /// The reference of `count` of the checked rows, from `first` on.
@@ -182,23 +179,15 @@ class Mlp {
         const size_t D = shape.D;
         const dim3 block(32, 8);
         const dim3 grid((count + block.y - 1) / block.y, (D + block.x - 1) / block.x);
-        for (size_t l = 0; l < shape.L; ++l) {
-            MlpElement* const next = h_[l % 2].data() + first * D;
+        for (size_t l = 0; l < shape.L; ++l)
             reference_layer<<<grid, block>>>(l == 0 ? x.data() : nullptr, rows_.data() + first,
                                              h_[(l + 1) % 2].data() + first * D, weights(l),
-                                             biases(l), next, count, D);
-            if (l == exposed_layer)
-                DEMO_CHECK(cudaMemcpy(exposed_h_.data() + first * D, next, count * D * sizeof *next,
-                                      cudaMemcpyDeviceToDevice));
-        }
+                                             biases(l), h_[l % 2].data() + first * D, count, D);
         DEMO_CHECK(cudaGetLastError());
     }
 
     CheckedRows rows_;
     Buffer<MlpElement> h_[2];  // [rows, D] row-major each: layer l's in h_[l % 2]
-    Buffer<MlpElement> exposed_h_;
-    const std::string exposed_name_ =
-        "the activations of layer " + std::to_string(exposed_layer + 1);
 };
 
 }  // namespace demo

@@ -68,12 +68,11 @@ class UnfusedMlp {
     Calls chain_calls() const {
         std::vector<std::shared_ptr<Gemm>> gemms;
         const half* h = m.x;
-        for (size_t l = 0; l < L; ++l, h = h_of(l - 1, m.out))
-            gemms.push_back(gemm_of(l, h, t_.data(), false));
+        for (size_t l = 0; l < L; ++l, h = m.out) gemms.push_back(gemm_of(l, h, t_.data(), false));
         return [=, this](cudaStream_t stream) {
             for (size_t l = 0; l < L; ++l) {
-                (*gemms[l])(stream);                              // t = h W + b
-                gelu_(t_.data(), h_of(l, m.out), N * D, stream);  // h = gelu(t)
+                (*gemms[l])(stream);                     // t = h W + b
+                gelu_(t_.data(), m.out, N * D, stream);  // h = gelu(t)
             }
         };
     }
@@ -81,18 +80,13 @@ class UnfusedMlp {
         std::vector<std::shared_ptr<Gemm>> gemms;
         const half* h = m.x;
         for (size_t l = 0; l < L; ++l) {
-            half* const next = h_of(l, (L - l) % 2 ? m.out.data() : t_.data());  // the last: out
+            half* const next = (L - l) % 2 ? m.out.data() : t_.data();  // the last: out
             gemms.push_back(gemm_of(l, h, next, true));
             h = next;
         }
         return [=](cudaStream_t stream) {
             for (const auto& gemm : gemms) (*gemm)(stream);
         };
-    }
-
-    /// Where layer l's activations go: `usually`, but those that are verified must stay.
-    half* h_of(size_t l, half* usually) const {
-        return l == m.exposed_layer ? m.exposed.data() : usually;
     }
 
     using Gemm = LtGemm<half>;

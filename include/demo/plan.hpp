@@ -34,10 +34,11 @@ inline const char* to_text(Role role) {
 }
 
 /// What is done to random data before kernels see it (inputs.cuh). Ids are uniform, or kZipf.
-enum class Then { kNothing, kRoundToTf32, kOffsetRows, kZipf };
+enum class Then { kNothing, kRoundToTf32, kOffsetRows, kZipf, kCount, kCountFrom32, kPassOn };
 
 inline const char* to_text(Then then) {
-    constexpr const char* kNames[] = {"", "rounded to TF32", "offset by rows", "zipf"};
+    constexpr const char* kNames[] = {"",         "rounded to TF32",  "offset by rows", "zipf",
+                                      "counting", "counting from 32", "passing on"};
     return kNames[int(then)];
 }
 

@@ -9,8 +9,7 @@ from frameworks.splitmix64 import MASK, random_bits, random_steps, shifted_right
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16,
           "bf16": torch.bfloat16, "uint32": torch.int64}  # PyTorch takes no uint32 as an index
-# What may be done to random numbers: even rows lie around 100 then, odd ones around -100.
-OFFSET, TO_TF32 = "offset by rows", "rounded to TF32"
+OFFSET = "offset by rows"  # even rows lie around 100, odd ones around -100
 CHUNK = 1 << 24  # elements made at once: their 64-bit integers take 128 MiB
 
 
@@ -25,7 +24,8 @@ def make_input(described, device):
     fill = described["fill"]
     if fill["kind"] == "ids":
         return make_ids(described, device)
-    if fill["kind"] != "uniform" or fill["low"] != -fill["high"] or fill["then"] not in (None, OFFSET, TO_TF32):
+    if (fill["kind"] != "uniform" or fill["low"] != -fill["high"]
+            or fill["then"] not in (None, OFFSET, *AFTERWARDS)):
         raise ValueError(f"no way to fill {described['name']} is known: {fill}")
     data = torch.empty(described["shape"], dtype=DTYPES[described["dtype"]], device=device)
     # Ours multiplies in fp32. A tensor of one fp32 element makes PyTorch do so, too.
@@ -41,8 +41,8 @@ def make_input(described, device):
         part.copy_(values)
     if fill["hard"]:
         make_hard(data, fill["seed"], **fill["hard"])
-    if fill["then"] == TO_TF32:  # the 10 bits of mantissa that TF32 has, so that it loses nothing
-        data.view(torch.int32).add_(0x1000).bitwise_and_(~0x1FFF)
+    if fill["then"] in AFTERWARDS:
+        AFTERWARDS[fill["then"]](data)
     return data
 
 
@@ -72,3 +72,22 @@ def make_ids(described, device):
         ids = ((y4 * y4) * (y4 * y4) * y4).long() - 1
     return ids.view(described["shape"])
 
+
+def round_to_tf32(data):
+    """Rounds to the 10 bits of mantissa that TF32 has, so that TF32 loses nothing of an input."""
+    data.view(torch.int32).add_(0x1000).bitwise_and_(~0x1FFF)
+
+
+def count(data, start=0):
+    """Every 16th column of an MLP counts, in odd multiples of 1/32."""
+    data[:, ::16] = start + (torch.floor(16 * data[:, ::16].float()) + 0.5) / 16
+
+
+def pass_on(weights):
+    """And passes itself on alone."""
+    weights[:, ::16] = weights[:, :, ::16] = 0
+    weights.diagonal(dim1=1, dim2=2)[:, ::16] = 1
+
+
+AFTERWARDS = {"rounded to TF32": round_to_tf32, "counting": count,
+              "counting from 32": functools.partial(count, start=32), "passing on": pass_on}
