@@ -12,7 +12,7 @@ struct Statistics {
     double distance;  // sum of e^t |t|
 };
 
-/// A block of 256 threads per row of the list.
+/// A block of reference_threads() per row of the list.
 template <class T>
 __global__ void reference_rows(const T* x, const size_t* rows, Statistics* statistics,
                                size_t cols) {
@@ -20,10 +20,10 @@ __global__ void reference_rows(const T* x, const size_t* rows, Statistics* stati
     const T* const row = x + rows[blockIdx.x] * cols;
     auto reduce = [&](double own, auto of_element, auto combine) {
         const unsigned int t = threadIdx.x;
-        for (size_t col = t; col < cols; col += 256)
+        for (size_t col = t; col < cols; col += blockDim.x)
             own = combine(own, of_element(double(float(row[col]))));
         shared[t] = own;
-        for (unsigned int half = 128; half > 0; half /= 2) {
+        for (unsigned int half = blockDim.x / 2; half > 0; half /= 2) {
             __syncthreads();
             if (t < half) shared[t] = combine(shared[t], shared[t + half]);
         }
@@ -87,7 +87,8 @@ class SoftmaxReference {
   private:
     void compute(size_t first, size_t count) const {
         if (dry_run) return;
-        reference_rows<<<count, 256>>>(x_, rows_.data() + first, statistics_.data() + first, cols_);
+        reference_rows<<<count, reference_threads(cols_)>>>(x_, rows_.data() + first,
+                                                            statistics_.data() + first, cols_);
         DEMO_CHECK(cudaGetLastError());
     }
 
