@@ -44,7 +44,7 @@ MUTANTS = [
              " & ~15u));"),
             ("T(power(float(values[i]), max) * factor);",
              "T(__uint_as_float(__float_as_uint(power(float(values[i]), max) * factor) + 8 & ~15u));"
-             )], sizes=(160, 1028)),
+             )], sizes=(160,)),
     Mutant("softmax_one_warp", "chain fused online softmax_rows",
            "a block's result is its first warp's",
            [("lane < blockDim.x / 32 ? pairs[slot][lane]", "lane < 1 ? pairs[slot][lane]")],
