@@ -3,8 +3,8 @@
 // cores do beside them is done in between. The order is DEMO_SCHEDULE's, so a kernel that lacks a
 // barrier or a wait meets an order that shows it. When nobody can run and not all have finished,
 // somebody waits for what will never come, and the program ends saying so.
-#include "fiber.hpp"
-// fiber.hpp has to come first: it chooses what setjmp.h declares.
+#include "scheduler.hpp"
+
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -24,12 +24,12 @@
 #include "current_thread.hpp"
 #include "device.hpp"
 #include "errors.hpp"
+#include "fiber.hpp"
 #include "host_threads.hpp"
 #include "launch.hpp"
 #include "memory.hpp"
 #include "pages.hpp"
 #include "schedule.hpp"
-#include "scheduler.hpp"
 #include "shared_memory.hpp"
 
 #ifdef SIMULATOR_SANITIZE
