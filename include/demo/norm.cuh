@@ -26,7 +26,7 @@ struct MeanAndScale {
     double mean, scale;  // of a row: an element becomes (it - mean) * scale
 };
 
-/// A block of 256 threads per row of the list.
+/// A block of reference_threads() per row of the list.
 template <class T>
 __global__ void reference_norms(NormInputs<T> in, const size_t* rows, MeanAndScale* found) {
     __shared__ double shared[256];
@@ -34,8 +34,8 @@ __global__ void reference_norms(NormInputs<T> in, const size_t* rows, MeanAndSca
     const unsigned int t = threadIdx.x;
     auto mean_of = [&](auto value) {
         shared[t] = 0;
-        for (size_t col = t; col < in.cols; col += 256) shared[t] += value(first + col);
-        for (unsigned int half = 128; half > 0; half /= 2) {
+        for (size_t col = t; col < in.cols; col += blockDim.x) shared[t] += value(first + col);
+        for (unsigned int half = blockDim.x / 2; half > 0; half /= 2) {
             __syncthreads();
             if (t < half) shared[t] += shared[t + half];
         }
@@ -107,7 +107,8 @@ class NormReference {
   private:
     void compute(size_t first, size_t count) const {
         if (dry_run) return;
-        reference_norms<<<count, 256>>>(in_, rows_.data() + first, found_.data() + first);
+        reference_norms<<<count, reference_threads(in_.cols)>>>(in_, rows_.data() + first,
+                                                                found_.data() + first);
         DEMO_CHECK(cudaGetLastError());
     }
 

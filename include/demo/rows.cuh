@@ -1,6 +1,8 @@
 // What the memory-bound demos share: the shape of their matrices, and how exact they must be.
 #pragma once
 
+#include <bit>
+
 #include "data.cuh"
 
 namespace demo {
@@ -34,6 +36,11 @@ struct MatrixShape {
                 .text = R + " x " + C};
     }
 };
+
+/// Threads for the reference of a row: a power of two, no more than there is work for.
+inline unsigned int reference_threads(size_t cols) {
+    return unsigned(std::bit_ceil(std::min<size_t>(cols, 256)));
+}
 
 /// How far from `value` a result may lie: `terms` is the sum of the formula's terms, each taken
 /// as positive, and `out` the format that it is stored in. Measured on an H200, right kernels stay

@@ -10,7 +10,7 @@ struct Statistics {
     double max, sum;  // of a row, and of e^(x - max)
 };
 
-/// A block of 256 threads per row of the list.
+/// A block of reference_threads() per row of the list.
 template <class T>
 __global__ void reference_rows(const T* x, const size_t* rows, Statistics* statistics,
                                size_t cols) {
@@ -19,7 +19,7 @@ __global__ void reference_rows(const T* x, const size_t* rows, Statistics* stati
     const unsigned int t = threadIdx.x;
     auto reduce = [&](double own, auto combine) {
         shared[t] = own;
-        for (unsigned int half = 128; half > 0; half /= 2) {
+        for (unsigned int half = blockDim.x / 2; half > 0; half /= 2) {
             __syncthreads();
             if (t < half) shared[t] = combine(shared[t], shared[t + half]);
         }
@@ -29,9 +29,9 @@ __global__ void reference_rows(const T* x, const size_t* rows, Statistics* stati
         return whole;
     };
     double max = -INFINITY, sum = 0;
-    for (size_t col = t; col < cols; col += 256) max = fmax(max, double(float(row[col])));
+    for (size_t col = t; col < cols; col += blockDim.x) max = fmax(max, double(float(row[col])));
     max = reduce(max, [](double a, double b) { return fmax(a, b); });
-    for (size_t col = t; col < cols; col += 256) sum += exp(double(float(row[col])) - max);
+    for (size_t col = t; col < cols; col += blockDim.x) sum += exp(double(float(row[col])) - max);
     sum = reduce(sum, [](double a, double b) { return a + b; });
     if (t == 0) statistics[blockIdx.x] = {max, sum};
 }
@@ -73,7 +73,8 @@ class SoftmaxReference {
   private:
     void compute(size_t first, size_t count) const {
         if (dry_run) return;
-        reference_rows<<<count, 256>>>(x_, rows_.data() + first, statistics_.data() + first, cols_);
+        reference_rows<<<count, reference_threads(cols_)>>>(x_, rows_.data() + first,
+                                                            statistics_.data() + first, cols_);
         DEMO_CHECK(cudaGetLastError());
     }
 
