@@ -379,14 +379,10 @@ offer_apt() {
     (apt_install "what is of use" "$@") || say "$without"
 }
 
-# Makes the simulator faster where that is possible, as root on Debian; it works without them.
+# Gets OpenBLAS, with which the simulator is faster, as root on Debian; it works without.
 ensure_simulator_libraries() {
-    local header
-    for header in boost/context/detail/fcontext.hpp cblas.h; do
-        echo "#include <$header>" | "${COMPILER[@]}" -E -x c++ - >/dev/null 2>&1 && continue
-        offer_apt "the simulator is slower, then" libboost-context-dev libopenblas-dev
-        return
-    done
+    echo "#include <cblas.h>" | "${COMPILER[@]}" -E -x c++ - >/dev/null 2>&1 ||
+        offer_apt "the simulator is slower, then" libopenblas-dev
 }
 
 # A browser for the tests of the report and the slides, which are skipped without one.

@@ -1,19 +1,46 @@
-// A fiber: a stack, and where it was when it last gave up the processor. Boost.Context switches
-// where the build found it; elsewhere ucontext starts a fiber, and from then on setjmp and longjmp
-// switch, because unlike swapcontext they make no system call.
+// A fiber: a stack, and where it was when it last gave up the processor.
 #pragma once
 
-#undef _FORTIFY_SOURCE  // its longjmp takes another stack for a corrupted one
 #include <cstddef>
 
-#ifdef SIMULATOR_BOOST
-#include <boost/context/detail/fcontext.hpp>
-#else
-#include <setjmp.h>
-#include <ucontext.h>
-#endif
 #ifdef SIMULATOR_SANITIZE
 #include <sanitizer/common_interface_defs.h>
+#endif
+
+/// Leaves one stack for another: keeps there what a function has to leave as it was, notes in
+/// `from` where, and returns to where the other one was left. (By `ret`: processors predict it.)
+extern "C" void simulator_switch_stack(void** from, void* to);
+#ifdef __x86_64__
+constexpr size_t kWordsKept = 8, kWhereTo = 6;  // the last is where a first function returns to: 0
+asm(R"(
+        .text
+simulator_switch_stack:
+        pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15
+        movq %rsp, (%rdi)
+        movq %rsi, %rsp
+        popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp
+        ret
+)");
+#elif defined __aarch64__
+constexpr size_t kWordsKept = 20, kWhereTo = 19;
+asm(R"(
+        .text
+simulator_switch_stack:
+        stp d8, d9, [sp, #-160]!
+        stp d10, d11, [sp, #16]; stp d12, d13, [sp, #32]; stp d14, d15, [sp, #48]
+        stp x19, x20, [sp, #64]; stp x21, x22, [sp, #80]; stp x23, x24, [sp, #96]
+        stp x25, x26, [sp, #112]; stp x27, x28, [sp, #128]; stp x29, x30, [sp, #144]
+        mov x9, sp
+        str x9, [x0]
+        mov sp, x1
+        ldp d10, d11, [sp, #16]; ldp d12, d13, [sp, #32]; ldp d14, d15, [sp, #48]
+        ldp x19, x20, [sp, #64]; ldp x21, x22, [sp, #80]; ldp x23, x24, [sp, #96]
+        ldp x25, x26, [sp, #112]; ldp x27, x28, [sp, #128]; ldp x29, x30, [sp, #144]
+        ldp d8, d9, [sp], #160
+        ret
+)");
+#else
+#error "how does this processor change stacks?"
 #endif
 
 namespace simulator {
@@ -23,13 +50,13 @@ class Fiber {
     using Entry = void (*)();
 
     /// The code that runs already, on its thread's own stack.
-    Fiber() { started_ = true; }
+    Fiber() = default;
 
     /// One that calls entry() when first switched to. `entry` must not return.
     Fiber(char* stack, size_t bytes, Entry entry) : stack_(stack), bytes_(bytes), entry_(entry) {
-#ifdef SIMULATOR_BOOST
-        context_ = boost::context::detail::make_fcontext(stack + bytes, bytes, start);
-#endif
+        Entry* const kept = reinterpret_cast<Entry*>(stack + bytes) - kWordsKept;
+        kept[kWhereTo] = start;
+        kept_ = kept;
     }
     Fiber(const Fiber&) = delete;
     Fiber& operator=(const Fiber&) = delete;
@@ -43,22 +70,7 @@ class Fiber {
         void* fake_stack = nullptr;
         __sanitizer_start_switch_fiber(&fake_stack, next.stack_, next.bytes_);
 #endif
-#ifdef SIMULATOR_BOOST
-        left_->context_ = nullptr;
-        const auto from = boost::context::detail::jump_fcontext(next.context_, nullptr);
-        left_->context_ = from.fctx;
-#else
-        if (_setjmp(resume_) == 0) {
-            if (next.started_) _longjmp(next.resume_, 1);
-            next.started_ = true;
-            ucontext_t first;
-            getcontext(&first);
-            first.uc_stack.ss_sp = next.stack_;
-            first.uc_stack.ss_size = next.bytes_;
-            makecontext(&first, start, 0);
-            setcontext(&first);
-        }
-#endif
+        simulator_switch_stack(&kept_, next.kept_);
 #ifdef SIMULATOR_SANITIZE
         left_->remember_stack(fake_stack);
 #endif
@@ -74,12 +86,7 @@ class Fiber {
         stack_ = static_cast<char*>(const_cast<void*>(stack));
     }
 #endif
-#ifdef SIMULATOR_BOOST
-    static void start(boost::context::detail::transfer_t from) {
-        left_->context_ = from.fctx;
-#else
     static void start() {
-#endif
 #ifdef SIMULATOR_SANITIZE
         left_->remember_stack(nullptr);
 #endif
@@ -92,12 +99,7 @@ class Fiber {
     char* stack_ = nullptr;  // its lowest address
     size_t bytes_ = 0;
     Entry entry_ = nullptr;
-    bool started_ = false;
-#ifdef SIMULATOR_BOOST
-    boost::context::detail::fcontext_t context_ = nullptr;
-#else
-    jmp_buf resume_;
-#endif
+    void* kept_ = nullptr;  // where simulator_switch_stack() left this stack
 };
 
 }  // namespace simulator

@@ -3,8 +3,8 @@
 // cores do beside them is done in between. The order is DEMO_SCHEDULE's, so a kernel that lacks a
 // barrier or a wait meets an order that shows it. When nobody can run and not all have finished,
 // somebody waits for what will never come, and the program ends saying so.
-#include "fiber.hpp"
-// fiber.hpp has to come first: it chooses what setjmp.h declares.
+#include "scheduler.hpp"
+
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -24,12 +24,12 @@
 #include "current_thread.hpp"
 #include "device.hpp"
 #include "errors.hpp"
+#include "fiber.hpp"
 #include "host_threads.hpp"
 #include "launch.hpp"
 #include "memory.hpp"
 #include "pages.hpp"
 #include "schedule.hpp"
-#include "scheduler.hpp"
 #include "shared_memory.hpp"
 
 #ifdef SIMULATOR_SANITIZE
@@ -60,7 +60,7 @@ struct alignas(64) Thread {
 struct Meeting {
     unsigned int mask, arrived;
     void (*finish)(void* const*, unsigned int);
-    Site site;
+    int line;
 };
 
 /// Threads at one of a block's 16 barriers with a number.
@@ -123,7 +123,7 @@ class Runner {
     void barrier_arrive(unsigned int id, unsigned int threads, Site site, bool waits);
     void cluster_meet(Site site);
     void warp_meet(unsigned int mask, void* record, void (*finish)(void* const*, unsigned int),
-                   Site site);
+                   const Site& site);
     void wait_until(const Condition& condition, Site site);
     void look_again();
     void polled();
@@ -152,6 +152,8 @@ class Runner {
     Fiber& last_fiber();
     void run_threads();      // what a fiber does
     Fiber& fiber_of_next();  // makes the next thread that can run the current one
+    void work_until_ready();
+    void take_fiber();       // for the current thread
     void do_work(size_t i);  // of pending_
     void wait();             // lets others run until the current thread is ready again
     void release(const std::vector<Thread*>& threads);
@@ -347,26 +349,32 @@ Fiber& Runner::fiber_of_next() {
         std::erase(ready_, wanted_);
         if (!wanted_->fiber) wanted_ = nullptr;  // it starts, and stops at a breakpoint
     } else {
-        if (schedule.order == Schedule::kRandom && !pending_.empty() && random_() % 8 == 0)
-            do_work(random_() % pending_.size());
-        while (ready_.empty()) {
-            if (pending_.empty()) fail_for_ever_waiting();
-            do_work(schedule.order == Schedule::kRandom ? random_() % pending_.size()
-                                                        : pending_.size() - 1);
-        }
+        if (ready_.empty() || schedule.order == Schedule::kRandom) work_until_ready();
         current_ = ready_.back();
         ready_.pop_back();
     }
     name(*current_);
-    if (!current_->fiber) {
-        if (idle_.empty()) {
-            fibers_.push_back(new_fiber(fibers_.size()));
-            idle_.push_back(fibers_.back().get());
-        }
-        current_->fiber = idle_.back();
-        idle_.pop_back();
-    }
+    if (!current_->fiber) take_fiber();
     return *current_->fiber;
+}
+
+// Seldom needed, so not parts of fiber_of_next(), which each switch calls.
+[[gnu::noinline]] void Runner::work_until_ready() {
+    if (schedule.order == Schedule::kRandom && !pending_.empty() && random_() % 8 == 0)
+        do_work(random_() % pending_.size());
+    while (ready_.empty()) {
+        if (pending_.empty()) fail_for_ever_waiting();
+        do_work(schedule.order == Schedule::kRandom ? random_() % pending_.size()
+                                                    : pending_.size() - 1);
+    }
+}
+[[gnu::noinline]] void Runner::take_fiber() {
+    if (idle_.empty()) {
+        fibers_.push_back(new_fiber(fibers_.size()));
+        idle_.push_back(fibers_.back().get());
+    }
+    current_->fiber = idle_.back();
+    idle_.pop_back();
 }
 
 void Runner::wait() {
@@ -468,28 +476,27 @@ void Runner::release_cluster_if_met() {
 }
 
 void Runner::warp_meet(unsigned int mask, void* record, void (*finish)(void* const*, unsigned int),
-                       Site site) {
+                       const Site& site) {
     Thread& self = *current_;
     const unsigned int lane = self.number % 32, warp = self.number / 32;
     if (!(mask >> lane & 1))
         fail(3, "%s: its mask 0x%08x leaves out the calling lane %u", text(site).c_str(), mask,
              lane);
-    Thread* const lanes = self.block->threads + warp * 32;
     const size_t here = std::min<size_t>(32, grid_->threads() - warp * 32);
     if (here < 32) mask &= (1u << here) - 1;
 
     std::vector<Meeting>& meetings = self.block->meetings[warp];
-    auto meeting = std::find_if(meetings.begin(), meetings.end(), [&](const Meeting& m) {
-        return m.mask == mask && m.site.line == site.line && m.finish == finish;
-    });
-    if (meeting == meetings.end()) meeting = meetings.insert(meeting, {mask, 0, finish, site});
+    Meeting* meeting = nullptr;
+    for (Meeting& m : meetings)
+        if (m.mask == mask && m.line == site.line && m.finish == finish) meeting = &m;
+    if (!meeting) meeting = &meetings.emplace_back(Meeting{mask, 0, finish, site.line});
     self.site = site;
     self.waiting = true;
     self.record = record;
     meeting->arrived |= 1u << lane;
     if (meeting->arrived == mask) {
-        meetings.erase(meeting);
-        end_meeting(lanes, here, mask, finish);
+        meetings.erase(meetings.begin() + (meeting - meetings.data()));
+        end_meeting(&self - lane, here, mask, finish);
     }
     wait();
 }
@@ -755,7 +762,7 @@ void barrier_arrive(unsigned int id, unsigned int threads, Site site) {
 void cluster_meet(Site site) { running(site.what).cluster_meet(site); }
 
 void warp_meet(unsigned int mask, void* record, void (*finish)(void* const*, unsigned int),
-               Site site) {
+               const Site& site) {
     running(site.what).warp_meet(mask, record, finish, site);
 }
 

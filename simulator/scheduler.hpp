@@ -33,7 +33,7 @@ void cluster_meet(Site site);
 /// Waits for the lanes of `mask`. The last to come calls finish(records, mask) for all of them,
 /// where records[lane] is what that lane passed: the arguments, and room for its result.
 void warp_meet(unsigned int mask, void* record, void (*finish)(void* const*, unsigned int),
-               Site site);
+               const Site& site);
 
 // --- Waiting ------------------------------------------------------------------------------------
 

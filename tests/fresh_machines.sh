@@ -68,7 +68,7 @@ first() {
         >"$machines/$1.log" 2>&1 || { tail -n 3 "$machines/$1.log" >&2 && return 1; }
     if [[ $1 == colab ]]; then
         chroot "$machines/$1.new" apt-get install -y -qq --no-install-recommends \
-            g++ python3 python3-pip libboost-context-dev >>"$machines/$1.log" 2>&1 ||
+            g++ python3 python3-pip >>"$machines/$1.log" 2>&1 ||
             { tail -n 3 "$machines/$1.log" >&2 && return 1; }
         printf 'Package: python3*-venv\nPin: release *\nPin-Priority: -1\n' \
             >"$machines/$1.new/etc/apt/preferences.d/no-venv"

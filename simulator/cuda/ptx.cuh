@@ -2,6 +2,7 @@
 // what the PTX ISA says, so that what a kernel makes of it is tested here too.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -80,24 +81,25 @@ template <class Word>
 void multiply_matrices(void* const* records, unsigned int mask) {
     require_whole_warp(mask, static_cast<MatrixProduct*>(records[0])->site);
     constexpr int kCount = Word::kCount, kDepth = 8 * kCount;
-    float a[16][kDepth], b[kDepth][8];
+    float a[16][kDepth], b[kDepth][8], d[16][8];
+    auto unpack = [](uint32_t word, float* to, int stride) {
+        for (int i = 0; i < kCount; ++i) to[i * stride] = Word::number(word, i);
+    };
     for (int lane = 0; lane < 32; ++lane) {
         const MatrixProduct& own = *static_cast<MatrixProduct*>(records[lane]);
-        const int g = lane / 4, t = lane % 4;
-        for (int i = 0; i < kCount; ++i) {
-            const int k = kCount * t + i;
-            for (int part = 0; part < 4; ++part)
-                a[g + part % 2 * 8][k + part / 2 * kDepth / 2] = Word::number(own.a[part], i);
-            for (int part = 0; part < 2; ++part)
-                b[k + part * kDepth / 2][g] = Word::number(own.b[part], i);
-        }
+        const int g = lane / 4, t = lane % 4, k = kCount * t, more = kDepth / 2;
+        unpack(own.a[0], &a[g][k], 1), unpack(own.a[2], &a[g][k + more], 1);
+        unpack(own.a[1], &a[g + 8][k], 1), unpack(own.a[3], &a[g + 8][k + more], 1);
+        unpack(own.b[0], &b[k][g], 8), unpack(own.b[1], &b[k + more][g], 8);
+        std::copy_n(own.d, 2, &d[g][2 * t]), std::copy_n(own.d + 2, 2, &d[g + 8][2 * t]);
     }
+    for (int k = 0; k < kDepth; ++k)  // outside, so that no sum waits for its own last addition
+        for (int row = 0; row < 16; ++row)
+            for (int column = 0; column < 8; ++column) d[row][column] += a[row][k] * b[k][column];
     for (int lane = 0; lane < 32; ++lane) {
-        float* const d = static_cast<MatrixProduct*>(records[lane])->d;
-        for (int i = 0; i < 4; ++i) {
-            const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-            for (int k = 0; k < kDepth; ++k) d[i] += a[row][k] * b[k][column];
-        }
+        float* const to = static_cast<MatrixProduct*>(records[lane])->d;
+        const int g = lane / 4, t = lane % 4;
+        std::copy_n(&d[g][2 * t], 2, to), std::copy_n(&d[g + 8][2 * t], 2, to + 2);
     }
 }
 
