@@ -880,11 +880,9 @@ std::function<void()> prepare_by_cluster(const Arrays<T>& a, const demo::Gpu& gp
 // --- by_cluster_twice ---------------------------------------------------------------------------
 // Adds: rows of any length. Of a long row a block keeps only the last step's pieces. Costs: the
 // others are loaded twice, the second time perhaps from the L2 cache. Limits: that traffic.
-// Before 9.0 there are no clusters: one block a row. Source: Welford, "Note on a Method for
-// Calculating Corrected Sums of Squares and Products", 1962, for merging step by step.
-
-constexpr int kStepPieces = 4;  // of a thread
-constexpr unsigned int kTwiceThreads = 512;
+// Before 9.0 there are no clusters: one block a row, as in rows of up to 32 KiB anyway. Source:
+// Welford, "Note on a Method for Calculating Corrected Sums of Squares and Products", 1962, for
+// merging step by step.
 
 template <class Op, class T>
 __global__ void __launch_bounds__(kTwiceThreads, 2) by_cluster_twice(Arrays<T> a) {
@@ -910,10 +908,7 @@ __global__ void __launch_bounds__(kTwiceThreads, 2) by_cluster_twice(Arrays<T> a
 /// Prepares the launch, for rows of any length.
 template <class Op, class T>
 std::function<void()> prepare_by_cluster_twice(Arrays<T> a) {
-    const unsigned int blocks = hopper::has_bulk_copies() ? kMostBlocks : 1;
-    return [=, launch = demo::ClusterLaunch(a.rows, blocks, kTwiceThreads, 0)] {
-        launch(by_cluster_twice<Op, T>, a);
-    };
+    return [=, launch = launch_by_cluster_twice(a)] { launch(by_cluster_twice<Op, T>, a); };
 }
 
 // --- Running them -------------------------------------------------------------------------------

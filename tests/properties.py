@@ -50,10 +50,10 @@ TURN = 5        # runs, the first of which is the program's simplest
 SHRINK_S = 120
 
 # The largest N, S of --talk, rows, rows x cols, and operations; and the limit for a run, most of
-# which take a second. On the simulator a short row takes as long as one of hundreds of columns.
+# which take a second. (On the simulator a row takes as long as some ten numbers.)
 GPU = SimpleNamespace(name="the GPU", folder=".", n=8192, s=1024, rows=2**28, numbers=2**28,
                       flops=4e12, limit_s=120)
-SIMULATOR = SimpleNamespace(name="the simulator", folder="cpu", n=160, s=32, rows=250,
+SIMULATOR = SimpleNamespace(name="the simulator", folder="cpu", n=160, s=32, rows=20_000,
                             numbers=100_000, flops=1.5e8, limit_s=300)
 
 

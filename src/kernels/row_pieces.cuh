@@ -187,6 +187,19 @@ struct Cluster {
 #endif
 };
 
+constexpr int kStepPieces = 4;               // that a thread of by_cluster_twice keeps
+constexpr unsigned int kTwiceThreads = 512;  // of its blocks, at most
+
+/// How by_cluster_twice is launched. A row that one step of a block holds is one block's, of as
+/// many warps as it fills. (Before 9.0 every row is one block's.)
+template <class T>
+demo::ClusterLaunch launch_by_cluster_twice(const Rows<T>& r) {
+    const size_t pieces = r.whole_pieces();
+    if (pieces <= kStepPieces * kTwiceThreads)
+        return {r.rows, 1, threads_for(pieces, kStepPieces), 0};
+    return {r.rows, hopper::has_bulk_copies() ? kMostBlocks : 1, kTwiceThreads, 0};
+}
+
 /// Whether by_cluster runs on this GPU. (A dry run cannot ask what was compiled for it.)
 inline bool has_clusters(const demo::Gpu& gpu) {
     return gpu.compute_capability >= 90 && (demo::dry_run || hopper::has_bulk_copies());

@@ -363,8 +363,8 @@ std::function<void()> prepare_by_cluster(Rows<T> r) {
 // --- by_cluster_twice ---------------------------------------------------------------------------
 // Adds: rows of any length. Of a long row a block keeps only the last step's pieces. Costs: the
 // others are loaded twice, so up to 3 MN numbers move instead of 2 MN, unless the L2 cache still
-// has them. Limits: that traffic, and in short rows starting and meeting. Before 9.0 there are no
-// clusters: one block a row.
+// has them. Limits: that traffic. Before 9.0 there are no clusters: one block a row, as in rows of
+// up to 32 KiB anyway.
 // Source: CUDA Programming Guide, "Thread Block Clusters" and "Distributed Shared Memory".
 
 /// The softmax of a row of any length, of which this block has a share. merge_all(pair) returns the
@@ -389,8 +389,6 @@ __device__ void softmax_in_steps(const T* x, T* out, const Share<T, kAligned>& s
     }
 }
 
-constexpr int kTwiceThreads = 512;
-
 template <class T>
 __global__ void __launch_bounds__(kTwiceThreads)
     by_cluster_twice(const T* x,  // [rows, cols] row-major, like out
@@ -398,7 +396,7 @@ __global__ void __launch_bounds__(kTwiceThreads)
     const Cluster cluster;
     const Share<T, false> share(blockIdx.x / cluster.size(), cols, threadIdx.x, cluster.rank(),
                                 cluster.size());
-    softmax_in_steps<4>(x, out, share, [&](MaxSum own) {
+    softmax_in_steps<kStepPieces>(x, out, share, [&](MaxSum own) {
         return cluster.merge_all(own, MaxSum{kNothing, 0});
     });
 }
@@ -406,8 +404,7 @@ __global__ void __launch_bounds__(kTwiceThreads)
 /// Prepares the launch, for rows of any length.
 template <class T>
 std::function<void()> prepare_by_cluster_twice(Rows<T> r) {
-    const unsigned int blocks = hopper::has_bulk_copies() ? kMostBlocks : 1;
-    return [=, launch = demo::ClusterLaunch(r.rows, blocks, kTwiceThreads, 0)] {
+    return [=, launch = launch_by_cluster_twice(r)] {
         launch(by_cluster_twice<T>, r.x, r.out, r.cols);
     };
 }

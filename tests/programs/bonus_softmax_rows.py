@@ -23,7 +23,7 @@ MUTANTS = [
     Mutant("softmax_edge_of_every_block", "by_cluster by_grid by_cluster_twice",
            "each block that has a share of a row adds its edges",
            [("if (rank + 1 < shares) after = 0;", "")],
-           sizes=(), runs=("--rows 1 --cols 4099",), cpu_runs=("--rows 1 --cols 4099",)),
+           sizes=(), runs=("--rows 1 --cols 20003",), cpu_runs=("--rows 1 --cols 20003",)),
     Mutant("softmax_one_block", "by_cluster by_grid by_cluster_twice",
            "a row's sum is that of its first block",
            [("k < blocks * warps;", "k < warps;"),
