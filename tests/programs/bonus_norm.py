@@ -102,7 +102,7 @@ MUTANTS = [
            [("rounds = (a.rows + together - 1) / together;", "rounds = a.rows / together;"),
             ("<<<a.rows, threads>>>", "<<<a.rows - 1, threads>>>"),
             ("std::min(at_once(), a.rows)", "std::min(at_once(), --a.rows)"),
-            ("ClusterLaunch(a.rows, blocks, kTwice", "ClusterLaunch(a.rows - 1, blocks, kTwice")],
+            ("return {r.rows, 1, threads_for(pieces", "return {r.rows - 1, 1, threads_for(pieces")],
            sizes=(), runs=("--rows 33 --cols 36",), cpu_runs=("--rows 33 --cols 36",), kind="grid"),
     Mutant("norm_counter_as_it_was", "by_cluster",
            "the counter that rows are drawn from does not begin as 0",

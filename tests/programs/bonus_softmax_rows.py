@@ -89,7 +89,7 @@ MUTANTS = [
             ("<<<r.rows, threads>>>", "<<<r.rows - 1, threads>>>"),
             ("launch(r.rows, blocks, threads, 0)", "launch(r.rows - 1, blocks, threads, 0)"),
             ("row < rows; row += teams", "row + 1 < rows; row += teams"),
-            ("ClusterLaunch(r.rows, blocks, kTwice", "ClusterLaunch(r.rows - 1, blocks, kTwice")],
+            ("return {r.rows, 1, threads_for(pieces", "return {r.rows - 1, 1, threads_for(pieces")],
            sizes=(), runs=("--rows 33 --cols 36",), cpu_runs=("--rows 33 --cols 36",), kind="grid"),
 ]
 
