@@ -74,8 +74,8 @@ def peers(problem):
 
 
 def expected(dtype, inputs, rows):
-    """Every step rounds relative to its result; and what rounding does to t = x - max, e^t is off by
-    relative to itself."""
+    """Every step rounds relative to its result. Where t = x - max is rounded, e^t is off by as much
+    relative to itself as t is absolutely."""
     x = inputs[0][rows].double()
     values, t = formula(x), x.max(dim=1, keepdim=True).values - x
     room = 2.0**-18 + 8 * ROUNDOFF[dtype] + (2.0**-21 + 2 * ROUNDOFF[dtype]) * t
