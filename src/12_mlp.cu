@@ -100,34 +100,32 @@ struct Activations {
     }
 };
 
-/// `slots`: layers in shared memory at a time, all L or 2. Blocks loop over tiles of kRows.
+/// `all`: all layers stay in shared memory, else two at a time. Blocks loop over tiles of kRows.
 template <int D>
 __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
-    one_kernel(const half* x, const half* W, const half* b, half* out, size_t N, size_t L,
-               size_t slots) {
+    one_kernel(const half* x, const half* W, const half* b, half* out, size_t N, int L, bool all) {
     extern __shared__ __align__(128) unsigned char shared[];
-    const auto layers = reinterpret_cast<Layer<D>*>(shared);  // [slots]
-    auto copy = [=](size_t step) {  // the layer of a step: a block takes L steps per tile
-        const size_t l = step % L;
-        copy_layer(layers[step % slots], &W[l * D * D], &b[l * D]);
+    const auto layers = reinterpret_cast<Layer<D>*>(shared);  // [all ? L : 2]
+    auto copy = [=](int step) {  // the layer of a step: a block takes L steps per tile
+        const int l = step % L;
+        copy_layer(layers[all ? l : step % 2], &W[l * D * D], &b[l * D]);
     };
-    const bool all = slots == L;
-    for (size_t l = 0; l < (all ? L : 1); ++l) copy(l);
-    size_t step = 0;
-    for (size_t tile = blockIdx.x; tile * kRows < N; tile += gridDim.x) {
-        const size_t first = tile * kRows + threadIdx.x / 32 * kWarpRows;  // row of the warp
+    for (int l = 0; l < (all ? L : 1); ++l) copy(l);
+    int step = 0;
+    for (size_t tile = blockIdx.x * kRows; tile < N; tile += gridDim.x * kRows) {
+        const size_t first = tile + threadIdx.x / 32 * kWarpRows;  // row of the warp
         Activations<D> h;
         h.for_each([&](uint32_t& pair, int row, int column) {
             const bool inside = first + row < N;  // else 0: any number will do
             pair = inside ? *reinterpret_cast<const uint32_t*>(&x[(first + row) * D + column]) : 0;
         });
-        for (size_t l = 0; l < L; ++l, ++step) {
+        for (int l = 0; l < L; ++l, ++step) {
             if (step == 0 || !all) {
                 __pipeline_wait_prior(0);  // this thread's copies have arrived
                 __syncthreads();           // everyone's have, and the layer before is used up
                 if (!all) copy(step + 1);  // (after the last step, too: simpler)
             }
-            h = h.next(layers[step % slots]);
+            h = h.next(layers[all ? l : step % 2]);
         }
         h.for_each([&](uint32_t pair, int row, int column) {
             if (first + row < N)
@@ -139,21 +137,22 @@ __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
 template <int D>
 demo::Contender contender_of(const demo::Mlp& m, const demo::Gpu& gpu) {
     const size_t N = m.shape.N, L = m.shape.L;
-    auto bytes = [](size_t slots) { return slots * sizeof(Layer<D>); };
-    const size_t slots = bytes(L) <= gpu.shared_per_block ? L : 2;
+    auto bytes = [](size_t layers) { return layers * sizeof(Layer<D>); };
+    const bool all = bytes(L) <= gpu.shared_per_block;
+    const size_t shared = bytes(all ? L : 2);
     auto setup = [=, &m, &gpu](demo::Contender& self) {
-        const int blocks = gpu.multiprocessors *
-                           demo::blocks_per_multiprocessor(one_kernel<D>, kThreads, bytes(slots));
+        const int blocks =
+            gpu.multiprocessors * demo::blocks_per_multiprocessor(one_kernel<D>, kThreads, shared);
         const unsigned int grid = std::min((N + kRows - 1) / kRows, size_t(blocks));
         self.launch = [=, &m] {
-            one_kernel<D><<<grid, kThreads, bytes(slots)>>>(m.x, m.W, m.b, m.out, N, L, slots);
+            one_kernel<D><<<grid, kThreads, shared>>>(m.x, m.W, m.b, m.out, N, L, all);
         };
     };
     return {.kernel = "one_kernel",
             .setup = setup,
             .moved_bytes = m.shape.workload().least_bytes,
-            .note = slots == L ? "all weights stay in shared memory" : "weights copied per tile",
-            .why_not = demo::try_shared_bytes(one_kernel<D>, bytes(slots))};
+            .note = all ? "all weights stay in shared memory" : "weights copied per tile",
+            .why_not = demo::try_shared_bytes(one_kernel<D>, shared)};
 }
 
 static demo::Contender one_kernel_for(const demo::Mlp& m, const demo::Gpu& gpu) {

@@ -546,7 +546,7 @@ def test_the_blocks_of_a_cluster_run_together(tmp_path):
 def test_clusters_run_one_after_the_other(tmp_path):
     said = walk(tmp_path, "bonus_softmax_rows", "next", "block 1", "print blockIdx.x", "block 0",
                 "block 251", "who", "thread 7", "block 250", "print threadIdx.x", "block 1",
-                options=("256", "--kernel", "by_cluster_twice"), status=FAILED_COMMAND)
+                options=("256", "--kernel", "by_cluster"), status=FAILED_COMMAND)
     first = line_of(said[0])
     assert said[2].startswith("block (1,0), thread (0,0) in ") and said[3] == "$1 = 1\n"
     assert said[4].startswith("block (0,0), thread (0,0) in ") and line_of(said[4]) != first

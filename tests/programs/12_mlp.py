@@ -14,13 +14,13 @@ DEEP = ("64 --layers 64", "33 --dim 16 --layers 64")  # after 64 layers, too
 MUTANTS = [
     Mutant("mlp_skipped_layer", "one_kernel",
            "the second layer is left out",
-           [("for (size_t l = 0; l < L; ++l, ++step) {",
-             "for (size_t l = 0; l < L; ++l, ++step) {\n            if (l == 1) continue;")],
+           [("for (int l = 0; l < L; ++l, ++step) {",
+             "for (int l = 0; l < L; ++l, ++step) {\n            if (l == 1) continue;")],
            **at("600", *DEEP)),
     Mutant("mlp_last_24_layers", "one_kernel",
            "all layers but the last 24 are left out",
-           [("for (size_t l = 0; l < L; ++l, ++step) {",
-             "for (size_t l = 0; l < L; ++l, ++step) {\n            if (l + 24 < L) continue;")],
+           [("for (int l = 0; l < L; ++l, ++step) {",
+             "for (int l = 0; l < L; ++l, ++step) {\n            if (l + 24 < L) continue;")],
            **at(*DEEP)),
     Mutant("mlp_first_layers_get_nothing", "one_kernel",
            "the first 8 of 64 layers get nothing",
@@ -28,15 +28,15 @@ MUTANTS = [
            **at(*DEEP)),
     Mutant("mlp_stale_activations", "one_kernel",
            "the third layer begins with the activations that the second one began with",
-           [("h = h.next(layers[step % slots]);",
-             "if (l == 1) h.next(layers[step % slots]);\n"
-             "            else h = h.next(layers[step % slots]);")], **at("33", *DEEP)),
+           [("h = h.next(layers[all ? l : step % 2]);",
+             "if (l == 1) h.next(layers[all ? l : step % 2]);\n"
+             "            else h = h.next(layers[all ? l : step % 2]);")], **at("33", *DEEP)),
     Mutant("mlp_no_gelu", "one_kernel", "the sums are stored as they are",
            [("(gelu_of(v[0]), gelu_of(v[1]))", "(v[0], v[1])")], **at("33", "600")),
     Mutant("mlp_wrong_weight", "one_kernel",
            "one weight of each layer is its neighbor",
            [("h = h.next(", "if (threadIdx.x == 0)\n"
-             "                layers[step % slots].W[3][5] = layers[step % slots].W[3][6];\n"
+             "                layers[all ? l : step % 2].W[3][5] = layers[all ? l : step % 2].W[3][6];\n"
              "            __syncthreads();\n            h = h.next(")],
            **at("33", "33 --dim 32 --layers 64")),
     Mutant("mlp_coarse_gelu", "chain one_kernel",
@@ -81,7 +81,7 @@ MUTANTS = [
            sizes=(), cpu_runs=(*SMALL, *LONG), race=True),
     Mutant("mlp_short_grid", "chain one_kernel",
            "the last tile has no block; gelu leaves out what its last block would compute",
-           [("tile * kRows < N; tile", "(tile + 1) * kRows <= N; tile"),
+           [("tile < N; tile", "tile + kRows <= N; tile"),
             ("gelu<<<(vectors + 255) / 256", "gelu<<<vectors / 256")],
            **at("33", "600"), kind="grid"),
     Mutant("mlp_wrong_bias", "one_kernel",
