@@ -51,6 +51,9 @@ while (($# > 0)) && program=$(find_program "$1" 2>/dev/null); do
     shift
 done
 
+for program in "${programs[@]}"; do
+    find_program "$program" "$@" >/dev/null
+done
 [[ " $* " != *" --csv "* ]] || die 2 "--csv is not for counting, which prints tables"
 
 # Prints where ncu is; it need not be on PATH.

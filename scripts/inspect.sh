@@ -9,8 +9,4 @@ attend "$@"
 cd -- "$here/.."
 
 ensure_python
-case " $* " in
-    "  " | *" -h "* | *" --help "* | *" --ptx "*) ;;
-    *) ensure_nvdisasm ;;
-esac
 exec python3 scripts/inspect/machine_code.py "$@"

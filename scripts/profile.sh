@@ -56,9 +56,10 @@ if ! path=$(cd "$caller" && type -P -- "${program[0]}"); then
     program[0]=$path
 fi
 path=$(cd "$caller" && readlink -f -- "$path")
+[[ ! -f src/${path##*/}.cu ]] || find_program "${path##*/}" "${program[@]:1}" >/dev/null
 [[ $path != "$root"/cpu/* ]] ||
     die 77 "${program[0]} runs on the CPU: there is no GPU's time to show (perf or gdb may help)"
-has_gpu || die 77 "no GPU here: profiling needs an NVIDIA GPU and its driver"
+has_gpu || die 77 "$NO_GPU: profiling needs an NVIDIA GPU and its driver"
 [[ -x $path ]] || die 3 "${path##*/} is not built: scons ${path##*/}"
 
 # --- The library that records ---

@@ -50,21 +50,9 @@ target=lessons
 [[ ! $must_build ]] || ensure_compiler
 ensure_python
 
-# Whether CUDA may have a GPU here, as far as that shows before anything is built: else why not.
-may_have_gpu() {
-    local driver
-    has_gpu || { why=$NO_GPU && return 1; }
-    [[ $must_build ]] && ! has_cuda || return 0
-    driver=$(old_driver)
-    [[ $driver && ! ${CUDA_HOME-}${CUDA_PATH-} ]] || return 0
-    why="CUDA 13.0 needs driver 580 or later, and this is $driver (update it, or install CUDA 12.x"
-    why+=" and set CUDA_HOME)"
-    return 1
-}
-
 # --- On the GPU ---
 
-if may_have_gpu; then
+if has_gpu ${must_build:+--builds}; then
     n=${size[0]-4096} s=1024
     if ((n / 4 < s)); then
         s=$((n / 4 - n / 4 % 16))
@@ -80,12 +68,12 @@ if may_have_gpu; then
     status=0
     run_programs . "${size[0]-0}" "$s" || status=$?
     ((status == 78)) || end "$status" # else CUDA finds no GPU: the first program said why
-    why="there is a GPU here, but no program can use it"
+    NO_GPU="there is a GPU here, but no program can use it"
 fi
 
 # --- On the simulator ---
 
-say "$why: running the same programs on the CPU, at a small N"
+say "$NO_GPU: running the same programs on the CPU, at a small N"
 if [[ $must_build ]]; then
     ensure_scons
     ensure_simulator_libraries

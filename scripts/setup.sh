@@ -109,8 +109,9 @@ alone() {
 
 # --- What is there, and what is installed ---
 
-# Whether there is a GPU and a driver that answers. Where not, NO_GPU says so, with what nvidia-smi
-# says of it. Without nvidia-smi, as in some containers, the device files tell.
+# has_gpu [--builds]: whether there is a GPU that programs can use, those that lie here or those that
+# are to be built, as far as that shows before. Where not, NO_GPU says why. Without nvidia-smi, as in
+# some containers, the device files tell.
 has_gpu() {
     local said status=0
     NO_GPU="no GPU here"
@@ -120,7 +121,11 @@ has_gpu() {
     fi
     said=$(timeout 30 nvidia-smi -L 2>&1) || status=$?
     # The list is empty where nvidia-smi exists but no GPU does; its exit status alone is no proof.
-    [[ $said != GPU* ]] || return 0
+    if [[ $said == GPU* ]]; then
+        NO_GPU=$(python3 scripts/shared/cuda_toolkit.py --machine "$@")
+        [[ ! $NO_GPU ]]
+        return
+    fi
     ((status != 124)) || said="it does not answer"
     NO_GPU+="${said:+ that the driver serves (nvidia-smi: ${said%%$'\n'*})}"
     return 1
@@ -256,10 +261,11 @@ ensure_python() {
         die 3 "$(python3 --version) is too old: 3.8 or later is needed, as python3 on PATH"
 }
 
-# find_program WORD: prints the name of the program that has this name or number.
+# find_program WORD [ARGUMENT ...]: prints the name of the program that has this name or number,
+# and ends the script where it does not take these arguments.
 find_program() {
     ensure_python
-    python3 scripts/shared/programs.py "${0##*/}" "$1"
+    python3 scripts/shared/programs.py "${0##*/}" "$@"
 }
 
 has_compiler() {
@@ -407,22 +413,6 @@ has_cuda() {
     python3 scripts/shared/cuda_toolkit.py >/dev/null 2>&1
 }
 
-# Prints the version of a GPU's driver that is too old for CUDA 13.
-old_driver() {
-    local driver
-    driver=$(timeout 30 nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null) ||
-        return 0
-    driver=${driver%%.*}
-    [[ ! $driver =~ ^[0-9]+$ ]] || ((driver >= 580)) || echo "$driver"
-}
-
-# check_driver WHAT INSTEAD: ends the script where the driver is.
-check_driver() {
-    local driver
-    driver=$(old_driver)
-    [[ ! $driver ]] || die 3 "$1 needs driver 580 or later, and this is $driver: update it$2"
-}
-
 has_tile() {
     ensure_python
     python3 scripts/shared/cuda_toolkit.py --tile >/dev/null 2>&1
@@ -435,7 +425,6 @@ ensure_tile() {
     version=$(python3 scripts/shared/cuda_toolkit.py --version)
     [[ $version == 13.* ]] ||
         die 3 "the compiler of CUDA Tile C++ needs cuBLAS of CUDA 13, and the toolkit is $version"
-    check_driver "CUDA Tile C++, with CUDA 13.5," ""
     pip_install "the compiler of CUDA Tile C++, about $TILE_MEGABYTES MB," --no-deps --upgrade \
         --target .venv/tile "${TILE_WHEELS[@]}"
     has_tile || die 3 "$(python3 scripts/shared/cuda_toolkit.py --tile 2>&1)"
@@ -474,7 +463,6 @@ ensure_cuda() {
     if ! has_cuda; then
         [[ ! ${CUDA_HOME-}${CUDA_PATH-} ]] ||
             die 3 "$(python3 scripts/shared/cuda_toolkit.py 2>&1)" # it is not overruled
-        check_driver "CUDA 13.0" ", or install CUDA 12.x and set CUDA_HOME"
         pip_install "the CUDA 13.0 toolkit, about 1 GB," "$CUDA_WHEELS"
         [[ ${TILE-} == 0 ]] || (ensure_tile) || say "tile kernels are left out, then"
     fi
@@ -491,14 +479,6 @@ ensure_cupti() {
     problem=$(python3 scripts/shared/cuda_toolkit.py --cupti 2>&1 >/dev/null) && return
     [[ $CUDA_HOME == "$PWD"/.venv/* ]] || die 3 "$problem"
     pip_install CUPTI "$CUDA_WHEELS"
-}
-
-# What prints machine code, for inspect.sh, which shows PTX alone without it.
-ensure_nvdisasm() {
-    has_cuda || return 0 # inspect.sh says so
-    PYTHONPATH=scripts/shared python3 -c 'import cuda_toolkit, sys
-sys.exit(not cuda_toolkit.find().tool("nvdisasm"))' ||
-        (pip_install nvdisasm nvidia-cuda-nvdisasm) || true
 }
 
 # What takes programs apart, for the tests of machine code, which are skipped without.
@@ -559,6 +539,7 @@ END
         *) die 2 "--tile is expected (--help shows the usage)" ;;
     esac
     has_cuda || die 3 "$(python3 scripts/shared/cuda_toolkit.py 2>&1)"
+    has_gpu --builds || [[ $NO_GPU == "no GPU here"* ]] || die 77 "$NO_GPU"
     ensure_tile
     say "tile kernels are compiled by $(python3 scripts/shared/cuda_toolkit.py --tile)"
 fi

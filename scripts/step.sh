@@ -72,7 +72,7 @@ done
 [[ ! $way || $file == /* ]] || file=$caller/$file
 [[ ! $way || -r $file && ! -d $file ]] || die 2 "$file cannot be read"
 
-program=$(find_program "${words[0]}")
+program=$(find_program "${words[@]}")
 n=${words[1]-64}
 
 unset DEMO_COUNT DEMO_SCHEDULE # another build, another order of threads
@@ -93,9 +93,9 @@ find_cuda_gdb() {
     return 1
 }
 
-if ! has_gpu; then
+if [[ $on_cpu ]] || ! has_gpu ${must_build:+--builds}; then
     on_cpu=yes
-elif [[ ! $on_cpu ]]; then
+else
     [[ ! $must_build ]] || is_built "build/debug/$program" || ensure_cuda
     debugger=$(find_cuda_gdb) || {
         say "no cuda-gdb with Python here (NVIDIA's package cuda-gdb): on the CPU instead"

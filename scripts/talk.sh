@@ -64,10 +64,12 @@ find_targets() {
 }
 
 ensure_python
-why=""
-[[ $on_cpu ]] || has_gpu || { why=$NO_GPU && on_cpu=--cpu; }
 find_targets
-[[ ! $why ]] || say "$why: on the CPU"
+if [[ ! $on_cpu ]] && ! has_gpu ${must_build:+--builds}; then
+    say "$NO_GPU: on the CPU"
+    on_cpu=--cpu
+    find_targets
+fi
 [[ ! $on_cpu || ${#size[@]} == 0 ]] || say "--size is for a GPU: on the CPU the run sheet's N stays"
 if [[ $list ]]; then
     run_sheet --list "${step[@]}" || end $?

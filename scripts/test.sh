@@ -9,7 +9,7 @@ cd -- "$here/.."
 
 usage() {
     cat <<'END'
-Usage: scripts/test.sh [--all] [PYTEST-ARGUMENT ...]
+Usage: scripts/test.sh [OPTION ...] [tests/test_NAME.py ...]
 
 Installs what is missing, builds the programs, the tests, the mutants (programs with a bug each) and
 the exercises' solutions, and runs every test, on the GPU if there is one and on the simulator; what
@@ -23,18 +23,36 @@ CUDA=0 leaves out the CUDA Toolkit: the simulator alone, with the compiler that 
   --all    before a release: all architectures that the toolkit knows, every size in every order of
            the simulator's threads, and mutants that are made by rule of every barrier and bound
 
-Other arguments go to pytest: scripts/test.sh -k command_line -x
+These go to pytest, as do files of tests, which then run alone: scripts/test.sh -k command_line -x
 
-Exit status: 0 all passed; 1 one failed; 3 something cannot be installed or built; 5 no test has
+  -k WORD    tests with that word in their name: also -k "gelu and not mutant"
+  -x, --lf   end at the first failure; run what failed last time
+  -v         name every test
+
+Exit status: 0 all passed; 1 one failed; 2 usage; 3 something cannot be installed or built; 5 no test has
 that name; 130 interrupted.
 END
 }
 
-all=""
-case ${1-} in
-    -h | --help) show_usage ;;
-    --all) all=all && export TEST_ALL=1 && shift ;;
-esac
+all="" files=() options=() word='(not )?[[:alnum:]_]+'
+while (($# > 0)); do
+    case $1 in
+        -h | --help) show_usage ;;
+        --all) all=all && export TEST_ALL=1 ;;
+        -x | -v | --lf) options+=("$1") ;;
+        -k)
+            [[ ${2-} =~ ^$word(\ (and|or)\ $word)*$ ]] ||
+                die 2 "-k takes a word, or several with and, or, not (--help shows the usage)"
+            options+=(-k "$2") && shift
+            ;;
+        tests/test_*.py)
+            [[ -f $1 ]] || die 2 "there is no $1"
+            files+=("$1")
+            ;;
+        *) die 2 "unknown argument $1 (--help shows the usage)" ;;
+    esac
+    shift
+done
 
 make_work_folder
 export TEST_TIMES=$WORK/times # SConstruct and tests/conftest.py write there what each step took
@@ -62,10 +80,10 @@ simulator=(cpu/programs cpu/tests cpu/mutants cpu/exercises ${all:+cpu/generated
 if [[ ${CUDA-} == 0 ]]; then
     say "no CUDA here: running on the simulator"
     build build/tests/host_tests "${simulator[@]}"
-elif has_gpu; then
+elif has_gpu --builds; then
     build programs tests mutants "${simulator[@]}" ${all:+arch=all}
 else
-    say "no GPU here: compiling, and running on the simulator"
+    say "$NO_GPU: compiling, and running on the simulator"
     build programs tests architectures "${simulator[@]}" "arch=${all:-90a}"
 fi
 build cpu/tests sanitize=1
@@ -77,15 +95,15 @@ build/tests/host_tests --gtest_brief=1 || status=1
 none=0
 run_tests() {
     local ended=0
-    "${PYTEST[@]}" tests -rsfE "$@" || ended=$?
+    "${PYTEST[@]}" "${files[@]:-tests}" "${options[@]}" -rsfE "$@" || ended=$?
     case $ended in
         0) ;;
         5) none=$((none + 1)) ;;
         *) status=1 ;;
     esac
 }
-run_tests -n "$(nproc)" --dist loadfile -m "not timed" "$@"
-run_tests -m timed "$@"
+run_tests -n "$(nproc)" --dist loadfile -m "not timed"
+run_tests -m timed
 ((none < 2)) || status=5
 
 echo

@@ -21,7 +21,7 @@ import html_page
 import instructions
 import launches
 import machine_code
-from machine_code import cuda_toolkit
+from machine_code import command_line, cuda_toolkit
 
 SHARED, TILED, HOPPER = "2_matmul_sharedmem", "bonus_matmul_register_tiled", "bonus_gating_hopper"
 GATING = "6_gating_fused"  # has tile kernels, too
@@ -573,6 +573,8 @@ def test_without_nvcc_it_says_what_to_install(monkeypatch, capsys):
 
 def test_without_nvdisasm_it_names_the_package_and_shows_ptx(monkeypatch, capsys):
     shown("2", "--ptx")  # compiles
+    asked = []  # of setup.sh
+    monkeypatch.setattr(command_line, "set_up", lambda _, commands: asked.append(commands))
     monkeypatch.setattr(cuda_toolkit.Toolkit, "tool", lambda self, name: None)
     for form in ("--sass", "--both"):
         assert machine_code.main(["2", "matmul", form, "--arch", arch()]) == SKIPPED
@@ -584,6 +586,9 @@ def test_without_nvdisasm_it_names_the_package_and_shows_ptx(monkeypatch, capsys
     out, err = capsys.readouterr()
     assert_one_line(err, "inspect.sh")
     assert "fma.rn.f32" in out
+    assert len(asked) == 3 and all("nvidia-cuda-nvdisasm" in commands for commands in asked)
+    shown("2", "--ptx")
+    assert len(asked) == 3
 
 
 def test_a_kernel_without_code_for_an_architecture_is_named(tmp_path):

@@ -12,8 +12,9 @@ import pytest
 
 from fakes import (FAKE_NVIDIA_SMI, FAKES, FakeMachine, description, row, script, table_lines,
                    write_csv)
-from suite import FAILED, GPU, NO_GPU, USAGE, assert_one_line, run
+from suite import FAILED, GPU, NO_GPU, SKIPPED, USAGE, assert_one_line, run
 
+import cuda_toolkit
 import programs
 import runner
 import table
@@ -155,18 +156,19 @@ def test_run_without_a_gpu_runs_the_same_programs_on_the_cpu(machine):
     assert not (machine.root / "calls").exists()
 
 
-def with_a_build(machine, toolkit=True):
-    """Lets run.sh build, by a SCons that has nothing to do. Perhaps there is no CUDA toolkit."""
+def with_a_build(machine, name="run.sh"):
+    """Lets a script build, by a SCons that has nothing to do."""
     machine.install(machine.root / "bin/scons", '#!/bin/sh\necho "$@" >>"$(dirname "$0")/built"\n')
     machine.install(machine.root / "bin/id", "#!/bin/sh\necho 1000\n")  # nothing is installed
     machine.install(machine.root / "bin/python3", f"""#!/bin/sh
 case "$*" in
-    *cuda_toolkit.py*) {"echo /fake/cuda/bin/nvcc; exit 0" if toolkit else "exit 3"} ;;
+    *--machine*) ;;
+    *cuda_toolkit.py*) echo /fake/cuda/bin/nvcc; exit 0 ;;
 esac
 exec "{sys.executable}" "$@"
 """)
     env = {"PATH": f"{machine.root}/bin:{os.environ['PATH']}", "CUDA_HOME": "", "CUDA_PATH": ""}
-    done = script("run.sh", root=machine.root, env=env)
+    done = script(name, root=machine.root, env=env)
     built = machine.root / "bin/built"
     return done, built.read_text().split()[-1] if built.exists() else None
 
@@ -189,16 +191,42 @@ def test_run_where_the_driver_serves_no_gpu_builds_for_the_cpu_alone(machine, sa
     assert built == "cpu/lessons"
 
 
-@pytest.mark.parametrize("driver, target", [("570.86.15", "cpu/lessons"), ("580.1", "lessons")])
-def test_run_with_a_driver_too_old_for_what_it_would_install(machine, driver, target):
-    machine.install(machine.root / "bin/nvidia-smi", FAKE_NVIDIA_SMI.replace("580.1", driver))
+@pytest.mark.parametrize("answers, why", [
+    (("580.1", "470.86"), "and this is 470 (update it)"),
+    (("*) exit 1", "*compute_cap*) echo 6.1 ;; *) exit 1"), "capability 6.1, and 7.5 (Turing) or"),
+], ids=["driver", "gpu"])
+def test_a_gpu_that_no_program_could_use_is_told_before_any_is_built(machine, answers, why):
+    machine.install(machine.root / "bin/nvidia-smi", FAKE_NVIDIA_SMI.replace(*answers))
     copy_to_the_simulator(machine)
-    done, built = with_a_build(machine, toolkit=driver == "580.1")
-    assert built == target
-    if target != "lessons":
-        assert_ran_on_the_simulator(
-            machine, done, "CUDA 13.0 needs driver 580 or later, and this is 570 (update it, or "
-            "install CUDA 12.x and set CUDA_HOME)", LESSONS)
+    done, built = with_a_build(machine, "compare_gpus.sh")
+    assert (done.returncode, done.stdout, built) == (SKIPPED, "", None)
+    assert_one_line(done.stderr, "compare_gpus.sh")
+    assert why in done.stderr
+    why = done.stderr.rstrip().partition(": ")[2]
+    done, built = with_a_build(machine)
+    assert_ran_on_the_simulator(machine, done, why, LESSONS)
+    assert built == "cpu/lessons"
+
+
+@pytest.mark.parametrize("version, driver, runs, capability, why", [
+    ("13.0.88", "535.54", "12.2", 90, "CUDA 13.0.88 needs driver 580"),
+    ("13.0.88", "535.54", "13.0", 90, ""),  # by cuda-compat
+    ("12.4", "535.54", "", 90, ""), ("12.4", "520", "", 90, "CUDA 12.4 needs driver 525"),
+    ("", "570.86", "", 90, "CUDA 13.0 needs driver 580"), ("", "580.1", "", 75, ""),
+    ("13.0", "[N/A]", "", 90, ""), ("12.4", "580.1", "", 50, "capability 5.0")])
+def test_what_programs_need_of_a_machine(monkeypatch, version, driver, runs, capability, why):
+    def find():
+        if not version:
+            raise cuda_toolkit.ToolkitError
+        return cuda_toolkit.Toolkit("nvcc", version, "lib")
+
+    said = {"--query-gpu=compute_cap": f"{capability / 10}\n", "--query-gpu=driver_version": driver}
+    monkeypatch.setattr(cuda_toolkit, "find", find)
+    monkeypatch.setattr(cuda_toolkit, "_nvidia_smi", lambda *arguments: said.get(
+        (arguments or [""])[0], f"CUDA Version: {runs}"))
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    assert why in cuda_toolkit.unusable() and bool(why) == bool(cuda_toolkit.unusable())
 
 
 @pytest.mark.parametrize("reason", [
@@ -239,22 +267,6 @@ def test_run_leaves_skipped_what_is_skipped_for_another_reason(machine, reasons)
 def test_programs_that_find_no_gpu_say_so_as_run_knows_it():
     done = run(GPU.folder / "1_matmul_basic", 32, "--once", env=NO_GPU)
     assert runner.Outcome(done.returncode, done.stderr).no_gpu
-
-
-@pytest.mark.parametrize("driver, installs", [("580.1", True), ("570.86.15", False),
-                                              ("[N/A]", True)])
-def test_no_toolkit_is_installed_that_the_driver_cannot_run(machine, driver, installs):
-    machine.install(machine.root / "bin/nvidia-smi", FAKE_NVIDIA_SMI.replace("580.1", driver))
-    code = ("source scripts/setup.sh; ensure_compiler() { :; }; has_cuda() { false; }; "
-            "pip_install() { echo installed && exit; }; ensure_cuda")
-    env = {**os.environ, "PATH": f"{machine.root}/bin:{os.environ['PATH']}", "CUDA_HOME": "",
-           "CUDA_PATH": ""}
-    done = subprocess.run(["bash", "-c", code, "run.sh"], cwd=machine.root, env=env, text=True,
-                          capture_output=True)
-    assert (done.returncode, done.stdout) == ((0, "installed\n") if installs else (FAILED, ""))
-    if not installs:
-        assert_one_line(done.stderr, "run.sh")
-        assert "570" in done.stderr and "CUDA_HOME" in done.stderr
 
 
 @pytest.mark.parametrize("variable", ["CUDA_HOME", "CUDA_PATH"])

@@ -101,6 +101,34 @@ def test_an_argument_of_two_lines_is_named_in_one(name):
 
 
 @pytest.mark.parametrize("command", [
+    "test.sh --bogus", "test.sh -k", "test.sh -k -x", "test.sh tests/test_none.py",
+    "inspect.sh 1 --bogus", "step.sh 2 33", "step.sh 8 0", "step.sh 2 --bogus", "step.sh none",
+    "count.sh 2 abc", "count.sh 1 2 33", "count.sh 1 --bogus", "profile.sh 5 33", "talk.sh 9",
+    "talk.sh --size 33", "run.sh 33", "compare_gpus.sh --sizes 33", "setup.sh --bogus"])
+def test_arguments_are_read_before_any_work(tmp_path, command):
+    """Before something is installed or built, and before the machine is looked at."""
+    copy_folders(tmp_path, "scripts", "src", "include", "docs")
+    (tmp_path / "bin").mkdir()
+    for name in ("apt-get", "g++", "nvidia-smi", "scons"):
+        FakeMachine.install(tmp_path / "bin" / name, f'#!/bin/sh\ntouch "{tmp_path}/worked"\n')
+    FakeMachine.install(tmp_path / "bin/python3", f'#!/bin/sh\n[ "$1" != -m ] || '
+                        f'touch "{tmp_path}/worked"\nexec "{sys.executable}" "$@"\n')
+    done = script(*command.split(), root=tmp_path,
+                  env={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "CXX": ""})
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert_one_line(done.stderr, command.split()[0])
+    assert not (tmp_path / "worked").exists()
+
+
+@pytest.mark.parametrize("program, arguments, status", [
+    ("8_softmax", ["33"], 0), ("11_lora", ["1", "--rank", "8"], 0), ("8_softmax", ["-h"], 0),
+    ("1_matmul_basic", ["--kernel", "none"], 0), ("1_matmul_basic", ["33"], USAGE),
+    ("8_softmax", ["9" * 19], USAGE)])
+def test_a_program_is_refused_what_it_would_refuse(program, arguments, status):
+    assert script("shared/programs.py", "x.sh", program, *arguments).returncode == status
+
+
+@pytest.mark.parametrize("command", [
     ["compare_gpus.sh", "--out", "--fresh"], ["step.sh", "--kernel", "--cpu", "2"],
     ["profile.sh", "--trace", "--all", "true"]], ids=" ".join)
 def test_an_option_is_no_value(command):

@@ -296,31 +296,6 @@ def test_scons_of_a_copied_checkout_runs_with_its_own_python(setup, tmp_path):
     assert done.stdout == f"{copy}/.venv -Q a b\n", done.stderr
 
 
-# --- nvdisasm -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("arguments, installs", [
-    ("1", True), ("1 --sass", True), ("1 --ptx", False), ("--help", False), ("", False)])
-def test_inspect_installs_what_prints_machine_code(setup, arguments, installs):
-    FakeMachine.install(setup.bin / "fake_python", FAKE_PYTHON)
-    FakeMachine.install(setup.bin / "python3", f"""#!/usr/bin/env bash
-case "$*" in
-    *machine_code.py*) echo inspected && exit ;;
-    *cuda_toolkit.py) exit 0 ;;
-    *nvdisasm*) exit 1 ;;
-esac
-exec "{setup.bin}/fake_python" "$@"
-""")
-    env = {**os.environ, "PATH": f"{setup.bin}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "scripts/inspect.sh", *arguments.split()], cwd=setup.root,
-                          env=env, text=True, capture_output=True)
-    assert (done.returncode, done.stdout) == (0, "inspected\n"), done.stderr
-    if installs:
-        assert setup.piped() == ["nvidia-cuda-nvdisasm"]
-    else:
-        assert not (setup.root / "piped").exists() and done.stderr == ""
-
-
 def test_a_build_that_fails_ends_the_script(setup):
     done = setup.install("SCONS=(false); build programs; echo went on")
     assert (done.returncode, done.stdout) == (FAILED, "")

@@ -368,6 +368,9 @@ def measure_all(options):
     gpus = list_gpus(output("nvidia-smi", "-L")[1])
     if not gpus:
         raise Stop("no GPU here: measuring needs an NVIDIA GPU and its driver", SKIPPED)
+    problem = cuda_toolkit.unusable(builds=not options.no_build)
+    if problem:
+        raise Stop(problem, SKIPPED)
     with alone(base(options)):
         return measure_each(gpus, options)
 

@@ -644,6 +644,8 @@ def inspect(options):
     except cuda_toolkit.ToolkitError as problem:
         raise Stop(str(problem), SKIPPED)
     arch = choose_arch(toolkit, options.arch)
+    if not options.ptx and not toolkit.tool("nvdisasm"):
+        command_line.set_up("inspect.sh", "(pip_install nvdisasm nvidia-cuda-nvdisasm) || true")
     tile, missing = tile_compiler(toolkit, program, arch)
     compiled = compile_program(toolkit, program, arch, tile)
     disassembly = None if options.ptx else disassemble(toolkit, compiled.cubin)

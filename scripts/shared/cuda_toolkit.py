@@ -5,6 +5,8 @@
     cuda_toolkit.py --cupti      the path of CUPTI, the library that profilers are built on
     cuda_toolkit.py --tile       the nvcc that compiles CUDA Tile C++
     cuda_toolkit.py --check      nothing, where nvcc takes the host compiler that it gets
+    cuda_toolkit.py --machine    nothing, or why programs cannot use this machine's GPUs; those
+                                 that are to be built: --machine --builds
 """
 
 import glob
@@ -18,6 +20,7 @@ from typing import NamedTuple
 
 PROJECT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 OLDEST_RELEASE = (12, 0)  # the first with C++20 and with sm_90a
+OLDEST_ARCH = 75  # Turing
 OLDEST_TILE_RELEASE = (13, 3)  # the first whose nvcc compiles CUDA Tile C++
 TILE_FOLDER = ".venv/tile"  # where scripts/setup.sh --tile puts such an nvcc
 
@@ -187,12 +190,39 @@ def host_compiler():
 
 def gpus_here():
     """Compute capabilities of this machine's GPUs, as numbers: {86, 90}."""
-    try:
-        query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=30).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return set()
+    answer = _nvidia_smi("--query-gpu=compute_cap", "--format=csv,noheader")
     return {int(major + minor) for major, minor in re.findall(r"^(\d+)\.(\d)$", answer, re.M)}
+
+
+def unusable(builds=True):
+    """Why programs cannot use this machine's GPUs, as far as that shows before they are built;
+    empty where they can. Not `builds`: they lie here, whatever built them."""
+    newest = max(gpus_here(), default=OLDEST_ARCH)
+    if newest < OLDEST_ARCH:
+        return f"the GPU has compute capability {newest / 10}, and 7.5 (Turing) or later is needed"
+    try:
+        version = find().version if builds else ""
+    except ToolkitError:
+        version = "" if _chosen()[1] else "13.0"  # which setup.sh installs
+    needed = 580 if version.startswith("13.") else 525
+    driver = re.match(r"\d+", _nvidia_smi("--query-gpu=driver_version", "--format=csv,noheader"))
+    if not version or not driver or int(driver[0]) >= needed:
+        return ""
+    # NVIDIA's package cuda-compat, in many containers, makes an older driver run a newer CUDA.
+    runs = re.search(r"CUDA (?:UMD )?Version *: *(\d+)", _nvidia_smi())
+    if runs and int(runs[1]) >= int(version.split(".")[0]):
+        return ""
+    instead = ", or install CUDA 12.x and set CUDA_HOME" if int(driver[0]) >= 525 else ""
+    return (f"CUDA {version} needs driver {needed} or later, and this is {driver[0]} (update it"
+            f"{instead})")
+
+
+def _nvidia_smi(*arguments):
+    try:
+        return subprocess.run(["nvidia-smi", *arguments], capture_output=True, text=True,
+                              timeout=30).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
 
 
 def target(number):
@@ -294,6 +324,8 @@ def _output(command):
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--machine"]:
+        sys.exit(print(unusable(builds="--builds" in sys.argv)))
     try:
         toolkit = find()
         if sys.argv[1:] == ["--cupti"]:

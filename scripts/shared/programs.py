@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The programs: what they are called, what each says of itself (--describe), how it is to be run.
 
-    programs.py WHO WORD    prints the name of the program that WORD is the name or number of; where
-                            there is none, WHO says so, and the exit status is 2
+    programs.py WHO WORD [ARGUMENT ...]    prints the name of the program that WORD is the name or
+                                           number of; where there is none, or it does not take the
+                                           arguments, WHO says so, and the exit status is 2
 """
 
 import json
@@ -53,6 +54,23 @@ def find(word):
     if not found:
         raise command_line.Stop(f"no program '{word}'; there are {' '.join(names)}", USAGE)
     return found
+
+
+def check(name, arguments):
+    """Refuses what the program would refuse, as far as its source tells before it is built: an N,
+    which comes first, and options that no program has. Raises Stop."""
+    source = command_line.read_text(PROJECT / f"src/{name}.cu")
+    step, kind = 32, "a multiple of 32"
+    if re.search(r"\.any_(n|shape) = true", source):
+        step, kind = 1, "a whole number from 1 up"
+    for word in arguments:
+        if word.startswith("--"):
+            if not any(f'"{word}"' in command_line.read_text(path) for folder in ("include", "src")
+                       for path in (PROJECT / folder).rglob("*.[ch]*")):
+                raise command_line.Stop(f"{name} has no option '{word}'", USAGE)
+        elif word == arguments[0] != "-h" and not (
+                re.fullmatch("[0-9]{1,18}", word) and int(word) and int(word) % step == 0):
+            raise command_line.Stop(f"{name} takes an N that is {kind}, not '{word}'", USAGE)
 
 
 def latest_build(name):
@@ -171,10 +189,16 @@ def in_each_dtype(about, runs, first_alone=False):
 
 
 def main(arguments):
-    if len(arguments) != 2:
+    if len(arguments) < 2:
         return command_line.say("programs.py", "WHO and WORD are expected", USAGE)
-    who, word = arguments
-    return command_line.attempt(who, lambda: print(find(word)))
+    who, word, *more = arguments
+
+    def answer():
+        name = find(word)
+        check(name, more)
+        print(name)
+
+    return command_line.attempt(who, answer)
 
 
 if __name__ == "__main__":
