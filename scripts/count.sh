@@ -103,7 +103,7 @@ if ! has_gpu || ! ncu=$(find_ncu); then
     ! has_gpu || say "no ncu here (it comes with the CUDA Toolkit)"
     say "counting on the simulator"
     targets=("${programs[@]/#/cpu/}" "${programs[@]/#/cpu/count/}")
-    if [[ $must_build ]] && ! is_built "${targets[@]}"; then
+    if [[ $must_build ]]; then
         ensure_counting_compiler
         ensure_scons
         ensure_simulator_libraries
@@ -135,7 +135,7 @@ count_on_gpu() {
     python3 scripts/count/ncu_counts.py table "$WORK/raw.csv" "$WORK/sass.csv"
 }
 
-if [[ $must_build ]] && ! is_built "${programs[@]}"; then
+if [[ $must_build ]]; then
     ensure_scons
     ensure_cuda
     build "${programs[@]}" >&2

@@ -8,7 +8,7 @@ attend "$@"
 
 usage() {
     cat <<'END'
-Usage: scripts/profile.sh [--all] [--trace FILE] PROGRAM [ARGUMENT ...]
+Usage: scripts/profile.sh [OPTION ...] PROGRAM [ARGUMENT ...]
 
 Runs any CUDA program, unchanged, and prints after its output where the time went: a table of every
 kernel and copy (launches, total, mean, share, grid, block, registers and shared memory per block,
@@ -18,6 +18,7 @@ their own; of the demos' ranges those that are timed are shown, and the others i
 
   --all          tables of all ranges
   --trace FILE   write all of it in the Chrome trace format, too: https://ui.perfetto.dev opens it
+  --no-build     take the library that records as it lies here; PROGRAM is never built
 
     scripts/profile.sh ./5_gating_unfused 4096
     scripts/profile.sh 5 4096                           a demo, by name or number
@@ -33,11 +34,12 @@ caller=$PWD
 root=$(dirname "$here")
 cd -- "$root"
 
-options=() program=()
+must_build=yes options=() program=()
 while (($# > 0)); do
     case $1 in
         -h | --help) show_usage ;;
         --all) options+=(--all) ;;
+        --no-build) must_build="" ;;
         --trace)
             [[ ${2--} != -* ]] || die 2 "--trace needs a file's name (--help shows the usage)"
             options+=(--trace "$2")
@@ -65,13 +67,14 @@ has_gpu || die 77 "$NO_GPU: profiling needs an NVIDIA GPU and its driver"
 # --- The library that records ---
 
 library=build/libprofile_injection.so
-if [[ ! -e $library || $library -ot scripts/profile/profile_injection.cpp ]]; then
+if [[ $must_build ]]; then
     ensure_compiler
     ensure_scons
     ensure_cuda
     ensure_cupti
     build profile >&2
 fi
+[[ -e $library ]] || die 3 "$library is not built: scons profile"
 if [[ $(ldd "$library") == *libcupti*"not found"* ]]; then
     die 3 "CUPTI is missing: install cuda-cupti-13-0 (NVIDIA's apt repository)," \
         "or nvidia-cuda-cupti with pip"

@@ -286,22 +286,22 @@ ensure_compiler() {
     problem=$(python3 scripts/shared/host_compiler.py "${COMPILER[@]}" 2>&1) || die 3 "$problem"
 }
 
+# Sets SCONS, the command that runs SCons; nothing where there is none.
 find_scons() {
-    if scons --version >/dev/null 2>&1; then
-        SCONS=(scons)
-    elif python3 -m SCons --version >/dev/null 2>&1; then
-        SCONS=(python3 -m SCons)
-    else
-        SCONS=(.venv/bin/python -m SCons)
-        "${SCONS[@]}" --version >/dev/null 2>&1
-    fi
+    local python
+    SCONS=(scons)
+    ! scons --version >/dev/null 2>&1 || return 0
+    for python in python3 .venv/bin/python; do
+        SCONS=("$python" -m SCons)
+        "$python" -c 'import SCons' 2>/dev/null && return
+    done
+    SCONS=() && return 1
 }
 
-# Sets SCONS, the command that runs SCons.
+# Makes sure of SCons.
 ensure_scons() {
     ensure_python
-    [[ ${SCONS-} ]] && "${SCONS[@]}" --version >/dev/null 2>&1 || find_scons ||
-        pip_install SCons scons
+    [[ ${SCONS-} ]] || find_scons || { pip_install SCons scons && find_scons; }
     if [[ ${SCONS[0]} == .venv/* ]]; then
         # What pip puts there names this folder: in a copy of it the first one's Python would run.
         cat >.venv/bin/scons.new <<'END'
@@ -495,17 +495,6 @@ ensure_counting_compiler() {
     ensure_compiler
     [[ $("${COMPILER[@]}" -dM -E -x c++ - </dev/null) != *__clang__* ]] ||
         die 77 "counting on the CPU takes g++, not ${COMPILER[*]}"
-}
-
-# is_built FILE...: whether these lie here, and are no older than what they are built from. What an
-# editor leaves beside a source that is open there (.x.swp, #x#, x~) is nothing to build from.
-is_built() {
-    local file sources=(-type f ! -name '.*' ! -name '#*' ! -name '*~')
-    for file in "$@"; do
-        [[ -x $file ]] || return
-        [[ ! $(find SConstruct src include simulator "${sources[@]}" -newer "$file" -print -quit \
-            2>&1) ]] || return
-    done
 }
 
 # build TARGET-OR-OPTION...: SCons, without its lines about what is up to date.

@@ -96,7 +96,7 @@ find_cuda_gdb() {
 if [[ $on_cpu ]] || ! has_gpu ${must_build:+--builds}; then
     on_cpu=yes
 else
-    [[ ! $must_build ]] || is_built "build/debug/$program" || ensure_cuda
+    [[ ! $must_build ]] || ensure_cuda
     debugger=$(find_cuda_gdb) || {
         say "no cuda-gdb with Python here (NVIDIA's package cuda-gdb): on the CPU instead"
         on_cpu=yes
@@ -108,7 +108,7 @@ if [[ $on_cpu ]]; then
     runs_python gdb || die 77 "this gdb has no Python, which the commands are written in"
     debugger=gdb folder=cpu/debug target=cpu/$program
 fi
-if [[ $must_build ]] && ! is_built "$folder/$program"; then
+if [[ $must_build ]]; then
     ensure_compiler
     ensure_scons
     build debug=1 "$target" >&2

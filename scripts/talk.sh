@@ -77,7 +77,7 @@ if [[ $list ]]; then
 fi
 
 if [[ ! $on_cpu ]]; then
-    if [[ $must_build ]] && ! is_built "${targets[@]}"; then
+    if [[ $must_build ]]; then
         ensure_compiler
         ensure_scons
         ensure_cuda
@@ -92,7 +92,7 @@ if [[ ! $on_cpu ]]; then
         find_targets
     fi
 fi
-if [[ $on_cpu && $must_build ]] && ! is_built "${targets[@]}"; then
+if [[ $on_cpu && $must_build ]]; then
     ensure_compiler
     ensure_scons
     ensure_simulator_libraries

@@ -39,7 +39,7 @@ case "$*" in
         ;;
     "-m pip "*) echo "error: externally-managed-environment" >&2 && exit 1 ;;
     *"import ensurepip"*) [[ -f $here/ensurepip ]] || exit 1 ;;
-    "-m SCons "*) exit 1 ;; # none that is installed for all
+    *"import SCons") exit 1 ;; # none that is installed for all
 esac
 exec "PYTHON" "$@"
 """.replace("PYTHON", sys.executable)
