@@ -206,12 +206,20 @@ apt_install() {
 }
 
 apt_install_alone() {
-    local what=$1
+    local what=$1 said
     shift
     say "installing $what (apt-get install $*)"
     apt-get update -qq >/dev/null 2>&1 || true # an old list may do
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" \
-        >/dev/null 2>&1 </dev/null || die 3 "apt-get install $* failed: is there a network?"
+    said=$(LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        "$@" 2>&1 </dev/null) ||
+        installs_nothing "apt-get install $*" "$(grep -m 1 ^E: <<<"$said" || echo "${said##*$'\n'}")"
+}
+
+# installs_nothing COMMAND SAID: ends the script with what the command said of it.
+installs_nothing() {
+    local question=": is there a network?"
+    [[ $2 != *@(lock|dpkg|space|ermission)* ]] || question=""
+    die 3 "$1 failed (${2:-it says nothing})$question"
 }
 
 # Makes .venv, with pip in it. Some Pythons come without ensurepip, Python's copy of pip for such
@@ -226,6 +234,8 @@ make_venv() {
 has_venv() {
     local pip
     .venv/bin/python -m pip --version >/dev/null 2>&1 && return
+    [[ -d .venv || ! -e .venv && ! -L .venv ]] ||
+        die 3 "$PWD/.venv is in the way: it is no folder, and Python's packages go there; remove it"
     ! python3 -c 'import ensurepip, venv' 2>/dev/null || return 0
     read -r _ pip _ <<<"$(python3 -m pip --version 2>/dev/null)"
     [[ $pip && $(printf '%s\n' 22.3 "$pip" | sort -V) == 22.3* ]]
@@ -237,18 +247,18 @@ pip_install() {
 }
 
 pip_install_alone() {
-    local what=$1 said
+    local what=$1 said hint=""
     shift
-    if ! .venv/bin/python -m pip --version >/dev/null 2>&1 && ! make_venv >/dev/null 2>&1; then
-        install_needs venv
-        said=$(make_venv 2>&1) ||
-            die 3 "python3 makes no .venv (${said##*$'\n'}): install" \
-                "$(package_of apt-get venv), or pip 22.3 or later for python3"
+    if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+        need venv
+        said=$(make_venv 2>&1) || {
+            has_venv || hint=": install $(package_of apt-get venv), or pip 22.3 or later for python3"
+            die 3 "python3 makes no .venv (${said##*$'\n'})$hint"
+        }
     fi
     say "installing $what into .venv (pip install $*)"
     said=$(.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
-        --retries 1 "$@" 2>&1) ||
-        die 3 "pip install $* failed (${said##*$'\n'}): is there a network?"
+        --retries 1 "$@" 2>&1) || installs_nothing "pip install $*" "${said##*$'\n'}"
 }
 
 has_python() {

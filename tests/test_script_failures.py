@@ -156,6 +156,13 @@ def test_scons_decides_whether_a_program_is_out_of_date(tmp_path, command):
     assert done.returncode == 77 and "asked" not in done.stderr
 
 
+def test_a_checkout_by_a_git_that_changes_line_ends(tmp_path):
+    if subprocess.run(["git", "clone", "-q", "-c", "core.autocrlf=true", ROOT, tmp_path],
+                      capture_output=True).returncode:
+        pytest.skip("this is no clone")
+    assert script("run.sh", "--help", root=tmp_path).returncode == 0
+
+
 def test_a_checkout_that_may_not_be_written(tmp_path):
     scons = ROOT / ".venv/bin/scons"
     if not scons.exists():

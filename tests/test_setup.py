@@ -171,6 +171,33 @@ def test_without_a_network_the_last_of_pips_lines_says_why(setup):
     assert "--retries 1" in (setup.root / "piped").read_text()  # five take ten seconds
 
 
+@pytest.mark.parametrize("way", ["file", "link"])
+def test_what_lies_where_packages_go_is_named_and_nothing_installed(setup, way):
+    if way == "file":
+        (setup.root / ".venv").touch()
+    else:
+        (setup.root / ".venv").symlink_to("/no/such/folder")
+    for commands in ("ensure_compiler", "pip_install 'a package' package"):
+        done = setup.install(commands)
+        assert (done.returncode, done.stdout) == (FAILED, "")
+        assert_one_line(done.stderr, "run.sh")
+        assert f"{setup.root}/.venv is in the way" in done.stderr
+    assert not setup.used_apt()
+
+
+@pytest.mark.parametrize("said, asks", [
+    ("E: Could not get lock /var/lib/dpkg/lock. It is held by process 7 (apt)", False),
+    ("E: You don't have enough free space in /var/cache/apt/archives/.", False),
+    ("E: Unable to locate package gdb", True), ("", True)])
+def test_what_apt_says_is_told(setup, said, asks):
+    setup.apt_get(f'echo "Reading lists"; echo "{said}"; echo "E: more"; exit 100' if said
+                  else "exit 100")
+    done = setup.install("apt_install gdb gdb")
+    assert (done.returncode, done.stdout) == (FAILED, "")
+    assert said in done.stderr and ("is there a network?" in done.stderr) == asks
+    assert done.stderr.count("\n") == 2  # the first announces apt-get
+
+
 @pytest.mark.parametrize("compiler, status", [("env g++", 0), ("gpp", FAILED),
                                               ("gpp -O2", FAILED)])
 def test_a_compiler_of_the_users_own_is_not_replaced(setup, compiler, status):
