@@ -25,8 +25,8 @@ merges loads and unrolls loops, so the counts differ where it did.
   --no-build   run what lies here; it was built elsewhere
   --together   one table also of a single program's kernels
 
-ncu may be refused the counters (ERR_NVGPUCTRPERM). Then run this as root, or let the administrator
-load the driver with NVreg_RestrictProfilingToAdminUsers=0.
+ncu may be refused the counters (ERR_NVGPUCTRPERM). Then the simulator counts, unless you run this as
+root, or the administrator loads the driver with NVreg_RestrictProfilingToAdminUsers=0.
 
 Exit status: the program's (0 verified, 1 a wrong result, 2 usage, 3 an error); 77 nothing here can
 count.
@@ -99,10 +99,11 @@ count_on_simulator() {
     DEMO_COUNT=1 "cpu/$program" "$@" || failed "$program" $?
 }
 
-if ! has_gpu || ! ncu=$(find_ncu); then
-    ! has_gpu || say "no ncu here (it comes with the CUDA Toolkit)"
-    say "counting on the simulator"
-    targets=("${programs[@]/#/cpu/}" "${programs[@]/#/cpu/count/}")
+# simulate WHY ARGUMENT...: counts there, and ends the script.
+simulate() {
+    local targets=("${programs[@]/#/cpu/}" "${programs[@]/#/cpu/count/}")
+    say "$1: counting on the simulator"
+    shift
     if [[ $must_build ]]; then
         ensure_counting_compiler
         ensure_scons
@@ -111,7 +112,10 @@ if ! has_gpu || ! ncu=$(find_ncu); then
     fi
     count_all count_on_simulator "$@"
     exit
-fi
+}
+
+has_gpu ${must_build:+--builds} || simulate "$NO_GPU" "$@"
+ncu=$(find_ncu) || simulate "no ncu here (it comes with the CUDA Toolkit)" "$@"
 
 # --- ncu ---
 
@@ -121,11 +125,11 @@ count_on_gpu() {
     [[ -x ./$program ]] || die 3 "$program is not built: scons $program"
     rm -f "$WORK/report.ncu-rep"
     "$ncu" --clock-control none --section SourceCounters --metrics "$metrics" \
-        --export "$WORK/report" --log-file "$WORK/log" "./$program" "$@" --once ||
+        --export "$WORK/report" --log-file "$WORK/log" "./$program" "$@" --once >"$WORK/said" ||
         true # it has exit statuses of its own
-    if grep -q ERR_NVGPUCTRPERM "$WORK/log"; then
-        die 77 "ncu may not read the counters (ERR_NVGPUCTRPERM): run this as root, or see --help"
-    fi
+    ! grep -q ERR_NVGPUCTRPERM "$WORK/log" ||
+        simulate "ncu may not read the counters (ERR_NVGPUCTRPERM, see --help)" "$@" >&3
+    cat "$WORK/said"
     status=$(sed -nE 's/.*application returned an error code \(([0-9]+)\).*/\1/p;T;q' "$WORK/log")
     ((${status:-0} == 0)) || failed "$program" "$status"
     [[ -f $WORK/report.ncu-rep ]] ||

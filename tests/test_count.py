@@ -580,11 +580,14 @@ def fake_ncu(tmp_path):
     return run_it
 
 
-def test_counters_refused(fake_ncu):
-    done = fake_ncu("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n")
-    assert done.returncode == SKIPPED
+@pytest.mark.parametrize("programs", [("2",), ("2", "2")], ids=len)
+def test_where_counters_are_refused_the_simulator_counts(fake_ncu, programs):
+    count("2_matmul_sharedmem", 64)  # skips where it is not built
+    done = fake_ncu("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n", programs)
+    assert done.returncode == VERIFIED, done.stderr
     assert_one_line(done.stderr, "count.sh")
-    assert "ERR_NVGPUCTRPERM" in done.stderr and "root" in done.stderr
+    assert "ERR_NVGPUCTRPERM" in done.stderr and "counting on the simulator" in done.stderr
+    assert "CPU simulation" in done.stdout and "what the program printed" not in done.stdout
 
 
 def test_nothing_counted(fake_ncu):
