@@ -60,6 +60,7 @@ check_end() {
 begin() {
     trap 'exit 130' INT TERM HUP
     trap 'check_end $? "$BASH_COMMAND"' EXIT
+    [[ ${PYTHONUTF8-} != 0 ]] || unset PYTHONUTF8 # else names may be but ASCII where LC_ALL=C
     [[ -e /dev/fd/1 ]] || die 3 "stdout is closed: it needs a terminal or a file"
 }
 
@@ -288,6 +289,7 @@ has_compiler() {
 ensure_compiler() {
     local problem needs=(python compiler)
     read -ra COMPILER <<<"${CXX:-g++}"
+    ! command -v "${CXX-}" >/dev/null || COMPILER=("$CXX") # a path with blanks
     [[ ! ${CXX-} ]] || has_compiler ||
         die 3 "CXX is '$CXX', which is no command here: correct it, or unset CXX"
     find_scons || needs+=(venv)

@@ -12,7 +12,7 @@ import pytest
 import bundles
 import pages
 from fakes import copy_folders
-from suite import FAILED, PROGRAMS, ROOT, cuda_toolkit, run, scons
+from suite import FAILED, PROGRAMS, ROOT, assert_one_line, cuda_toolkit, run, scons
 
 sys.path.append(str(ROOT / "simulator"))
 import translate  # noqa: E402  simulator/translate.py
@@ -176,13 +176,27 @@ def test_a_compiler_that_is_too_old_is_refused_in_one_line(tmp_path):
     ({"CXX": "env LANG=C g++"}, None),  # of several words, which -ccbin does not take
 ])
 def test_a_compiler_of_the_users_own_reaches_nvcc(fake, tmp_path, env, used):
-    other = fake_compiler(tmp_path / "other", "12.2", "#define __cpp_lib_bit_cast 201806L")
+    other = fake_compiler(tmp_path / "an other", "12.2", "#define __cpp_lib_bit_cast 201806L")
     fake_compiler(tmp_path / "clang++", "14", "#define __cpp_lib_bit_cast 201806L")
     env = {name: value.replace("other", other) for name, value in env.items()}
     env["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
     done = scons("-n", "verbose=1", "2_matmul_sharedmem",
                  env={"CXX": "", "NVCC_CCBIN": "", "CUDA_HOME": str(fake), **env})
-    assert re.findall(r" -ccbin=(\S+) ", done.stdout) == ([other] if used else []), done.stderr
+    assert re.findall(r'"-ccbin=(.*?)"', done.stdout) == ([other] if used else []), done.stderr
+    assert done.stdout.count("-ccbin") == bool(used)
+
+
+def test_a_folder_whose_name_python_cannot_read(tmp_path):
+    """It could where PYTHONUTF8 were not 0: scripts unset that, and scons says so."""
+    folder = tmp_path / "\u00fc"
+    copy_folders(folder, "scripts", "tests")
+    shutil.copy(ROOT / "SConstruct", folder)
+    ascii_alone = {"LC_ALL": "C", "PYTHONUTF8": "0"}
+    done = scons("cpu/1_matmul_basic", cwd=folder, env=ascii_alone)
+    assert (done.returncode, done.stdout) == (FAILED, "")
+    assert_one_line(done.stderr, "scons")
+    code = 'source scripts/setup.sh; begin; python3 -c "import os; os.getcwd().encode()"'
+    subprocess.run(["bash", "-c", code], cwd=folder, env={**os.environ, **ascii_alone}, check=True)
 
 
 @pytest.mark.parametrize("said", [

@@ -198,10 +198,13 @@ def test_what_apt_says_is_told(setup, said, asks):
     assert done.stderr.count("\n") == 2  # the first announces apt-get
 
 
-@pytest.mark.parametrize("compiler, status", [("env g++", 0), ("gpp", FAILED),
+@pytest.mark.parametrize("compiler, status", [("env g++", 0), ("my tools/g++", 0), ("gpp", FAILED),
                                               ("gpp -O2", FAILED)])
 def test_a_compiler_of_the_users_own_is_not_replaced(setup, compiler, status):
-    """It may be of several words; where it is mistyped, nothing is installed."""
+    """It may be of several words, or a path with blanks; where it is mistyped, nothing is
+    installed."""
+    (setup.root / "my tools").mkdir()
+    (setup.root / "my tools/g++").symlink_to(shutil.which("g++"))
     done = setup.install("ensure_compiler", CXX=compiler)
     assert (done.returncode, done.stdout) == (status, "")
     assert not setup.used_apt()

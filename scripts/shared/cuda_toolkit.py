@@ -184,7 +184,8 @@ def host_compiler():
     """What nvcc is to compile host code with: NVCC_CCBIN, or CXX where that is one word and no
     clang, with which nvcc 13.0 refuses the programs' std::span. Empty: nvcc takes g++."""
     cxx = os.environ.get("CXX", "").strip()
-    usable = len(cxx.split()) == 1 and cxx != "g++" and "clang" not in os.path.basename(cxx)
+    one_word = shutil.which(cxx) or len(cxx.split()) == 1  # a path may have blanks
+    usable = one_word and cxx != "g++" and "clang" not in os.path.basename(cxx)
     return os.environ.get("NVCC_CCBIN") or (cxx if usable else "")
 
 

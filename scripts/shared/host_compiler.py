@@ -5,8 +5,14 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+
+
+def words(command):
+    """Those of $CXX: a path with blanks is one."""
+    return [command] if shutil.which(command) else command.split()
 
 
 def problem(command):
