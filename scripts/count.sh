@@ -25,7 +25,7 @@ merges loads and unrolls loops, so the counts differ where it did.
   --no-build   run what lies here; it was built elsewhere
   --together   one table also of a single program's kernels
 
-ncu may be refused the counters (ERR_NVGPUCTRPERM). Then the simulator counts, unless you run this as
+ncu may be refused the counters (ERR_NVGPUCTRPERM). Then the simulator counts, unless this is run as
 root, or the administrator loads the driver with NVreg_RestrictProfilingToAdminUsers=0.
 
 Exit status: the program's (0 verified, 1 a wrong result, 2 usage, 3 an error); 77 nothing here can

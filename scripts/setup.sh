@@ -110,8 +110,8 @@ alone() {
 
 # --- What is there, and what is installed ---
 
-# has_gpu [--builds]: whether there is a GPU that programs can use, those that lie here or those that
-# are to be built, as far as that shows before. Where not, NO_GPU says why. Without nvidia-smi, as in
+# has_gpu [--builds]: whether there is a GPU that programs can use; with --builds those that are to
+# be built, as far as it can be told before. Where not, NO_GPU says why. Without nvidia-smi, as in
 # some containers, the device files tell.
 has_gpu() {
     local said status=0
@@ -212,8 +212,7 @@ apt_install_alone() {
     say "installing $what (apt-get install $*)"
     apt-get update -qq >/dev/null 2>&1 || true # an old list may do
     said=$(LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-        "$@" 2>&1 </dev/null) ||
-        installs_nothing "apt-get install $*" "$(grep -m 1 ^E: <<<"$said" || echo "${said##*$'\n'}")"
+        "$@" 2>&1 </dev/null) || installs_nothing "apt-get install $*" "$(grep -m 1 ^E: <<<"$said")"
 }
 
 # installs_nothing COMMAND SAID: ends the script with what the command said of it.
@@ -253,7 +252,8 @@ pip_install_alone() {
     if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
         need venv
         said=$(make_venv 2>&1) || {
-            has_venv || hint=": install $(package_of apt-get venv), or pip 22.3 or later for python3"
+            has_venv ||
+                hint=": install $(package_of apt-get venv), or pip 22.3 or later for python3"
             die 3 "python3 makes no .venv (${said##*$'\n'})$hint"
         }
     fi

@@ -29,8 +29,8 @@ These go to pytest, as do files of tests, which then run alone: scripts/test.sh 
   -x, --lf   end at the first failure; run what failed last time
   -v         name every test
 
-Exit status: 0 all passed; 1 one failed; 2 usage; 3 something cannot be installed or built; 5 no test has
-that name; 130 interrupted.
+Exit status: 0 all passed; 1 one failed; 2 usage; 3 something cannot be installed or built; 5 no
+test has that name; 130 interrupted.
 END
 }
 

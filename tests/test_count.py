@@ -508,14 +508,6 @@ def test_script_help():
     assert "ERR_NVGPUCTRPERM" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [[], ["--bogus"], ["no_such_program"], ["../1_matmul_basic"],
-                                       ["99"], ["2", "--csv"]])
-def test_script_bad_arguments(arguments):
-    done = count_script(*arguments)
-    assert (done.returncode, done.stdout) == (USAGE, "")
-    assert_one_line(done.stderr, "count.sh")
-
-
 @pytest.mark.parametrize("name", ["2_matmul_sharedmem", "2"])
 def test_script_without_gpu(name):
     count("2_matmul_sharedmem", 32)  # skips where it is not built

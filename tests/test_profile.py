@@ -320,16 +320,6 @@ def test_bad_input_ends_with_one_line(arguments):
     assert_one_line(done.stderr, "profile_report.py")
 
 
-@pytest.mark.parametrize("arguments", [
-    [], ["--bogus", "./5_gating_unfused"], ["--trace"], ["--trace", "x.json"],
-    ["./no_such_program"], ["99"], ["README.md"],
-], ids=lambda arguments: " ".join(arguments) or "none")
-def test_bad_usage_ends_with_one_line(arguments):
-    done = profile(*arguments, cwd=ROOT)
-    assert done.returncode == USAGE and done.stdout == ""
-    assert_one_line(done.stderr, "profile.sh")
-
-
 def test_the_simulator_has_nothing_to_profile(tmp_path):
     program = ROOT / "cpu/5_gating_unfused"
     if not program.exists():

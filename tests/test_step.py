@@ -588,21 +588,9 @@ def test_a_walk_ends_at_the_first_command_that_fails(tmp_path, command):
     assert result[1:] == ["$1 = 64\n", FAILING[command] + "\n"]
 
 
-@pytest.mark.parametrize("arguments", [
-    (), ("bonus",), ("2", "64", "64"), ("--nonsense", "2"), ("2", "--kernel"),
-    ("--batch", "/no/such/file", "2"), ("--batch", "/", "2"), ("--walk", "/no/such/file", "2"),
-    ("--walk", WALK, "--batch", WALK, "2"),
-])
-def test_usage_errors(arguments):
-    done = step(*arguments)
-    assert done.returncode == USAGE and done.stdout == ""
-    assert_one_line(done.stderr, "step.sh")
-
-
 @on_cpu
-@pytest.mark.parametrize("arguments", [("64", "--kernel", "none")])
-def test_the_program_refuses_its_own_command_line(arguments):
-    done = step("--cpu", "--no-build", "2", *arguments)
+def test_the_program_refuses_its_own_command_line():
+    done = step("--cpu", "--no-build", "2", "64", "--kernel", "none")
     assert done.returncode == USAGE and done.stdout == ""
     assert_one_line(done.stderr, "2_matmul_sharedmem")
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from fakes import FakeMachine, copy_folders, description, script
-from suite import CPU, FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, run
+from suite import CPU, FAILED, ROOT, SKIPPED, VERIFIED, WRONG, assert_one_line, run
 from terminal import CTRL_C, CTRL_D, on_a_terminal
 
 INTERRUPTED = 130
@@ -153,15 +153,6 @@ def test_a_slower_gpu_gets_another_size(stage):
     assert stage.called(stage.talk("--size", "8192", "7").stdout) == WITH_GPU[6]
     done = stage.talk("--cpu", "--size", "1056", "7")
     assert stage.called(done.stdout) == WITHOUT[6] and "--size is for a GPU" in done.stderr
-
-
-@pytest.mark.parametrize("arguments", [
-    ("0",), ("8",), ("one",), ("1", "2"), ("--size", "33"), ("--size",), ("--size", "32,64"),
-    ("--nonsense",)])
-def test_usage_errors(arguments):
-    done = script("talk.sh", *arguments)
-    assert (done.returncode, done.stdout) == (USAGE, "")
-    assert_one_line(done.stderr, "talk.sh")
 
 
 # --- What may happen ------------------------------------------------------------------------------
