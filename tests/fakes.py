@@ -254,7 +254,6 @@ class FakeMachine:
             (root / folder).mkdir(parents=True)
         shutil.copy(ROOT / "include/demo/data_sheets.inc", root / "include/demo")
         for program, about in FAKES.items():
-            (root / "src" / f"{program}.cu").touch()
             self.describes(program, about)
         self.install(root / "bin/nvidia-smi", FAKE_NVIDIA_SMI)
         # Ours, without the detour of what chooses among versions of Python.
@@ -268,7 +267,9 @@ class FakeMachine:
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
     def describes(self, program, about):
-        """Lets a program describe itself so."""
+        """Lets a program describe itself so, and its source say as much of it as scripts read."""
+        (self.root / "src" / f"{program}.cu").write_text(
+            ".grid = {};" * bool(about["grid"]) + ".talk = true;" * bool(about["talk"]))
         self.install(self.root / program, FAKE_PROGRAM.replace("DESCRIPTION", json.dumps(about)))
 
     def fail(self, program, status, message):

@@ -104,7 +104,8 @@ REFUSED = {
                 "8 0", "--batch /no/such/file 2", "--batch / 2", f"--walk {W} --batch {W} 2"],
     "profile.sh": ["", "--bogus 5", "--trace", "--trace --all true", "--trace x.json",
                    "./no_program", "99", "README.md", "5 33", "5 --bogus"],
-    "compare_gpus.sh": ["--bogus", "--sizes 33", "--out --fresh", "'a\n\x1b[31m'"],
+    "compare_gpus.sh": ["--bogus", "--sizes 33", "--grid --programs 1", "--talk 16 --programs 1",
+                        "--out --fresh", "'a\n\x1b[31m'"],
     "setup.sh": ["", "--bogus"]}
 
 

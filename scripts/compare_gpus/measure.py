@@ -101,6 +101,10 @@ def parse_arguments(arguments):
         parser.error("--quick excludes --sizes and --talk")
     if options.grid and (options.sizes or options.talk or options.quick):
         parser.error("--grid excludes --sizes, --talk and --quick")
+    for asked, member in ((options.grid, "grid"), (options.talk and not options.sizes, "talk")):
+        if asked and not any(f".{member} = " in programs.source(name)
+                             for name in options.programs or programs.listed()):
+            parser.error(f"--{member}: none of these programs declares that")
     if options.out == "":
         parser.error("--out needs a folder")
     if options.hosts and options.place:

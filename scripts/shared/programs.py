@@ -56,12 +56,16 @@ def find(word):
     return found
 
 
+def source(name):
+    """The text of its file, which tells some of what it declares before it is built."""
+    return command_line.read_text(PROJECT / f"src/{name}.cu")
+
+
 def check(name, arguments):
-    """Refuses what the program would refuse, as far as its source tells before it is built: an N,
-    which comes first, and options that no program has. Raises Stop."""
-    source = command_line.read_text(PROJECT / f"src/{name}.cu")
+    """Refuses what the program would refuse: an N, which comes first, and options that no program
+    has. Raises Stop."""
     step, kind = 32, "a multiple of 32"
-    if re.search(r"\.any_(n|shape) = true", source):
+    if re.search(r"\.any_(n|shape) = true", source(name)):
         step, kind = 1, "a whole number from 1 up"
     for word in arguments:
         if word.startswith("--"):
