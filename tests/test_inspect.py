@@ -490,13 +490,6 @@ def test_colors_can_be_read(html, tmp_path):
                     assert (other + 0.05) / (one + 0.05) >= wanted, (dark, name, ground)
 
 
-@pytest.mark.parametrize("options", [("--diff", "a", "b"), ("--both",)])
-def test_a_page_is_of_one_form(options):
-    done = script("inspect.sh", "2", "--html", *options)
-    assert (done.returncode, done.stdout) == (USAGE, "")
-    assert_one_line(done.stderr, "inspect.sh")
-
-
 # --- Two kernels side by side ---
 
 
@@ -521,17 +514,6 @@ def test_diff_shows_short_loops_and_no_long_ones():
 
 
 # --- What goes wrong, and colors ---
-
-
-@pytest.mark.parametrize("arguments", [
-    [], ["--bogus"], ["bonus"], ["2", "a", "b"], ["2", "--ptx", "--sass"], ["2", "--diff", "a"],
-    ["2", "a", "--diff", "b", "c"], ["2", "--both", "--diff", "b", "c"], ["2", "--block", "0"],
-    ["2", "--block", "1025"], ["2", "--shared", "many"], ["2", "a", "--all"],
-], ids=lambda arguments: " ".join(arguments) or "none")
-def test_bad_arguments_end_with_one_line(arguments):
-    done = script("inspect.sh", *arguments)
-    assert (done.returncode, done.stdout) == (USAGE, "")
-    assert_one_line(done.stderr, "inspect.sh")
 
 
 @pytest.mark.parametrize("arguments, says", [

@@ -140,16 +140,6 @@ def test_where_nothing_helps_one_line_says_what_to_install(setup):
     assert last.endswith(f"): install {VENV}, or pip 22.3 or later for python3")
 
 
-@pytest.mark.parametrize("setup", ["22.2", "none"], indirect=True)
-def test_others_than_root_are_told_what_to_install(setup):
-    FakeMachine.install(setup.bin / "id", "#!/bin/sh\necho 1000\n")
-    done = setup.install()
-    assert (done.returncode, done.stdout) == (FAILED, "")
-    assert_one_line(done.stderr, "run.sh")
-    assert f"apt-get install {VENV}" in done.stderr
-    assert not setup.used_apt()
-
-
 def test_two_that_install_at_once_share_one_environment(setup):
     """The second waits, and does not begin it anew."""
     mark = "pip_install 'a package' package; touch .venv/mine-$$"
@@ -281,15 +271,6 @@ def test_all_that_is_missing_is_told_in_one_line(tmp_path, has, told):
     assert (done.returncode, done.stdout) == (FAILED, "")
     assert done.stderr == ("run.sh: Python 3, a C++ compiler, Python's venv and GoogleTest are "
                            f"missing: install them ({told})\n")
-
-
-def test_one_that_is_missing_is_told_alone(tmp_path):
-    bare = Bare(FakeMachine(tmp_path), "apt-get", "sudo")
-    FakeMachine.install(bare.bin / "python3", FAKE_PYTHON)
-    (bare.bin / "pip_version").write_text("24.1")  # which makes .venv
-    done = bare.install("ensure_compiler")
-    assert done.stderr == ("run.sh: a C++ compiler is missing: install it "
-                           "(sudo apt-get install g++)\n")
 
 
 def test_root_gets_all_that_is_missing_at_once(tmp_path):
