@@ -61,9 +61,9 @@ def source(name):
     return command_line.read_text(PROJECT / f"src/{name}.cu")
 
 
-def check(name, arguments):
-    """Refuses what the program would refuse: an N, which comes first, and options that no program
-    has. Raises Stop."""
+def checked(name, arguments):
+    """The program's name. Raises Stop where it would refuse the arguments: an N, which comes first,
+    or an option that no program has."""
     step, kind = 32, "a multiple of 32"
     if re.search(r"\.any_(n|shape) = true", source(name)):
         step, kind = 1, "a whole number from 1 up"
@@ -75,6 +75,7 @@ def check(name, arguments):
         elif word == arguments[0] != "-h" and not (
                 re.fullmatch("[0-9]{1,18}", word) and int(word) and int(word) % step == 0):
             raise command_line.Stop(f"{name} takes an N that is {kind}, not '{word}'", USAGE)
+    return name
 
 
 def latest_build(name):
@@ -196,13 +197,7 @@ def main(arguments):
     if len(arguments) < 2:
         return command_line.say("programs.py", "WHO and WORD are expected", USAGE)
     who, word, *more = arguments
-
-    def answer():
-        name = find(word)
-        check(name, more)
-        print(name)
-
-    return command_line.attempt(who, answer)
+    return command_line.attempt(who, lambda: print(checked(find(word), more)))
 
 
 if __name__ == "__main__":
