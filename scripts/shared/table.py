@@ -36,12 +36,11 @@ REQUIRED = (
 # What else a file may have; empty where nobody measured or counted it.
 OPTIONAL = (
     "error_of_bound launches temp_bytes moved_bytes least_bytes output_hash "
-    "joules pj_per_flop pj_per_byte predicted_ms as_predicted figure unit "
-    "sm_mhz temperature_c power_w throttled note".split()
+    "predicted_ms as_predicted figure unit sm_mhz temperature_c power_w throttled note".split()
 )
 NUMBERS = (  # may be empty
     "median_ms spread_pct tflops gb_per_s launches moved_bytes least_bytes "
-    "joules pj_per_flop pj_per_byte predicted_ms figure sm_mhz temperature_c power_w"
+    "predicted_ms figure sm_mhz temperature_c power_w"
 ).split()
 WORDS = "program kernel dtype shape".split()
 VERDICTS = ("yes", "no", "failed", "skipped")  # of the column `verified`
