@@ -51,7 +51,6 @@ from typing import NamedTuple, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
 import command_line  # noqa: E402
-import foreign  # noqa: E402
 import programs  # noqa: E402
 import table  # noqa: E402
 from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE, WRONG  # noqa: E402
@@ -273,8 +272,7 @@ def load_frameworks():
     gpu = theirs.gpu()
     if not gpu:
         raise Failure("PyTorch finds no NVIDIA GPU here", SKIPPED)
-    name, capability = gpu
-    return foreign.name(name), capability
+    return gpu
 
 
 class TimeIsUp(BaseException):  # not an Exception: a compiler may catch these

@@ -862,7 +862,7 @@ def main(arguments):
     parser.add_argument("--out", type=Path, default=PROJECT / "build/plots")
     parser.add_argument("files", nargs="+")
     options = parser.parse_args(arguments)
-    tables = table.read_all(options.files)
+    tables = table.read_all("plot.py", options.files)
     n = choose_size(tables, options.size)
     run_with_matplotlib("plot.py")
     options.out.mkdir(parents=True, exist_ok=True)

@@ -73,7 +73,7 @@ def test_plot_draws_every_plot_for_light_and_dark(python, tmp_path):
 def draw(python, code, *files):
     """What Python code prints, which finds the files' plots as `plots`, by name."""
     code = ("import sys; sys.path.insert(0, sys.argv[1]); import plot, table\n"
-            "tables = table.read_all(sys.argv[2:])\n"
+            "tables = table.read_all("plot.py", sys.argv[2:])\n"
             "plots = {p.name: p for p in plot.plots(tables, plot.choose_size(tables, None))}\n"
             + code)
     done = subprocess.run([python, "-c", code, str(ROOT / "scripts"), *map(str, files)],

@@ -253,12 +253,6 @@ def test_dropped_records_are_reported(tmp_path):
     assert "dropped 20 records" in done.stderr
 
 
-def test_a_programs_names_do_not_steer_the_terminal(tmp_path):
-    (tmp_path / "1.txt").write_text(GATING.read_text().replace("six_kernels", "six\x1b[31m"))
-    done = report("--all", tmp_path / "1.txt")
-    assert "timed / six?[31m" in done.stdout and "\x1b" not in done.stdout
-
-
 def test_records_without_their_other_half_are_taken_as_they_are(tmp_path):
     """What is dropped may be a call, or the end of a range."""
     lines = GATING.read_text().splitlines()

@@ -22,7 +22,6 @@ from subprocess import PIPE
 from typing import List, NamedTuple
 
 import command_line
-import foreign
 import programs
 import table
 from command_line import FAILED, OK, PROJECT, SKIPPED, WRONG, Stop
@@ -46,7 +45,7 @@ def place(text):
     """What a host is called in the names of files: node1 of me@node1."""
     if not re.fullmatch(r"[A-Za-z0-9_:][A-Za-z0-9_.:@%+-]*", text):
         raise argparse.ArgumentTypeError(f"'{text}' is no name of a machine")
-    return foreign.file_stem(text.rpartition("@")[2])
+    return command_line.file_stem(text.rpartition("@")[2])
 
 
 def hosts(text):
@@ -218,7 +217,7 @@ class Connection:
                 self.brings, self.brought = True, self.rest["out"]
                 break
             if self.begun["out"]:
-                print(f"{self.host.word}: {foreign.printable(text)}", flush=True)
+                print(f"{self.host.word}: {command_line.printable(text)}", flush=True)
             self.begun["out"] |= text == MARK
         return not self.ended
 

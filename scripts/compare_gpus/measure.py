@@ -61,7 +61,6 @@ import command_line  # noqa: E402
 import cuda_toolkit  # noqa: E402
 import expectations  # noqa: E402
 import fleet  # noqa: E402
-import foreign  # noqa: E402
 import programs  # noqa: E402
 import table  # noqa: E402
 from command_line import INTERRUPTED, OK, PROJECT, SKIPPED, USAGE, Stop  # noqa: E402
@@ -163,7 +162,7 @@ def list_gpus(text):
         gpu = re.match(r"GPU \d+: (.*) \(UUID: ([^)]+)\)", line)
         instance = re.match(r" +MIG (\S+) .*\(UUID: ([^)]+)\)", line)
         if gpu:
-            whole = Gpu(gpu[2], gpu[2], foreign.name(gpu[1]))
+            whole = Gpu(gpu[2], gpu[2], gpu[1])
             gpus.append(whole)
         elif instance and whole:
             if gpus[-1] == whole:
@@ -175,7 +174,7 @@ def list_gpus(text):
 def numbers(gpus):
     """The name of each GPU's file, and its number among those alike: "NVIDIA H200" becomes
     nvidia-h200; a GPU that has no like has no number."""
-    names = [foreign.file_stem(gpu.name) for gpu in gpus]
+    names = [command_line.file_stem(gpu.name) for gpu in gpus]
     for i, name in enumerate(names):
         yield name, str(names[:i].count(name)) if names.count(name) > 1 else ""
 
@@ -407,7 +406,8 @@ def main(arguments):
     if arguments and arguments[0] == "--table" and not {"-h", "--help"} & set(arguments):
         if len(arguments) == 1:
             raise Stop("--table needs files (--help shows the usage)", USAGE)
-        return table.main(["compare", *arguments[1:]])
+        print(table.compare(arguments[1:]))
+        return OK
     if {"-h", "--help"} & set(arguments):
         print(__doc__.strip())
         return OK
