@@ -22,7 +22,7 @@ def machine(tmp_path):
 
 
 CALLED_BY_PEOPLE = ["run.sh", "test.sh", "compare_gpus.sh", "compare_frameworks.py", "report.sh",
-                    "plot.py", "picture.py", "slides.py", "count.sh", "profile.sh", "inspect.sh",
+                    "plot.py", "slides.py", "count.sh", "profile.sh", "inspect.sh",
                     "from_pytorch.py", "step.sh", "talk.sh", "update_docs.py", "setup.sh",
                     "compare_gpus.sbatch"]
 
