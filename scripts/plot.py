@@ -333,7 +333,7 @@ def sweeps(results):
     measured at many shapes. Of two shapes with as many elements the one with more rows counts."""
     found = {}
     rows = [row for row in results.rows if row.get("contender") and row["verified"] == "yes"
-            and "x" in row["shape"]]
+            and re.fullmatch(r"\d+x\d+", row["shape"])]
     for row in sorted(rows, key=lambda row: row["n"]):
         curves_of = found.setdefault((row["program"], row["dtype"]), {})
         curves_of.setdefault(row["contender"], {})[math.prod(sides(row))] = row
@@ -394,18 +394,11 @@ def draw_times(results, heading, over, tick, curves_of, theme, title=None):
     ax.set_xticks(list(ticks), list(ticks.values()))
     ax.set_xlabel(over, fontsize=SIZES["text"], color=theme.muted)
     ax.set_ylabel("microseconds", fontsize=SIZES["text"], color=theme.muted)
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_minor_locator(_no_ticks())
+    ax.minorticks_off()
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.grid(axis="x", visible=False)
     figure.labels_at_right(ax, labels)
     return figure
-
-
-def _no_ticks():
-    from matplotlib.ticker import NullLocator
-
-    return NullLocator()
 
 
 # --- Bars -------------------------------------------------------------------------------------
@@ -467,16 +460,10 @@ def draw_bars(tables, n, kind, found, theme, title=None):
     ax.set_yticks(ticks, [_bar_name(key) for key in found], va="center")
     ax.tick_params(axis="y", labelcolor=theme.ink)
     ax.set_xlim(0)
-    ax.xaxis.set_major_locator(_few_ticks())
+    ax.locator_params(axis="x", nbins=5, steps=[1, 2, 2.5, 5, 10])
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.grid(axis="y", visible=False)
     return figure
-
-
-def _few_ticks():
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
 
 
 def _bar_name(key):
@@ -752,14 +739,14 @@ def ladder():
     matmul = [row for number in "123" for row in of(number, "square", N, "ours")]
     gating = "chain", "library", "record"
     return [[(f"Matmul, N = {N}", matmul + of("3", "square", N, "record", table.YARDSTICK))],
-            [(f"Gating, N = {N}", of("6", "square", N, *gating)),
-             (f"Gating, tall and skinny, S = {S}", of("6", "talk", S, *gating))]]
+            [(f"Gating, fp16, N = {N}", of("6", "square", N, *gating)),
+             (f"Tall and skinny, S = {S}", of("6", "talk", S, *gating))]]
 
 
 def draw_ladder(panels, theme):
     """Names above bars. All bars have one scale from 0, so that lengths compare as figures do."""
     figure = Figure(theme, "Feeding, then fusing", "TFLOP/s on one linear scale: longer is faster. "
-                    + table.short(table.read(SHOWN).gpu), DOCUMENT, 6.8)
+                    + table.short(table.read(SHOWN).gpu), DOCUMENT, 6.1)
     longest = max(row["tflops"] for parts in panels for _, rows in parts for row in rows)
     for parts, left in zip(panels, (0.35, DOCUMENT / 2 + 0.2)):
         ax = figure.axes(left, DOCUMENT / 2 + 0.2 - left + 0.15, bottom=0.2, top=1.3)
@@ -769,12 +756,14 @@ def draw_ladder(panels, theme):
         for heading, rows in parts:
             lines = [(heading, "", 0, None)]
             for row in rows:
-                ratio = table.ratio(row["tflops"], rows[0]["tflops"]) + "  "
+                name, text = row["kernel"], table.number(row["tflops"])
+                if rows[0]["role"] != "chain":
+                    name += f", {row['dtype']}"
+                elif row is not rows[0]:
+                    text = f"{table.ratio(row['tflops'], rows[0]['tflops'])}  {text}"
                 color = {"library": theme.muted, table.YARDSTICK: theme.muted,
                          "chain": theme.color(1)}.get(row["role"], theme.color(0))
-                lines.append((f"{row['kernel']}, {row['dtype']}",
-                              ratio * (rows[0]["role"] == "chain" and row is not rows[0])
-                              + table.number(row["tflops"]), row["tflops"], color))
+                lines.append((name, text, row["tflops"], color))
             for name, text, rate_of, color in lines:
                 style = dict(fontsize=SIZES["text"], color=theme.ink, va="center")
                 ax.text(0, y + 0.4, name, weight="normal" if text else "bold", **style)
@@ -987,18 +976,12 @@ def _times(tables):
 def save(figure, target, form):
     """Writes a figure to a file or stream; the same input gives the same bytes."""
     import matplotlib
-    from PIL import Image
 
-    if form == "svg":
-        with matplotlib.rc_context({"svg.hashsalt": "plot.py"}):
-            figure.figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None},
-                                  facecolor=figure.theme.background)
-        return
-    pixels = io.BytesIO()
-    figure.figure.savefig(pixels, format="rgba", dpi=PIXELS / WIDTH,
-                          facecolor=figure.theme.background)
-    image = Image.frombytes("RGBA", (PIXELS, round(PIXELS * HEIGHT / WIDTH)), pixels.getvalue())
-    image.convert("RGB").save(target, "PNG", compress_level=1)  # packing it tighter takes half
+    more = ({"metadata": {"Date": None, "Creator": None}} if form == "svg" else
+            {"pil_kwargs": {"compress_level": 1}})  # packing it tighter takes half of the time
+    with matplotlib.rc_context({"svg.hashsalt": "plot.py"}):
+        figure.figure.savefig(target, format=form, dpi=PIXELS / WIDTH,
+                              facecolor=figure.theme.background, **more)
 
 
 def svgs(figure):

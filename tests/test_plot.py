@@ -358,6 +358,13 @@ def test_the_usual_size_is_4096_or_what_most_programs_have(tmp_path):
     assert plot.usual_size([small]) == 2048
 
 
+def test_every_file_of_results_can_be_drawn():
+    """Also older ones, which have columns that nobody writes any more."""
+    for file in (ROOT / "results").glob("**/nvidia*.csv"):
+        tables = [table.read(file)]
+        assert plot.plots(tables, plot.choose_size(tables, None)), file
+
+
 @pytest.mark.parametrize("size", ["96", "0", "8192"])
 def test_a_size_that_no_file_has_is_refused(tmp_path, size):
     """Also where it has the talk's shape of that size."""
