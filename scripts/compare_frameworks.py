@@ -505,8 +505,6 @@ def show(rows):
 def read_results(path):
     """table.Results of a file that --csv wrote. Raises table.TableError."""
     results = table.read(path)
-    for row in results.rows:  # files from before there was a column for it name it at their begin
-        row["software"] = row.get("software") or software_of(results.about)
     try:
         cells_of(results.rows)
     except (KeyError, ValueError, TypeError):

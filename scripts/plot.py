@@ -57,7 +57,7 @@ import grid  # noqa: E402
 import programs  # noqa: E402
 import several_gpus  # noqa: E402
 import table  # noqa: E402
-from command_line import PROJECT, USAGE, Stop  # noqa: E402
+from command_line import PROJECT  # noqa: E402
 
 
 class Theme:

@@ -44,7 +44,7 @@ def compared(*arguments):
     ["--table", "--csv", "--markdown", "x.csv"], ["--table", "--bogus", "x.csv"],
     ["--table", "--baseline", "x.csv"], ["--hosts", ""], ["--hosts", "a,,b"],
     ["--hosts=-oProxyCommand=id"], ["--hosts", "a,me@a"], ["--hosts", "a", "--as", "b"],
-    ["--as", "a/b"], ["--patience", "9"], ["--hosts", "a", "--patience", "0"],
+    ["--as", "a/b"],
 ], ids=" ".join)
 def test_bad_arguments_end_with_one_line(arguments):
     done = script("compare_gpus.sh", *arguments)

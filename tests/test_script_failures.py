@@ -33,15 +33,6 @@ def machine(tmp_path):
 
 
 @pytest.mark.parametrize("stdout", [">/dev/full", ">&-"], ids=["full", "closed"])
-@pytest.mark.parametrize("name", ["plot.py", "run.sh"])
-def test_help_that_cannot_be_written(name, stdout):
-    command = ["bash", "-c", f'exec "$@" {stdout}', "-", ROOT / "scripts" / name, "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
-    assert done.returncode == FAILED
-    assert_one_line(done.stderr, name)
-
-
-@pytest.mark.parametrize("stdout", [">/dev/full", ">&-"], ids=["full", "closed"])
 @pytest.mark.parametrize("command", ["run.sh --no-build 64", "compare_gpus.sh --table a.csv"])
 def test_results_that_cannot_be_written(machine, command, stdout):
     write_csv(machine.root / "a.csv", row())
@@ -83,15 +74,6 @@ def test_without_python_one_line_says_so(machine):
     assert (done.returncode, done.stdout) == (FAILED, "")
     assert_one_line(done.stderr, "run.sh")
     assert "Python 3 is missing" in done.stderr
-
-
-@pytest.mark.parametrize("name", ["run.sh", "count.sh", "step.sh", "profile.sh", "compare_gpus.sh"])
-def test_an_argument_of_two_lines_is_named_in_one(name):
-    for argument in ("a\nb\x1b[31m", "--a\nb"):
-        done = script(name, argument)
-        assert (done.returncode, done.stdout) == (USAGE, "")
-        assert_one_line(done.stderr, name)
-        assert "\x1b" not in done.stderr
 
 
 @pytest.mark.parametrize("command", [

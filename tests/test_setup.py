@@ -253,15 +253,6 @@ def test_all_that_is_missing_is_told_in_one_line(tmp_path, has, told):
                            f"missing: install them ({told})\n")
 
 
-def test_one_that_is_missing_is_told_alone(tmp_path):
-    bare = Bare(FakeMachine(tmp_path), "apt-get", "sudo")
-    FakeMachine.install(bare.bin / "python3", FAKE_PYTHON)
-    (bare.bin / "pip_version").write_text("24.1")  # which makes .venv
-    done = bare.install("ensure_compiler")
-    assert done.stderr == ("run.sh: a C++ compiler is missing: install it "
-                           "(sudo apt-get install g++)\n")
-
-
 def test_root_gets_all_that_is_missing_at_once(tmp_path):
     bare = Bare(FakeMachine(tmp_path))
     bare.user(0)

@@ -255,6 +255,7 @@ inline ExitCode run_all(const Program& program, const Options& options) {
             continue;
         }
         fits = true;
+        report.terminal.progress("making the data and the reference");
         Session session(program, each, gpu, &report);
         program.types[each.type].run(session);
     }
