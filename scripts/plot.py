@@ -979,7 +979,7 @@ def save(figure, target, form):
 
     more = ({"metadata": {"Date": None, "Creator": None}} if form == "svg" else
             {"pil_kwargs": {"compress_level": 1}})  # packing it tighter takes half of the time
-    with matplotlib.rc_context({"svg.hashsalt": "plot.py"}):
+    with matplotlib.rc_context({"svg.hashsalt": "plot.py", "svg.fonttype": "none"}):
         figure.figure.savefig(target, format=form, dpi=PIXELS / WIDTH,
                               facecolor=figure.theme.background, **more)
 

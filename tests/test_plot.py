@@ -142,7 +142,7 @@ def test_the_documents_pictures_are_what_the_results_say(python, tmp_path):
     """By their texts: another matplotlib draws the same a little differently."""
     done = script("plot.py", "--documents", "--out", tmp_path, python=python)
     assert done.returncode == 0, done.stderr
-    drawn, kept = ({path.name: re.findall("<!-- (.*?) -->", path.read_text())
+    drawn, kept = ({path.name: re.findall("<text.*?>(.*?)</text>", path.read_text())
                     for path in folder.iterdir()} for folder in (tmp_path, ROOT / "docs/pictures"))
     assert drawn == kept
 
