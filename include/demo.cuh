@@ -10,7 +10,6 @@
 //   demo/verify.cuh        comparing an output with an fp64 reference, on the GPU
 //   demo/inputs.cuh        random data, which can be made again and compared
 //   demo/measure.cuh       timing kernels in turns (Contender, Measurement)
-//   demo/energy.hpp        the GPU's energy counter (--energy)
 //   demo/report.cuh        printing results
 //   demo/session.cuh       one run: Session::run(), main_of()
 //   demo/data.cuh          a program's inputs and outputs

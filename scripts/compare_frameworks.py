@@ -51,7 +51,6 @@ from typing import NamedTuple, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
 import command_line  # noqa: E402
-import foreign  # noqa: E402
 import programs  # noqa: E402
 import table  # noqa: E402
 from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE, WRONG  # noqa: E402
@@ -273,8 +272,7 @@ def load_frameworks():
     gpu = theirs.gpu()
     if not gpu:
         raise Failure("PyTorch finds no NVIDIA GPU here", SKIPPED)
-    name, capability = gpu
-    return foreign.name(name), capability
+    return gpu
 
 
 class TimeIsUp(BaseException):  # not an Exception: a compiler may catch these
@@ -507,8 +505,6 @@ def show(rows):
 def read_results(path):
     """table.Results of a file that --csv wrote. Raises table.TableError."""
     results = table.read(path)
-    for row in results.rows:  # files from before there was a column for it name it at their begin
-        row["software"] = row.get("software") or software_of(results.about)
     try:
         cells_of(results.rows)
     except (KeyError, ValueError, TypeError):

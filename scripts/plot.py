@@ -4,6 +4,7 @@ light and on a dark ground. Each plot is a file, 16:9, with no text below 18 poi
 inches wide.
 
     plot.py [--size N] [--out FOLDER] FILE ...
+    plot.py --documents [--out FOLDER]
 
       curves-<program>-<data type>[-talk][-<unit>]
                          TFLOP/s, or GB/s where memory is the limit, or the figures that a program
@@ -30,6 +31,9 @@ inches wide.
   --size N       N of the bars and the rooflines (default: 4096, or what most programs have); the
                  talk's shape is shown at S = N / 4, at most 1024
   --out FOLDER   write there (default: build/plots); older plots there are removed
+  --documents    draw the documents' pictures from results/ instead, as SVG into docs/pictures:
+                 README's ladder; grid-GPU, ours over the library's best, by N; gpus-GPU, a layer on
+                 several GPUs; waves, memory and loads of docs/experiments
 
 matplotlib goes into .venv if it is missing. Bad input: one line, exit 2; cannot write: 3.
 """
@@ -49,7 +53,9 @@ sys.path[:0] = [str(HERE / "shared"), str(HERE / "plot")]
 import asked_bytes  # noqa: E402
 import command_line  # noqa: E402
 import data_sheets  # noqa: E402
-import label_places  # noqa: E402
+import grid  # noqa: E402
+import programs  # noqa: E402
+import several_gpus  # noqa: E402
 import table  # noqa: E402
 from command_line import PROJECT  # noqa: E402
 
@@ -136,40 +142,40 @@ def groups(rows, *names):
 
 
 class Figure:
-    """A figure the size of a slide, measured in inches, with a title at its top left."""
+    """A figure, as large as a slide or as is asked for in inches, with a title at its top left."""
 
     TOP, BOTTOM = 1.6, 0.95  # what titles need, and the names of an axis and its ticks
 
-    def __init__(self, theme, title, subtitle):
+    def __init__(self, theme, title, subtitle, width=WIDTH, height=HEIGHT):
         import matplotlib.figure
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-        self.theme = theme
-        self.figure = matplotlib.figure.Figure((WIDTH, HEIGHT), facecolor=theme.background)
+        self.theme, self.width, self.height = theme, width, height
+        self.figure = matplotlib.figure.Figure((width, height), facecolor=theme.background)
         self.renderer = FigureCanvasAgg(self.figure).get_renderer()
         # A long one is smaller; bold letters are wider by a tenth.
-        fitting = (WIDTH - 0.7) / (1.12 * inches(title, "title"))
-        self.text(0.35, HEIGHT - 0.28, title, theme.ink, "title", weight="bold",
+        fitting = (width - 0.7) / (1.12 * inches(title, "title"))
+        self.text(0.35, height - 0.28, title, theme.ink, "title", weight="bold",
                   fontsize=SIZES["title"] * min(1, fitting))
-        self.text(0.35, HEIGHT - 0.84, subtitle, theme.muted)
+        self.text(0.35, height - 0.84, subtitle, theme.muted)
 
     def text(self, x, y, text, color, size="text", **more):
         """Text from a place in inches, to the right and down."""
-        self.figure.text(x / WIDTH, y / HEIGHT, text, color=color, va="top",
+        self.figure.text(x / self.width, y / self.height, text, color=color, va="top",
                          **{"fontsize": SIZES[size], **more})
 
     def key(self, names):
         """A line that says what colors mean: [(text, color)]."""
         x = 0.35
         for text, color in names:
-            self.text(x, HEIGHT - 1.2, text, color)
+            self.text(x, self.height - 1.2, text, color)
             x += inches(text) + 0.45
 
-    def axes(self, left, right, bottom=BOTTOM):
+    def axes(self, left, right, bottom=BOTTOM, top=TOP):
         """Axes between margins, in inches."""
-        ax = self.figure.add_axes([left / WIDTH, bottom / HEIGHT, (WIDTH - left - right) / WIDTH,
-                                   (HEIGHT - self.TOP - bottom) / HEIGHT],
-                                  facecolor=self.theme.background)
+        across, up = self.width, self.height
+        ax = self.figure.add_axes([left / across, bottom / up, (across - left - right) / across,
+                                   (up - top - bottom) / up], facecolor=self.theme.background)
         for side in ax.spines.values():
             side.set_visible(False)
         ax.tick_params(length=0, labelsize=SIZES["text"], colors=self.theme.muted, pad=7)
@@ -182,9 +188,13 @@ class Figure:
         """Names lines at their right end, [(y, text, color)], so that no two names touch."""
         height = 1.25 * SIZES["text"] / 72 * self.figure.dpi
         labels = sorted(labels)
-        wanted = [ax.transData.transform((1, y))[1] for y, _, _ in labels]
-        low, high = (ax.transAxes.transform((0, y))[1] for y in (0, 1))
-        places = label_places.spread_out(wanted, height, low, high)
+        places = [ax.transData.transform((1, y))[1] for y, _, _ in labels]
+        for i in range(1, len(places)):
+            places[i] = max(places[i], places[i - 1] + height)
+        limit = ax.transAxes.transform((0, 1))[1]
+        for i in reversed(range(len(places))):
+            places[i] = limit = min(places[i], limit)
+            limit -= height
         for (_, text, color), y in zip(labels, places):
             y = ax.transAxes.inverted().transform((0, y))[1]
             ax.text(1, y, "  " + text, transform=ax.transAxes, color=color, va="center",
@@ -323,7 +333,7 @@ def sweeps(results):
     measured at many shapes. Of two shapes with as many elements the one with more rows counts."""
     found = {}
     rows = [row for row in results.rows if row.get("contender") and row["verified"] == "yes"
-            and "x" in row["shape"]]
+            and re.fullmatch(r"\d+x\d+", row["shape"])]
     for row in sorted(rows, key=lambda row: row["n"]):
         curves_of = found.setdefault((row["program"], row["dtype"]), {})
         curves_of.setdefault(row["contender"], {})[math.prod(sides(row))] = row
@@ -384,18 +394,11 @@ def draw_times(results, heading, over, tick, curves_of, theme, title=None):
     ax.set_xticks(list(ticks), list(ticks.values()))
     ax.set_xlabel(over, fontsize=SIZES["text"], color=theme.muted)
     ax.set_ylabel("microseconds", fontsize=SIZES["text"], color=theme.muted)
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_minor_locator(_no_ticks())
+    ax.minorticks_off()
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.grid(axis="x", visible=False)
     figure.labels_at_right(ax, labels)
     return figure
-
-
-def _no_ticks():
-    from matplotlib.ticker import NullLocator
-
-    return NullLocator()
 
 
 # --- Bars -------------------------------------------------------------------------------------
@@ -457,16 +460,10 @@ def draw_bars(tables, n, kind, found, theme, title=None):
     ax.set_yticks(ticks, [_bar_name(key) for key in found], va="center")
     ax.tick_params(axis="y", labelcolor=theme.ink)
     ax.set_xlim(0)
-    ax.xaxis.set_major_locator(_few_ticks())
+    ax.locator_params(axis="x", nbins=5, steps=[1, 2, 2.5, 5, 10])
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.grid(axis="y", visible=False)
     return figure
-
-
-def _few_ticks():
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
 
 
 def _bar_name(key):
@@ -555,8 +552,8 @@ def draw_roofline(results, n, what, points, theme, title=None):
                     f"N = {n}, S = {talk_size(n)}; arrow: fusion; hollow: by the least bytes; "
                     "dotted: the data sheet")
     every = [row for _, row, start in points for row in (row, start) if row]
-    ax, covered = _under_roofs(figure, results, [intensity(row) for row in every],
-                               [row["tflops"] for row in every], "operations per byte moved")
+    ax = _under_roofs(figure, results, [intensity(row) for row in every],
+                      [row["tflops"] for row in every], "operations per byte moved")
     figure.key([(text, theme.color(i)) for i, text in enumerate(KINDS)]
                + [("No copy was measured", theme.muted)] * (not roofs(results.rows)[0]))
     marks, labels, bends = [], [], 0
@@ -576,14 +573,13 @@ def draw_roofline(results, n, what, points, theme, title=None):
             # Along the roof they would lie on each other.
             bend = 0.12 + 0.1 * (bends % 4) if row["gb_per_s"] else 0.2
             bends += bool(row["gb_per_s"])
-            covered += _arrow(ax, began, place, color, bend)
-    _name_points(figure, ax, labels, marks, covered)
+            _arrow(ax, began, place, color, bend)
+    _name_points(figure, ax, labels, marks)
     return figure
 
 
 def _under_roofs(figure, results, x, y, what, dtypes=None):
-    """Axes for points at (x, y) with the roofs of some data types, and the places that those cover:
-    in pixels, for labels to leave free."""
+    """Axes for points at (x, y) with the roofs of some data types."""
     theme = figure.theme
     bandwidth, peaks = roofs(table.shown(results.rows))
     peaks = {dtype: peak for dtype, peak in peaks.items() if dtypes is None or dtype in dtypes}
@@ -604,7 +600,6 @@ def _under_roofs(figure, results, x, y, what, dtypes=None):
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(lambda value, _: f"{value:g}")
 
-    covered = []
     measured = dict(linewidth=3, solid_capstyle="round")
     by_data_sheet = dict(linewidth=2, linestyle=(0, (1, 2)))
     for slope, flats, style in ((bandwidth, peaks, measured),
@@ -617,20 +612,17 @@ def _under_roofs(figure, results, x, y, what, dtypes=None):
             lines.append([(low_x, low_x * slope / 1000), (ridge, ridge * slope / 1000)])
         for ends in lines:
             ax.plot(*zip(*ends), color=theme.muted, zorder=2, **style)
-            covered += _along(ax, *ends)
     if bandwidth:
         ridge = max(peaks.values(), default=high_y) * 1000 / bandwidth
         _name_roof(figure, ax, bandwidth, low_x, ridge, x)
     figure.labels_at_right(ax, [(peaks[dtype], text, theme.muted) for dtype, text in names.items()])
-    return ax, covered
+    return ax
 
 
 def _arrow(ax, start, end, color, bend):
-    """Draws it, and returns the places that it covers, in pixels."""
     ax.annotate("", end, start, zorder=4, arrowprops=dict(
         arrowstyle="-|>,head_width=0.4,head_length=0.8", color=color, linewidth=2.2, shrinkA=9,
         shrinkB=9, connectionstyle=f"arc3,rad={bend}"))
-    return _along(ax, start, end, bend)
 
 
 def climbing(rows):
@@ -654,9 +646,8 @@ def draw_climb(results, n, found, theme, title=None):
     figure = Figure(theme, title or f"{short(results.gpu)}: larger tiles ask for less",
                     f"Matmul, N = {n}; above the slope, caches answer; dotted: the data sheet")
     every = [pair for some in found.values() for pair in some]
-    ax, covered = _under_roofs(figure, results, [x for x, _ in every],
-                               [row["tflops"] for _, row in every],
-                               "operations per byte of global memory that threads ask for", found)
+    ax = _under_roofs(figure, results, [x for x, _ in every], [row["tflops"] for _, row in every],
+                      "operations per byte of global memory that threads ask for", found)
     marks, labels, used = [], [], {}
     for some in found.values():
         kind = _kind(some[0][1], None)
@@ -668,20 +659,10 @@ def draw_climb(results, n, found, theme, title=None):
         marks += places
         for start, end in zip(places, places[1:]):
             if math.dist(*ax.transData.transform([start, end])) > 40:  # room for an arrow
-                covered += _arrow(ax, start, end, theme.color(kind), 0)
+                _arrow(ax, start, end, theme.color(kind), 0)
     figure.key([(text, theme.color(kind)) for kind, text in used.items()])
-    _name_points(figure, ax, labels, marks, covered)
+    _name_points(figure, ax, labels, marks)
     return figure
-
-
-def _along(ax, start, end, bend=0.0):
-    """Places on a line between two points, bent as matplotlib's arc3 does, in pixels."""
-    (x0, y0), (x1, y1) = ax.transData.transform([start, end])
-    cx, cy = (x0 + x1) / 2 + bend * (y1 - y0), (y0 + y1) / 2 - bend * (x1 - x0)
-    steps = max(2, int(math.hypot(x1 - x0, y1 - y0) / 12))
-    parts = [i / steps for i in range(steps + 1)]
-    return [((1 - t) ** 2 * x0 + 2 * t * (1 - t) * cx + t * t * x1,
-             (1 - t) ** 2 * y0 + 2 * t * (1 - t) * cy + t * t * y1) for t in parts]
 
 
 def _kind(row, start):
@@ -711,25 +692,218 @@ def _name_roof(figure, ax, bandwidth, low_x, ridge, taken):
                 va="bottom", fontsize=SIZES["text"], color=figure.theme.muted)
 
 
-def _name_points(figure, ax, labels, marks, covered):
-    """Names points, [(text, (x, y), color)]. A name that is far from its point is tied to it."""
-    to_pixels, back = ax.transData.transform, ax.transData.inverted().transform
-    dpi = figure.figure.dpi
-    extents = [text.get_window_extent(figure.renderer) for text in ax.texts if text.get_text()]
-    boxes = label_places.beside_points(
-        tuple((inches(text) * dpi, *map(float, to_pixels(point))) for text, point, _ in labels),
-        1.15 * SIZES["text"] / 72 * dpi,
-        tuple(ax.get_window_extent(figure.renderer).extents.tolist()),
-        tuple(tuple(map(float, to_pixels(mark))) for mark in marks),
-        tuple((float(x), float(y)) for x, y in covered),
-        tuple((box.x0, box.y0, box.x1, box.y1) for box in extents))
-    for (text, point, color), (x0, y0, x1, y1) in zip(labels, boxes):
-        x, y = to_pixels(point)
-        near = min(max(x, x0), x1), min(max(y, y0), y1)
-        if math.dist(near, (x, y)) > 22:
-            ax.plot(*zip(point, back(near)), color=color, linewidth=1.2, zorder=3)
-        ax.text(*back(((x0 + x1) / 2, (y0 + y1) / 2)), text, ha="center", va="center",
-                fontsize=SIZES["text"], color=color, zorder=6)
+def _name_points(figure, ax, labels, marks):
+    """Names points, [(text, (x, y), color)], and ties the names to them. Of the places around a
+    point, from the nearest on, its name takes the one that has the least in its way."""
+    from matplotlib.transforms import Bbox
+
+    dpi, to_pixels = figure.figure.dpi, ax.transData.transform
+    height = 1.2 * SIZES["text"] / 72 * dpi
+    taken = [Bbox.from_bounds(x - 11, y - 11, 22, 22) for x, y in map(to_pixels, marks)]
+    taken += [text.get_window_extent(figure.renderer) for text in ax.texts if text.get_rotation()]
+    lines = [line.get_path().transformed(line.get_transform()) for line in ax.lines]
+    for text, point, color in labels:
+        width = inches(text) * dpi
+        shifts = [(right, (up - 0.5) * height) for up in (0, 1, -1, 2, -2, 3, -3, 4, -4)
+                  for right in (16, -width - 16, 60, -width - 60, -width / 2)]
+        boxes = [Bbox.from_bounds(*(to_pixels(point) + shift), width, height) for shift in shifts]
+        costs = [9 * (4 - ax.bbox.count_contains(box.corners())) + 3 * box.count_overlaps(taken)
+                 + sum(line.intersects_bbox(box, filled=False) for line in lines) for box in boxes]
+        best = costs.index(min(costs))
+        taken.append(boxes[best])
+        ax.annotate(text, point, [part / dpi * 72 for part in shifts[best]],
+                    textcoords="offset points", fontsize=SIZES["text"], color=color, zorder=6,
+                    arrowprops=dict(arrowstyle="-", color=color, shrinkB=9))
+
+
+# --- The documents' pictures ------------------------------------------------------------------
+
+SHOWN, N, S = PROJECT / "results/nvidia-h200.csv", 4096, 1024
+DOCUMENT = 10  # inches across: on a phone its text is 10 pixels high
+
+
+def of(number, shape, n, *roles):
+    """A program's rows with these roles, in the order of the roles."""
+    rows = table.shown(table.read(SHOWN).rows)
+    program = programs.named(number, dict.fromkeys(row["program"] for row in rows))
+    found = [row for role in roles for row in rows if row["role"] == role and row["n"] == n
+             and row["program"] == program and row["shape"] == shape]
+    if not found:
+        raise table.TableError(f"{SHOWN.name} has nothing of program {number} at {n}")
+    return found
+
+
+def ladder():
+    """[[(heading, rows)]] of the left and the right: matmul step by step, and where that leads;
+    gating by one kernel per operation, by the library, and by our fastest."""
+    matmul = [row for number in "123" for row in of(number, "square", N, "ours")]
+    gating = "chain", "library", "record"
+    return [[(f"Matmul, N = {N}", matmul + of("3", "square", N, "record", table.YARDSTICK))],
+            [(f"Gating, fp16, N = {N}", of("6", "square", N, *gating)),
+             (f"Tall and skinny, S = {S}", of("6", "talk", S, *gating))]]
+
+
+def draw_ladder(panels, theme):
+    """Names above bars. All bars have one scale from 0, so that lengths compare as figures do."""
+    figure = Figure(theme, "Feeding, then fusing", "TFLOP/s on one linear scale: longer is faster. "
+                    + table.short(table.read(SHOWN).gpu), DOCUMENT, 6.1)
+    longest = max(row["tflops"] for parts in panels for _, rows in parts for row in rows)
+    for parts, left in zip(panels, (0.35, DOCUMENT / 2 + 0.2)):
+        ax = figure.axes(left, DOCUMENT / 2 + 0.2 - left + 0.15, bottom=0.2, top=1.3)
+        ax.set(xlim=(0, longest), ylim=(8.3, 0))
+        ax.axis("off")
+        y = 0
+        for heading, rows in parts:
+            lines = [(heading, "", 0, None)]
+            for row in rows:
+                name, text = row["kernel"], table.number(row["tflops"])
+                if rows[0]["role"] != "chain":
+                    name += f", {row['dtype']}"
+                elif row is not rows[0]:
+                    text = f"{table.ratio(row['tflops'], rows[0]['tflops'])}  {text}"
+                color = {"library": theme.muted, table.YARDSTICK: theme.muted,
+                         "chain": theme.color(1)}.get(row["role"], theme.color(0))
+                lines.append((name, text, row["tflops"], color))
+            for name, text, rate_of, color in lines:
+                style = dict(fontsize=SIZES["text"], color=theme.ink, va="center")
+                ax.text(0, y + 0.4, name, weight="normal" if text else "bold", **style)
+                ax.text(longest, y + 0.4, text, weight="bold", ha="right", **style)
+                ax.barh(y + 0.85, rate_of, height=0.25, color=color)
+                y += 1
+    return figure
+
+
+class Chart(NamedTuple):
+    """Lines {name: [(x, y)]} over marks {x: text}; what was predicted, or is aimed at, is dashed.
+    `texts` stand at the points. `low`: where y begins."""
+
+    caption: str
+    lines: dict
+    marks: dict
+    dashed: dict = {}
+    texts: dict = {}
+    xscale: str = "log"
+    low: Optional[float] = 0
+
+
+def draw_charts(title, subtitle, charts, theme):
+    """Charts below each other."""
+    figure = Figure(theme, title, subtitle, DOCUMENT, 1.2 + 4.7 * len(charts))
+    for i, chart in enumerate(charts):
+        ax = figure.axes(1.1, 0.3, 0.55 + 4.7 * (len(charts) - 1 - i), 1.75 + 4.7 * i)
+        ax.set_title(chart.caption, loc="left", fontsize=SIZES["text"], color=theme.muted)
+        for j, (name, points) in enumerate(chart.lines.items()):
+            ax.plot(*zip(*points), marker="o", label=name, color=theme.color(j), linewidth=2.5)
+            for point, text in zip(points, chart.texts.get(name, [])):
+                ax.annotate(text, point, (6, 6), textcoords="offset points", color=theme.color(j),
+                            fontsize=SIZES["text"])
+        for name, points in chart.dashed.items():
+            ax.plot(*zip(*points), "--", label=name, color=theme.muted, linewidth=1.5)
+        ax.set_xscale(chart.xscale)
+        ax.set_ylim(chart.low)
+        ax.set_xticks(list(chart.marks), list(chart.marks.values()))
+        ax.minorticks_off()
+        ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        ax.legend(fontsize=SIZES["text"], labelcolor="linecolor", frameon=False)
+    return figure
+
+
+def draw_grid(file, theme):
+    """Ours over the best of theirs, by N."""
+    results = table.read(file)
+    gating = grid.of_gating(file)[:1]  # by pointers alone
+    every = grid.of_products(results) + gating
+    lines = {series.name: [(n, pair.ratio) for n, pair in series.pairs.items()]
+             for series in every}
+    sizes = sorted({n for series in every for n in series.pairs})
+    chart = Chart("Above 1 ours is faster" + "; gating: over PyTorch's best" * len(gating), lines,
+                  plain(512 << i for i in range(6)),
+                  {"the products' aim": [(n, every[0].floor(n)) for n in sizes]},
+                  low=None)
+    figure = draw_charts("Ours over the library's best, by N", results.gpu, [chart], theme)
+    figure.figure.axes[0].axhline(1, color=theme.ink)
+    return figure
+
+
+def draw_gpus(results, layers, theme):
+    """How many times as fast as one GPU each way to split a layer is: a group of bars for each
+    size, below a dashed line at the number of its GPUs."""
+    figure = Figure(theme, "Times as fast as one GPU", "Dashed: as many times as there are GPUs. "
+                    + table.short(results.gpu), DOCUMENT, 6.5)
+    ax = figure.axes(0.7, 0.2, bottom=1.3)
+    kernels = [kernel for kernel in layers[0].ms if kernel != several_gpus.FIRST]
+    for g, layer in enumerate(layers):
+        for i, kernel in enumerate(kernels):
+            if kernel in layer.ms:
+                ax.bar(g + (i + 0.5) / (len(kernels) + 1), layer.speed_up(kernel),
+                       0.8 / (len(kernels) + 1), color=theme.color(i), zorder=3)
+        ax.hlines(layer.gpus, g, g + 0.9, color=theme.muted, linestyle="--")
+    figure.key([(kernel, theme.color(i)) for i, kernel in enumerate(kernels)])
+    ax.set_xticks([g + 0.45 for g in range(len(layers))], [
+        f"N = {layer.n}\nH = {layer.hidden}\n{layer.gpus} GPUs" for layer in layers])
+    ax.grid(axis="x", visible=False)
+    return figure
+
+
+def plain(numbers):
+    """Marks of a chart."""
+    return {number: str(number) for number in numbers}
+
+
+def lines_of(rows, value=lambda row: table.shown_rate(row)[0]):
+    """{kernel: its values by N}"""
+    return {kernel: [(row["n"], value(row)) for row in some]
+            for (kernel,), some in groups(rows, "kernel").items()}
+
+
+def waves(rows):
+    stairs, teeth = [[row for row in rows if (row["shape"], row["dtype"]) == ("square", dtype)]
+                     for dtype in ("fp32", "fp16")]
+    predicted = [row for row in teeth if row["predicted_ms"]]
+    return "One wave more", [
+        Chart("Time of N blocks, one on each multiprocessor, ms",
+              lines_of(stairs, lambda row: row["median_ms"]),
+              plain(row["n"] for row in stairs[1::2]),
+              {"predicted": [(row["n"], row["predicted_ms"]) for row in stairs]}, xscale="linear"),
+        Chart("C = A B of N x N, TFLOP/s", lines_of(teeth), plain(range(1024, 4097, 512)),
+              {"predicted": [(row["n"], row["tflops"] * row["median_ms"] / row["predicted_ms"])
+                             for row in predicted]}, xscale="linear")]
+
+
+def memory(rows):
+    sizes = {16: "16 KiB", 256: "256 KiB", 4096: "4 MiB", 65536: "64 MiB", 2**20: "1 GiB"}
+    chases, reads = [[row for row in rows if (row["shape"], row["unit"]) == ("square", unit)]
+                     for unit in ("cycles", "GB/s")]
+    return "Working sets", [
+        Chart("Cycles until a load answers", lines_of(chases), sizes),
+        Chart("Read, TB/s", lines_of(reads, lambda row: row["figure"] / 1000), sizes)]
+
+
+def loads(rows):
+    lines, texts = {}, {}
+    for name, shape, sectors in (("stride N", "strides", lambda n: min(32, 4 * n)),
+                                 ("offset N", "offsets", lambda n: 4 + (n % 8 > 0))):
+        for points in lines_of([row for row in rows if row["shape"] == shape]).values():
+            lines[name], texts[name] = points, [str(sectors(n)) for n, _ in points]
+    return "A warp's loads", [
+        Chart("GB/s of what it asks for; at the points: sectors of a request", lines,
+              plain([1, 2, 4, 8, 16, 32]), texts=texts)]
+
+
+def documents():
+    """The documents' pictures, where results/ has them."""
+    yield Plot("ladder", "", functools.partial(draw_ladder, ladder()))
+    for file in grid.FOLDER.glob("*.csv"):
+        yield Plot(grid.picture(file), "", functools.partial(draw_grid, file))
+    for each in several_gpus.measured():
+        yield Plot(several_gpus.picture(each[0]), "", functools.partial(draw_gpus, *each))
+    for charts, program in ((waves, "bonus_waves"), (memory, "bonus_memory"),
+                            (loads, "bonus_memory")):
+        rows = [row for row in table.of_program(program, SHOWN.stem) if row["verified"] == "yes"]
+        if rows:
+            title, found = charts(rows)
+            yield Plot(charts.__name__, title, functools.partial(
+                draw_charts, title, table.short(rows[0]["gpu"]), found))
 
 
 # --- All of them ------------------------------------------------------------------------------
@@ -802,18 +976,12 @@ def _times(tables):
 def save(figure, target, form):
     """Writes a figure to a file or stream; the same input gives the same bytes."""
     import matplotlib
-    from PIL import Image
 
-    if form == "svg":
-        with matplotlib.rc_context({"svg.hashsalt": "plot.py"}):
-            figure.figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None},
-                                  facecolor=figure.theme.background)
-        return
-    pixels = io.BytesIO()
-    figure.figure.savefig(pixels, format="rgba", dpi=PIXELS / WIDTH,
-                          facecolor=figure.theme.background)
-    image = Image.frombytes("RGBA", (PIXELS, round(PIXELS * HEIGHT / WIDTH)), pixels.getvalue())
-    image.convert("RGB").save(target, "PNG", compress_level=1)  # packing it tighter takes half
+    more = ({"metadata": {"Date": None, "Creator": None}} if form == "svg" else
+            {"pil_kwargs": {"compress_level": 1}})  # packing it tighter takes half of the time
+    with matplotlib.rc_context({"svg.hashsalt": "plot.py", "svg.fonttype": "none"}):
+        figure.figure.savefig(target, format=form, dpi=PIXELS / WIDTH,
+                              facecolor=figure.theme.background, **more)
 
 
 def svgs(figure):
@@ -826,13 +994,14 @@ def svgs(figure):
         yield re.sub("#[0-9a-f]{6}", lambda color: other.get(color[0], color[0]), text)
 
 
-def write(folder, plot):
-    """Writes a plot in each theme and form."""
+def write(folder, png, plot):
+    """Writes a plot in each theme: as SVG, and as PNG where that is asked for."""
     light = plot.draw(LIGHT)
     for theme, text in zip(THEMES, svgs(light)):
         command_line.write_text(folder / f"{plot.name}-{theme.name}.svg", text)
-        figure = light if theme is LIGHT else plot.draw(theme)
-        save(figure, folder / f"{plot.name}-{theme.name}.png", "png")
+        if png:
+            figure = light if theme is LIGHT else plot.draw(theme)
+            save(figure, folder / f"{plot.name}-{theme.name}.png", "png")
 
 
 def remove_older(folder):
@@ -859,21 +1028,27 @@ def run_with_matplotlib(who):
 def main(arguments):
     parser = command_line.Parser(prog="plot.py", add_help=False, allow_abbrev=False)
     parser.add_argument("--size", type=int)
-    parser.add_argument("--out", type=Path, default=PROJECT / "build/plots")
-    parser.add_argument("files", nargs="+")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--documents", action="store_true")
+    parser.add_argument("files", nargs="*")
     options = parser.parse_args(arguments)
-    tables = table.read_all(options.files)
-    n = choose_size(tables, options.size)
+    if options.documents == bool(options.files):
+        parser.error("either files or --documents is expected")
+    if options.documents:
+        found, out = list(documents()), options.out or PROJECT / "docs/pictures"
+    else:
+        tables = table.read_all("plot.py", options.files)
+        found = plots(tables, choose_size(tables, options.size))
+        out = options.out or PROJECT / "build/plots"
     run_with_matplotlib("plot.py")
-    options.out.mkdir(parents=True, exist_ok=True)
-    remove_older(options.out)
-    found = plots(tables, n)
+    out.mkdir(parents=True, exist_ok=True)
+    remove_older(out)
     # Forked before matplotlib is imported: a process with threads may not.
     with multiprocessing.get_context("fork").Pool(
             len(os.sched_getaffinity(0)), command_line.be_a_worker) as pool:
-        pool.map(functools.partial(write, options.out), found, chunksize=1)
+        pool.map(functools.partial(write, out, not options.documents), found, chunksize=1)
     wrote = ", ".join(plot.name for plot in found)
-    return command_line.say("plot.py", f"wrote {wrote} to {options.out}")
+    return command_line.say("plot.py", f"wrote {wrote} to {out}")
 
 
 if __name__ == "__main__":

@@ -337,12 +337,11 @@ ensure_pytest() {
 }
 
 # More packages for PYTEST, which skips some tests without them: jsonschema for what --describe
-# prints, check-jsonschema for the workflow and CITATION.cff, hypothesis for tests/properties.py.
+# prints, hypothesis for tests/properties.py.
 ensure_test_packages() {
-    "${PYTEST[0]}" -c 'import check_jsonschema, hypothesis
+    "${PYTEST[0]}" -c 'import hypothesis
 from jsonschema import Draft202012Validator' 2>/dev/null && return
-    if (pip_install "what some tests need" pytest pytest-xdist "jsonschema>=4" check-jsonschema \
-        hypothesis); then
+    if (pip_install "what some tests need" pytest pytest-xdist "jsonschema>=4" hypothesis); then
         PYTEST=(.venv/bin/python -m pytest)
     else
         say "some tests are skipped, then"

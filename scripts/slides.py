@@ -31,7 +31,6 @@ nothing: one line, exit 2.
 """
 
 import base64
-import io
 import re
 import shlex
 import subprocess
@@ -216,9 +215,7 @@ class Pictures:
     def plot(self, name, title):
         if name not in self.plots:
             fail(f"no plot is named {name}; there are {', '.join(self.plots)}")
-        stream = io.BytesIO()
-        plot.save(self.plots[name].draw(plot.LIGHT, title), stream, "svg")
-        return stream.getvalue()
+        return next(plot.svgs(self.plots[name].draw(plot.LIGHT, title))).encode()
 
     @staticmethod
     def picture(name):

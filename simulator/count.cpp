@@ -65,14 +65,16 @@ __attribute__((constructor)) void count_if_asked(int argc, char** argv, char**) 
 #if defined SIMULATOR_DEBUG || defined SIMULATOR_SANITIZE
     fail(2, "DEMO_COUNT=1 is for cpu/NAME alone, not for what debug=1 and sanitize=1 build");
 #endif
-    for (int i = 1; i < argc; ++i)
-        if (argv[i] == std::string("--csv")) fail(2, "DEMO_COUNT prints counts: without --csv");
+    auto given = [&](std::string option) {
+        return std::find(argv, argv + argc, option) != argv + argc;
+    };
+    if (given("--csv")) fail(2, "DEMO_COUNT prints counts: without --csv");
     const std::string own = own_path();
     const std::string name = own.substr(own.rfind('/') + 1);
     const std::string other = folder_of(own) + "/count/" + name;
     std::vector<char*> arguments(argv, argv + std::min(argc, 1));
     std::string once = "--once";
-    arguments.push_back(once.data());
+    if (!given(once)) arguments.push_back(once.data());
     arguments.insert(arguments.end(), argv + std::min(argc, 1), argv + argc + 1);
     execv(other.c_str(), arguments.data());
     fail(77, "DEMO_COUNT=1 needs %s: %s (scripts/count.sh %s builds it, with g++)", other.c_str(),

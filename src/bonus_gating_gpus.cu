@@ -387,6 +387,7 @@ static void run(demo::Session& session) { Layer(session).run(); }
 }  // namespace gating_gpus
 
 int main(int argc, char** argv) {
+    demo::program_name = "bonus_gating_gpus";  // complains of the launcher's variables
     demo::processes = demo::Processes::of(argc, argv);
     if (demo::processes.rank > 0 && !std::freopen("/dev/null", "w", stdout))
         return demo::kFailed;  // rank 0 reports for all

@@ -6,9 +6,8 @@
 // what it is on an H100 or H200: scripts/compare_gpus.sh fails where it is not. The page
 // docs/experiments/pitfalls.md goes through the rows.
 //
-// ./bonus_pitfalls 4096            a kernel of 0.2 ms
-// ./bonus_pitfalls 512             one of 6 us, where clocks and caches matter most
-// ./bonus_pitfalls 4096 --energy   what the data does to the power
+// ./bonus_pitfalls 4096   a kernel of 0.2 ms
+// ./bonus_pitfalls 512    one of 6 us, where clocks and caches matter most
 #include <cmath>
 #include <thread>
 

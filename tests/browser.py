@@ -75,10 +75,6 @@ class Page:
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
 
-    def screenshot(self, path, whole=False):
-        data = self.command("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
-        Path(path).write_bytes(base64.b64decode(data))
-
     def pdf(self, **options):
         return base64.b64decode(self.command("Page.printToPDF", **options)["data"])
 

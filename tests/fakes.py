@@ -32,8 +32,7 @@ def row(program="1_matmul_basic", kernel="matmul_basic", gpu="GPU A", sm="90", d
         shape="square", n="1024", median_ms="1.000000", spread_pct="0.50", tflops="2.000",
         gb_per_s="", verified="yes", error_of_bound="0.2", launches="1", temp_bytes="0",
         moved_bytes="", least_bytes="12582912", role="ours",
-        output_hash="0123456789abcdef", joules="", pj_per_flop="", pj_per_byte="",
-        predicted_ms="", as_predicted="", figure="", unit=""):
+        output_hash="0123456789abcdef", predicted_ms="", as_predicted="", figure="", unit=""):
     values = locals()
     return ",".join(values[name] for name in COLUMNS)
 
@@ -181,7 +180,7 @@ verified=yes
 ((status == 1)) && verified=no
 ((status == 3)) && exit 3
 figures=1.0,0.1,12.5,,$verified,0.2,1,0,,100
-echo "$name,kernel_of_$name,Fake GPU,90,$dtype,$shape,$n,$figures,ours,0123456789abcdef,,,,,,,"
+echo "$name,kernel_of_$name,Fake GPU,90,$dtype,$shape,$n,$figures,ours,0123456789abcdef,,,,"
 ((status == 4)) && exit 3 # at a later kernel
 ((status == 40)) && exit 0
 exit $status

@@ -44,7 +44,7 @@ except ImportError:
 
 # Options that are not drawn. --sweep has sizes of its own; --gpus asks for GPUs that may not be
 # there, --meet for other processes.
-SPECIAL = set("--talk --kernel --seed --device --rounds --hot --energy --once --verbose --csv "
+SPECIAL = set("--talk --kernel --seed --device --rounds --hot --once --verbose --csv "
               "--sweep --describe --help --gpus --meet --patience".split())
 TURN = 5        # runs, the first of which is the program's simplest
 SHRINK_S = 120

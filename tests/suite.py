@@ -27,11 +27,9 @@ EVERYTHING = "TEST_ALL" in os.environ  # scripts/test.sh --all: what takes too l
 COLUMNS = (
     "program kernel gpu sm dtype shape n median_ms spread_pct tflops gb_per_s verified "
     "error_of_bound launches temp_bytes moved_bytes least_bytes role output_hash "
-    "joules pj_per_flop pj_per_byte predicted_ms as_predicted figure unit"
+    "predicted_ms as_predicted figure unit"
 ).split()
 TIMES = ("median_ms", "spread_pct", "tflops", "gb_per_s")  # empty with --once
-
-ENERGY = ("joules", "pj_per_flop", "pj_per_byte")  # empty without --energy
 
 VERIFIED, WRONG, USAGE, FAILED, SKIPPED = 0, 1, 2, 3, 77  # exit codes
 
@@ -290,7 +288,7 @@ def read_rows(text):
         assert None not in row and None not in row.values(), f"too many or too few fields: {row}"
         for name in ("error_of_bound", "launches", "temp_bytes"):
             assert re.fullmatch(r"\d+(\.\d+)?", row[name]), f"{name} is {row[name]!r}"
-        for name in TIMES + ENERGY + ("moved_bytes", "least_bytes", "predicted_ms"):
+        for name in TIMES + ("moved_bytes", "least_bytes", "predicted_ms"):
             assert re.fullmatch(r"(\d+(\.\d+)?)?", row[name]), f"{name} is {row[name]!r}"
         assert re.fullmatch("[0-9a-f]{16}", row["output_hash"]), row
         assert row["as_predicted"] in ("yes", "no", ""), row

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 import types
-from pathlib import Path
 
 import pytest
 
@@ -28,18 +27,6 @@ SCRIPT = ROOT / "scripts" / NAME
 # --- Command line -----------------------------------------------------------------------------
 
 
-def test_help_needs_no_pytorch_and_names_every_option_and_program():
-    done = subprocess.run([sys.executable, "-S", str(SCRIPT), "--help"], capture_output=True,
-                          text=True)  # -S: no installed packages
-    assert done.returncode == VERIFIED and done.stderr == ""
-    names = compare_frameworks.compared_programs()
-    assert "6_gating_fused" in names
-    assert names.index("7_gelu") < names.index("10_add_mul_activation")
-    for word in ["--operations", "--shapes", "--sizes", "--talk", "--dtype", "--rounds", "--csv",
-                 "--fresh", "--table", "--programs", *names]:
-        assert word in done.stdout
-
-
 @pytest.mark.parametrize("arguments", [
     ["--bogus"], ["4096"], ["--operations", "bogus"], ["--operations", ""], ["--operations"],
     ["--operations", "timing"], ["--sizes", "33"], ["--sizes", "64,"], ["--talk", "17"],
@@ -52,11 +39,6 @@ def test_bad_arguments_end_with_one_line(arguments):
     assert done.returncode == USAGE
     assert done.stdout == ""
     assert_one_line(done.stderr, NAME)
-
-
-def test_operations_are_programs_names_or_numbers():
-    options = compare_frameworks.parse_arguments(["--operations", "7,6_gating_fused,10"])
-    assert options.operations == ["7_gelu", "6_gating_fused", "10_add_mul_activation"]
 
 
 def pretend(monkeypatch, *modules):
@@ -92,29 +74,6 @@ def test_without_a_gpu_it_says_so_in_one_line(monkeypatch, capsys):
 
 
 # --- One place for what is specific to a program -----------------------------------------------
-
-
-def test_the_script_names_no_program_and_no_kernel():
-    code = SCRIPT.read_text(encoding="utf-8").split('"""', 2)[2]  # after --help's text
-    words = set(re.findall(r"\w+", code.lower()))
-    programs = {path.stem.lower() for path in (ROOT / "src").glob("*.cu")}
-    lines = (ROOT / "results/nvidia-h200.csv").read_text(encoding="utf-8").splitlines()
-    rows = csv.DictReader(line for line in lines if not line.startswith("#"))
-    # The script measures a copy, too; that column is its own.
-    kernels = {row["kernel"] for row in rows} - {"copy"}
-    operations = set("matmul gating gelu softmax relu bias tensorcore cublas hopper".split())
-    assert programs and kernels and not words & (programs | kernels | operations)
-
-
-def test_every_page_is_a_program_or_shared_by_several():
-    pages = {path.stem for path in (ROOT / "scripts/frameworks").glob("*.py")}
-    programs = set(compare_frameworks.compared_programs())
-    assert len(programs) >= 9 and programs <= pages
-    for shared in pages - programs - {"__init__"}:
-        texts = [(ROOT / f"scripts/frameworks/{page}.py").read_text() for page in pages - {shared}]
-        assert shared == "case" or any(f"frameworks.{shared} import" in text or
-                                       re.search(rf"frameworks import .*{shared}", text)
-                                       for text in texts), shared
 
 
 # --- A whole run, with canned times -----------------------------------------------------------
@@ -306,35 +265,6 @@ def test_what_is_much_slower_than_the_best_of_theirs_has_one_round(compare):
     assert rows == {"ours": "3", "eager": "1", "library": "3", "compile": "3", "copy": "3"}
 
 
-@pytest.mark.parametrize("winners, tried", [
-    (("fused_fast", "fused_fast"), ["ours fused_fast"]),
-    (("fused_fast", "fused"), ["ours fused", "ours fused_fast"]),
-])
-def test_between_two_sizes_only_their_best_kernels_are_tried(monkeypatch, winners, tried):
-    """Through main() with canned cases: what compare() is told to try at each size."""
-    def case(n, between):
-        return compare_frameworks.Case(
-            None, Path("7_gelu"), (), (), {"shape": "square", "n": n, "dtype": "fp32", "flops": 1,
-                                       "memory_bound": False}, ("ours",),
-            ("fused", "fused_fast"), ("7_gelu", "SIZES", "fp32", None), between)
-
-    order, results = [], iter(winners + ("fused",))
-
-    def compared(case, kernels, *_):
-        order.append((case.problem["n"], list(kernels)))
-        entry = compare_frameworks.Entry(next(results))
-        entry.ms = [1.0]
-        return {"ours": entry}
-
-    install(monkeypatch, FakeFrameworks({}))
-    monkeypatch.setattr(compare_frameworks, "cases_of",
-                        lambda *_: [case(64, False), case(96, True), case(128, False)])
-    monkeypatch.setattr(compare_frameworks, "compare", compared)
-    assert compare_frameworks.main(["--operations", "7"]) == VERIFIED
-    assert order == [(64, ["fused", "fused_fast"]), (128, ["fused", "fused_fast"]),
-                     (96, [call.split()[1] for call in tried])]
-
-
 def test_sizes_that_are_given_replace_all_that_the_pages_say(compare):
     page = "SIZES = (64, 96, 128)\nTALK = (16,)"
     about = description(shape="square", n=64)
@@ -382,13 +312,6 @@ def test_the_tile_kernel_has_a_column_and_is_neither_ours_nor_theirs(compare):
     assert done.calls == ["ours fused"] + forward + forward[::-1] + forward
 
 
-def test_a_slow_tile_kernel_has_one_round(compare):
-    done = compare({"library": [1, 1, 1], "copy": [1, 1, 1]}, page=TILE_PAGE,
-                   about=description(contenders=WITH_TILE), ours={**TIMES, "in_tiles": 1.2},
-                   arguments=["--shapes", "16384x16384"])
-    assert done.status == VERIFIED and done.calls.count("ours in_tiles") == 1
-
-
 def test_the_tile_kernel_may_be_another_programs(compare, tmp_path):
     page = TILE_PAGE.replace("7_gelu", "tiles")
     about = description(contenders=WITH_TILE)
@@ -417,13 +340,6 @@ def test_without_the_tile_compiler_the_cell_is_empty_and_the_reason_said_once(co
     assert "tile: " in done.err and "no tile compiler" in done.err
     assert "tile" not in cells(done.out)
     assert {contender for _, contender, _ in compare.measured()} == {"ours", "library", "copy"}
-
-
-def test_a_tile_kernel_of_another_type_leaves_no_column(compare):
-    done = compare({"library": [1] * 6, "copy": [1] * 6}, page=TILE_PAGE,
-                   about=description(contenders=CONTENDERS + [contender("in_tiles", "ours",
-                                                                        ["fp16"])]))
-    assert (done.status, done.err) == (VERIFIED, "") and "tile" not in cells(done.out)
 
 
 def test_a_tile_kernel_with_other_data_is_not_compared(compare):
@@ -540,20 +456,6 @@ def test_a_case_of_other_software_is_kept_and_says_so(compare, line):
     assert f"{version}1" not in compare.file.read_text()
 
 
-def test_a_file_without_a_column_for_the_software_has_it_at_its_begin(compare):
-    at("8x8", 2, compare)
-    rows = table.read(compare.file)
-    compare.file.write_text("".join(f"# {name}: {value}\n" for name, value in rows.about.items()))
-    columns = [name for name in compare_frameworks.COLUMNS if name != "software"]
-    with compare.file.open("a") as file:
-        writer = csv.DictWriter(file, columns, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows.rows)
-    assert at("8x8", 2, compare).calls == []  # the same software
-    assert {row["software"] for row in table.read(compare.file).rows} == {
-        rows.rows[0]["software"]}
-
-
 @pytest.mark.parametrize("line", ["GPU: Fake, GPU", "protocol: 3"])
 def test_figures_that_are_not_comparable_are_dropped(compare, line):
     at("8x8", 2, compare)
@@ -660,15 +562,6 @@ def test_a_program_that_is_not_built_is_said_in_one_line(compare):
     assert done.status == FAILED
     assert_one_line(done.err, NAME)
     assert "7_gelu" in done.err and "not built" in done.err
-
-
-@pytest.mark.parametrize("page, reason", [("SHAPES = (", "SyntaxError"),
-                                          ("import nowhere", "nowhere")])
-def test_a_page_that_cannot_be_loaded_is_said_in_one_line(compare, page, reason):
-    done = compare({"library": [2, 2, 2]}, page=page)
-    assert done.status == FAILED
-    assert_one_line(done.err, NAME)
-    assert reason in done.err
 
 
 # --- The data: bit for bit as our programs make it ---------------------------------------------

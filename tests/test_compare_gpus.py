@@ -44,13 +44,12 @@ def compared(*arguments):
     ["--table", "--csv", "--markdown", "x.csv"], ["--table", "--bogus", "x.csv"],
     ["--table", "--baseline", "x.csv"], ["--hosts", ""], ["--hosts", "a,,b"],
     ["--hosts=-oProxyCommand=id"], ["--hosts", "a,me@a"], ["--hosts", "a", "--as", "b"],
-    ["--as", "a/b"], ["--patience", "9"], ["--hosts", "a", "--patience", "0"],
+    ["--as", "a/b"],
 ], ids=" ".join)
 def test_bad_arguments_end_with_one_line(arguments):
     done = script("compare_gpus.sh", *arguments)
     assert (done.returncode, done.stdout) == (USAGE, "")
-    of_the_table = arguments[0] == "--table" and len(arguments) > 1
-    assert_one_line(done.stderr, "table.py" if of_the_table else "compare_gpus.sh")
+    assert_one_line(done.stderr, "compare_gpus.sh")
 
 
 def test_compare_has_one_help():
@@ -498,7 +497,7 @@ def test_compare_chooses_sizes(tmp_path):
         assert [line[3] for line in compared(*arguments, a)] == expected
     done = compare("--sizes", "64", a)
     assert done.returncode == USAGE
-    assert_one_line(done.stderr, "table.py")
+    assert_one_line(done.stderr, "compare_gpus.sh")
 
 
 def test_compare_chooses_programs(tmp_path):
@@ -508,7 +507,7 @@ def test_compare_chooses_programs(tmp_path):
         assert [line[0] for line in compared("--programs", chosen, a)] == expected
     done = compare("--programs", "7", a)
     assert done.returncode == USAGE
-    assert_one_line(done.stderr, "table.py")
+    assert_one_line(done.stderr, "compare_gpus.sh")
 
 
 def test_compare_writes_markdown_and_csv(tmp_path):
@@ -655,7 +654,7 @@ def test_the_baseline_can_be_another_file(tmp_path, baseline):
 def test_a_baseline_that_is_no_file_is_refused(tmp_path, baseline):
     done = compare("--baseline", baseline, *measured_by(tmp_path))
     assert (done.returncode, done.stdout) == (USAGE, "")
-    assert_one_line(done.stderr, "table.py")
+    assert_one_line(done.stderr, "compare_gpus.sh")
 
 
 def test_the_best_kernel_of_each_program_is_a_row(tmp_path):
@@ -720,8 +719,15 @@ def test_compare_finds_columns_by_name(tmp_path):
     (",".join(COLUMNS) + "\n" + row(tflops="nan")).encode(),
     (",".join(COLUMNS) + "\n" + row(tflops="-inf")).encode(),
     (",".join(COLUMNS) + "\n" + row(median_ms="fast")).encode(),
+    (",".join(COLUMNS) + "\n" + row(median_ms="")).encode(),
+    (",".join(COLUMNS) + "\n" + row(median_ms="0.000000")).encode(),
+    (",".join(COLUMNS) + "\n" + row(median_ms="9" * 400)).encode(),
     (",".join(COLUMNS) + "\n" + row(launches="six")).encode(),
     (",".join(COLUMNS) + "\n" + row(n="1e3")).encode(),
+    (",".join(COLUMNS) + "\n" + row(n="0")).encode(),
+    (",".join(COLUMNS) + "\n" + row(kernel="a\0b")).encode(),
+    (",".join(COLUMNS) + "\n" + row(program="../../x")).encode(),
+    (",".join(COLUMNS) + "\n" + row() + "\n" + row()).encode(),
     (",".join(COLUMNS) + "\n" + row(verified="maybe")).encode(),
     (",".join(COLUMNS) + "\n" + row(role="rival")).encode(),
     (",".join(COLUMNS) + "\n" + row(role="")).encode(),
@@ -730,23 +736,23 @@ def test_compare_finds_columns_by_name(tmp_path):
     ("# rows: 3\n" + ",".join(COLUMNS) + "\n" + row() + "\n").encode(),
     ("# rows: 1\n" + ",".join(COLUMNS) + "\n" + row() + "\n" + row(n="2048")[:60]).encode(),
 ], ids=["empty", "blank", "comment", "text", "binary", "no-rows", "short-row", "long-row", "nan",
-        "inf", "word", "launches", "size", "verdict", "role", "no-role", "missing-column", "quote",
-        "rows-lost", "row-cut"])
+        "inf", "word", "no-median", "zero", "digits", "launches", "size", "no-size", "nul", "path",
+        "twice", "verdict", "role", "no-role", "missing-column", "quote", "rows-lost", "row-cut"])
 def test_a_broken_file_is_named_in_one_line(tmp_path, content):
     good = write_csv(tmp_path / "good.csv", row())
     broken = tmp_path / "broken.csv"
     broken.write_bytes(content)
-    done = script("shared/table.py", "compare", good, broken)
+    done = compare(good, broken)
     assert done.returncode == USAGE
     assert done.stdout == ""
-    assert_one_line(done.stderr, "table.py")
+    assert_one_line(done.stderr, "compare_gpus.sh")
     assert "broken.csv" in done.stderr
 
 
 def test_a_missing_file_is_named_in_one_line(tmp_path):
     done = compare(tmp_path / "nowhere.csv")
     assert done.returncode == USAGE
-    assert_one_line(done.stderr, "table.py")
+    assert_one_line(done.stderr, "compare_gpus.sh")
     assert "nowhere.csv" in done.stderr
 
 

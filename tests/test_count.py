@@ -312,8 +312,11 @@ def test_no_table_unless_asked(env):
 
 
 def test_the_table_follows_the_usual_output():
+    """Which --once, given or not, makes short."""
     usual = run(CPU.folder / "2_matmul_sharedmem", 32, "--once").stdout
-    assert tables(counted_run(CPU.folder / "2_matmul_sharedmem", 32))[0] + "\n" == usual
+    for once in [], ["--once"]:
+        done = counted_run(CPU.folder / "2_matmul_sharedmem", 32, *once)
+        assert tables(done)[0] + "\n" == usual
 
 
 @pytest.mark.parametrize("value", ["", "2", "yes", "1 "])

@@ -60,10 +60,6 @@ def test_links_lead_somewhere(document):
 # --- The README ---------------------------------------------------------------------------------
 
 
-def test_the_readme_is_one_visit():
-    assert len(read(ROOT / "README.md").splitlines()) <= 220
-
-
 # --- Figures ------------------------------------------------------------------------------------
 
 
@@ -167,15 +163,6 @@ def as_printed(milliseconds):
     while value >= 10 and decimals:
         value, decimals = value / 10, decimals - 1
     return f"{float(milliseconds):.{decimals}f}"
-
-
-def test_the_sheets_take_as_long_as_they_say():
-    sheets = re.findall(r"^## The \w+: (\d+) minutes.*?\n(.*?)(?=^## )", read(LECTURE),
-                        re.MULTILINE | re.DOTALL)
-    assert [int(minutes) for minutes, _ in sheets] == [20, 45, 90]
-    for minutes, steps in sheets:
-        assert sum(map(int, re.findall(r"^\*\*Minutes\*\* (\d+)\.", steps, re.MULTILINE))) == int(
-            minutes)
 
 
 # --- Outputs ------------------------------------------------------------------------------------

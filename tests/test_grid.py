@@ -1,16 +1,13 @@
 """Ours beside the library's best at many sizes: what documents and pictures make of it."""
 
 import sys
-import xml.etree.ElementTree
 
 import pytest
 
-from fakes import copy_folders, script, write_grid, write_measured
+from fakes import write_grid, write_measured
 from suite import ROOT
 
 import grid
-import picture
-import plot
 import table
 
 sys.path.append(str(ROOT / "scripts/docs"))
@@ -51,47 +48,6 @@ def test_gating_is_beside_the_best_of_theirs():
     assert list(by_pointers.pairs) == sorted(by_pointers.pairs)
     low, enough = grid.Pair(1.01, 1), grid.Pair(1.02, 1)
     assert by_pointers._replace(pairs={512: low, 4096: enough}).short == {512: low.ratio}
-
-
-@pytest.fixture
-def project(tmp_path):
-    copy_folders(tmp_path, "scripts", "results", "docs/pictures", "include/demo")
-    write_grid(tmp_path / "results/grid/nvidia-h200.csv", RATES)
-    return tmp_path
-
-
-def test_the_picture_has_a_dot_for_each_ratio(project):
-    assert script("picture.py", "--check", root=project).returncode == 1
-    assert script("picture.py", root=project).returncode == 0
-    assert script("picture.py", "--check", root=project).returncode == 0
-    path = project / f"docs/pictures/grid-nvidia-h200-{plot.THEMES[0].name}.svg"
-    dots = [dot for dot in xml.etree.ElementTree.parse(path).getroot().iter()
-            if dot.tag.endswith("circle")]
-    x, y = ([float(dot.get(name)) for dot in dots] for name in ("cx", "cy"))
-    assert x[:4] == sorted(x[:4]) and len(dots) > len(RATES)  # and gating's
-    assert y[1] > y[0] == y[2] > y[3]
-    assert (y[1] - y[0]) / (y[0] - y[3]) == pytest.approx(2 / 14, abs=0.01)
-
-
-def of_waves(kernel, dtype, n, ms, predicted_ms=None, **more):
-    return {"kernel": kernel, "dtype": dtype, "n": n, "shape": "square", "median_ms": ms,
-            "predicted_ms": predicted_ms, "figure": None, "gpu": "GPU A", "tflops": 100 / ms,
-            "gb_per_s": None, **more}
-
-
-def test_an_experiments_picture_has_measured_and_predicted():
-    rows = [of_waves("stairs", "fp32", n, ms, ms) for n, ms in [(1, 0.2), (132, 0.2), (133, 0.4)]]
-    rows += [of_waves("teeth", "fp16", n, ms, 1) for n, ms in [(1024, 1.0), (1280, 0.5)]]
-    rows += [of_waves("others", "fp16", n, 0.25) for n in (1024, 1280)]
-    rows.append(of_waves("sizes", "fp32", 64, 1, shape="block_sizes"))
-    root = xml.etree.ElementTree.fromstring(picture.draw_waves(rows, plot.THEMES[0]))
-    dots = [float(dot.get("cy")) for dot in root.iter() if dot.tag.endswith("circle")]
-    first, second, third, slow, fast, *others = dots  # y grows downwards
-    assert first == second > third and len(others) == 2
-    assert slow > fast > others[0] == others[1]
-    dashed = [line for line in root.iter() if line.get("stroke-dasharray")]
-    assert len(dashed) == 2 and len({point.split(",")[1] for point in
-                                     dashed[1].get("points").split()}) == 1
 
 
 def test_the_documents_have_a_table(tmp_path):

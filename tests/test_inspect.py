@@ -13,11 +13,8 @@ import subprocess
 
 import pytest
 
-import browser
-from fakes import script
 from suite import ROOT, SKIPPED, USAGE, assert_one_line, toolkit
 
-import html_page
 import instructions
 import launches
 import machine_code
@@ -427,69 +424,6 @@ def test_the_page_has_all_lines_and_instructions(html):
                 assert kind in names.split(), line
 
 
-@pytest.mark.parametrize("opcode, group, kind", [
-    ("LDG.E", instructions.LOADS, "global"), ("LDGSTS.E", instructions.COPIES, "global"),
-    ("STS", instructions.SHARED_STORES, "shared"), ("LDL", instructions.LOCAL, "local"),
-    ("HMMA.16816.F32", instructions.TENSORS, "tensor"),
-    ("MUFU", instructions.SPECIAL, "arithmetic"),
-    ("FFMA", instructions.ARITHMETIC, "arithmetic"), ("BAR", instructions.BARRIERS, "control"),
-    ("BRA.U", "", "control"), ("bra.uni", "", "control"), ("IMAD", "", ""), ("BREV", "", "")])
-def test_instructions_have_their_color(opcode, group, kind):
-    one = instructions.Instruction("", "", opcode, "", (), ())
-    assert html_page.kind_of(one, group) == kind
-
-
-@pytest.mark.skipif(not browser.CHROMIUM, reason="no browser")
-def test_lines_and_instructions_light_up_together(html, tmp_path):
-    product = next(i for i, line in enumerate(SOURCE, 1) if PRODUCT in line)
-    lit = ("[...document.querySelectorAll('.{} .on, .on.{}')].map(row => "
-           "row.querySelector('.at').textContent + ' ' + row.lastChild.textContent)")
-    line = ("[...document.querySelectorAll('.line')].find(row => row.textContent.includes("
-            f"'{PRODUCT}'))")
-    with browser.page(tmp_path) as page:
-        for width, dark in ((1280, False), (1280, True), (390, False)):
-            page.open(html[0], width, dark, height=844)
-            assert page.evaluate("document.documentElement.scrollWidth") == width
-            assert len(page.requested()) == 1
-            page.evaluate(f"{line}.click()")
-            assert [each.split(" ")[0] for each in page.evaluate(lit.format("line", "line"))] == [
-                str(product)]
-            code = page.evaluate(lit.format("code", "code"))
-            assert sum(bool(re.search(r"\b(FFMA|fma\.rn)", each)) for each in code) == 32
-            assert not any(re.search(r"\b(LDG|ld\.global|BAR)", each) for each in code)
-            # They are in sight, and the way back leads to the line.
-            top, bottom = page.evaluate("(box => [box.top, box.bottom])(document.querySelector("
-                                        "'.code.on').getBoundingClientRect())")
-            assert 0 < top < bottom < 844
-            page.evaluate("document.querySelector('.code.global').click()")
-            [number] = page.evaluate(lit.format("line", "line"))
-            assert "tile_" in number and "= " in number
-            assert float(page.evaluate("getComputedStyle(document.querySelector('.pane'))"
-                                       ".fontSize")[:-2]) >= (15 if width == 1280 else 12)
-
-
-@pytest.mark.skipif(not browser.CHROMIUM, reason="no browser")
-def test_colors_can_be_read(html, tmp_path):
-    """A contrast of 4.5, also where they are lit, in light and in dark."""
-    def luminance(color):
-        parts = [int(color[i:i + 2], 16) / 255 for i in (1, 3, 5)]
-        r, g, b = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055)**2.4 for c in parts]
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b
-
-    names = ["page", "on", "text", "quiet", *html_page.KINDS]
-    with browser.page(tmp_path) as page:
-        for dark in (False, True):
-            page.open(html[0], 1280, dark)
-            color = dict(zip(names, page.evaluate(
-                f"{json.dumps(names)}.map(name => getComputedStyle(document.documentElement)"
-                ".getPropertyValue('--' + name).trim())")))
-            for name in names[2:]:
-                for ground in ("page", "on"):
-                    one, other = sorted((luminance(color[name]), luminance(color[ground])))
-                    wanted = 3 if (name, ground) == ("quiet", "on") else 4.5
-                    assert (other + 0.05) / (one + 0.05) >= wanted, (dark, name, ground)
-
-
 # --- Two kernels side by side ---
 
 
@@ -527,11 +461,6 @@ def test_an_unknown_kernel_ends_with_the_names(arguments, says):
     assert done.returncode == USAGE and done.stdout == ""
     assert_one_line(done.stderr, "inspect.sh")
     assert says in done.stderr
-
-
-def test_options_may_stand_anywhere():
-    assert shown("--ptx", "2", "matmul") == shown("2", "--ptx", "matmul") == shown(
-        "2", "matmul", "--ptx")
 
 
 @pytest.mark.parametrize("wanted", ["77", "70", "86b", "75a", "sm_86", "086", "", "a"])

@@ -38,28 +38,6 @@ def code_cells(notebook):
     return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
 
 
-def test_it_is_committed_without_outputs():
-    for cell in code_cells(committed()):
-        assert (cell["outputs"], cell["execution_count"]) == ([], None), cell["id"]
-
-
-def test_it_reads_well_as_a_diff():
-    notebook = committed()
-    text = json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    assert NOTEBOOK.read_text(encoding="utf-8") == text
-    for cell in notebook["cells"]:
-        assert re.fullmatch("[a-z-]+", cell["id"]), "a cell is called by a word"
-        assert cell["metadata"] == {}
-        assert max(map(len, cell["source"])) <= 101, cell["id"]  # with the end of the line
-    assert max(len(cell["source"]) for cell in code_cells(notebook)) <= 18
-
-
-def test_the_address_stands_in_one_place():
-    text = NOTEBOOK.read_text(encoding="utf-8")
-    for words in ("DEMO_REPOSITORY", "REPOSITORY =", "git clone"):
-        assert text.count(words) == 1
-
-
 # --- As it runs -----------------------------------------------------------------------------------
 
 

@@ -204,13 +204,6 @@ def test_verbose_tells_launches_and_bytes(live, program):
     assert "sample" not in text
 
 
-@each_with_n
-@pytest.mark.parametrize("options", [["--once"], ["--verbose"], ["--hot", "--verbose", "--once"]],
-                         ids=" ".join)
-def test_no_line_is_too_long(live, program, options):
-    assert_for_people(live.run(program, small_size(live, program), *options), program)
-
-
 def table_lines(lines, facts=()):
     """The lines of the tables of --sweep: (size, the columns' names, the cells, the verdict). A
     head has the unit in front, or facts; then the units are on a line of their own."""

@@ -1,12 +1,12 @@
 """plot.py: that all is drawn, by the right rows, and how it takes what goes wrong."""
 
-import math
+import re
 import subprocess
 
 import pytest
 
-from fakes import (PLOTS, STOPPED, measured, python_with_matplotlib, row, script, write_csv,
-                   write_measured)
+from fakes import (PLOTS, STOPPED, copy_folders, measured, python_with_matplotlib, row, script,
+                   write_csv, write_measured)
 from suite import CPU, FAILED, ROOT, SKIPPED, USAGE, assert_one_line, run
 
 import command_line
@@ -20,7 +20,8 @@ def python():
     return python_with_matplotlib()
 
 
-@pytest.mark.parametrize("arguments", [[], ["--bogus", "x.csv"], ["--size", "many", "x.csv"]],
+@pytest.mark.parametrize("arguments", [[], ["--bogus", "x.csv"], ["--size", "many", "x.csv"],
+                                       ["--documents", "x.csv"]],
                          ids=lambda arguments: " ".join(arguments) or "none")
 def test_bad_arguments_end_with_one_line(arguments):
     done = script("plot.py", *arguments)
@@ -73,82 +74,13 @@ def test_plot_draws_every_plot_for_light_and_dark(python, tmp_path):
 def draw(python, code, *files):
     """What Python code prints, which finds the files' plots as `plots`, by name."""
     code = ("import sys; sys.path.insert(0, sys.argv[1]); import plot, table\n"
-            "tables = table.read_all(sys.argv[2:])\n"
+            "tables = table.read_all('plot.py', sys.argv[2:])\n"
             "plots = {p.name: p for p in plot.plots(tables, plot.choose_size(tables, None))}\n"
             + code)
     done = subprocess.run([python, "-c", code, str(ROOT / "scripts"), *map(str, files)],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def test_plot_gives_the_same_bytes_again(python, tmp_path):
-    file = write_measured(tmp_path / "a.csv")
-    code = ("import io\nstream = io.BytesIO()\n"
-            "plot.save(plots['roofline-a'].draw(plot.DARK), stream, 'svg')\n"
-            "print(stream.getvalue())")
-    assert draw(python, code, file) == draw(python, code, file)
-
-
-LAYOUT = """
-from matplotlib.text import Text
-for name, p in plots.items():
-    if len(tables) > 1 and name.startswith("roofline"):  # there a GPU stands alone
-        continue
-    figure = p.draw(plot.LIGHT).figure
-    figure.canvas.draw()
-    assert abs(figure.get_figwidth() / figure.get_figheight() - 16 / 9) < 1e-6
-    assert abs(figure.get_figwidth() - 13.33) < 0.01 and len(figure.axes) == 1
-    unused = set()  # ticks beyond the end of an axis
-    for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
-        low, high = sorted(axis.get_view_interval())
-        unused |= {label for tick in axis.get_major_ticks() + axis.get_minor_ticks()
-                   if not low <= tick.get_loc() <= high for label in (tick.label1, tick.label2)}
-    texts = [text for text in figure.findobj(Text)
-             if text.get_text().strip() and text.get_visible() and text not in unused]
-    boxes = [text.get_window_extent() for text in texts]
-    for i, (text, box) in enumerate(zip(texts, boxes)):
-        words = text.get_text()
-        if text.get_fontsize() < 18:
-            print(name, text.get_fontsize(), "points:", words)
-        if box.x0 < 0 or box.y0 < 0 or box.x1 > figure.bbox.x1 or box.y1 > figure.bbox.y1:
-            print(name, "beyond the page:", words)
-        for other, place in zip(texts[:i], boxes[:i]):
-            if text.get_rotation() in (0, 90) and other.get_rotation() in (0, 90) and (
-                    min(box.x1, place.x1) > max(box.x0, place.x0)
-                    and min(box.y1, place.y1) > max(box.y0, place.y0) + 4):
-                print(name, "overlap:", words, "and", other.get_text())
-print(len(plots))
-"""
-
-
-@pytest.mark.parametrize("gpus", [1, 3])
-def test_all_text_is_large_and_on_the_page(python, tmp_path, gpus):
-    """Of the measured results, where there is most to show, alone and beside two other GPUs."""
-    results = ROOT / "results/nvidia-h200.csv"
-    text = results.read_text().replace("NVIDIA H200", "NVIDIA A100-SXM4-80GB")
-    others = [tmp_path / name for name in ("b.csv", "c.csv")]
-    others[0].write_text(text)
-    others[1].write_text(text.replace("A100-SXM4-80GB", "RTX 4090"))
-    said = draw(python, LAYOUT, results, *others[:gpus - 1]).splitlines()
-    assert int(said.pop()) > 30
-    assert not said
-
-
-def test_both_themes_have_the_same_layout(python, tmp_path):
-    code = ("for theme in plot.THEMES:\n"
-            "    texts = plots['roofline-a'].draw(theme).figure.axes[0].texts\n"
-            "    print([(text.get_text(), *text.get_position()) for text in texts])\n"
-            "print(plot.label_places.beside_points.cache_info().hits)")
-    light, dark, hits = draw(python, code, write_measured(tmp_path / "a.csv")).splitlines()
-    assert light == dark and hits == "1"
-
-
-def test_a_plot_takes_another_title(python, tmp_path):
-    code = ("for p in plots.values():\n"
-            "    print(p.draw(plot.LIGHT, 'A sentence').figure.texts[0].get_text())")
-    said = draw(python, code, write_measured(tmp_path / "a.csv")).splitlines()
-    assert said == ["A sentence"] * (2 + len(PLOTS))
 
 
 def write_sweep(path):
@@ -187,11 +119,6 @@ def test_times_over_many_shapes_have_a_plot(python, tmp_path):
                                "'ours', 'tile', 'torch.compile', 'torch.jit.script', 'triton']")
 
 
-def test_the_text_of_times_is_large_and_on_the_page(python, tmp_path):
-    code = "plots = {n: p for n, p in plots.items() if n.startswith('times')}\n" + LAYOUT
-    assert draw(python, code, write_sweep(tmp_path / "a.csv")).splitlines() == ["1"]
-
-
 def test_times_over_the_number_that_shapes_end_with_have_a_plot(python, tmp_path):
     """Such as an MLP's layers."""
     lines = [measured("bonus_mlp", kernel, "fp16", 1024, layers * ms, 1e9, shape=f"d64l{layers}",
@@ -206,6 +133,54 @@ def test_times_over_the_number_that_shapes_end_with_have_a_plot(python, tmp_path
     assert draw(python, code, file).strip() == (
         "times-bonus_mlp-fp16-d64l-1024 [[1, 2, 3, 16, 64], [1, 2, 3, 16, 64]] "
         "['1', '2', '3', '16', '64'] d64l...")
+
+
+# --- The documents' pictures --------------------------------------------------------------------
+
+
+def test_the_documents_pictures_are_what_the_results_say(python, tmp_path):
+    """By their texts: another matplotlib draws the same a little differently."""
+    done = script("plot.py", "--documents", "--out", tmp_path, python=python)
+    assert done.returncode == 0, done.stderr
+    drawn, kept = ({path.name: re.findall("<text.*?>(.*?)</text>", path.read_text())
+                    for path in folder.iterdir()} for folder in (tmp_path, ROOT / "docs/pictures"))
+    assert drawn == kept
+
+
+def test_results_without_a_program_are_named_in_one_line(tmp_path):
+    copy_folders(tmp_path, "scripts", "include/demo")
+    (tmp_path / "results").mkdir()
+    lines = (ROOT / "results/nvidia-h200.csv").read_text().splitlines()
+    (tmp_path / "results/nvidia-h200.csv").write_text("\n".join(
+        line for line in lines if not re.match("2_|# rows", line)))
+    done = script("plot.py", "--documents", root=tmp_path)
+    assert done.returncode == USAGE
+    assert_one_line(done.stderr, "plot.py")
+    assert "program 2" in done.stderr
+
+
+def test_bars_and_lines_are_as_long_as_their_figures_say(python):
+    code = ("import grid, several_gpus\n"
+            "panels = plot.ladder()\n"
+            "for parts, ax in zip(panels, plot.draw_ladder(panels, plot.LIGHT).figure.axes):\n"
+            "    rates = [rate for _, rows in parts\n"
+            "             for rate in [0, *(row['tflops'] for row in rows)]]\n"
+            "    assert len(rates) > 6 and [bar.get_width() for bar in ax.patches] == rates\n"
+            "for file in grid.FOLDER.glob('*.csv'):\n"
+            "    [ax] = plot.draw_grid(file, plot.LIGHT).figure.axes\n"
+            "    for series, line in zip(grid.of_products(table.read(file)), ax.lines):\n"
+            "        ratios = [pair.ratio for pair in series.pairs.values()]\n"
+            "        assert len(ratios) > 20 and list(line.get_ydata()) == ratios\n"
+            "for results, layers in several_gpus.measured():\n"
+            "    [ax] = plot.draw_gpus(results, layers, plot.LIGHT).figure.axes\n"
+            "    assert [bar.get_height() for bar in ax.patches] == [\n"
+            "        layer.speed_up(kernel) for layer in layers for kernel in layer.ms\n"
+            "        if kernel != several_gpus.FIRST]\n"
+            "title, charts = plot.waves(table.of_program('bonus_waves', plot.SHOWN.stem))\n"
+            "for ax in plot.draw_charts(title, '', charts, plot.LIGHT).figure.axes:\n"
+            "    print([line.get_label() for line in ax.lines if line.is_dashed()])")
+    assert draw(python, code, ROOT / "results/nvidia-h200.csv") == (
+        "['predicted']\n" * 2)
 
 
 # What follows draws nothing, so it needs no matplotlib.
@@ -291,36 +266,6 @@ def test_figures_of_a_programs_own_have_a_plot_for_each_unit(python, tmp_path):
         "cycles [410]", "GB/s [4000, 4800]"]
 
 
-# Simulations of color blindness: Machado, Oliveira, Fernandes, 2009, at full severity.
-VISION = {
-    "full": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
-    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216),
-                   (-0.003882, -0.048116, 1.051998)),
-    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413),
-                     (-0.011820, 0.042940, 0.968881)),
-    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602),
-                   (0.004733, 0.691367, 0.303900)),
-}
-
-
-def linear(color):
-    values = [int(color[i:i + 2], 16) / 255 for i in (1, 3, 5)]
-    return [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values]
-
-
-def times(matrix, vector):
-    return [sum(a * b for a, b in zip(row, vector)) for row in matrix]
-
-
-def lab(color, vision):
-    """A color in CIE L*a*b*, in which distances are about those that the eye sees."""
-    seen = [min(1, max(0, v)) for v in times(vision, linear(color))]
-    x, y, z = times(((0.43395, 0.37622, 0.18983), (0.21267, 0.71515, 0.07218),
-                     (0.01776, 0.10947, 0.87276)), seen)
-    x, y, z = (v ** (1 / 3) if v > 0.008856 else 7.787 * v + 16 / 116 for v in (x, y, z))
-    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
-
-
 def test_the_data_sheets_peak_is_a_dotted_line_where_it_is_near(python, tmp_path):
     """Of the H200: 67 TFLOP/s in fp32 are far from 3, 989 in fp16 are not from 720."""
     paths = [write_measured(tmp_path / "a.csv", "NVIDIA H200"),
@@ -382,22 +327,6 @@ def test_larger_tiles_climb_the_roofline_of_bytes_asked_for():
     assert [row["kernel"] for _, row in climb["fp16"]][:2] == ["wmma_global", "wmma_tiled"]
 
 
-@pytest.mark.parametrize("theme", plot.THEMES, ids=lambda theme: theme.name)
-def test_colors_tell_apart_and_can_be_read(theme):
-    def luminance(color):
-        return sum(a * b for a, b in zip((0.2126, 0.7152, 0.0722), linear(color)))
-
-    back = luminance(theme.background)
-    for color in [*theme.colors, theme.ink, theme.muted]:
-        low, high = sorted((back, luminance(color)))
-        assert (high + 0.05) / (low + 0.05) > 4.5, color
-    colors = [*theme.colors, theme.muted, theme.grid]  # of yardsticks, and of peaks behind bars
-    for name, vision in VISION.items():
-        for i, one in enumerate(colors):
-            for other in colors[:i]:
-                assert math.dist(lab(one, vision), lab(other, vision)) > 10, (name, one, other)
-
-
 def test_bars_go_on_where_a_page_is_full(tmp_path):
     """Each in its kind, and each program once."""
     rows = [measured(f"{i}_more", "mine", "fp16", 4096, 1, 500e9) for i in range(20, 50)]
@@ -429,18 +358,11 @@ def test_the_usual_size_is_4096_or_what_most_programs_have(tmp_path):
     assert plot.usual_size([small]) == 2048
 
 
-@pytest.mark.parametrize("wanted, expected", [
-    ([], []),
-    ([5], [5]),
-    ([10, 50, 90], [10, 50, 90]),
-    ([50, 50], [45, 55]),
-    ([50, 52, 54], [42, 52, 62]),
-    ([0, 1], [0, 10]),
-    ([99, 100], [90, 100]),
-    ([20, 20, 31, 80], [13.666667, 23.666667, 33.666667, 80]),
-])
-def test_labels_are_spread_out_near_their_lines(wanted, expected):
-    assert plot.label_places.spread_out(wanted, 10, 0, 100) == pytest.approx(expected)
+def test_every_file_of_results_can_be_drawn():
+    """Also older ones, which have columns that nobody writes any more."""
+    for file in (ROOT / "results").glob("**/nvidia*.csv"):
+        tables = [table.read(file)]
+        assert plot.plots(tables, plot.choose_size(tables, None)), file
 
 
 @pytest.mark.parametrize("size", ["96", "0", "8192"])

@@ -144,8 +144,6 @@ inline std::vector<Option> options_of(const Program& program) {
                    .value = "COUNT"});
     all.push_back({.name = "--hot", .help = "do not flush the cache between launches"});
     all.push_back(
-        {.name = "--energy", .help = "count joules, too: 2 s of launches of each kernel"});
-    all.push_back(
         {.name = "--once",
          .help = "one verified launch, no timing: for ncu, compute-sanitizer, debuggers"});
     all.push_back({.name = "--verbose",
@@ -174,7 +172,6 @@ struct Options {
     int device = 0;             // CUDA's index of the GPU
     int rounds = 1;             // turns of each kernel
     bool hot = false;           // keep what the launch before left in the cache
-    bool energy = false;        // count joules, too
     bool once = false;          // one verified launch, no timing
     bool verbose = false;       // print all that is known of a result
     bool csv = false;           // rows for scripts instead of a table for people
@@ -298,8 +295,6 @@ inline Options parse(const Program& program, std::span<const char* const> argume
     const bool sized = given.contains("N") || given.contains("--talk") || given.contains("--rows");
     if (options.flag("--sweep") && (sized || given.contains("--kernel")))
         throw UsageError("--sweep has sizes of its own and runs all kernels: give no others");
-    if (given.contains("--energy") && given.contains("--once"))
-        throw UsageError("--energy and --once exclude each other: joules are counted for 2 s");
 
     for (const Option& option : known) {
         if (!option.choices.empty()) options.values.emplace(option.name, option.choices.front());
@@ -316,7 +311,6 @@ inline Options parse(const Program& program, std::span<const char* const> argume
     options.rounds = int(number("--rounds"));
     if (options.flag("--kernel")) options.kernels = split(options.choice("--kernel"));
     options.hot = options.flag("--hot");
-    options.energy = options.flag("--energy");
     options.once = options.flag("--once");
     options.verbose = options.flag("--verbose");
     options.csv = options.flag("--csv");

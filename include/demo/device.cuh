@@ -68,7 +68,6 @@ struct Gpu {
     double boost_ghz = 0;         // the highest clock
     size_t l2_bytes = 0;          // size of the L2 cache
     size_t shared_per_block = 0;  // most shared memory that a block may ask for, bytes
-    std::string bus_id = "";      // "00000000:01:00.0", as NVML knows it
     std::string machine = "";     // what it has of everything, for people
 
     /// None: for dry runs that need no GPU.
@@ -98,11 +97,6 @@ struct Gpu {
         boost_ghz = khz / 1e6;
         l2_bytes = size_t(std::max(properties.l2CacheSize, 0));
         shared_per_block = properties.sharedMemPerBlockOptin;
-#ifndef SIMULATOR
-        char bus[32] = "";
-        DEMO_CHECK(cudaDeviceGetPCIBusId(bus, sizeof bus, options.device));
-        bus_id = bus;
-#endif
         machine = describe_machine(properties, options.device);
     }
 

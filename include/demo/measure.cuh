@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "device.cuh"
-#include "energy.hpp"
 #include "inputs.cuh"
 #include "verify.cuh"
 
@@ -73,7 +72,6 @@ inline Contender record(const std::string& program, Contender contender) {
 struct Result {
     Verdict verdict;
     std::vector<double> ms;  // time of each sample; empty where nothing was timed
-    Energy energy = {};      // of --energy
 
     double median_ms() const { return median(ms); }
     double spread() const { return spread_percent(ms); }
@@ -111,12 +109,7 @@ class Measurement {
           gpu_(gpu),
           inputs_(arrays),
           on_progress_(on_progress),
-          largest_(largest) {
-        if (options.energy) counter_.emplace(gpu.bus_id);
-    }
-
-    /// Why --energy gives none here; empty where it does, or was not asked for.
-    std::string no_energy() const { return counter_ ? counter_->why_not() : ""; }
+          largest_(largest) {}
 
     /// Calls `on_result`(i) once contender i has had its last turn, or failed.
     std::vector<Result> measure(const std::vector<Contender>& contenders,
@@ -142,8 +135,6 @@ class Measurement {
                     if (turns++ > 0) rest();
                     take_turn(contenders[i], results[i], flushed);
                 }
-                if (timed && round == rounds - 1 && results[i].verdict.ok())
-                    count_energy(contenders[i], results[i]);
                 if (round == rounds - 1) on_result(i, results[i]);
             }
         return results;
@@ -233,27 +224,6 @@ class Measurement {
         inputs_.fill(0);
     }
 
-    /// Launch after launch for 2 s, as they come: nothing is flushed in between, and the host reads
-    /// the counter while the GPU is busy. (A contender that takes its samples itself is no such
-    /// thing.)
-    void count_energy(const Contender& contender, Result& result) {
-        if (!counter_ || !counter_->why_not().empty() || contender.sample) return;
-        on_progress_("counting the energy of " + contender.kernel);
-        const Range phase("energy"), kernel(contender.kernel);
-        const size_t count = size_t(std::clamp(10 / result.median_ms(), 1.0, 1e4));  // 10 ms
-        cudaEvent_t done[2];
-        for (cudaEvent_t& event : done) DEMO_CHECK(cudaEventCreate(&event));
-        size_t batches = 0;
-        result.energy = energy_of(*counter_, 2, [&] {
-            for (size_t i = 0; i < count; ++i) contender.prepare(), launch(contender);
-            DEMO_CHECK(cudaEventRecord(done[batches % 2]));
-            if (batches++ > 0) check(cudaEventSynchronize(done[batches % 2]), contender.kernel);
-            return count;
-        });
-        check(cudaDeviceSynchronize(), contender.kernel);
-        for (const cudaEvent_t event : done) DEMO_CHECK(cudaEventDestroy(event));
-    }
-
     /// The time of one launch, in ms, with nothing of it in the cache; or the contender's sample.
     double sample(const Contender& contender, const Buffer<char>& flushed, int number) const {
         contender.prepare();
@@ -278,7 +248,6 @@ class Measurement {
     std::function<void(const std::string&)> on_progress_;
     std::function<double(double)> largest_;
     const EventTimer timer_;
-    std::optional<EnergyCounter> counter_;
 };
 
 }  // namespace demo

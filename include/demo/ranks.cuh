@@ -59,25 +59,34 @@ struct Processes {
     int device = 0;       // its GPU, where --device names no other
     std::string meeting;  // HOST:PORT, where rank 0 waits for the others
 
-    /// As --meet and the launcher say. Where nobody names a meeting point, a process is alone.
+    /// As --meet and the launcher say; exits where a variable of the launcher makes no sense. Where
+    /// nobody names a meeting point, a process is alone.
     static Processes of(int argc, char** argv) {
+        struct Launcher {
+            const char *size, *rank, *device;
+        };
+        static constexpr Launcher kLaunchers[] = {
+            {"WORLD_SIZE", "RANK", "LOCAL_RANK"},  // the innermost first
+            {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"},
+            {"SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID"}};
         Processes here;
         if (const char* const host = std::getenv("MASTER_ADDR")) {
             // On MASTER_PORT torchrun itself listens.
-            const int port =
-                number({"MASTER_PORT"}, 29500) + (std::getenv("TORCHELASTIC_RUN_ID") ? 1 : 0);
-            here.meeting = host + (":" + std::to_string(port));
+            const bool next = std::getenv("TORCHELASTIC_RUN_ID");
+            const int port = number("MASTER_PORT", 29500, {.first = 1, .last = 65535u - next});
+            here.meeting = host + (":" + std::to_string(port + next));
         }
         for (int i = 1; i + 1 < argc; ++i)
             if (argv[i] == std::string("--meet")) here.meeting = argv[i + 1];
-        here.size = number({"SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "WORLD_SIZE"}, 1);
+        const Launcher* const by = std::ranges::find_if(
+            kLaunchers, [](const Launcher& launcher) { return std::getenv(launcher.size); });
+        if (by == std::end(kLaunchers)) return {};
+        here.size = number(by->size, 1, {.first = 1, .last = 4096});
+        here.rank = number(by->rank, 0, {.last = uint64_t(here.size) - 1});
+        here.device = number(by->device, here.rank, {.last = 4095});
         if (here.meeting.empty() || here.size < 2) return {};
-        here.rank = number({"SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "RANK"}, 0);
         int count = 0;  // that this process sees: perhaps its own alone
-        if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0)
-            here.device =
-                number({"SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK"}, here.rank) %
-                count;
+        if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) here.device %= count;
         return here;
     }
 
@@ -91,10 +100,12 @@ struct Processes {
     }
 
   private:
-    static int number(std::initializer_list<const char*> variables, int otherwise) {
-        for (const char* const name : variables)
-            if (const char* const text = std::getenv(name)) return std::atoi(text);
-        return otherwise;
+    /// The value of a variable, as strict as the command line.
+    static int number(const char* variable, int otherwise, const Numbers& numbers) try {
+        const char* const text = std::getenv(variable);
+        return text ? int(parse_number(text, variable, numbers)) : otherwise;
+    } catch (const UsageError& error) {
+        fail(kUsage, error.what());
     }
 };
 

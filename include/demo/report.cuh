@@ -75,8 +75,7 @@ class Report {
             std::printf(
                 "program,kernel,gpu,sm,dtype,shape,n,median_ms,spread_pct,tflops,gb_per_s,"
                 "verified,error_of_bound,launches,temp_bytes,moved_bytes,least_bytes,role,"
-                "output_hash,joules,pj_per_flop,pj_per_byte,predicted_ms,as_predicted,"
-                "figure,unit\n");
+                "output_hash,predicted_ms,as_predicted,figure,unit\n");
         } else {
             const std::string where = gpu.name + (kSimulator ? " (not a GPU)" : "");
             const std::string who = program_name + " on " + where, what = subject(plan);
@@ -123,9 +122,6 @@ class Report {
         if (!options_.csv) std::printf("  %s\n", text.c_str());
     }
 
-    /// Notes why --energy has nothing to show; empty where it has.
-    void no_energy(const std::string& reason) { no_energy_ = reason; }
-
     /// Prints what stands below the table.
     void finish() const {
         if (options_.csv) return;
@@ -135,7 +131,6 @@ class Report {
         auto list = [](const std::string& text) { std::printf("%s", wrapped(text, 4).c_str()); };
         if (!above_peak_.empty() && !options_.sweep)
             list("  above what this GPU can do, so not its speed: " + join(above_peak_, ", "));
-        if (!no_energy_.empty()) list("  no energy: " + no_energy_);
         if (kSimulator && times_.size() > 0) {
             note("(CPU): this computer's time, which says nothing about a GPU's. To see what");
             note("the kernels touch: DEMO_COUNT=1 in front of the command");
@@ -247,7 +242,6 @@ class Report {
             line += right("-", kTime) + right("-", rate_width());
         }
         std::printf("%s  %s%s\n", line.c_str(), verdict(contender, result).c_str(), bar.c_str());
-        if (result.energy.joules > 0) print_energy(work, contender, result.energy);
         if (options_.verbose) print_details(contender, result);
     }
 
@@ -262,16 +256,6 @@ class Report {
         if (!result.verdict.ok()) return terminal.styled(Terminal::kBad, "WRONG");
         return contender.rejected ? terminal.styled(Terminal::kBad, "rejected")
                                   : terminal.styled(Terminal::kGood, "verified");
-    }
-
-    void print_energy(const Workload& work, const Contender& contender,
-                      const Energy& energy) const {
-        std::string text = significant(energy.joules, 3) + " J a launch, ";
-        if (work.memory_bound)
-            text += significant(1e12 * energy.joules / double(work.least_bytes), 3) + " pJ/byte, ";
-        else if (contender.computes)
-            text += significant(1e12 * energy.joules / work.flops, 3) + " pJ/FLOP, ";
-        note("    " + text + significant(energy.watts, 3) + " W");
     }
 
     void print_details(const Contender& contender, const Result& result) const {
@@ -416,13 +400,6 @@ class Report {
                     significant(error, 4).c_str(), contender.launches, contender.temporary_bytes,
                     counted(contender.moved_bytes).c_str(), counted(work.least_bytes).c_str(),
                     to_text(contender.role), result.verdict.output_hash);
-        const double joules = result.energy.joules;
-        auto energy = [&](bool known, double value) {
-            std::printf("%s,", joules > 0 && known ? significant(value, 4).c_str() : "");
-        };
-        energy(true, joules);
-        energy(contender.computes && work.flops > 0, 1e12 * joules / work.flops);
-        energy(work.memory_bound, 1e12 * joules / double(work.least_bytes));
         const bool predicted = contender.predicted_ms > 0;
         if (predicted) std::printf("%.6f", contender.predicted_ms);
         const char* const agrees = as_predicted(contender, result.median_ms()) ? "yes" : "no";
@@ -478,7 +455,6 @@ class Report {
     bool counts_lines_ = false;  // of source: kernels of several operations stand in one table
     bool headed_ = false;        // whether the table's head was printed
     double first_ms_ = 0;        // of the table's first line
-    std::string no_energy_;      // why --energy has nothing to show
     bool noisy_ = false;         // whether a line was marked ~
     bool missed_ = false;        // whether a prediction was missed
     std::vector<std::string> above_peak_;  // kernels with more TFLOP/s than the GPU has

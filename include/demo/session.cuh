@@ -129,7 +129,6 @@ inline std::map<std::string, double> Session::run(const Workload& work, const Ch
         }
     });
     report_->end_line(work);
-    report_->no_energy(measurement.no_energy());
     for (const Contender& contender : all)
         if (!contender.why_not.empty()) report_->skip(contender);
     return medians;
@@ -256,6 +255,7 @@ inline ExitCode run_all(const Program& program, const Options& options) {
             continue;
         }
         fits = true;
+        report.terminal.progress("making the data and the reference");
         Session session(program, each, gpu, &report);
         program.types[each.type].run(session);
     }
@@ -274,8 +274,6 @@ inline ExitCode answer(const Program& program, std::span<const char* const> argu
         return kVerified;
     }
     check_kernels(options, plan);
-    if (options.energy && kSimulator)
-        fail(kSkipped, "--energy counts a GPU's joules, and this is the simulator");
     if (!options.describe) return run_all(program, options);
     std::vector<Plan> plans;
     for (size_t type = 0; type < program.types.size(); ++type) {

@@ -27,7 +27,6 @@ left out. A selection is written to build/results/, so that results/ holds whole
                      a question. Sends the files of this checkout that git tracks (with --no-build
                      the programs that lie here, too) to ~/.cache/compare_gpus/ there, and brings
                      results/<gpu>@<host>.csv back. The others go on where a host fails
-  --patience SECONDS give a host up that says nothing for so long (default 1800)
   --as NAME          call this machine so, one of several that share a folder, as in a cluster:
                      results/<gpu>@<name>.csv, and no table. compare_gpus.sbatch uses it
 
@@ -41,6 +40,8 @@ Exit status: 0 all that could run is verified; 1 a wrong result; 2 usage; 3 an e
 failed, or an experiment that left the range that it expects (--describe); 77 no GPU.
 """
 
+import argparse
+import asyncio
 import contextlib
 import fcntl
 import hashlib
@@ -50,6 +51,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -60,18 +63,17 @@ import collect  # noqa: E402
 import command_line  # noqa: E402
 import cuda_toolkit  # noqa: E402
 import expectations  # noqa: E402
-import fleet  # noqa: E402
-import foreign  # noqa: E402
+import hosts  # noqa: E402
 import programs  # noqa: E402
 import table  # noqa: E402
-from command_line import INTERRUPTED, OK, PROJECT, SKIPPED, USAGE, Stop  # noqa: E402
+from command_line import FAILED, INTERRUPTED, OK, PROJECT, SKIPPED, USAGE, WRONG, Stop  # noqa: E402
 from runner import Runner  # noqa: E402
 
 WHO = "compare_gpus.sh"
 PROTOCOL = 3  # of measuring: changes when figures are no longer comparable with earlier ones
 SEED = 1
 QUICK_SIZE, QUICK_TALK_SIZE = 4096, 1024
-PATIENCE_S = 1800  # more than the longest silence: the toolkit being fetched, on a slow line
+SUITE = PROJECT / "build/suite.txt"  # on one of several hosts: the version of what it got
 FEW = 5  # steps, after which the time left can be told
 DEVICE_FACTS = Path(__file__).with_name("device_facts.py")
 
@@ -91,9 +93,8 @@ def parse_arguments(arguments):
     add("--out")
     add("--fresh", action="store_true")
     add("--no-build", action="store_true")
-    add("--hosts", type=fleet.hosts)
-    add("--patience", type=fleet.seconds)
-    add("--as", dest="place", type=fleet.place)
+    add("--hosts", type=places)
+    add("--as", dest="place", type=place)
     if "--table" in arguments:
         parser.error("--table comes first, and only files and its options after it")
     options = parser.parse_args(arguments)
@@ -109,9 +110,6 @@ def parse_arguments(arguments):
         parser.error("--out needs a folder")
     if options.hosts and options.place:
         parser.error("--hosts and --as exclude each other")
-    if options.patience and not options.hosts:
-        parser.error("--patience is for --hosts")
-    options.patience = options.patience or PATIENCE_S
     options.passed_on = passed_on(options)
     chosen = options.programs or options.sizes or options.talk or options.quick
     options.out = (Path(options.out).resolve() if options.out  # named from where the caller is
@@ -119,6 +117,21 @@ def parse_arguments(arguments):
     if options.quick:
         options.sizes, options.talk = [QUICK_SIZE], [QUICK_TALK_SIZE]
     return options
+
+
+def place(text):
+    """What a machine is called in the names of files: node1 of me@node1."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@%+-]*", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is no name of a machine")
+    return command_line.file_stem(text.rpartition("@")[2])
+
+
+def places(text):
+    """A parser of "node1,me@node2": {"node1": "node1", "node2": "me@node2"}."""
+    found = {place(host): host for host in text.split(",")}
+    if len(found) <= text.count(","):
+        raise argparse.ArgumentTypeError(f"'{text}' has a machine twice")
+    return found
 
 
 def passed_on(options):
@@ -167,7 +180,7 @@ def list_gpus(text):
         gpu = re.match(r"GPU \d+: (.*) \(UUID: ([^)]+)\)", line)
         instance = re.match(r" +MIG (\S+) .*\(UUID: ([^)]+)\)", line)
         if gpu:
-            whole = Gpu(gpu[2], gpu[2], foreign.name(gpu[1]))
+            whole = Gpu(gpu[2], gpu[2], gpu[1])
             gpus.append(whole)
         elif instance and whole:
             if gpus[-1] == whole:
@@ -179,7 +192,7 @@ def list_gpus(text):
 def numbers(gpus):
     """The name of each GPU's file, and its number among those alike: "NVIDIA H200" becomes
     nvidia-h200; a GPU that has no like has no number."""
-    names = [foreign.file_stem(gpu.name) for gpu in gpus]
+    names = [command_line.file_stem(gpu.name) for gpu in gpus]
     for i, name in enumerate(names):
         yield name, str(names[:i].count(name)) if names.count(name) > 1 else ""
 
@@ -216,9 +229,8 @@ def steps_of(options):
 
 def suite_version():
     """Of the files that are measured. A host has those of another checkout, which says it."""
-    note = PROJECT / fleet.SUITE
-    return note.read_text() if note.is_file() else first_line("git", "describe", "--always",
-                                                              "--dirty")
+    return (SUITE.read_text().strip() if SUITE.is_file() else
+            first_line("git", "describe", "--always", "--dirty"))
 
 
 def toolkit_version():
@@ -401,12 +413,31 @@ def show(files):
         command_line.say(WHO, "wrote " + " ".join(files))
 
 
-def measure_hosts(options):
-    """Measures all GPUs of all hosts, prints a table, and returns the exit status."""
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a host whose connection ends is not the last
-    hosts = fleet.measure(WHO, options)
-    show([str(file) for host in hosts for file in host.files])
-    return fleet.status(hosts)
+def pack(archive, with_programs):
+    """The files that git tracks, as they are now, and perhaps the programs that lie here."""
+    listed, names = output("git", "ls-files", "-z")
+    if not listed:
+        raise Stop("--hosts sends the files that git tracks, and it knows of none here")
+    names = names.split("\0")[:-1] + [*programs.listed(), "build/toolkit.txt"] * with_programs
+    with tarfile.open(archive, "w:gz") as tar, tempfile.NamedTemporaryFile("w") as suite:
+        for name in filter(os.path.exists, names):
+            tar.add(name, recursive=False)
+        print(suite_version(), file=suite, flush=True)
+        tar.add(suite.name, SUITE.relative_to(PROJECT))
+
+
+async def measure_hosts(options):
+    """Measures all GPUs of all hosts at once, prints a table, and returns the exit status."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder, "suite.tar.gz")
+        pack(archive, options.no_build)
+        done = await asyncio.gather(*(
+            hosts.measure(host, named, archive, options.passed_on, options.out, WHO)
+            for named, host in options.hosts.items()))
+    show([file for _, files in done for file in files])
+    found = {status for status, _ in done}  # a host was asked for by its name: to skip is to fail
+    return found.pop() if len(found) == 1 else WRONG if WRONG in found else FAILED
 
 
 @command_line.reporting(WHO)
@@ -414,7 +445,8 @@ def main(arguments):
     if arguments and arguments[0] == "--table" and not {"-h", "--help"} & set(arguments):
         if len(arguments) == 1:
             raise Stop("--table needs files (--help shows the usage)", USAGE)
-        return table.main(["compare", *arguments[1:]])
+        print(table.compare(arguments[1:]))
+        return OK
     if {"-h", "--help"} & set(arguments):
         print(__doc__.strip())
         return OK
@@ -422,7 +454,7 @@ def main(arguments):
     os.chdir(PROJECT)
     signal.signal(signal.SIGPIPE, command_line.interrupt)  # so that no sampling goes on
     try:
-        return (measure_hosts if options.hosts else measure_all)(options)
+        return asyncio.run(measure_hosts(options)) if options.hosts else measure_all(options)
     except KeyboardInterrupt:
         with contextlib.suppress(OSError, KeyboardInterrupt):
             print(flush=True)

@@ -5,7 +5,6 @@ import re
 import subprocess
 
 import command_line
-import foreign
 import programs
 from command_line import OK, PROJECT, SKIPPED, Stop
 
@@ -65,7 +64,7 @@ def record():
             text = printed(name, on_gpu) if path.exists() else None
             if text:
                 gpu = re.search(r" on (.*?)(:|$)", text, re.MULTILINE)[1] if on_gpu else SIMULATOR
-                folder = FOLDER / foreign.file_stem(gpu)
+                folder = FOLDER / command_line.file_stem(gpu)
                 folder.mkdir(parents=True, exist_ok=True)
                 command_line.write_text(folder / f"{name}.txt", text)
 

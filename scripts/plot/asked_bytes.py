@@ -52,13 +52,15 @@ def at(counted, n):
 
 @functools.lru_cache(maxsize=None)  # count() asks again, for each size
 def own_kernels(program):
-    """The names of a program's own kernels, if it is about one product of matrices, and its kernels
-    run on every GPU."""
+    """The names of a program's own kernels that run on every GPU, if it is about one product of
+    matrices."""
     about = programs.describe(PROJECT / "cpu" / program)
-    roles = [contender["role"] for contender in about["contenders"]]
-    own = {each["kernel"]: each["needs"] for each in about["contenders"] if each["role"] == "ours"}
+    contenders = about["contenders"]
     one = [problem["memory_bound"] for problem in about["problems"]] == [False]
-    return set(own) if one and "chain" not in roles and not any(own.values()) else set()
+    sweeps = about["sweep"] == "always"
+    if sweeps or not one or any(each["role"] == "chain" for each in contenders):
+        return set()
+    return {each["kernel"] for each in contenders if each["role"] == "ours" and not each["needs"]}
 
 
 def count(program, n):

@@ -20,7 +20,6 @@ from typing import List, NamedTuple, Optional, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
 import command_line  # noqa: E402
-import foreign  # noqa: E402
 import kernel_names  # noqa: E402
 from command_line import OK, USAGE  # noqa: E402
 
@@ -99,8 +98,7 @@ def read(paths):
         except OSError as error:
             raise RecordError(f"{path}: {error.strerror}")
         for number, line in enumerate(text.splitlines(), 1):
-            fields = [foreign.printable(field) for field in line.split("\t")]
-            lines.append((Path(path).stem, f"{path}:{number}", fields))
+            lines.append((Path(path).stem, f"{path}:{number}", line.split("\t")))
 
     calls, marks, rows = [], defaultdict(list), []
     dropped, unfinished, errors = 0, 0, []

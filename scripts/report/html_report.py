@@ -181,7 +181,7 @@ def main(arguments):
     parser.add_argument("--out", type=Path, default=PROJECT / "build/report.html")
     parser.add_argument("files", nargs="+")
     options = parser.parse_args(arguments)
-    tables = table.read_all(options.files)
+    tables = table.read_all("report.sh", options.files)
     baseline = table.baseline_of(options.baseline, tables)
     n = plot.choose_size(tables, options.size)
     plot.run_with_matplotlib("report.sh")

@@ -16,8 +16,6 @@ import sys
 import traceback
 from pathlib import Path
 
-import foreign
-
 PROJECT = Path(__file__).resolve().parents[2]
 OK, WRONG, USAGE, FAILED, SKIPPED, INTERRUPTED = 0, 1, 2, 3, 77, 130  # exit status
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -34,10 +32,20 @@ class Stop(Exception):
             self.status = status
 
 
+def printable(text):
+    """On one line, and without what steers a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in str(text))
+
+
+def file_stem(words):
+    """A file's name after a GPU's: "NVIDIA H200" becomes nvidia-h200."""
+    return re.sub("[^a-z0-9]+", "-", words.lower()).strip("-") or "gpu"
+
+
 def say(who, message, status=OK):
     with contextlib.suppress(OSError):  # nowhere is left to say it
         if sys.stderr:
-            print(f"{who}: {foreign.printable(message)}", file=sys.stderr, flush=True)
+            print(f"{who}: {printable(message)}", file=sys.stderr, flush=True)
     return status
 
 

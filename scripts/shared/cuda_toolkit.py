@@ -122,13 +122,12 @@ class Toolkit(NamedTuple):
         )
 
 
-def find(has_nvtx=False):
-    """The first usable toolkit. Raises ToolkitError where there is none. `has_nvtx`: whoever asks
-    has NVTX's headers from elsewhere."""
+def find():
+    """The first usable toolkit. Raises ToolkitError where there is none."""
     rejected = []
     for nvcc in _candidates():
         try:
-            return _inspect(nvcc, has_nvtx)
+            return _inspect(nvcc)
         except ToolkitError as error:
             rejected.append(str(error))
     name, home = _chosen()
@@ -273,7 +272,7 @@ def _release(nvcc):
     return (int(match[1]), int(match[2])), match[3]
 
 
-def _inspect(nvcc, has_nvtx):
+def _inspect(nvcc):
     release, version = _release(nvcc)
     if release < OLDEST_RELEASE:
         raise ToolkitError(f"{nvcc} is of CUDA {version}, and 12.0 or later is needed")
@@ -299,7 +298,7 @@ def _inspect(nvcc, has_nvtx):
                 include = os.path.join(os.path.dirname(toolkit.lib_dir), "include")
                 toolkit = Toolkit(own if os.access(own, os.X_OK) else nvcc, version,
                                   toolkit.lib_dir, include)
-            if not has_nvtx and not toolkit.has_header("nvtx3/nvToolsExt.h"):
+            if not toolkit.has_header("nvtx3/nvToolsExt.h"):
                 raise ToolkitError(f"the toolkit of {nvcc} lacks NVTX's headers")
             return toolkit
     raise ToolkitError(f"the toolkit of {nvcc} lacks cuBLAS")

@@ -6,7 +6,6 @@ import subprocess
 from typing import NamedTuple
 
 import command_line
-import foreign
 import table
 from command_line import FAILED, OK, SKIPPED, USAGE, WRONG
 
@@ -102,7 +101,7 @@ def run_program(program, arguments, rows, environment=None):
     if status == OK:
         return Outcome(OK, "")
     lines = [line for line in said.read_text(errors="replace").splitlines() if line.strip()]
-    reason = foreign.printable(lines[-1]) if lines else "it gave no reason"
+    reason = command_line.printable(lines[-1]) if lines else "it gave no reason"
     name = f"{program.name}: "  # the label says it already
     # As a shell: a program that signal 9 ends has status 137.
     return Outcome(status if status > 0 else 128 - status,

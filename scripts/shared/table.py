@@ -4,18 +4,14 @@
     table.py summary FILE            one line: the best kernel of one program's run
     table.py lessons FILE ...        one run in brief: a line for each program and size
     table.py run FILE ...            one run in full: a line for each kernel
-    table.py compare [OPTION ...] FILE ...
-                                     programs x GPUs: a column for each file, with its ratio to
-                                     one of them; compare_gpus.sh --help lists the options
 
-Columns are found by name; a file may begin with `# name: value` lines. A file of results may come
-from anyone: what it may hold is limited, and its text is made harmless (see foreign.py). Bad input:
-one line, exit 2.
+compare_gpus.sh --table is compare(): programs x GPUs, a column for each file, with its ratio to one
+of them. Columns are found by name; a file may begin with `# name: value` lines. Bad input: one
+line, exit 2.
 """
 
 import collections
 import csv
-import functools
 import io
 import math
 import re
@@ -26,7 +22,6 @@ from typing import Dict, List, NamedTuple
 
 import command_line
 import data_sheets
-import foreign
 import programs
 from command_line import USAGE
 
@@ -36,14 +31,14 @@ REQUIRED = (
 # What else a file may have; empty where nobody measured or counted it.
 OPTIONAL = (
     "error_of_bound launches temp_bytes moved_bytes least_bytes output_hash "
-    "joules pj_per_flop pj_per_byte predicted_ms as_predicted figure unit "
-    "sm_mhz temperature_c power_w throttled note".split()
+    "predicted_ms as_predicted figure unit sm_mhz temperature_c power_w throttled note".split()
 )
 NUMBERS = (  # may be empty
     "median_ms spread_pct tflops gb_per_s launches moved_bytes least_bytes "
-    "joules pj_per_flop pj_per_byte predicted_ms figure sm_mhz temperature_c power_w"
+    "predicted_ms figure sm_mhz temperature_c power_w"
 ).split()
 WORDS = "program kernel dtype shape".split()
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.+-]*")
 VERDICTS = ("yes", "no", "failed", "skipped")  # of the column `verified`
 # What a kernel is to its program, in the column `role`. A program that stopped has none.
 ROLES = ("ours", "chain", "library", "yardstick", "record", "mistake", "limit")
@@ -54,10 +49,6 @@ NOISY_PCT = 2.0  # a spread above it
 ALIKE_PCT = 3.0  # two runs of one GPU, or of two of one kind, lie within it
 WORST = 5  # of the rows that do not, so many are shown
 COLUMNS = 79  # of the tables for a screen
-LARGEST_FILE = 4 << 20  # bytes: forty whole runs
-LEAST, MOST = 1e-9, 1e15  # of a figure that is not 0: time, rate, bytes
-
-say = functools.partial(command_line.say, "table.py")
 
 
 class TableError(command_line.Stop):
@@ -73,13 +64,12 @@ class Results(NamedTuple):
 
     @property
     def gpu(self):
-        return (self.about.get("GPU") or foreign.name(self.rows[0]["gpu"])
-                or foreign.name(self.path.name))
+        return self.about.get("GPU") or self.rows[0]["gpu"] or self.path.name
 
     @property
     def place(self):
         """Which machine of several measured it, and which GPU there: node1, 0@node1. Or empty."""
-        return foreign.name(self.about.get("place", ""))
+        return self.about.get("place", "")
 
     @property
     def protocol(self):
@@ -95,9 +85,7 @@ def read(path, mistakes=False):
     path = Path(path)
     comments, lines = _split(path)
     pairs = (comment.lstrip("# ").partition(":") for comment in comments)
-    about = {name.strip(): foreign.text(value.strip()) for name, _, value in pairs}
-    if "GPU" in about:
-        about["GPU"] = foreign.name(about["GPU"])
+    about = {name.strip(): value.strip() for name, _, value in pairs}
     reader = csv.DictReader(lines, strict=True)
     try:
         missing = [name for name in REQUIRED if name not in (reader.fieldnames or [])]
@@ -123,11 +111,12 @@ def read(path, mistakes=False):
     return Results(path, about, rows if mistakes else right or rows)
 
 
-def read_all(paths):
-    """Several files to be shown side by side: says so where their figures are not comparable."""
+def read_all(who, paths):
+    """Several files to be shown side by side: says so, as `who`, where their figures are not
+    comparable."""
     tables = [read(path) for path in paths]
     if mixed(tables):
-        say(mixed(tables))
+        command_line.say(who, mixed(tables))
     return tables
 
 
@@ -141,14 +130,13 @@ def mixed(tables):
 def _split(path):
     """A file's comment lines, and the CSV after them."""
     try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST_FILE + 1)
-        if len(data) > LARGEST_FILE:
-            raise TableError(f"{path}: more than {LARGEST_FILE >> 20} MiB, so no file of results")
         # Mailed files come with other line ends, and with a byte order mark.
-        lines = data.decode("utf-8-sig").splitlines()
+        lines = path.read_bytes().decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise TableError(f"{path}: {getattr(error, 'strerror', None) or 'not a text file'}")
+    for number, line in enumerate(lines, 1):
+        if not line.isprintable():
+            raise TableError(f"{path}, line {number}: control characters, so no line of results")
     body = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     return lines[:body], lines[body:]
 
@@ -158,20 +146,21 @@ def _check(row, where):
         raise TableError(f"{where}: too {'many' if None in row else 'few'} fields")
     row = {**dict.fromkeys(OPTIONAL, ""), **row}
     for name in WORDS:
-        if row[name] and not foreign.is_word(row[name]):
-            raise TableError(f"{where}: {name} is no name: {_short(row[name])}")
-    if not re.fullmatch("[0-9]{1,9}", row["n"]):
-        raise TableError(f"{where}: n is no size: {_short(row['n'])}")
+        if row[name] and not WORD.fullmatch(row[name]):
+            raise TableError(f"{where}: {name} is no name: {row[name]!r}")
+    if not re.fullmatch("[1-9][0-9]{0,8}", row["n"]):
+        raise TableError(f"{where}: n is no size: {row['n']!r}")
     if row["verified"] not in VERDICTS:
         raise TableError(f"{where}: verified is none of {', '.join(VERDICTS)}: "
-                         f"{_short(row['verified'])}")
+                         f"{row['verified']!r}")
     if row["role"] not in ROLES and (row["role"] or row["kernel"]):
-        raise TableError(f"{where}: role is none of {', '.join(ROLES)}: {_short(row['role'])}")
+        raise TableError(f"{where}: role is none of {', '.join(ROLES)}: {row['role']!r}")
     for name in NUMBERS:
         row[name] = _figure(row[name], f"{where}: {name}")
+    if row["verified"] == "yes" and not row["median_ms"]:
+        raise TableError(f"{where}: verified, but without a median_ms above 0")
     row["n"] = int(row["n"])
-    return {name: foreign.text(cell) if isinstance(cell, str) else cell
-            for name, cell in row.items()}
+    return row
 
 
 def _figure(cell, what):
@@ -179,17 +168,12 @@ def _figure(cell, what):
     if not cell:
         return None
     try:
-        value = float(cell) if len(cell) <= 32 else None
+        value = float(cell)
     except ValueError:
-        value = None
-    if value is None or not (value == 0 or LEAST <= value <= MOST):
-        raise TableError(f"{what} is no number: {_short(cell)}")
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise TableError(f"{what} is no number: {cell!r}")
     return value
-
-
-def _short(cell):
-    return repr(cell if len(cell) <= foreign.LONGEST_WORD else
-                cell[:foreign.LONGEST_WORD] + "...")
 
 
 # --- Cells ------------------------------------------------------------------------------------
@@ -417,7 +401,7 @@ def short(gpu):
 
 def _file(table, tables):
     names = [other.path.name for other in tables]
-    return foreign.text(table.path.name if names.count(table.path.name) == 1 else str(table.path))
+    return table.path.name if names.count(table.path.name) == 1 else str(table.path)
 
 
 def key(row):
@@ -725,7 +709,8 @@ def baseline_of(text, tables):
 
 
 def compare(arguments):
-    parser = command_line.Parser(prog="table.py", add_help=False, allow_abbrev=False)
+    who = "compare_gpus.sh"
+    parser = command_line.Parser(prog=who, add_help=False, allow_abbrev=False)
     parser.add_argument("--programs", type=lambda text: text.split(","))
     parser.add_argument("--sizes", type=command_line.sizes())
     parser.add_argument("--talk", type=command_line.sizes())
@@ -739,7 +724,7 @@ def compare(arguments):
         parser.error("--markdown and --csv exclude each other")
     chosen = {"square": options.sizes or [], "talk": options.talk or []}
 
-    tables = read_all(options.files)
+    tables = read_all(who, options.files)
     names = {row["program"]: None for results in tables for row in results.rows}
     for word in options.programs or []:
         if not programs.named(word, names):
@@ -759,7 +744,7 @@ def compare(arguments):
     notes += differences(tables, baseline, wanted)
     if options.csv:
         for note in notes:
-            say(note)
+            command_line.say(who, note)
         return as_csv(*_flat(tables, lines, baseline))
     if options.markdown:
         parts = [markdown(*_flat(tables, lines, baseline), left=5)]
@@ -943,9 +928,9 @@ def circumstances(results):
 
 @command_line.reporting("table.py")
 def main(arguments):
-    commands = {"summary": summary, "lessons": lessons, "run": run, "compare": compare}
+    commands = {"summary": summary, "lessons": lessons, "run": run}
     if len(arguments) < 2 or arguments[0] not in commands:
-        return say("expected one of " + ", ".join(commands) + ", then files", USAGE)
+        raise TableError("expected one of " + ", ".join(commands) + ", then files")
     print(commands[arguments[0]](arguments[1:]))
 
 

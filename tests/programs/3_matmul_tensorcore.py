@@ -39,6 +39,11 @@ MUTANTS = [
            "the last 16 columns are not stored",
            [("if (row < N && col < N)  // N is a multiple of 32",
              "if (row < N && col + kFragment < N)  // N is a multiple of 32")]),
+    Mutant("wmma_rounded_towards_0", "wmma_global wmma_tiled",
+           "sums are rounded towards 0 when they are stored",
+           [("= __float2half(patch[row * kPatchPitch + col + i]);",
+             "= __float2half(__uint_as_float(\n"
+             "        __float_as_uint(patch[row * kPatchPitch + col + i]) & ~0x1fffu));")]),
     Mutant("wmma_tiled_stale", "wmma_tiled",
            "only the first launch computes",
            [launch_once("tiled<<<grid_tiled, kThreads, shared_bytes>>>")], timed=True),
