@@ -952,7 +952,7 @@ def _curves(tables):
     for at, plot in curves(tables).items():
         program, dtype, shape, unit = at
         talk = "-talk" if shape == "talk" else ""
-        own = "" if unit in RATES else f"-{unit}"
+        own = "" if unit in RATES else f"-{command_line.file_stem(unit)}"
         yield Plot(f"curves-{program}-{dtype}{talk}{own}",
                    f"{program} over {'S' if talk else 'N'}, {dtype}{own and f', {unit}'}",
                    functools.partial(draw_curves, tables, at, plot))

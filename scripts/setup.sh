@@ -75,7 +75,7 @@ attend() {
     GROUP=$!
     trap end_group INT TERM HUP
     local status=0
-    wait "$GROUP" || status=$?
+    wait "$GROUP" 2>/dev/null || status=$? # bash would say which signal ended it
     exit "$status"
 }
 

@@ -19,6 +19,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -74,6 +75,8 @@ struct Processes {
             // On MASTER_PORT torchrun itself listens.
             const bool next = std::getenv("TORCHELASTIC_RUN_ID");
             const int port = number("MASTER_PORT", 29500, {.first = 1, .last = 65535u - next});
+            if (!*host || std::strchr(host, ':'))
+                fail(kUsage, "MASTER_ADDR takes a host, not '" + std::string(host) + "'");
             here.meeting = host + (":" + std::to_string(port + next));
         }
         for (int i = 1; i + 1 < argc; ++i)
@@ -85,6 +88,8 @@ struct Processes {
         here.rank = number(by->rank, 0, {.last = uint64_t(here.size) - 1});
         here.device = number(by->device, here.rank, {.last = 4095});
         if (here.meeting.empty() || here.size < 2) return {};
+        if (!std::getenv(by->rank))
+            fail(kUsage, std::string(by->size) + " is set, and " + by->rank + " is not");
         int count = 0;  // that this process sees: perhaps its own alone
         if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) here.device %= count;
         return here;

@@ -41,7 +41,7 @@ failed, or an experiment that left the range that it expects (--describe); 77 no
 """
 
 import argparse
-import asyncio
+import concurrent.futures
 import contextlib
 import fcntl
 import hashlib
@@ -426,15 +426,24 @@ def pack(archive, with_programs):
         tar.add(suite.name, SUITE.relative_to(PROJECT))
 
 
-async def measure_hosts(options):
+def measure_hosts(options):
     """Measures all GPUs of all hosts at once, prints a table, and returns the exit status."""
+    for command in ("ssh", "scp"):
+        if not shutil.which(command):
+            raise Stop(f"--hosts needs {command}")
     options.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, \
+            concurrent.futures.ThreadPoolExecutor(len(options.hosts)) as pool:
         archive = Path(folder, "suite.tar.gz")
         pack(archive, options.no_build)
-        done = await asyncio.gather(*(
-            hosts.measure(host, named, archive, options.passed_on, options.out, WHO)
-            for named, host in options.hosts.items()))
+        jobs = [pool.submit(hosts.measure, host, named, archive, options.passed_on, options.out, WHO)
+                for named, host in options.hosts.items()]
+        try:
+            concurrent.futures.wait(jobs, return_when=concurrent.futures.FIRST_EXCEPTION)
+            done = [job.result() for job in jobs]
+        except BaseException:
+            hosts.stop()
+            raise
     show([file for _, files in done for file in files])
     found = {status for status, _ in done}  # a host was asked for by its name: to skip is to fail
     return found.pop() if len(found) == 1 else WRONG if WRONG in found else FAILED
@@ -454,7 +463,7 @@ def main(arguments):
     os.chdir(PROJECT)
     signal.signal(signal.SIGPIPE, command_line.interrupt)  # so that no sampling goes on
     try:
-        return asyncio.run(measure_hosts(options)) if options.hosts else measure_all(options)
+        return (measure_hosts if options.hosts else measure_all)(options)
     except KeyboardInterrupt:
         with contextlib.suppress(OSError, KeyboardInterrupt):
             print(flush=True)
