@@ -41,7 +41,6 @@ failed, or an experiment that left the range that it expects (--describe); 77 no
 """
 
 import argparse
-import concurrent.futures
 import contextlib
 import fcntl
 import hashlib
@@ -54,6 +53,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from concurrent import futures
 from pathlib import Path
 from typing import NamedTuple
 
@@ -432,14 +432,14 @@ def measure_hosts(options):
         if not shutil.which(command):
             raise Stop(f"--hosts needs {command}")
     options.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, \
-            concurrent.futures.ThreadPoolExecutor(len(options.hosts)) as pool:
+    threads = futures.ThreadPoolExecutor(len(options.hosts))
+    with tempfile.TemporaryDirectory() as folder, threads as pool:
         archive = Path(folder, "suite.tar.gz")
         pack(archive, options.no_build)
-        jobs = [pool.submit(hosts.measure, host, named, archive, options.passed_on, options.out, WHO)
-                for named, host in options.hosts.items()]
+        jobs = [pool.submit(hosts.measure, host, name, archive, options.passed_on, options.out, WHO)
+                for name, host in options.hosts.items()]
         try:
-            concurrent.futures.wait(jobs, return_when=concurrent.futures.FIRST_EXCEPTION)
+            futures.wait(jobs, return_when=futures.FIRST_EXCEPTION)
             done = [job.result() for job in jobs]
         except BaseException:
             hosts.stop()
