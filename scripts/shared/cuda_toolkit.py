@@ -18,6 +18,8 @@ import sys
 import sysconfig
 from typing import NamedTuple
 
+from host_compiler import words
+
 PROJECT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 OLDEST_RELEASE = (12, 0)  # the first with C++20 and with sm_90a
 OLDEST_ARCH = 75  # Turing
@@ -183,8 +185,7 @@ def host_compiler():
     """What nvcc is to compile host code with: NVCC_CCBIN, or CXX where that is one word and no
     clang, with which nvcc 13.0 refuses the programs' std::span. Empty: nvcc takes g++."""
     cxx = os.environ.get("CXX", "").strip()
-    one_word = shutil.which(cxx) or len(cxx.split()) == 1  # a path may have blanks
-    usable = one_word and cxx != "g++" and "clang" not in os.path.basename(cxx)
+    usable = len(words(cxx)) == 1 and cxx != "g++" and "clang" not in os.path.basename(cxx)
     return os.environ.get("NVCC_CCBIN") or (cxx if usable else "")
 
 
