@@ -106,14 +106,14 @@ __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
     one_kernel(const half* x, const half* W, const half* b, half* out, size_t N, int L, bool all) {
     extern __shared__ __align__(128) unsigned char shared[];
     const auto layers = reinterpret_cast<Layer<D>*>(shared);  // [all ? L : 2]
-    auto copy = [=](int step) {  // the layer of a step: a block takes L steps per tile
+    auto copy = [=](int step) {  // starts to copy a step's layer; a tile takes L steps
         const int l = step % L;
         copy_layer(layers[all ? l : step % 2], &W[l * D * D], &b[l * D]);
     };
     for (int l = 0; l < (all ? L : 1); ++l) copy(l);
     int step = 0;
-    for (size_t tile = blockIdx.x * kRows; tile < N; tile += gridDim.x * kRows) {
-        const size_t first = tile + threadIdx.x / 32 * kWarpRows;  // row of the warp
+    for (size_t top = blockIdx.x * kRows; top < N; top += gridDim.x * kRows) {  // rows of tiles
+        const size_t first = top + threadIdx.x / 32 * kWarpRows;  // row of the warp
         Activations<D> h;
         h.for_each([&](uint32_t& pair, int row, int column) {
             const bool inside = first + row < N;  // else 0: any number will do

@@ -81,7 +81,7 @@ MUTANTS = [
            sizes=(), cpu_runs=(*SMALL, *LONG), race=True),
     Mutant("mlp_short_grid", "chain one_kernel",
            "the last tile has no block; gelu leaves out what its last block would compute",
-           [("tile < N; tile", "tile + kRows <= N; tile"),
+           [("top < N; top", "top + kRows <= N; top"),
             ("gelu<<<(vectors + 255) / 256", "gelu<<<vectors / 256")],
            **at("33", "600"), kind="grid"),
     Mutant("mlp_wrong_bias", "one_kernel",
