@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
     for (int l = 0; l < (all ? L : 1); ++l) copy(l);
     int step = 0;
     for (size_t top = blockIdx.x * kRows; top < N; top += gridDim.x * kRows) {  // rows of tiles
-        const size_t first = top + threadIdx.x / 32 * kWarpRows;  // row of the warp
+        const size_t first = top + threadIdx.x / 32 * kWarpRows;                // row of the warp
         Activations<D> h;
         h.for_each([&](uint32_t& pair, int row, int column) {
             const bool inside = first + row < N;  // else 0: any number will do
