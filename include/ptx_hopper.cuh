@@ -36,6 +36,17 @@
 #define SM90_ASM(...) __trap()
 #endif
 
+// Since PTX 8.6, order at .cluster can be had of shared memory alone.
+#if CUDART_VERSION >= 12080
+#define HOPPER_TRY_WAIT "mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64"
+#define HOPPER_ACQUIRE "fence.acquire.sync_restrict::shared::cluster.cluster;"
+#define HOPPER_RELEASE "fence.release.sync_restrict::shared::cta.cluster;"
+#else
+#define HOPPER_TRY_WAIT "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64"
+#define HOPPER_ACQUIRE ""
+#define HOPPER_RELEASE "fence.acq_rel.cluster;"
+#endif
+
 /// __cluster_dims__, which nvcc rejects for targets without clusters.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #define HOPPER_CLUSTER(blocks)
@@ -68,8 +79,8 @@ __device__ inline void fence_mbarrier_init() {
     SM90_ASM("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/// Arrives, and adds `bytes` of asynchronous copies to what the phase waits for. Section
-/// mbarrier.arrive.
+/// Arrives, as mbarrier_arrive() does, and adds `bytes` of asynchronous copies to what the phase
+/// waits for. Section mbarrier.arrive.
 __device__ inline void mbarrier_arrive_expect_tx(Barrier* barrier, uint32_t bytes) {
     SM90_ASM(
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
@@ -77,10 +88,11 @@ __device__ inline void mbarrier_arrive_expect_tx(Barrier* barrier, uint32_t byte
         : "memory");
 }
 
-/// Arrives at the same barrier in block `rank` of this cluster. It orders memory within this block
-/// alone (.cta), not for the remote one. There none is needed: the waiter only lets TMA overwrite a
-/// buffer that has been read. With .release.cluster each arrival would wait for all earlier memory
-/// traffic. Sections mapa, mbarrier.arrive.
+/// Arrives at the same barrier in block `rank` of this cluster. It hands over no data, since it
+/// releases within this block alone (.cta): the waiter lets TMA overwrite what wgmma has read, and
+/// wgmma_wait_group() has waited until it was. After ordinary loads fence_release_cluster() comes
+/// first. With .release.cluster each arrival would wait for all earlier memory traffic. Sections
+/// mapa, mbarrier.arrive.
 __device__ inline void mbarrier_arrive_cluster(Barrier* barrier, uint32_t rank) {
     SM90_ASM(
         "{\n"
@@ -92,26 +104,37 @@ __device__ inline void mbarrier_arrive_cluster(Barrier* barrier, uint32_t rank) 
         : "memory");
 }
 
-/// Arrives at a barrier of this block. Section mbarrier.arrive.
+/// Arrives at a barrier of this block, and releases: threads of this block that wait for the phase
+/// see what this thread wrote, and write only after what it read. Section mbarrier.arrive.
 __device__ inline void mbarrier_arrive(Barrier* barrier) {
     SM90_ASM("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
+/// Orders this thread's accesses to its block's shared memory, loads included, before what it does
+/// next to that of the cluster. Section membar / fence.
+__device__ inline void fence_release_cluster() { SM90_ASM(HOPPER_RELEASE ::: "memory"); }
+
 /// Waits until the phase of this parity has ended. Returns at once if the current phase has the
-/// other parity, so a thread must not fall two phases behind. Section mbarrier.test_wait,
-/// mbarrier.try_wait.
+/// other parity, so a thread must not fall two phases behind.
+///
+/// Acquires what threads that arrived have released, and what copies and st_async() brought: their
+/// complete_tx releases at .cluster, that copy's bytes alone. So the wait must acquire at .cluster,
+/// not at .cta, its default; and of shared memory alone, since else it would empty the L1 cache. So
+/// it hands over nothing in global memory. Sections mbarrier.test_wait, mbarrier.try_wait; membar /
+/// fence; "Memory Consistency Model".
 __device__ inline void mbarrier_wait(Barrier* barrier, uint32_t parity) {
     uint32_t done = 0;
     while (!done)
         SM90_ASM(
             "{\n"
-            ".reg .pred p;\n"
-            "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+            ".reg .pred p;\n" HOPPER_TRY_WAIT
+            " p, [%1], %2;\n"
             "selp.u32 %0, 1, 0, p;\n"
             "}"
             : "=r"(done)
             : "r"(shared_address(barrier)), "r"(parity)
             : "memory");
+    SM90_ASM(HOPPER_ACQUIRE ::: "memory");
 }
 
 /// __syncthreads() for the 128 threads of warpgroup `index` alone. (Barrier 0 is the one that
@@ -142,8 +165,8 @@ __device__ inline uint32_t cluster_ctarank() {
     return rank;
 }
 
-/// Waits for all threads of the cluster. The arrival is relaxed: it does not make their writes
-/// visible. (fence_mbarrier_init() does that for barriers.) Section barrier.cluster.
+/// Waits for all threads of the cluster. The arrival is relaxed, so it makes no writes visible but
+/// those that fence_mbarrier_init() has released: barriers. Section barrier.cluster.
 __device__ inline void barrier_cluster_sync() {
     SM90_ASM(
         "barrier.cluster.arrive.relaxed;\n"
@@ -152,7 +175,8 @@ __device__ inline void barrier_cluster_sync() {
 }
 
 /// Stores two numbers at the same address in block `rank` of this cluster. They count as 8 bytes at
-/// the same barrier there. Sections mapa, st.async.
+/// the same barrier there, and who waits for its phase sees them, but nothing else of this thread:
+/// the complete_tx releases just these bytes. Sections mapa, st.async.
 __device__ inline void st_async(float2* to, float2 value, Barrier* barrier, uint32_t rank) {
     SM90_ASM(
         "{\n"
@@ -182,6 +206,9 @@ __device__ inline void st_async(float4* to, float4 value, Barrier* barrier, uint
 }
 
 // --- Copies: "Data Movement and Conversion Instructions: Asynchronous copy, Bulk copy" ----------
+// These and TMA's go through the "async proxy". Who waits at the mbarrier where the bytes count
+// sees them, without a fence. But ordinary loads and stores of the same memory before a copy are
+// ordered by fence_proxy_async() alone, in their own thread or in the one that starts the copy.
 
 /// Starts a copy of `bytes` to shared memory, which count at `barrier` when they have arrived.
 /// `policy`: for the L2 cache, ptx::createpolicy_evict_last() or _first(). Addresses and size must
@@ -259,14 +286,16 @@ __device__ void cp_async_bulk_wait_group_read() {
     SM90_ASM("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
 }
 
-/// Waits until at most kGroups of this thread's latest groups have yet to be stored.
+/// Waits until at most kGroups of this thread's latest groups have yet to be stored: this thread
+/// then sees the others in global memory, and may release them.
 template <int kGroups>
 __device__ void cp_async_bulk_wait_group() {
     SM90_ASM("cp.async.bulk.wait_group %0;" ::"n"(kGroups) : "memory");
 }
 
-/// Orders this thread's ordinary accesses to shared memory before later ones by TMA and wgmma,
-/// which go through the "async proxy". Section membar / fence.
+/// Orders ordinary accesses to shared memory, this thread's and those that it has acquired, before
+/// later ones by copies, TMA and wgmma. Section membar / fence, "Memory Consistency Model:
+/// Proxies".
 __device__ inline void fence_proxy_async() {
     SM90_ASM("fence.proxy.async.shared::cta;" ::: "memory");
 }

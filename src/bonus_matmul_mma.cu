@@ -192,6 +192,7 @@ __global__ void __launch_bounds__(T::kThreads + kProducer, 1)
         for (int i = blockIdx.x; i < rows * columns; i += gridDim.x) {
             const int2 tile = matmul_hopper::walk<16>(i, rows, columns);
             matmul_hopper::produce(ring, at, steps, [&](auto& stage, auto* full, int t) {
+                hopper::fence_proxy_async();  // ldmatrix reads by another way than TMA writes
                 matmul_hopper::load_stage(stage, full, A, B, tile.x * T::kM, tile.y * T::kN,
                                           t * kDepth);
             });

@@ -409,9 +409,11 @@ struct Exchange {
     __device__ void give(const float (&mine)[kThreadM][kThreadN]) const {
         float* const to = of_block(blockIdx.x);
         for (int e = 0; e < kCount; ++e) to[e * kThreads] = mine[e / kThreadN][e % kThreadN];
-        __threadfence();  // the sums first, then the flag
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) atomicExch(&ready[blockIdx.x * kWarps + threadIdx.x / 32], 1);
+        __syncwarp();  // one fence releases what the whole warp has stored before this
+        if (threadIdx.x % 32 == 0) {
+            __threadfence();
+            atomicExch(&ready[blockIdx.x * kWarps + threadIdx.x / 32], 1);
+        }
     }
 
     /// Adds the sums that `block` gives, once they are there.
@@ -420,8 +422,8 @@ struct Exchange {
         if (threadIdx.x % 32 == 0) {
             while (atomicAdd(flag, 0) == 0) {
             }
-            *flag = 0;  // for the next launch
-            __threadfence();
+            *flag = 0;        // for the next launch
+            __threadfence();  // acquires the sums, for the whole warp
         }
         __syncwarp();
         const float* const from = of_block(block);

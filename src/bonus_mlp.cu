@@ -334,6 +334,7 @@ __global__ void HOPPER_CLUSTER(D / kPanel) __launch_bounds__(kClusterThreads)
                 hopper::mbarrier_wait(&memory.complete[l % 2], (l - 1) / 2 % 2);
             if (threadIdx.x == 0) {
                 if (kBlocks > 1) hopper::mbarrier_arrive_expect_tx(&memory.complete[l % 2], kBytes);
+                hopper::fence_proxy_async();  // ldmatrix reads by another way than TMA writes
                 if (l - 1 + slots < L) copy_layer(l - 1 + slots, before);
             }
         }

@@ -148,6 +148,7 @@ template <int kGroups>
 void cp_async_bulk_wait_group() {
     simulator::wait_for_stores(kGroups);
 }
+inline void fence_release_cluster() {}
 inline void fence_proxy_async() { simulator::publish_shared(); }
 inline void fence_proxy_async_global() {}
 

@@ -42,7 +42,10 @@ struct Halves {
         // expected.
         if (threadIdx.x == 0) hopper::mbarrier_arrive_expect_tx(&there, sizeof sums);
         __syncwarp();  // all of the warp have read
-        if (threadIdx.x % 32 == 0) hopper::mbarrier_arrive_cluster(&taken, other);
+        if (threadIdx.x % 32 == 0) {
+            hopper::fence_release_cluster();
+            hopper::mbarrier_arrive_cluster(&taken, other);
+        }
     }
 };
 

@@ -345,9 +345,11 @@ struct Exchange {
 #pragma unroll
         for (int i = 0; i < kSums / 4; ++i)
             to[i * kThreads] = {mine[4 * i], mine[4 * i + 1], mine[4 * i + 2], mine[4 * i + 3]};
-        __threadfence();  // the sums first, then the flag
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) atomicExch(&ready[blockIdx.x * kWarps + threadIdx.x / 32], 1);
+        __syncwarp();  // one fence releases what the whole warp has stored before this
+        if (threadIdx.x % 32 == 0) {
+            __threadfence();
+            atomicExch(&ready[blockIdx.x * kWarps + threadIdx.x / 32], 1);
+        }
     }
 
     /// Adds the sums that `block` gives, once they are there. The wait ends, since all blocks of
@@ -360,7 +362,7 @@ struct Exchange {
             while (atomicAdd(flag, 0) == 0) {
             }
             *flag = 0;
-            __threadfence();
+            __threadfence();  // acquires the sums, for the whole warp
         }
         __syncwarp();
         const float4* const from = &sums[size_t(block) * (kSums / 4) * kThreads + threadIdx.x];

@@ -46,8 +46,8 @@ __device__ void add_received(Ring& ring, Position<kStages>& at, const Peers& pee
     for (int warp = 0; warp < kWarps; ++warp)
         while (arrived[warp] != launch) {
         }
-    __threadfence_system();
-    hopper::fence_proxy_async_global();  // the copies below come after the signals
+    __threadfence_system();              // acquires what was stored before the signals
+    hopper::fence_proxy_async_global();  // for the copies below
     produce(ring, at, kReceivedSteps, [&](auto& stage, auto* full, int t) {
         hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
         hopper::tma_load(stage.A, peers.identity, 0, t * kBlockK, full);
@@ -116,7 +116,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     auto announce = [&] {
         if (signal >= 0 && lane == 0) {
             hopper::cp_async_bulk_wait_group<0>();
-            __threadfence_system();  // the tile first, then the signal
+            __threadfence_system();  // releases the tile with the signal
             *static_cast<volatile int*>(&peers.announced[owner][signal]) = launch;
         }
         signal = -1;

@@ -422,6 +422,7 @@ constexpr size_t kGridBytes = kGridThreads * kKept * 16;  // that a block keeps
 /// every member of its team, in two sets, which rows use in turn. A sum is never negative, so its
 /// sign bit is free: it flips with each pair that is sent to a box, and so tells the reader that a
 /// new one has come. Nothing is ever set back, and a launch begins where the one before ended.
+/// Pair and sign travel in one atomic operation and hand over nothing else, so no fence is needed.
 ///
 /// Two sets suffice. A block writes to a box again two rows later, after it has received the
 /// owner's pair of the row in between, which the owner sent after reading this box.
