@@ -90,14 +90,14 @@ struct HardRows {
 
 /// Those of a product's left operand A, whose random numbers lie within `scale`: all equal, all
 /// negative, subnormal in fp16, a single number, so that C must hold a row of B exactly; and within
-/// kHardScale times as much.
+/// `large` times as much.
 inline constexpr double kHardScale = 8;
-constexpr HardRows hard_operand(float scale = 1) {
+constexpr HardRows hard_operand(float scale = 1, double large = kHardScale) {
     return {.kinds = {{.offset = 0.75f * scale},
                       {.scale = scale / 2, .offset = -scale / 2},
                       {.scale = 0x1p-15f * scale},
                       {.peak = scale},
-                      {.scale = float(kHardScale) * scale}},
+                      {.scale = float(large) * scale}},
             .count = 5};
 }
 

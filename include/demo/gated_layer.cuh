@@ -121,7 +121,7 @@ class GatedLayer {
   public:
     GatedLayer(Session& session, const GatedShape& shape)
         : shape(shape),
-          x(session, "x", {N, N}, {.hard = hard_operand()}),
+          x(session, "x", {N, N}, {.hard = hard_operand(1, kHardGating)}),
           W1(session, "W1", {N, H}, {.scale = scale(N)}),
           W2(session, "W2", {N, H}, {.scale = scale(N)}),
           b1(session, "b1", {H}),
@@ -140,7 +140,7 @@ class GatedLayer {
     /// fp16. Must not outlive the object.
     Check check(int gpus, bool rounded_sums) const {
         const ExpectGated expect{elements_.data(), N, H, gpus, rounded_sums};
-        return out.check(rows_, expect, kHardScale * largest_product(H, scale(H)), [this] {
+        return out.check(rows_, expect, kHardGating * largest_product(H, scale(H)), [this] {
             products1_.renew(), products2_.renew();
             compute(rows_.compared, rows_.kSpots);
         });
