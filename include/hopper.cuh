@@ -7,7 +7,7 @@
 #include <string>
 #include <type_traits>
 
-#include "demo/device.cuh"
+#include "demo/launch.cuh"
 #include "ptx_hopper.cuh"
 
 namespace hopper {

@@ -56,6 +56,9 @@ torch::Tensor fused(torch::Tensor x) {
     return out;
 }
 """
+# What the programs share, for the main that stays uncalled.
+HARNESS = "".join(f'#include "{file.relative_to(PROJECT)}"\n' for kind in ("*.cu", "*.cpp")
+                  for file in sorted((PROJECT / "src/demo").glob(kind)))
 
 
 def load(torch, toolkit):
@@ -75,7 +78,8 @@ def load(torch, toolkit):
         "HALF_OPERATORS", "HALF_CONVERSIONS", "HALF2_OPERATORS", "BFLOAT16_CONVERSIONS")]
     try:
         return cpp_extension.load_inline(
-            name="from_pytorch", cpp_sources=[CPP], cuda_sources=[CUDA], functions=["fused"],
+            name="from_pytorch", functions=["fused"], cpp_sources=[CPP],
+            cuda_sources=[CUDA, HARNESS],
             extra_cuda_cflags=[f"-gencode=arch=compute_{arch},code=sm_{arch}", *toolkit.flags,
                                *cuda_toolkit.OPTIMIZED, "-std=c++20", *operators],
             extra_include_paths=[str(PROJECT / folder) for folder in ("", "include", "src")],

@@ -55,8 +55,15 @@ while (($# > 0)); do
 done
 
 make_work_folder
-export TEST_TIMES=$WORK/times # SConstruct and tests/conftest.py write there what each step took
+export TEST_TIMES=$WORK/times # run_scons and tests/conftest.py write there what each step took
 touch "$TEST_TIMES"
+
+# shellcheck disable=SC2317 # build calls it
+run_scons() { # in place of setup.sh's: SCons says "Command execution time: TARGET: SECONDS seconds"
+    "${SCONS[@]}" -Q --debug=time "$@" | awk -v times="$TEST_TIMES" '
+        /^Command execution time: / { sub(":$", "", $4); printf "%.1f %s\n", $5, $4 >>times; next }
+        !/ is up to date\.$|^SConscript:|^Total .* time: / { print; fflush() }'
+}
 
 ALSO=(gtest)
 ensure_compiler

@@ -1,6 +1,6 @@
-// What clangd reads in front of every program (scons compile_commands): simulator/cuda in place of
-// CUDA's headers, and clang's own CUDA mode, which knows <<< >>> and extern __shared__, so that
-// nothing has to be translated. Never compiled into anything.
+// What clangd reads in front of every program (scripts/compile_commands.py): simulator/cuda in
+// place of CUDA's headers, and clang's own CUDA mode, which knows <<< >>> and extern __shared__, so
+// that nothing has to be translated. Never compiled into anything.
 #pragma once
 
 // In that mode a kernel may only call what is marked for the GPU. So everything is, but for

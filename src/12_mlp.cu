@@ -25,6 +25,7 @@
 
 #include "demo.cuh"
 #include "demo/copy.cuh"
+#include "demo/launch.cuh"
 #include "demo/mlp_unfused.cuh"
 #include "kernels/mlp.cuh"
 

@@ -23,6 +23,7 @@
 //
 //     ./13_dlrm 2048        ./13_dlrm 16384 --dot --ids zipf        ./13_dlrm 2048 --dtype tf32
 #include "demo.cuh"
+#include "demo/launch.cuh"
 #include "kernels/dlrm.cuh"
 #include "kernels/wmma_tile.cuh"
 

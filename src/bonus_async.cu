@@ -21,10 +21,32 @@
 #include "demo.cuh"
 #include "demo/choose.cuh"
 #include "demo/graph.cuh"
+#include "demo/range.hpp"
 #include "demo/rows.cuh"
 #include "hopper.cuh"
 
 namespace async {
+
+/// Host memory that the GPU's copy engines reach by themselves: pinned, so that it stays in place.
+template <class T>
+class PinnedBuffer {
+  public:
+    explicit PinnedBuffer(size_t size) : size_(size) {
+        demo::plan_on_host(bytes());
+        DEMO_CHECK(cudaMallocHost(&data_, bytes()));
+    }
+    ~PinnedBuffer() {
+        if (data_) cudaFreeHost(data_);
+    }
+    PinnedBuffer(const PinnedBuffer&) = delete;
+
+    T* data() const { return data_; }
+    size_t bytes() const { return demo::saturating_product(size_, sizeof(T)); }
+
+  private:
+    T* data_ = nullptr;
+    size_t size_;
+};
 
 constexpr float kKept = 0.999f, kAdded = 0.001f;
 
@@ -64,7 +86,7 @@ static void launches(demo::Session& session) {
     const size_t N = session.n(), one = sizeof(float);
     const demo::Input<float> x(session, "x", {1, kRow});
     const demo::Output<float> out(session, "out", {N, kRow});
-    const demo::PinnedBuffer<float> values(N);
+    const PinnedBuffer<float> values(N);
     float *const rows = out, *const read = values.data();
     auto launch = [&](size_t row, cudaStream_t stream = nullptr, bool early = false) {
         cudaLaunchAttribute attribute{};
@@ -132,7 +154,7 @@ static void copies(demo::Session& session) {
     const demo::Output<float> out(session, "out", {N, N});
     const demo::Buffer<float> v(size);
     demo::HostBuffer<float> pageable(2 * N, N);
-    const demo::PinnedBuffer<float> pinned(demo::saturating_product(2, size));
+    const PinnedBuffer<float> pinned(demo::saturating_product(2, size));
     cudaStream_t streams[kStreams] = {};
     for (cudaStream_t& stream : streams) DEMO_CHECK(cudaStreamCreate(&stream));
 

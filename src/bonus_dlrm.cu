@@ -23,6 +23,7 @@
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "demo/dlrm_layers.cuh"
+#include "demo/rows.cuh"
 #include "hopper.cuh"
 #include "kernels/dlrm.cuh"
 #include "kernels/dlrm_mlps.cuh"

@@ -18,6 +18,8 @@
 //
 //     ./bonus_gating_gpus 4096        ./bonus_gating_gpus 8192 --hidden 32768 --gpus 2
 //     srun -n 2 --gpus-per-task 1 ./bonus_gating_gpus 4096 --meet node1:29500
+#include <span>
+
 #include "demo.cuh"
 #include "demo/choose.cuh"
 #include "demo/cublaslt.cuh"
@@ -364,7 +366,7 @@ class Layer {
     }
     /// The same check, which also overwrites the gates, so that none is left from a launch before.
     demo::Check with_gates(demo::Check check) const {
-        check.elsewhere = [this, others = check.elsewhere](int byte) {
+        check.others = [this, others = check.others](int byte) {
             if (others) others(byte);
             gpus_.each([&](int i) {
                 const demo::Buffer<half>& gates = ranks_[i]->gates;

@@ -22,6 +22,7 @@
 
 #include "demo.cuh"
 #include "demo/cublas.cuh"
+#include "demo/launch.cuh"
 #include "demo/matmul.cuh"
 #include "demo/stream_k.hpp"
 

@@ -1,8 +1,8 @@
 // Experiment: how far does CUDA Tile C++ come, and in how many lines?
 //
 // Matmul, softmax, GELU, and bias and ReLU, written as the code of one thread whose variables hold
-// tiles (see tile.cuh). Below each stands the suite's record, or a copy of as many bytes. `lines`:
-// the kernel's, without tile.cuh. `of next`: its speed divided by that of the row below.
+// tiles (see tile.cuh). Below each stands the suite's record, or a copy of as many bytes, and how
+// many lines the kernel has, without tile.cuh.
 //
 // Ours to decide: a tile's size, which block computes which, what is read more than once, how exact
 // a division is, and two promises: arrays do not overlap, rows begin at multiples of 16 bytes.
@@ -110,13 +110,17 @@ constexpr int kEnd = __LINE__;
 
 // --- Running each beside the best ----------------------------------------------------------------
 
-static demo::Contender contender(const demo::Session& session, const char* name, size_t lines,
+static demo::Contender contender(const demo::Session& session, const char* name,
                                  std::function<void()> launch) {
     const auto shape = demo::MatrixShape::of(session.options);
     std::string why_not = tile::why_not(session.gpu);
     const size_t tiles = (shape.cols - 1) / kPart + 1;  // of a row
     if (shape.rows > INT_MAX / tiles) why_not = "takes fewer than 2^31 tiles";
-    return {.kernel = name, .launch = launch, .lines = lines, .why_not = why_not};
+    return {.kernel = name, .launch = launch, .why_not = why_not};
+}
+
+static void say_lines(const demo::Session& session, const std::string& kernel, int lines) {
+    if (session.wants(kernel)) session.note(kernel + ": " + std::to_string(lines) + " lines");
 }
 
 static void run_matmul(demo::Session& session) {
@@ -127,8 +131,9 @@ static void run_matmul(demo::Session& session) {
     const int blocks = tile::count(N, kRows) * tile::count(N, kCols);
     auto launch = [&] { matmul_tile<<<blocks>>>(A, B, C, N); };
     session.run(demo::matmul_workload<half>(N), reference.check(C),
-                {contender(session, "matmul_tile", kSoftmax - kMatmul - 1, launch)},
+                {contender(session, "matmul_tile", launch)},
                 matmul_records(A, B, C, N, session.gpu));
+    say_lines(session, "matmul_tile", kSoftmax - kMatmul - 1);
 }
 
 template <class T>
@@ -148,8 +153,9 @@ void run_softmax(demo::Session& session) {
     const int lines = fits ? kSoftmaxTiles - kSoftmax - 1 : kGelu - kSoftmaxTiles - 1;
     auto launch = [&] { kernel<<<rows>>>(x, out, rows, cols); };
     session.run(shape.workload(session, 5), reference.check(out, false),
-                {contender(session, "softmax_tile", lines, launch)},
+                {contender(session, "softmax_tile", launch)},
                 softmax::records<T>(x, out, rows, cols, session.gpu));
+    say_lines(session, "softmax_tile", lines);
 }
 
 /// GELU, or bias and ReLU, beside a copy.
@@ -169,9 +175,13 @@ void run_elementwise(demo::Session& session, bool has_bias) {
     auto run_add = [&] { add<<<rows * tile::count(cols, kPart)>>>(x, bias, out, rows, cols); };
     auto run_gelu = [&] { gelu<<<tile::count(size, kPart)>>>(x, out, size); };
     session.run(work, out.check(Expect<T>{x, bias, cols, has_bias}),
-                {has_bias ? contender(session, "bias_relu_tile", kEnd - kBiasRelu - 1, run_add)
-                          : contender(session, "gelu_tile", kBiasRelu - kGelu - 1, run_gelu),
+                {has_bias ? contender(session, "bias_relu_tile", run_add)
+                          : contender(session, "gelu_tile", run_gelu),
                  demo::copy_contender(session, work)});
+    if (has_bias)
+        say_lines(session, "bias_relu_tile", kEnd - kBiasRelu - 1);
+    else
+        say_lines(session, "gelu_tile", kBiasRelu - kGelu - 1);
 }
 
 template <class T>

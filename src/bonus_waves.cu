@@ -17,6 +17,7 @@
 // docs/experiments/waves.md goes on from here.
 #include "demo.cuh"
 #include "demo/cublas.cuh"
+#include "demo/experiment.cuh"
 #include "demo/matmul.cuh"
 #include "demo/rows.cuh"
 #include "kernels/matmul_record.cuh"
@@ -48,11 +49,58 @@ struct Waves {
     double cycles_of_a_block(double ms) const {
         return (ms - kLaunchUs / 1e3) * cycles_per_ms() / double(count());
     }
-    /// Columns of the table.
-    std::vector<std::pair<std::string, std::string>> facts() const {
-        return {{"blocks/SM", std::to_string(resident)}, {"waves", std::to_string(count())}};
-    }
 };
+
+/// How long a launch should take, and by what part of that it may differ. `within` 0: nobody
+/// predicts it; `ms` 0: nobody can here.
+struct Prediction {
+    double ms = 0, within = 0;
+
+    bool holds(double measured) const { return ms == 0 || std::abs(measured - ms) <= within * ms; }
+};
+
+static bool missed = false;  // whether a prediction was
+
+/// Measures a line of the table and prints it. Returns the median of the first contender, to which
+/// the prediction belongs. `threads`: how many an SM holds; 0: not shown.
+static double measure(demo::Session& session, const demo::Workload& work, const demo::Check& check,
+                      const Waves& waves, Prediction predicted,
+                      const std::vector<demo::Contender>& contenders,
+                      const std::vector<demo::Contender>& records = {}, size_t threads = 0) {
+    const std::string first = contenders[0].kernel;
+    auto columns = [&](const demo::Contender& c, double ms) -> std::string {
+        if (c.kernel != first || predicted.ms == 0) return ",,,";
+        char text[40];
+        std::snprintf(text, sizeof text, "%.6f,%s,,", predicted.ms,
+                      ms == 0               ? ""
+                      : predicted.holds(ms) ? "yes"
+                                            : "no");
+        return text;
+    };
+    const auto measured = demo::measure(session, work, check, contenders, records, columns);
+    if (measured.empty()) return 0;
+
+    const size_t width = std::max<size_t>(9, ("N = " + std::to_string(session.n())).size());
+    auto number = [](size_t value) { return demo::right(std::to_string(value), 8); };
+    const std::string size = "N = " + std::to_string(work.size);
+    std::vector<demo::Cell> cells = {
+        {demo::kSimulator ? "(CPU) ms" : "ms", demo::left(size, width)},
+        {"blocks/SM", number(waves.resident)},
+        {"waves", number(waves.count())}};
+    if (threads > 0) cells.push_back({"threads/SM", number(threads)});
+    double median = 0;
+    for (const auto& [c, result] : measured) {
+        const double ms = result.median_ms();
+        if (c.kernel == first) median = ms;
+        const bool is_predicted = c.kernel == first && predicted.within > 0;
+        if (is_predicted) cells.push_back({"predicted", demo::figure(predicted.ms)});
+        const bool off = is_predicted && ms > 0 && !predicted.holds(ms);
+        cells.push_back({c.kernel, demo::figure(ms) + (off ? "!" : "")});
+        missed |= off;
+    }
+    demo::print_row(session, cells);
+    return median;
+}
 
 // --- Staircase ----------------------------------------------------------------------------------
 
@@ -79,27 +127,26 @@ struct ExpectWork {
     }
 };
 
-static void staircase(demo::Session& session) {
-    const size_t N = session.n(), all_shared = session.gpu.shared_per_block;
+static void staircase(demo::Session& session, size_t N) {
+    const size_t all_shared = session.gpu.shared_per_block;
     const demo::Input<float> x(session, "x", {N, kThreads});
     const demo::Output<float> out(session, "out", {N, kThreads});
     demo::allow_shared_bytes(fixed_work, all_shared);  // so an SM holds a single block
     const int resident = demo::blocks_per_multiprocessor(fixed_work, kThreads, all_shared);
     const Waves waves{session.gpu, N, size_t(resident)};
     demo::Workload work = demo::MatrixShape{N, kThreads, true}.workload(session, 2.0 * kSteps);
-    work.memory_bound = false, work.text = "N = " + std::to_string(N), work.facts = waves.facts();
-    session.run(work, out.check(ExpectWork{x}),
-                {{.kernel = "fixed_work",
-                  .launch = [&] { fixed_work<<<N, kThreads, all_shared>>>(x, out, 1.0f); },
-                  .predicted_ms = waves.predicted_ms(kSteps * kStepCycles + kBlockCycles),
-                  .within = kStaircaseWithin}});
+    work.memory_bound = false, work.text = "N = " + std::to_string(N);
+    auto launch = [&] { fixed_work<<<N, kThreads, all_shared>>>(x, out, 1.0f); };
+    measure(session, work, out.check(ExpectWork{x}), waves,
+            {waves.predicted_ms(kSteps * kStepCycles + kBlockCycles), kStaircaseWithin},
+            {{.kernel = "fixed_work", .launch = launch}});
 }
 
 // --- Saw-tooth ----------------------------------------------------------------------------------
 
 template <class Tile>
-void saw_tooth(demo::Session& session) {
-    const size_t N = session.n(), tiles = Tile::blocks(N, N), bytes = Tile::kSharedBytes;
+void saw_tooth(demo::Session& session, size_t N) {
+    const size_t tiles = Tile::blocks(N, N), bytes = Tile::kSharedBytes;
     const demo::Input<half> A(session, "A", {N, N}), B(session, "B", {N, N});
     const demo::Output<half> C(session, "C", {N, N});
     const demo::MatmulReference reference(session, A, B);
@@ -112,17 +159,14 @@ void saw_tooth(demo::Session& session) {
     static double measured = 0;
     const double step_cycles = session.gpu.compute_capability == 90 ? kTileStepCycles : measured;
     const double cycles = step_cycles > 0 ? kTileFillCycles + steps * step_cycles : 0;
-    demo::Workload work = demo::matmul_workload<half>(N);
-    work.facts = waves.facts();
-    auto ms = session.run(work, reference.check(C),
-                          {{.kernel = "mma_ptx",
-                            .launch = [&] { kernel<<<tiles, Tile::kThreads, bytes>>>(A, B, C, N); },
-                            .predicted_ms = waves.predicted_ms(cycles),
-                            .within = kSawToothWithin},
-                           demo::cublas_contender<half>("cublas_fp16", A, B, C, N)},
-                          {matmul_records(A, B, C, N, session.gpu)[0]});
-    if (step_cycles == 0 && ms["mma_ptx"] > 0)
-        measured = (waves.cycles_of_a_block(ms["mma_ptx"]) - kTileFillCycles) / steps;
+    auto launch = [&] { kernel<<<tiles, Tile::kThreads, bytes>>>(A, B, C, N); };
+    const double ms = measure(session, demo::matmul_workload<half>(N), reference.check(C), waves,
+                              {waves.predicted_ms(cycles), kSawToothWithin},
+                              {{.kernel = "mma_ptx", .launch = launch},
+                               demo::cublas_contender<half>("cublas_fp16", A, B, C, N)},
+                              {matmul_records(A, B, C, N, session.gpu)[0]});
+    if (step_cycles == 0 && ms > 0)
+        measured = (waves.cycles_of_a_block(ms) - kTileFillCycles) / steps;
 }
 
 // --- Block sizes --------------------------------------------------------------------------------
@@ -144,42 +188,48 @@ struct ExpectGelu {
     }
 };
 
-static void block_sizes(demo::Session& session) {
-    const size_t N = session.n(), size = kSide * kSide, blocks = (size + N - 1) / N;
+static void block_sizes(demo::Session& session, size_t N) {
+    const size_t size = kSide * kSide, blocks = (size + N - 1) / N;
     const demo::Input<float> x(session, "x", {kSide, kSide}, {.scale = 6});
     const demo::Output<float> out(session, "out", {kSide, kSide});
     const int resident = demo::blocks_per_multiprocessor(gelu, int(N), 0);
     demo::Workload work = demo::MatrixShape{kSide, kSide, true}.workload(session, 9);
     work.shape = "block_sizes", work.size = N, work.text = "N = " + std::to_string(N);
-    work.facts = Waves{session.gpu, blocks, size_t(resident)}.facts();
-    work.facts.push_back({"threads/SM", std::to_string(size_t(resident) * N)});
     auto launch = [&] { gelu<<<blocks, unsigned(N)>>>(x, out, size); };
-    session.run(work, out.check(ExpectGelu{x}), {{.kernel = "gelu", .launch = launch}});
+    measure(session, work, out.check(ExpectGelu{x}), {session.gpu, blocks, size_t(resident)}, {},
+            {{.kernel = "gelu", .launch = launch}}, {}, size_t(resident) * N);
 }
 
 // --- Which of them, and how far -----------------------------------------------------------------
 
-static void run(demo::Session& session) {
-    using Wide = matmul_mma::Tiles<128, 256, 3>;
-    const std::string& show = session.options.choice("--show");
-    if (show == "staircase") return staircase(session);
-    if (show == "block_sizes") return block_sizes(session);
-    if (Wide::kSharedBytes <= session.gpu.shared_per_block) return saw_tooth<Wide>(session);
-    matmul_mma::with_square_tiles(session.gpu, [&]<class T>(T) { saw_tooth<T>(session); });
-}
-
 /// N of the table's lines.
-static std::vector<size_t> sizes(const demo::Options& options, const demo::Gpu& gpu) {
-    const std::string& show = options.choice("--show");
+static std::vector<size_t> sizes(const std::string& show, size_t last, const demo::Gpu& gpu) {
     const size_t SMs = demo::kSimulator ? 4 : size_t(gpu.multiprocessors);
     const size_t step = demo::kSimulator ? 32 : 256;
     std::vector<size_t> all = {1};
     for (size_t i = 1; i <= 8; ++i) all.insert(all.end(), {i * SMs, i * SMs + 1});
     if (show == "saw_tooth") all = {4 * step};
-    while (show == "saw_tooth" && all.back() < options.n) all.push_back(all.back() + step);
+    while (show == "saw_tooth" && all.back() < last) all.push_back(all.back() + step);
     if (show == "block_sizes") all = {32, 64, 128, 256, 512, 1024};
-    while (all.size() > 1 && all.back() > options.n) all.pop_back();
+    while (all.size() > 1 && all.back() > last) all.pop_back();
     return all;
+}
+
+static void run(demo::Session& session) {
+    using Wide = matmul_mma::Tiles<128, 256, 3>;
+    const std::string& show = session.options.choice("--show");
+    const std::vector<size_t> last = {session.n()};
+    for (const size_t N : demo::dry_run ? last : sizes(show, session.n(), session.gpu))
+        if (show == "staircase")
+            staircase(session, N);
+        else if (show == "block_sizes")
+            block_sizes(session, N);
+        else if (Wide::kSharedBytes <= session.gpu.shared_per_block)
+            saw_tooth<Wide>(session, N);
+        else
+            matmul_mma::with_square_tiles(session.gpu,
+                                          [&]<class T>(T) { saw_tooth<T>(session, N); });
+    if (missed) session.note("! not as predicted");
 }
 
 }  // namespace waves
@@ -194,7 +244,6 @@ int main(int argc, char** argv) {
         .options = {{"--show", "which experiment", {"staircase", "saw_tooth", "block_sizes"}}},
         .sizes = {},
         .variants = {"4096 --show staircase", "4096 --show saw_tooth", "4096 --show block_sizes"},
-        .sweep = demo::Sweep::kAlways,
-        .sweep_sizes = waves::sizes};
+        .sweep = demo::Sweep::kByItself};
     return demo::main_of(program, argc, argv);
 }

@@ -249,9 +249,9 @@ class FakeMachine:
     def __init__(self, root):
         self.root = root
         copy_folders(root, "scripts")
-        for folder in ("src", "bin", "fakes", "include/demo"):
+        for folder in ("src/demo", "bin", "fakes"):
             (root / folder).mkdir(parents=True)
-        shutil.copy(ROOT / "include/demo/data_sheets.inc", root / "include/demo")
+        shutil.copy(ROOT / "src/demo/data_sheets.inc", root / "src/demo")
         for program, about in FAKES.items():
             self.describes(program, about)
         self.install(root / "bin/nvidia-smi", FAKE_NVIDIA_SMI)

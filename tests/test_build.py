@@ -134,7 +134,7 @@ def test_a_program_builds_with_the_hpc_sdk_and_starts(nvcc, tmp_path):
             (home / "bin" / file.name).symlink_to(file)
     (home / "nvvm").symlink_to(top / "nvvm")
     project = tmp_path / "project"
-    copy_folders(project, "scripts", "tests")
+    copy_folders(project, "scripts")
     shutil.copy(ROOT / "SConstruct", project)
     (project / "src").mkdir()
     (project / "src/4_matmul_cublas.cu").write_text("""
@@ -182,14 +182,16 @@ def test_a_compiler_of_the_users_own_reaches_nvcc(fake, tmp_path, env, used):
     env["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
     done = scons("-n", "verbose=1", "2_matmul_sharedmem",
                  env={"CXX": "", "NVCC_CCBIN": "", "CUDA_HOME": str(fake), **env})
-    assert re.findall(r'"-ccbin=(.*?)"', done.stdout) == ([other] if used else []), done.stderr
-    assert done.stdout.count("-ccbin") == bool(used)
+    commands = re.findall(r"^\S+/nvcc .*", done.stdout, re.MULTILINE)
+    assert commands and all(command.count("-ccbin") == bool(used) and
+                            re.findall(r'"-ccbin=(.*?)"', command) == ([other] if used else [])
+                            for command in commands), done.stdout + done.stderr
 
 
 def test_a_folder_whose_name_python_cannot_read(tmp_path):
     """It could where PYTHONUTF8 were not 0: scripts unset that, and scons says so."""
     folder = tmp_path / "\u00fc"
-    copy_folders(folder, "scripts", "tests")
+    copy_folders(folder, "scripts")
     shutil.copy(ROOT / "SConstruct", folder)
     ascii_alone = {"LC_ALL": "C", "PYTHONUTF8": "0"}
     done = scons("cpu/1_matmul_basic", cwd=folder, env=ascii_alone)
@@ -215,9 +217,10 @@ def test_a_compiler_that_nvcc_refuses_is_named_in_one_line(fake, said):
 
 
 def test_clang_compiles_all_programs_for_the_cpu(tmp_path):
-    """In one file, as far as the syntax: what g++ passes over, clang may not."""
+    """In one file, beside what they share, as far as the syntax: what g++ passes over, clang may
+    not."""
     clang = shutil.which("clang++") or pytest.skip("clang++ is not installed")
-    for folder in ("include", "src/kernels"):
+    for folder in ("include", "src/kernels", "src/demo"):
         for header in filter(Path.is_file, (ROOT / folder).rglob("*")):
             name = header.relative_to(ROOT)
             if not (ROOT / "simulator/cuda" / header.relative_to(ROOT / folder)).exists():
@@ -231,8 +234,9 @@ def test_clang_compiles_all_programs_for_the_cpu(tmp_path):
              "-Wno-unknown-attributes", "-Wno-unused-const-variable", "-pthread"]
     folders = [f"-I{folder}" for folder in (ROOT / "simulator/cuda", tmp_path / "include",
                                             tmp_path / "src")]
-    done = subprocess.run([clang, *flags, *folders, "-include", "cuda_runtime.h",
-                           tmp_path / "all.cpp"], capture_output=True, text=True)
+    shared = [path for kind in ("*.cu", "*.cpp") for path in (tmp_path / "src/demo").glob(kind)]
+    done = subprocess.run([clang, *flags, *folders, "-include", "cuda_runtime.h", "-x", "c++",
+                           tmp_path / "all.cpp", *shared], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -307,7 +311,7 @@ def with_tiles(names):
 def compilers(home, tile="", target="programs"):
     """What would compile each program: {name: (nvcc, whether it gets --enable-tile)}."""
     done = scons("-n", "verbose=1", target, env={"CUDA_HOME": str(home), "TILE": tile})
-    commands = re.findall(r"^(\S+/nvcc) (.*) -o (\S+) ", done.stdout, re.MULTILINE)
+    commands = re.findall(r"^(\S+/nvcc) (.*) -o (\w+) ", done.stdout, re.MULTILINE)
     return {name: (nvcc, "--enable-tile" in flags) for nvcc, flags, name in commands}
 
 
@@ -331,9 +335,9 @@ def test_what_is_missing_for_tile_kernels_is_said_in_one_line(tmp_path):
 
 
 def test_a_compiler_of_tile_kernels_that_is_installed_later_rebuilds_what_has_them(tmp_path):
-    """In a copy of what the build reads, where an nvcc makes what it is asked for."""
+    """In a copy of what programs are built of, where an nvcc makes what it is asked for."""
     project = tmp_path / "project"
-    copy_folders(project, "src", "include", "scripts", "tests")
+    copy_folders(project, "src", "include", "scripts")
     shutil.copy(ROOT / "SConstruct", project)
     home = fake_toolkit(tmp_path / "cuda", "13.0", ["libcublas.so.13", "libcublasLt.so.13"])
     makes = """while [ $# -gt 0 ]; do [ "$1" != -o ] || touch "$2"; shift; done\n"""
@@ -346,7 +350,7 @@ def test_a_compiler_of_tile_kernels_that_is_installed_later_rebuilds_what_has_th
         done = scons("-j1", "verbose=1", "programs", cwd=project,
                      env={"CUDA_HOME": str(home), "TILE": ""})
         assert done.returncode == 0, done.stdout + done.stderr
-        return re.findall(r" -o (\S+) ", done.stdout)
+        return re.findall(r" -o (\w+) ", done.stdout)
 
     assert sorted(built()) == PROGRAMS and built() == []
     (tmp_path / "not_yet").rename(tile)
@@ -384,12 +388,17 @@ def test_a_toolkit_without_nvtx_is_passed_over(tmp_path):
 
 
 def test_programs_for_debuggers_replace_no_others(nvcc):
-    """Built for an architecture that nothing was built for, so that there is something to do."""
+    """Nor does what they share. Built for an architecture that nothing was built for, so that there
+    is something to do."""
     commands = scons("-n", "verbose=1", "debug=1", "arch=75,89", "2_matmul_sharedmem").stdout
-    assert re.findall(r" -o (\S+) ", commands) == ["build/debug/2_matmul_sharedmem"]
+    *shared, program = re.findall(r" -o (\S+) ", commands)
+    assert program == "build/debug/2_matmul_sharedmem"
+    assert shared and all(path.startswith("build/debug/demo/") for path in shared)
     assert " -G " in commands
     commands = scons("-n", "verbose=1", "arch=75,89", "2_matmul_sharedmem").stdout
-    assert re.findall(r" -o (\S+) ", commands) == ["2_matmul_sharedmem"]
+    *shared, program = re.findall(r" -o (\S+) ", commands)
+    assert program == "2_matmul_sharedmem"
+    assert shared and all(path.startswith("build/demo/") for path in shared)
 
 
 def test_kernels_for_hopper_may_spill_where_they_are_built_for_older_gpus(nvcc):
@@ -403,7 +412,7 @@ def test_kernels_for_hopper_may_spill_where_they_are_built_for_older_gpus(nvcc):
 def test_lessons_are_the_numbered_programs(fake):
     for target in ("lessons", "programs"):
         done = scons("-n", "verbose=1", target, env={"CUDA_HOME": str(fake)})
-        built = re.findall(r" -o (\S+) ", done.stdout)
+        built = re.findall(r" -o (\w+) ", done.stdout)
         assert sorted(built) == [name for name in PROGRAMS
                                  if target == "programs" or name[0].isdigit()], done.stderr
 
@@ -435,8 +444,11 @@ def test_architectures(fake, gpus, arch, wanted):
     smi.chmod(0o755)
     done = scons("-n", "verbose=1", *filter(None, [arch]), "2_matmul_sharedmem", env={
         "CUDA_HOME": str(fake), "PATH": f"{fake}/bin:{os.environ['PATH']}"})
-    code, ptx = (re.findall(rf"code={kind}_(\w+)", done.stdout) for kind in ("sm", "compute"))
-    assert f"{' '.join(code)}, PTX {' '.join(ptx)}" == wanted, done.stderr
+    commands = re.findall(r"^\S+/nvcc .*", done.stdout, re.MULTILINE)
+    for command in commands:  # those of what the program shares, too
+        code, ptx = (re.findall(rf"code={kind}_(\w+)", command) for kind in ("sm", "compute"))
+        assert f"{' '.join(code)}, PTX {' '.join(ptx)}" == wanted
+    assert commands, done.stderr
 
 
 @pytest.mark.parametrize("option", ["bogus=1", "debug=2", "sanitize=1", "arch=10", "arch=sm_90",
@@ -462,15 +474,26 @@ def test_a_mutant_that_does_not_fit_is_named(tmp_path):
         pages.edited(mutant, pages.source_of("1_matmul_basic"))
 
 
+SMALL_HEADER = ["demo.cuh", *re.findall(r"^//   (demo/\S+)",
+                                        (ROOT / "include/demo.cuh").read_text(), re.MULTILINE)]
+
+
+def test_the_small_header_lists_its_files_and_is_small():
+    texts = {name: (ROOT / "include" / name).read_text(encoding="utf-8") for name in SMALL_HEADER}
+    included = {f"demo/{Path(name).name}" for text in texts.values()
+                for name in re.findall(r'#include "(.*)"', text)}
+    assert included == {*SMALL_HEADER} - {"demo.cuh"}
+    assert sum(text.count("\n") for text in texts.values()) <= 1200
+
+
 def test_editing_any_header_rebuilds_what_includes_it(nvcc):
     """SCons does not look into .cu files by itself."""
-    tree = scons("-n", "--tree=all", "2_matmul_sharedmem", "6_gating_fused").stdout
-    parts = re.findall(r'#include "(.*)"', (ROOT / "include/demo.cuh").read_text())
-    headers = [f"include/{name}" for name in ["demo.cuh", "demo/data_sheets.inc"] + parts]
-    assert len(headers) > 3
-    one, _, other = tree.partition("+-6_gating_fused")
-    for header in headers:
-        assert header in one and header in other, header
+    one, other = (scons("-n", "--tree=all", program).stdout
+                  for program in ("2_matmul_sharedmem", "6_gating_fused"))
+    for file in [*(ROOT / "src/demo").glob("*.c*"), ROOT / "src/demo/data_sheets.inc"]:
+        assert f"src/demo/{file.name}\n" in one
+    for header in SMALL_HEADER:  # as the program's own, not of what it is linked with
+        assert f"\n  +-include/{header}\n" in one and f"\n  +-include/{header}\n" in other
     assert "src/kernels/gating_unfused.cuh" in other and "src/kernels/gating_unfused.cuh" not in one
 
 
@@ -479,3 +502,14 @@ def test_every_source_is_a_target(nvcc):
     assert done.returncode == 0
     built = [name for name in PROGRAMS if (ROOT / name).exists()]
     assert all(f"Removed {name}\n" in done.stdout for name in built)
+
+
+def test_the_line_of_the_documents_builds_a_program(nvcc, tmp_path):
+    text = (ROOT / "docs/install.md").read_text(encoding="utf-8")
+    [line] = re.findall(r"^    nvcc ((?:.*\\\n)*.* -o 2_matmul_sharedmem)$", text, re.MULTILINE)
+    assert "-arch=native " in line
+    line = line.replace("-arch=native ", "-arch=sm_90 ").replace(" -o ", f" -o {tmp_path}/")
+    done = subprocess.run(["bash", "-c", f"{cuda_toolkit.find().nvcc} {line}"], cwd=ROOT,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert run(tmp_path / "2_matmul_sharedmem", "--describe").returncode == 0

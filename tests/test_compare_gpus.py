@@ -769,5 +769,5 @@ def test_data_sheets_are_those_of_the_programs():
             assert peak["fp16"] == pytest.approx((4 if turing else 2) * peak["fp32"], rel=0.01), gpu
         assert set(peak) >= {"fp32", "fp16"} and turing == ("bf16" not in peak)
         assert turing or peak["tf32"] == pytest.approx(peak["fp16"] / 2, rel=0.03), gpu
-    text = (ROOT / "include/demo/data_sheets.inc").read_text()
+    text = (ROOT / "src/demo/data_sheets.inc").read_text()
     assert len(peaks) == len(re.findall("^DATA_SHEET", text, re.MULTILINE))

@@ -20,7 +20,7 @@ def machine(tmp_path):
 CALLED_BY_PEOPLE = ["run.sh", "test.sh", "compare_gpus.sh", "compare_frameworks.py", "report.sh",
                     "plot.py", "slides.py", "count.sh", "profile.sh", "inspect.sh",
                     "from_pytorch.py", "step.sh", "talk.sh", "update_docs.py", "setup.sh",
-                    "compare_gpus.sbatch"]
+                    "compare_gpus.sbatch", "compile_commands.py"]
 
 
 @pytest.mark.parametrize("name", CALLED_BY_PEOPLE)

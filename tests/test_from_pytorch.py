@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from fakes import script
-from suite import FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, scons
+from suite import FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line
 
 import from_pytorch
 import frameworks
@@ -90,8 +90,8 @@ def test_it_fits_the_lessons_source(tmp_path):
     for name in ("CUDAException", "CUDAGuard", "CUDAStream"):
         (tmp_path / f"c10/cuda/{name}.h").touch()
     source = tmp_path / "cuda.cu"
-    source.write_text(TORCH + from_pytorch.CUDA + from_pytorch.CPP)
-    assert scons("compile_commands").returncode == 0
+    source.write_text(TORCH + from_pytorch.CUDA + from_pytorch.HARNESS + from_pytorch.CPP)
+    assert script("compile_commands.py").returncode == 0
     commands = json.loads((ROOT / "compile_commands.json").read_text(encoding="utf-8"))
     flags = next(each["arguments"] for each in commands if each["file"] == "src/7_gelu.cu")[:-2]
     done = subprocess.run([*flags, f"-I{tmp_path}", "-I.", "-fsyntax-only", source], cwd=ROOT,

@@ -38,6 +38,7 @@ class Tree:
             self.copy(ROOT / file, file)
         self.before = contents(root)
         for file in [".sconsign.dblite", *(ROOT / "build/cpu/release").glob("*.o"),
+                     *(ROOT / "build/cpu/release").glob("src/demo/*.o"),
                      *(ROOT / "build/cpu/release").glob("**/first.hpp*"),
                      *(ROOT / "build/cpu/release/conf").glob("*")]:
             self.copy(ROOT / file, (ROOT / file).relative_to(ROOT))

@@ -142,11 +142,6 @@ def test_people_get_a_row_for_each_kernel(live, program, size):
     assert noisy == any(line.startswith("  ~ noisy") for line in lines)
 
 
-ROW_WITH_LINES = re.compile(
-    r"  (?P<kernel>\w+)(?: +(?P<lines>\d+))? +(?:~?[\d.]+ ms +[\d.]+ (?:GB/s|TFLOP/s)(?: +\d+%)?"
-    r"|\(CPU\) [\d.]+ ms(?: +\(CPU\) <?[\d.]+)?) +verified")
-
-
 def counts_lines(program):
     """Whether kernels of ours for several operations stand in one table."""
     return not one_comparison(program) and any(c["role"] == "ours"
@@ -154,18 +149,16 @@ def counts_lines(program):
 
 
 @pytest.mark.parametrize("program", programs(counts_lines))
-def test_several_comparisons_stand_in_one_table(live, program):
-    """With the lines of each kernel of ours, and below it what it is compared with."""
+def test_several_comparisons_stand_below_each_other(live, program):
+    """Each kernel of ours, what it is compared with, and how many lines the kernel has."""
     lines = assert_for_people(live.run(program, live.size_of(program)), program)
-    rows = [row for row in map(ROW_WITH_LINES.fullmatch, lines) if row]
     roles = {c["kernel"]: c["role"] for c in describe(program)["contenders"]}
     skipped = re.findall(r"^  (\w+) +skipped: ", "\n".join(lines), re.MULTILINE)
-    assert [row["kernel"] for row in rows if roles[row["kernel"]] == "ours"] == [
-        kernel for kernel, role in roles.items() if role == "ours" and kernel not in skipped]
-    assert all(bool(row["lines"]) == (roles[row["kernel"]] == "ours") for row in rows)
-    assert len(rows) == 2 * sum(bool(row["lines"]) for row in rows)
-    [head] = [line.split() for line in lines if line.split()[:2] == ["lines", "time"]]
-    assert head[2:] == (["rate", "of", "next"] if live.name == "gpu" else ["TFLOP/s"])
+    pattern = ROW if live.name == "gpu" else ROW_OF_THE_SIMULATOR
+    rows = [row["kernel"] for row in map(pattern.fullmatch, lines) if row]
+    ours = [kernel for kernel, role in roles.items() if role == "ours" and kernel not in skipped]
+    assert rows[::2] == ours and not set(rows[1::2]) & set(ours)
+    assert re.findall(r"^  (\w+): \d+ lines$", "\n".join(lines), re.MULTILINE) == ours
 
 
 @each_of_one_size

@@ -148,7 +148,7 @@ def test_the_documents_pictures_are_what_the_results_say(python, tmp_path):
 
 
 def test_results_without_a_program_are_named_in_one_line(tmp_path):
-    copy_folders(tmp_path, "scripts", "include/demo")
+    copy_folders(tmp_path, "scripts", "src/demo")
     (tmp_path / "results").mkdir()
     lines = (ROOT / "results/nvidia-h200.csv").read_text().splitlines()
     (tmp_path / "results/nvidia-h200.csv").write_text("\n".join(

@@ -1,4 +1,4 @@
-"""What clangd and editors are told of the sources: scons compile_commands."""
+"""What clangd and editors are told of the sources: scripts/compile_commands.py."""
 
 import json
 import shutil
@@ -6,12 +6,13 @@ import subprocess
 
 import pytest
 
-from suite import PROGRAMS, ROOT, scons
+from fakes import script
+from suite import PROGRAMS, ROOT
 
 
 @pytest.fixture(scope="module")
 def compile_commands():
-    done = scons("compile_commands", env={"CUDA_HOME": "/nowhere", "PATH": "/usr/bin:/bin"})
+    done = script("compile_commands.py")
     assert done.returncode == 0, done.stderr
     commands = json.loads((ROOT / "compile_commands.json").read_text(encoding="utf-8"))
     return {command["file"]: command for command in commands}
@@ -19,7 +20,8 @@ def compile_commands():
 
 def test_clangd_is_told_of_every_program_and_header_of_kernels(compile_commands):
     kernels = [path.relative_to(ROOT).as_posix() for path in (ROOT / "src/kernels").glob("*.cuh")]
-    assert {*compile_commands} > {*(f"src/{name}.cu" for name in PROGRAMS), *kernels}
+    harness = [path.relative_to(ROOT).as_posix() for path in (ROOT / "src/demo").glob("*.c*")]
+    assert {*compile_commands} > {*(f"src/{name}.cu" for name in PROGRAMS), *kernels, *harness}
     assert all(command["directory"] == str(ROOT) for command in compile_commands.values())
 
 

@@ -582,6 +582,16 @@ def test_a_command_that_fails_says_why():
 
 
 @on_cpu
+@on_cpu
+def test_a_debugger_stops_twice_in_run():
+    """Once for the dry run, once for what is printed."""
+    said = subprocess.run(
+        ["gdb", "-nx", "-batch", "-ex", "break run(demo::Session&)", "-ex", "ignore 1 99", "-ex",
+         "run 64", "-ex", "info breakpoints", "cpu/debug/2_matmul_sharedmem"], cwd=ROOT,
+        capture_output=True, text=True, timeout=300, check=True).stdout
+    assert "verified" in said and "already hit 2 times" in said, said
+
+
 @pytest.mark.parametrize("command", ["thread 32 0", "nonsense"])  # one of ours, one of gdb's
 def test_a_walk_ends_at_the_first_command_that_fails(tmp_path, command):
     result = walk(tmp_path, 2, "print N", command, "print N", status=FAILED_COMMAND)

@@ -1,8 +1,7 @@
 // How a program ends: one line on stderr and the exit code that scripts rely on.
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
+#include <stdexcept>
 #include <string>
 
 namespace demo {
@@ -15,34 +14,19 @@ enum ExitCode {
     kSkipped = 77,  // nothing here can run this program
 };
 
+/// The command line asks for what the program does not take: main_of() says so, and ends with 2.
+using UsageError = std::invalid_argument;
+
 /// The program's name, as error messages and result lines show it. main_of() sets it.
-inline std::string program_name = "demo";
+extern std::string program_name;
 
-/// Whether a line of progress stands on the terminal.
-inline bool progress_shown = false;
+/// Shows what is being done, if stderr is a terminal, until the next line is printed.
+void show_progress(const std::string& text);
 
-/// Erases the line of progress, if there is one: called before anything else is printed.
-inline void erase_progress() {
-    if (!progress_shown) return;
-    progress_shown = false;
-    std::fprintf(stderr, "\r\033[K");
-    std::fflush(stderr);
-}
-
-/// Prints "program: message" as one line on stderr, after all results so far. The message may
-/// quote what somebody typed: a terminal gets no control characters.
-inline void complain(std::string message) {
-    erase_progress();
-    std::fflush(stdout);
-    for (char& c : message)
-        if ((unsigned char)(c) < ' ' || c == 127) c = '?';
-    std::fprintf(stderr, "%s: %s\n", program_name.c_str(), message.c_str());
-}
+/// Prints "program: message" as one line on stderr, after all results so far.
+void complain(std::string message);
 
 /// Says what went wrong, and exits.
-[[noreturn]] inline void fail(ExitCode code, const std::string& message) {
-    complain(message);
-    std::exit(code);
-}
+[[noreturn]] void fail(ExitCode code, const std::string& message);
 
 }  // namespace demo

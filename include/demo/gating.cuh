@@ -1,6 +1,7 @@
 // The gating demos' problem: out = sigmoid(x W1 + b1) * (x W2 + b2), its data and its reference.
 #pragma once
 
+#include "gating_bounds.hpp"
 #include "matmul.cuh"
 
 namespace demo {

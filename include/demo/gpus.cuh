@@ -187,7 +187,7 @@ class Gpus {
         all.noted = [=] { return verdict_of(&Check::noted); };
         all.note = [=, this](auto... launch) { each([&](int i) { checks[i].note(launch...); }); };
         all.renew = [=, this] { each([&](int i) { checks[i].renew(); }); };
-        all.elsewhere = [=, this](int byte) {
+        all.others = [=, this](int byte) {
             each([&](int i) {
                 if (i > 0) checks[i].scribble(byte);
             });

@@ -2,7 +2,6 @@
 // from another seed, and compared with what it must still be.
 #pragma once
 
-#include <list>
 #include <string>
 #include <vector>
 
@@ -94,15 +93,10 @@ void fill_uniform(const Buffer<T>& buffer, uint64_t seed, float scale = 1) {
 }
 
 /// The same in host memory.
-inline void fill_uniform(std::vector<float>& host, uint64_t seed) {
-    for (size_t i = 0; i < host.size(); ++i) host[i] = random_uniform(seed, i);
-}
+void fill_uniform(std::vector<float>& host, uint64_t seed);
 
-inline size_t elements_of(const std::vector<size_t>& shape) {
-    size_t count = 1;
-    for (const size_t length : shape) count = saturating_product(count, length);
-    return count;
-}
+/// rows x columns x ..., or SIZE_MAX.
+size_t elements_of(const std::vector<size_t>& shape);
 
 /// An input or an output, with what its element type decides.
 template <class T>
@@ -122,60 +116,5 @@ Array array_of(const std::string& name, const T* data, const std::vector<size_t>
                                                                   verdict);
                 }};
 }
-
-/// The inputs of a comparison. Kernels may only read them: one that writes is found by verify(), or
-/// on the simulator stopped.
-class Inputs {
-  public:
-    /// Of the arrays, which must stay as long as this; they have been filled.
-    explicit Inputs(const std::list<Array>& arrays) : arrays_(arrays) { protect(true); }
-    ~Inputs() { protect(false); }
-    Inputs(const Inputs&) = delete;
-
-    /// Fills all of them: with data set 0, the one that --seed chose, or with another.
-    void fill(uint64_t set) {
-        set_ = set;
-        protect(false);
-        for (const Array& array : arrays_)
-            if (!array.is_output) array.refill(fill_of(array));
-        protect(true);
-    }
-
-    /// What of them is not what it was filled with, as a verdict on nothing else. That is filled
-    /// again.
-    Verdict verify() const {
-        Verdict verdict;
-        for (const Array& array : arrays_) {
-            if (array.is_output) continue;
-            found_.reset();
-            array.compare(fill_of(array), found_.data());
-            const Verdict here = found_.get();
-            if (here.changed == 0) continue;
-            protect(false), array.refill(fill_of(array)), protect(true);
-            const size_t columns = array.shape.back();
-            verdict.changed = here.changed, verdict.input = array.name.c_str();
-            verdict.row = here.first_changed / columns;
-            verdict.column = here.first_changed % columns;
-        }
-        return verdict;
-    }
-
-  private:
-    void protect([[maybe_unused]] bool on) const {
-#ifdef SIMULATOR
-        for (const Array& array : arrays_)
-            if (!array.is_output && array.bytes > 0) simulator::set_read_only(array.data, on);
-#endif
-    }
-    Fill fill_of(const Array& array) const {
-        Fill fill = array.fill;
-        fill.seed += set_ << 32;  // far from the seeds of other inputs
-        return fill;
-    }
-
-    const std::list<Array>& arrays_;
-    const DeviceVerdict found_;
-    uint64_t set_ = 0;
-};
 
 }  // namespace demo

@@ -126,25 +126,6 @@ class MatmulReference {
     ProductReference products_;
 };
 
-/// Lesson 1's matrices, which it allocates by itself: names them, makes some rows of A hard, and
-/// verifies C = A B.
-template <class T>
-class PlainMatmul {
-  public:
-    PlainMatmul(Session& session, const T* A, const T* B, T* C, size_t N)
-        : A_(input(session, "A", A, {N, N}, session.options.seed)),
-          B_(input(session, "B", B, {N, N}, session.options.seed + 1)),
-          C_(output(session, "C", C, {N, N})),
-          reference_((A_.harden(hard_operand()), A), B, N, N, N, session.options.seed),
-          check_(reference_.check(C)) {}
-    const Check& check() const { return check_; }
-
-  private:
-    Registered A_, B_, C_;
-    MatmulReference reference_;
-    Check check_;
-};
-
 /// A square matmul: 2 N^3 operations, three matrices of T. `dtype`: where it is not T's own.
 template <class T>
 Workload matmul_workload(size_t N, const std::string& dtype = kTypeName<T>) {

@@ -1,11 +1,10 @@
-// Arithmetic that measuring and reporting need: byte counts that cannot wrap, and statistics.
+// Arithmetic that measuring and reporting need: byte counts that cannot wrap, statistics, and
+// figures as text.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -30,18 +29,6 @@ constexpr size_t saturating_sum(Terms... terms) {
     return sum;
 }
 
-/// The largest multiple of `step` whose bytes(multiple) is at most `free_bytes`; 0 if none is.
-/// `bytes` must not fall as its argument grows.
-template <class Bytes>
-size_t largest_that_fits(size_t step, size_t free_bytes, Bytes bytes) {
-    size_t fits = 0, too_large = (size_t(1) << 40);  // in steps
-    while (too_large - fits > 1) {
-        const size_t middle = fits + (too_large - fits) / 2;
-        (bytes(saturating_product(middle, step)) <= free_bytes ? fits : too_large) = middle;
-    }
-    return fits * step;
-}
-
 /// Milliseconds on the host's clock since it was made.
 class Stopwatch {
   public:
@@ -54,32 +41,18 @@ class Stopwatch {
     const Clock::time_point start_ = Clock::now();
 };
 
-/// "96.0 MiB": bytes for people.
-inline std::string human_bytes(double bytes) {
-    const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    size_t unit = 0;
-    for (; bytes >= 1024 && unit < 6; ++unit) bytes /= 1024;
-    char text[32];
-    std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
-    return text;
-}
-
-/// The p-quantile (0 <= p <= 1) of `samples`, interpolated linearly between neighbors; 0 of none.
-inline double quantile(std::vector<double> samples, double p) {
-    if (samples.empty()) return 0;
-    std::sort(samples.begin(), samples.end());
-    const double position = p * double(samples.size() - 1);
-    const size_t below = size_t(position), above = std::min(below + 1, samples.size() - 1);
-    return samples[below] + (position - double(below)) * (samples[above] - samples[below]);
-}
-
-inline double median(const std::vector<double>& samples) { return quantile(samples, 0.5); }
+double median(const std::vector<double>& samples);  // of an even number: the middle two's mean
 
 /// Spread in percent: the interquartile range over the median.
-inline double spread_percent(const std::vector<double>& samples) {
-    const double middle = median(samples);
-    if (!(middle > 0)) return 0;
-    return 100 * (quantile(samples, 0.75) - quantile(samples, 0.25)) / middle;
-}
+double spread_percent(const std::vector<double>& samples);
+
+/// `value` with `digits` significant digits, without an exponent.
+std::string significant(double value, int digits);
+
+/// "20.93 ms"; on the simulator "(CPU) 20.93 ms", since it says nothing of a GPU.
+std::string time_text(double ms);
+
+std::string percent(double part);       // "87%", below a tenth "8.7%"
+std::string human_bytes(double bytes);  // "96.0 MiB"
 
 }  // namespace demo

@@ -27,7 +27,7 @@
 #include <thread>
 #include <vector>
 
-#include "report.cuh"
+#include "device.cuh"
 
 namespace demo {
 

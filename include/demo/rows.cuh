@@ -7,6 +7,13 @@
 
 namespace demo {
 
+/// 16 bytes, the most that one thread can load or store at a time.
+template <class T>
+struct alignas(16) Vector {
+    static constexpr int kSize = 16 / sizeof(T);
+    T at[kSize];
+};
+
 /// A matrix of any size from 1 x 1: N x N, or what --rows and --cols say.
 struct MatrixShape {
     size_t rows, cols;

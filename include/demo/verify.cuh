@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <numeric>
 #include <vector>
 
 #include "device.cuh"
@@ -40,7 +39,7 @@ struct Verdict {
     Expected expected = {0, 0};                  // and what it must be
     const char* input = "";                      // the one that changed
     const char* output = "";                     // of several, the one that is wrong
-    size_t timed = 0;                            // which of the timed launches it was; 0: none
+    size_t timed = 0;                            // the timed launch at which it was found; 0: none
     bool elsewhere = false;                      // something is wrong with another process's
 
     DEMO_HOST_DEVICE bool faulty() const {
@@ -53,15 +52,8 @@ struct Verdict {
 class DeviceVerdict : public Buffer<Verdict> {
   public:
     DeviceVerdict() : Buffer<Verdict>(1) {}
-    void reset() const {
-        const Verdict none;
-        DEMO_CHECK(cudaMemcpy(data(), &none, sizeof none, cudaMemcpyHostToDevice));
-    }
-    Verdict get() const {
-        Verdict verdict;
-        DEMO_CHECK(cudaMemcpy(&verdict, data(), sizeof verdict, cudaMemcpyDeviceToHost));
-        return verdict;
-    }
+    void reset() const;
+    Verdict get() const;
 };
 
 /// An output to be verified. A launch must write all of it, whatever it holds before.
@@ -78,41 +70,19 @@ struct Check {
     std::function<void()> renew = {};
     std::function<void(size_t launch, bool first, bool repeatable)> note = {};
     std::function<Verdict()> noted = {};
-    std::shared_ptr<const Check> before = {};  // of an earlier output: see in_turn()
-    std::function<void(int)> elsewhere = {};   // scribbles over the same output of other GPUs
+    std::function<void(int)> others = {};  // scribbles over outputs that a launch writes, too
 
     int poison_byte = 0xFF;  // many of them are a NaN
 
     /// Overwrites the output with NaNs, or integers with numbers that are too large.
     void poison() const { scribble(poison_byte); }
     /// Overwrites it with finite numbers: what is skipped where there is no NaN then shows.
-    void scribble(int byte) const {
-        DEMO_CHECK(cudaMemsetAsync(output, byte, bytes));
-        if (before) before->scribble(byte);
-        if (elsewhere) elsewhere(byte);
-    }
+    void scribble(int byte) const;
 };
 
 /// For a launch that also leaves `first`, which is called `name`, on its way to `last`: verifies
 /// both. What `last.renew` computes must do for both.
-inline Check in_turn(const Check& first, const char* name, Check last) {
-    auto both = [=](std::function<Verdict()> one, std::function<Verdict()> other) {
-        return [=] {
-            Verdict found = one();
-            found.output = name;
-            if (!found.ok()) return found;
-            Verdict verdict = other();
-            verdict.checked += found.checked;
-            verdict.error_of_bound = std::max(verdict.error_of_bound, found.error_of_bound);
-            verdict.output_hash += 3 * found.output_hash;
-            return verdict;
-        };
-    };
-    last.verify = both(first.verify, last.verify), last.noted = both(first.noted, last.noted);
-    last.note = [=, note = last.note](auto... launch) { first.note(launch...), note(launch...); };
-    last.before = std::make_shared<const Check>(first);
-    return last;
-}
+Check in_turn(const Check& first, const char* name, Check last);
 
 /// Blocks of 256 threads for kernels that visit `size` elements in strides of the whole grid.
 inline unsigned int blocks_to_visit(size_t size) {
@@ -147,31 +117,6 @@ __global__ void scan_output(const T* output, size_t size, double largest, Verdic
                   (unsigned long long)(i));
     }
     atomicAdd(&verdict->output_hash, hash);
-}
-
-/// Adds up a hash of output[bytes]: of each word's place and bits. Cheaper than scan_output().
-__global__ void hash_words(const void* output, size_t bytes, Verdict* verdict) {
-    const uint64_t* const words = static_cast<const uint64_t*>(output);
-    const size_t stride = size_t(gridDim.x) * blockDim.x, size = bytes / sizeof *words;
-    const size_t thread = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    unsigned long long hash = 0;
-#pragma unroll 4
-    for (size_t i = thread; i < size; i += stride) hash += random_bits(words[i], i);
-    if (thread < bytes % sizeof *words)
-        hash += random_bits(static_cast<const uint8_t*>(output)[bytes - 1 - thread], size + thread);
-    for (int lane = 16; lane > 0; lane /= 2) hash += __shfl_xor_sync(~0u, hash, lane);
-    if (threadIdx.x % 32 == 0) atomicAdd(&verdict->output_hash, hash);
-}
-
-/// Notes whether this launch is wrong or, if `repeatable`, its hash is not that of the `first`.
-/// Only the first such launch counts. One thread.
-__global__ void note_launch(size_t launch, bool first, bool repeatable, Verdict* verdict) {
-    if (first) verdict->first_hash = verdict->output_hash;
-    if (verdict->timed == 0) {
-        verdict->differs = repeatable && verdict->output_hash != verdict->first_hash;
-        if (verdict->faulty()) verdict->timed = launch;
-    }
-    verdict->output_hash = 0;
 }
 
 /// Compares output[rows[i], j] with expect(i, rows[i], j) for i from `first` to first + count - 1
@@ -219,30 +164,18 @@ class CheckedRows : public Buffer<size_t> {
     /// All M where that takes a GPU a second at most, and the reference 256 MiB; else those of
     /// sampled_rows(). A row has `elements`, for which the reference adds up so many `terms` in
     /// all.
-    static CheckedRows some(size_t M, size_t elements, size_t terms, uint64_t seed) {
-        const bool all = saturating_product(M, elements) <= size_t(1) << 24 &&
-                         saturating_product(M, terms) <= size_t(1) << (kSimulator ? 26 : 36);
-        return {M, all ? M : sample_size(M), seed};
-    }
+    static CheckedRows some(size_t M, size_t elements, size_t terms, uint64_t seed);
 
     /// sampled_rows(M, seed).size(), for huge M too.
-    static size_t sample_size(size_t M) {
-        if (M <= 2048) return M;
-        const size_t before_last = (M - 1) / 32;  // strips of 32 rows
-        return 32 + (before_last - 1) + (M - 32 * before_last);
-    }
+    static size_t sample_size(size_t M);
 
     /// `compared`: M, or sample_size(M).
-    CheckedRows(size_t M, size_t compared, uint64_t seed)
-        : Buffer<size_t>(saturating_sum(compared, kSpots)), compared(compared) {
-        if (dry_run) return;
-        std::vector<size_t> list(compared);
-        std::iota(list.begin(), list.end(), 0);
-        if (compared < M) list = sampled_rows(M, seed);
-        for (size_t i = 0; i < kSpots; ++i) list.push_back(random_bits(seed, i) % M);
-        DEMO_CHECK(cudaMemcpy(data(), list.data(), bytes(), cudaMemcpyHostToDevice));
-    }
+    CheckedRows(size_t M, size_t compared, uint64_t seed);
 };
+
+/// Adds a hash of output[bytes] to the verdict, and notes what was found of this launch.
+void note_hash(const void* output, size_t bytes, size_t launch, bool first, bool repeatable,
+               Verdict* verdict);
 
 /// How to verify output[M, columns]: no element is NaN or beyond `largest`, and those of the rows
 /// are what expect(i, row, column) says, where i counts `rows`. What expect() reads must have been
@@ -274,8 +207,7 @@ Check check_of(
     auto note = [=, &rows](size_t launch, bool first, bool repeatable) {
         if (first) found->reset();
         if (first || !repeatable) compare(rows.compared, rows.kSpots);
-        hash_words<<<blocks_to_visit(bytes / 8), 256>>>(output, bytes, found->data());
-        note_launch<<<1, 1>>>(launch, first, repeatable, found->data());
+        note_hash(output, bytes, launch, first, repeatable, found->data());
     };
     return {.output = output,
             .bytes = bytes,

@@ -1,4 +1,4 @@
-"""How a peer is timed: as include/demo/measure.cuh times our kernels."""
+"""How a peer is timed: as src/demo/measure.cu times our kernels."""
 
 import statistics
 import time

@@ -23,6 +23,7 @@ from host_compiler import words
 PROJECT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 OLDEST_RELEASE = (12, 0)  # the first with C++20 and with sm_90a
 OLDEST_ARCH = 75  # Turing
+USUAL_ARCHS = (75, 80, 90)  # without a GPU: together they take every path through the sources
 OLDEST_TILE_RELEASE = (13, 3)  # the first whose nvcc compiles CUDA Tile C++
 TILE_FOLDER = ".venv/tile"  # where scripts/setup.sh --tile puts such an nvcc
 
@@ -71,8 +72,27 @@ class Toolkit(NamedTuple):
 
     def builds_for(self, arch):
         """Whether nvcc makes machine code for an architecture as it spells it: "86", "90a"."""
-        number = int(arch.rstrip("a")) if re.fullmatch(r"[1-9]\d{1,2}|(9\d|1\d\d)a", arch) else 0
+        number = _number(arch) if re.fullmatch(r"[1-9]\d{1,2}|(9\d|1\d\d)a", arch) else 0
         return number in self.architectures()
+
+    def choose(self, request):
+        """The architectures to build for, as nvcc spells them: ["86", "90a"]. `request`: "86,90a",
+        "all", or nothing for this machine's GPUs. Raises ValueError."""
+        known = [number for number in self.architectures() if number >= OLDEST_ARCH]
+        if request in ("", "all"):
+            here = [gpu for gpu in gpus_here() if gpu >= known[0] and request != "all"]
+            # A GPU newer than the toolkit gets the newest PTX that the toolkit can make.
+            numbers = {max(number for number in known if number <= gpu) for gpu in here}
+            if not numbers:
+                numbers = known if request == "all" else set(USUAL_ARCHS) & set(known)
+            wanted = [target(number) for number in numbers]
+        else:
+            wanted = request.split(",")
+            if not all(self.builds_for(arch) and _number(arch) >= OLDEST_ARCH for arch in wanted):
+                raise ValueError(f"arch={request}: CUDA {self.version} builds for "
+                                 f"{' '.join(map(str, known))} here, also 90a and up with the a; "
+                                 "separate several by commas")
+        return sorted(set(wanted), key=lambda arch: (_number(arch), arch))
 
     def tool(self, name):
         """The path of a program that not every installation has, such as nvdisasm, or None."""
@@ -230,6 +250,22 @@ def target(number):
     """The architecture to compile for, for a compute capability such as 90, as nvcc spells it:
     sm_90's own instructions (wgmma, setmaxnreg) need the target with the a."""
     return "90a" if number == 90 else str(number)
+
+
+def machine_code(architectures):
+    """nvcc's flags for machine code of those."""
+    return [f"-gencode=arch=compute_{a},code=sm_{a}" for a in architectures]
+
+
+def ptx(architectures):
+    """And for PTX of the highest, without the a, which alone later GPUs run."""
+    highest = max(map(_number, architectures))
+    return [f"-gencode=arch=compute_{highest},code=compute_{highest}"]
+
+
+def _number(arch):
+    """90 for "90a"."""
+    return int(arch.rstrip("a"))
 
 
 def _chosen():

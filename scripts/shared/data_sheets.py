@@ -12,7 +12,7 @@ COLUMNS = ("fp32", "tf32", "fp16", "bf16", "GB/s")
 @functools.lru_cache(maxsize=None)
 def peaks():
     """{GPU: {data type: TFLOP/s, "GB/s": bandwidth}}, from the file that the programs read, too."""
-    text = (PROJECT / "include/demo/data_sheets.inc").read_text(encoding="utf-8")
+    text = (PROJECT / "src/demo/data_sheets.inc").read_text(encoding="utf-8")
     lines = re.findall(r'^DATA_SHEET\("([^"]+)", (.+)\)$', text, re.MULTILINE)
     found = {}
     for gpu, figures in lines:

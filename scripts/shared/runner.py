@@ -10,7 +10,7 @@ import table
 from command_line import FAILED, OK, SKIPPED, USAGE, WRONG
 
 NOT_BUILT = 127  # as a shell calls it
-# In the words of a program that finds no GPU: see include/demo/device.cuh.
+# In the words of a program that finds no GPU: see src/demo/device.cu.
 NO_GPU_WORDS = ("no NVIDIA driver", "cudaErrorNoDevice", "cudaErrorInsufficientDriver")
 
 

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "demo.cuh"
+#include "demo/launch.cuh"
 #include "ptx.cuh"
 
 namespace matmul_mma {

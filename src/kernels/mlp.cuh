@@ -2,6 +2,7 @@
 #pragma once
 
 #include "demo.cuh"
+#include "demo/rows.cuh"
 #include "ptx.cuh"
 
 namespace mlp {

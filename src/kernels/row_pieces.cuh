@@ -6,7 +6,7 @@
 
 #include <type_traits>
 
-#include "demo/device.cuh"
+#include "demo/rows.cuh"
 #include "hopper.cuh"
 #include "ptx.cuh"
 

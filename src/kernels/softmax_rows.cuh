@@ -9,8 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "demo/device.cuh"
-#include "demo/measure.cuh"
+#include "demo/contender.cuh"
 #include "hopper.cuh"
 #include "kernels/max_sum.cuh"
 #include "kernels/row_pieces.cuh"

@@ -1,11 +1,12 @@
-// What Measurement says of kernels that are right only where it used to look. Each adds two vectors
-// of 64 x 64 elements, or seems to.
+// What take_turns() says of kernels that are right only where it used to look. Each adds two
+// vectors of 64 x 64 elements, or seems to.
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
 #include "demo.cuh"
+#include "demo/report.cuh"
 #include "test_session.cuh"
 
 namespace {
@@ -74,8 +75,6 @@ struct Sum {
     demo::Result result(std::function<void()> launch, std::function<void()> renew,
                         std::function<double()> sample = {}) {
         const demo::Gpu gpu{demo::Options{}};
-        demo::Measurement measurement(session.options, gpu, session.arrays,
-                                      [](const std::string&) {});
         auto counted = [&] { ++launches, launch(); };
         auto counted_renew = [&] { ++renewals, renew(); };
         const demo::Contender contender{.kernel = "sum",
@@ -84,7 +83,8 @@ struct Sum {
                                         .repeatable = repeatable,
                                         .renew = counted_renew,
                                         .sample = sample};
-        return measurement.measure({contender}, [](size_t, const demo::Result&) {})[0];
+        return demo::take_turns(session.options, gpu, session.arrays, {contender}, session.largest,
+                                [](size_t, const demo::Result&) {})[0];
     }
 };
 
@@ -164,7 +164,7 @@ TEST(Measurement, TimedLaunchesThatLeaveSomethingOutAreSeen) {
                 launch, [] {}, by_sample ? sample : std::function<double()>());
             EXPECT_TRUE(result.verdict.differs);
             EXPECT_EQ(result.verdict.wrong + result.verdict.unwritten, 0u);
-            EXPECT_EQ(result.verdict.timed, 2u);
+            EXPECT_GE(result.verdict.timed, 2u);  // a GPU checks one in four
             EXPECT_TRUE(result.ms.empty());
         }
     }

@@ -308,32 +308,29 @@ TYPED_TEST(Reference, TheHashIsOfEveryElementAndItsPlace) {
     EXPECT_NE(problem.verify(other).output_hash, hash);
 }
 
-TYPED_TEST(Reference, AChangedInputIsNamedAndMended) {
+TYPED_TEST(Reference, AChangedInputIsFoundAndCanBeMended) {
     demo_test::Session session;
-    const demo::Input<TypeParam> a(session, "a", {7, 9}, {.then = demo::Then::kOffsetRows});
-    const demo::Input<TypeParam> b(session, "b", {5, 6}, {.scale = 3});
-    const std::vector<TypeParam> before = download(b);
-    for (const uint64_t set : {0, 1}) {
-        demo::Inputs inputs(session.arrays);
-        inputs.fill(set);
-        EXPECT_EQ(inputs.verify().changed, 0u);
-        DEMO_CHECK(cudaMemset(b.data() + 3 * 6 + 4, 0, 2 * sizeof(TypeParam)));
-        const demo::Verdict verdict = inputs.verify();
-        EXPECT_EQ(verdict.changed, 2u);
-        EXPECT_STREQ(verdict.input, "b");
-        EXPECT_EQ(verdict.row, 3u);
-        EXPECT_EQ(verdict.column, 4u);
-        EXPECT_FALSE(verdict.ok());
-        const bool mended = std::memcmp(download(b).data(), before.data(), b.bytes()) == 0;
-        EXPECT_EQ(mended, set == 0);
-    }
+    const demo::Input<TypeParam> x(session, "x", {5, 6}, {.then = demo::Then::kOffsetRows});
+    const demo::Array& array = session.arrays.front();
+    const std::vector<TypeParam> before = download(x);
+    const demo::DeviceVerdict found;
+    found.reset(), array.compare(array.fill, found.data());
+    EXPECT_EQ(found.get().changed, 0u);
+    DEMO_CHECK(cudaMemset(x.data() + 3 * 6 + 4, 0, 2 * sizeof(TypeParam)));
+    found.reset(), array.compare(array.fill, found.data());
+    EXPECT_EQ(found.get().changed, 2u);
+    EXPECT_EQ(found.get().first_changed, 3u * 6 + 4);
+    EXPECT_FALSE(found.get().ok());
+    array.refill(array.fill);
+    EXPECT_EQ(std::memcmp(download(x).data(), before.data(), x.bytes()), 0);
 }
 
 TEST(Copy, IsVerifiedExactly) {
-    const demo::Options options{};
-    const demo::Copy copy(options, 2 * 1000003);
-    EXPECT_EQ(copy.traffic(), 2u * 1000003);
-    const demo::Check check = copy.check();
+    const demo_test::Session session;
+    const demo::Workload work{"square", 1, "bytes", 0, 2 * 1000003};
+    const demo::Contender copy = demo::copy_contender(session, work);
+    EXPECT_EQ(copy.moved_bytes, 2u * 1000003);
+    const demo::Check check = copy.check;
     check.poison();
     EXPECT_FALSE(check.verify().ok());
     copy.launch();

@@ -1,9 +1,10 @@
-// What is printed, and what ends a program before it touches a GPU. Needs none.
+// What is printed. Needs no GPU.
 #include <gtest/gtest.h>
 
 #include <sstream>
 
 #include "demo.cuh"
+#include "demo/report.cuh"
 
 namespace {
 
@@ -86,8 +87,7 @@ Printed print(const demo::Workload& work, const std::vector<Line>& table,
     std::vector<demo::Result> results;
     const demo::Result* copy = nullptr;
     for (const auto& [contender, ms, wrong] : table) {
-        comparison.kernels.push_back(
-            {contender.kernel, contender.role, "", contender.why_not, "", contender.lines});
+        comparison.kernels.push_back({contender.kernel, contender.role, "", contender.why_not, ""});
         demo::Verdict verdict;
         verdict.checked = 100, verdict.wrong = wrong;
         results.push_back({verdict, ms});
@@ -105,7 +105,7 @@ Printed print(const demo::Workload& work, const std::vector<Line>& table,
             report.add(work, table[i].contender, results[i], copy);
         else
             report.skip(table[i].contender);
-    report.end_line(work);
+    report.end(work);
     report.finish();
     Printed printed;
     printed.text = testing::internal::GetCapturedStdout();
@@ -165,13 +165,6 @@ TEST(Table, NamesWhatTheGpuCannotDo) {
                                             {{.kernel = "on_two", .gpus = 2}, {0.1}},
                                             {{.kernel = "call", .role = Role::kMistake}, {0.1}}});
     EXPECT_EQ(printed.lines.back(), "  above what this GPU can do, so not its speed: call");
-    EXPECT_EQ(printed.exit_code, demo::kVerified);
-}
-
-TEST(Table, NamesWhatIsRejectedAsItMustBe) {
-    const Printed printed =
-        print(kMatmul, {{{.kernel = "half", .role = Role::kMistake, .rejected = true}, {0.5}}});
-    EXPECT_EQ(printed.lines[2], "  half      0.5000 ms    274.9      28%  rejected");
     EXPECT_EQ(printed.exit_code, demo::kVerified);
 }
 
@@ -296,46 +289,31 @@ TEST(Table, OfSweepHasALineForASize) {
     EXPECT_EQ(printed.exit_code, demo::kWrong);
 }
 
-TEST(Table, OfSweepShowsAPredictionBesideTheMeasurementAndMarksOneThatIsWrong) {
-    demo::Options options;
-    options.sweep = true;
-    demo::Workload work = kMatmul;
-    work.text = "N = 133", work.facts = {{"waves", "2"}};
-    demo::Contender contender{.kernel = "fixed_work", .predicted_ms = 4, .within = 0.03};
-    auto lines = [&](double ms) { return print(work, {{contender, {ms}}}, options).lines; };
-    EXPECT_EQ(lines(4.1)[1], "  ms           waves predicted fixed_work");
-    EXPECT_EQ(lines(4.1)[2], "  N = 133          2     4.000      4.100  ok");
-    EXPECT_EQ(lines(4.1).size(), 3u);
-    EXPECT_EQ(lines(4.13)[2], "  N = 133          2     4.000     4.130!  ok");
-    EXPECT_EQ(lines(3.87)[2], "  N = 133          2     4.000     3.870!  ok");
-    EXPECT_EQ(lines(3.87)[3], "  ! not as predicted");
-    contender.predicted_ms = 0;  // nobody knows
-    EXPECT_EQ(lines(4.13)[2], "  N = 133          2         -      4.130  ok");
-    EXPECT_EQ(print(work, {{contender, {4.13}}}, options).exit_code, demo::kVerified);
-
-    options.csv = true;
-    EXPECT_TRUE(lines(4.13)[1].ends_with(",,,,")) << lines(4.13)[1];
-    contender.predicted_ms = 4;
-    EXPECT_TRUE(lines(4.1)[1].ends_with(",4.000000,yes,,")) << lines(4.1)[1];
-    EXPECT_TRUE(lines(4.13)[1].ends_with(",4.000000,no,,")) << lines(4.13)[1];
-}
-
-TEST(Table, OfSeveralComparisonsCountsLines) {
-    std::vector<Line> table = {
-        {{.kernel = "gelu_tile", .lines = 9}, {0.025}},
-        {{.kernel = "copy", .role = Role::kYardstick, .computes = false}, {0.02}}};
-    Printed printed = print(kMap, table);
-    ASSERT_EQ(printed.lines.size(), 4u) << printed.text;
-    EXPECT_EQ(printed.lines[1], "             lines         time            rate  of next");
-    EXPECT_EQ(printed.lines[2],
-              "  gelu_tile      9   0.02500 ms    4000 GB/s         80%  verified");
-    EXPECT_EQ(printed.lines[3],
-              "  copy               0.02000 ms    5000 GB/s              verified");
-    demo::Options options;
-    options.once = true;
-    table[0].ms = table[1].ms = {};
-    printed = print(kMap, table, options);
-    EXPECT_EQ(printed.lines[1], "  gelu_tile  verified");
+TEST(Row, HasAHeadWhereItIsAnother) {
+    const demo::Options options{};
+    const demo::Gpu gpu;
+    demo::Plan plan;
+    plan.comparisons.push_back({kMatmul, {}, {}, {}});
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    demo::Report report(options, gpu, plan);
+    report.row({{"ms", "N = 32  "}, {"waves", "       2"}, {"fixed_work", demo::figure(4.1)}},
+               "ok");
+    report.row({{"ms", "N = 64  "}, {"waves", "       3"}, {"fixed_work", demo::figure(0)}});
+    report.count(kMatmul, {.kernel = "wrong"}, {});
+    report.row({{"", "N = 64  "}, {"chase", demo::figure(276.5), "cycles"}});
+    report.row({{"", "N = 96  "}, {"chase", demo::figure(276.5), "cycles"}});
+    testing::internal::GetCapturedStderr();
+    const std::vector<std::string> expected = {"  ms          waves fixed_work",
+                                               "  N = 32          2      4.100  ok",
+                                               "  N = 64          3          -  ok",
+                                               "",
+                                               "              chase",
+                                               "             cycles",
+                                               "  N = 64      276.5 WRONG",
+                                               "  N = 96      276.5  ok"};
+    const auto lines = lines_of(testing::internal::GetCapturedStdout());
+    EXPECT_EQ(std::vector(lines.begin() + 1, lines.end()), expected);
 }
 
 TEST(Csv, HasARowForAKernel) {
@@ -356,39 +334,9 @@ TEST(Csv, HasARowForAKernel) {
               "0.000,1,0,,100000000,yardstick,0000000000000000,,,,");
 }
 
-// --- main() ---
+// --- The dry run ---
 
-void run_nothing(demo::Session& session) {
-    session.run(kMatmul, {}, {{.kernel = "plain"}, {.kernel = "tall", .only = "talk"}});
-}
-
-const demo::Program kProgram{
-    .name = "matmul", .summary = "C = A B", .types = {{"fp16", run_nothing}}};
-
-int main_of(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), "./matmul");
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    return demo::main_of(kProgram, int(argv.size()), argv.data());
-}
-
-TEST(MainDeathTest, EndsWithOneLineAndExitCode2) {
-    EXPECT_EXIT(main_of({"33"}), testing::ExitedWithCode(2),
-                "^matmul: N takes a multiple of 32 from 32 up, not '33'\n$");
-    EXPECT_EXIT(main_of({"--kernel", "other"}), testing::ExitedWithCode(2),
-                "^matmul: --kernel takes one of plain, tall, not 'other'\n$");
-    EXPECT_EXIT(main_of({"--kernel", "tall"}), testing::ExitedWithCode(2),
-                "^matmul: --kernel tall is for --talk alone: add it\n$");
-}
-
-TEST(Main, HelpNamesTheKernels) {
-    testing::internal::CaptureStdout();
-    EXPECT_EQ(main_of({"--help"}), 0);
-    const std::string text = testing::internal::GetCapturedStdout();
-    EXPECT_TRUE(contains(text, "run this one alone, or these alone: A,B: plain, tall\n")) << text;
-}
-
-TEST(Main, ADryRunAddsUpWhatIsThereAtATime) {
+TEST(DryRun, AddsUpWhatIsThereAtATime) {
     demo::Plan plan;
     demo::dry_run = &plan;
     {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-#include "demo/error_bounds.hpp"
+#include "demo/gating_bounds.hpp"
 #include "emulate.hpp"
 
 namespace {

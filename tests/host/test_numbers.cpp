@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "demo/numbers.hpp"
+#include "demo/internal.hpp"
 
 namespace {
 

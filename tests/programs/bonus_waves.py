@@ -28,5 +28,5 @@ REFUSED = ("--show", "--show waves", "0")
 
 def unused(*_):
     """The saw-tooth's kernels are other programs': nothing here compiles them again."""
-    return [("return saw_tooth<Wide>(session);\n", "return;\n"),
-            ("{ saw_tooth<T>(session); }", "{}")]
+    return [("            saw_tooth<Wide>(session, N);\n", "            ;\n"),
+            ("{ saw_tooth<T>(session, N); }", "{}")]

@@ -1,18 +1,26 @@
 // --describe: what a program is and takes, as JSON. tests/describe.schema.json is its schema, and
 // docs/measuring.md explains it.
-#pragma once
-
+#include <algorithm>
 #include <cstdio>
-#include <string>
-#include <vector>
 
-#include "command_line.hpp"
-#include "plan.hpp"
+#include "internal.hpp"
 
 namespace demo {
 
+const char* to_text(Role role) {
+    constexpr const char* kNames[] = {"ours",   "chain",   "library", "yardstick",
+                                      "record", "mistake", "limit"};
+    return kNames[int(role)];
+}
+
+static const char* to_text(Then then) {
+    constexpr const char* kNames[] = {"",         "rounded to TF32",  "offset by rows", "zipf",
+                                      "counting", "counting from 32", "passing on"};
+    return kNames[int(then)];
+}
+
 /// A string, a list or an object of JSON, from parts that are JSON already.
-inline std::string json_text(const std::string& text) {
+static std::string json_text(const std::string& text) {
     std::string escaped = "\"";
     for (const char c : text) {
         if (c == '"' || c == '\\') escaped += '\\';
@@ -20,14 +28,14 @@ inline std::string json_text(const std::string& text) {
     }
     return escaped + "\"";
 }
-inline std::string json_text_or_null(const std::string& text) {
+static std::string json_text_or_null(const std::string& text) {
     return text.empty() ? "null" : json_text(text);
 }
-inline std::string json_list(const std::vector<std::string>& parts) {
+static std::string json_list(const std::vector<std::string>& parts) {
     return "[" + join(parts, ", ") + "]";
 }
 template <class Range, class ToJson>
-std::string json_list(const Range& range, ToJson to_json) {
+static std::string json_list(const Range& range, ToJson to_json) {
     std::vector<std::string> parts;
     for (const auto& each : range) parts.push_back(to_json(each));
     return json_list(parts);
@@ -35,21 +43,21 @@ std::string json_list(const Range& range, ToJson to_json) {
 struct JsonMember {
     std::string name, value;
 };
-inline std::string json_object(const std::vector<JsonMember>& members) {
+static std::string json_object(const std::vector<JsonMember>& members) {
     std::string text = "{";
     for (const JsonMember& member : members)
         text += (text == "{" ? "" : ", ") + json_text(member.name) + ": " + member.value;
     return text + "}";
 }
-inline std::string json_number(double value) {
+static std::string json_number(double value) {
     char text[40];
     std::snprintf(text, sizeof text, "%.17g", value);
     return text;
 }
-inline std::string json_number(uint64_t value) { return std::to_string(value); }
+static std::string json_number(uint64_t value) { return std::to_string(value); }
 
 /// An entry of "options".
-inline std::string to_json(const Option& option) {
+static std::string to_json(const Option& option) {
     std::vector<JsonMember> members{{"name", json_text(option.name)},
                                     {"help", json_text(option.help)}};
     if (!option.choices.empty()) {
@@ -70,7 +78,7 @@ inline std::string to_json(const Option& option) {
 }
 
 /// "hard": which rows are, in turn of which kinds.
-inline std::string to_json(const HardRows& hard) {
+static std::string to_json(const HardRows& hard) {
     if (hard.count == 0) return "null";
     std::vector<std::string> rows, kinds;
     for (size_t row = 0; row < hard.rows; ++row) {
@@ -88,7 +96,7 @@ inline std::string to_json(const HardRows& hard) {
 }
 
 /// An entry of "inputs" or "outputs".
-inline std::string to_json(const Array& array) {
+static std::string to_json(const Array& array) {
     auto number = [](size_t value) { return json_number(value); };
     std::vector<JsonMember> members{{"name", json_text(array.name)},
                                     {"dtype", json_text(array.dtype)},
@@ -111,7 +119,7 @@ inline std::string to_json(const Array& array) {
 }
 
 /// An entry of "problems".
-inline std::string to_json(const Plan::Comparison& comparison) {
+static std::string to_json(const Plan::Comparison& comparison) {
     const Workload& work = comparison.work;
     std::vector<std::string> kernels, inputs, outputs;
     std::vector<JsonMember> expected, parameters;
@@ -140,7 +148,7 @@ inline std::string to_json(const Plan::Comparison& comparison) {
 }
 
 /// "contenders": each kernel once, with the data types in which some plan runs it.
-inline std::string contenders_to_json(const std::vector<Plan>& plans) {
+static std::string contenders_to_json(const std::vector<Plan>& plans) {
     std::vector<Plan::Kernel> kernels;
     std::map<std::string, std::vector<std::string>> types;  // of a kernel, as JSON
     for (const Plan& plan : plans)
@@ -162,10 +170,7 @@ inline std::string contenders_to_json(const std::vector<Plan>& plans) {
     });
 }
 
-/// Prints the description. `plans`: a dry run in each of the program's types, for the size on the
-/// command line; `chosen`: the one of --dtype.
-inline void print_description(const Program& program, const std::vector<Plan>& plans,
-                              size_t chosen) {
+void print_description(const Program& program, const std::vector<Plan>& plans, size_t chosen) {
     auto number = [](size_t value) { return json_number(value); };
     std::vector<std::string> types;
     for (const Plan& plan : plans)
@@ -177,7 +182,7 @@ inline void print_description(const Program& program, const std::vector<Plan>& p
                                      {"default", json_number(program.default_n)},
                                      {"measured", json_list(program.sizes, number)}});
     if (program.default_talk) sizes = "null";
-    constexpr const char* kSweeps[] = {"never", "on request", "always"};
+    constexpr const char* kSweeps[] = {"never", "on request", "always", "always"};
     const std::vector<JsonMember> members{
         {"program", json_text(program.name)},
         {"summary", json_text(program.summary)},

@@ -1,106 +1,15 @@
-// What a program declares of itself, and the command line that follows from it:
-// ./program [N] [options]
-#pragma once
-
+// The command line: ./program [N] [options], and --help.
 #include <algorithm>
 #include <charconv>
-#include <cstddef>
-#include <cstdint>
 #include <cstdio>
-#include <map>
-#include <optional>
 #include <set>
-#include <span>
-#include <stdexcept>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "errors.hpp"
+#include "internal.hpp"
 
 namespace demo {
 
-#ifdef SIMULATOR
-inline constexpr bool kSimulator = true;  // built for the CPU: small sizes, few samples
-#else
-inline constexpr bool kSimulator = false;
-#endif
-
-class Session;
-struct Gpu;
-struct Options;
-
-// --- The declaration ----------------------------------------------------------------------------
-
-/// The whole numbers that an option takes: multiples of `multiple` from `first` to `last`.
-struct Numbers {
-    uint64_t first = 0, last = INT64_MAX, multiple = 1;
-    std::optional<uint64_t> usual = {};  // the value of an option that was not given
-};
-
-/// An option: a flag, a choice or a number.
-struct Option {
-    std::string name;                       // "--rank"
-    std::string help;                       // what it does
-    std::vector<std::string> choices = {};  // a choice: one of these, the first by default
-    std::optional<Numbers> numbers = {};    // a number
-    std::string value = "NAME";             // what --help calls the value
-    bool any_text = false;                  // takes any word: --kernel, whose names come later
-
-    bool is_flag() const { return choices.empty() && !numbers && !any_text; }
-};
-
-/// A data type that a program computes in, and the function that does.
-struct Type {
-    std::string name;  // "fp32"
-    void (*run)(Session&) = nullptr;
-};
-
-/// Rows and columns of a matrix.
-struct Extent {
-    size_t rows, cols;
-};
-
-/// Kernels that are to be measured side by side at many sizes: ours and the library's best.
-struct Grid {
-    std::vector<std::string> kernels = {};
-    std::vector<size_t> sizes = {};  // N
-};
-
-/// Whether a program can run one size after the other, a line each.
-enum class Sweep { kNever, kOnRequest, kAlways };
-
-/// A program: all that the command line, --help, --describe and the scripts know of it, together
-/// with what its run() hands to Session::run().
-struct Program {
-    std::string name;         // "2_matmul_sharedmem"
-    std::string summary;      // what it does, for --help
-    std::vector<Type> types;  // with several --dtype chooses, the first by default
-    bool talk = false;        // takes --talk S
-    size_t default_talk = 0;  // S of a program that takes --talk S alone, and no N; else 0
-    bool any_n = false;       // takes every N from 1
-    bool any_shape = false;   // likewise, and --rows R --cols C
-    std::string n_means = "the matrices are N x N";  // for --help
-    size_t default_n = kSimulator ? 256 : 4096;
-    uint64_t device = 0;               // index of the GPU, where --device does not say another
-    std::vector<Option> options = {};  // its own
-
-    // What is worth measuring when GPUs are compared.
-    std::vector<size_t> sizes = {1024, 2048, 4096, 8192, 16384};   // N
-    std::vector<size_t> talk_sizes = {128, 256, 512, 1024, 2048};  // S, of a program with --talk
-    std::vector<Extent> shapes = {};                               // of one with --rows
-    std::vector<std::string> variants = {};  // command lines with options of its own
-    Grid grid = {};                          // what compare_gpus.sh --grid measures
-
-    Sweep sweep = Sweep::kNever;  // over shapes; over sizes up to N, where it is always
-    // The N of a sweep that is always, where they are not 32, 64, 128, ...
-    std::vector<size_t> (*sweep_sizes)(const Options&, const Gpu&) = nullptr;
-
-    size_t step() const { return any_n || any_shape ? 1 : 32; }  // N is a multiple of it
-};
-
-/// All options of a program: its own, then those that all programs share.
-inline std::vector<Option> options_of(const Program& program) {
+std::vector<Option> options_of(const Program& program) {
     std::vector<Option> all;
     const Numbers from_one{.first = 1};
     if (program.talk) {
@@ -154,61 +63,14 @@ inline std::vector<Option> options_of(const Program& program) {
     return all;
 }
 
-// --- What the user asked for --------------------------------------------------------------------
-
-/// A size that the user chose: "N", what it is, and what it must be a multiple of.
-struct Size {
-    std::string name;
-    size_t value, step;
-};
-
-struct Options {
-    Size size;                  // N, S of --talk, or R of --rows
-    size_t n = 0;               // N
-    size_t talk = 0;            // S of --talk; 0 where it was not given
-    size_t rows = 0, cols = 0;  // of --rows and --cols; 0 where they were not given
-    size_t type = 0;            // of --dtype: an index of Program::types
-    uint64_t seed = 1;          // of the random data
-    int device = 0;             // CUDA's index of the GPU
-    int rounds = 1;             // turns of each kernel
-    bool hot = false;           // keep what the launch before left in the cache
-    bool once = false;          // one verified launch, no timing
-    bool verbose = false;       // print all that is known of a result
-    bool csv = false;           // rows for scripts instead of a table for people
-    bool describe = false;
-    bool help = false;
-    bool sweep = false;                         // one size after the other
-    std::vector<std::string> kernels;           // of --kernel; empty where it was not given
-    std::map<std::string, std::string> values;  // of all options that were given or have a default
-
-    /// Whether --kernel leaves this one.
-    bool wants(const std::string& kernel) const {
-        return kernels.empty() || std::ranges::find(kernels, kernel) != kernels.end();
-    }
-    /// Whether a flag was given.
-    bool flag(const std::string& option) const { return values.count(option) > 0; }
-    /// What a choice is.
-    const std::string& choice(const std::string& option) const { return values.at(option); }
-    /// What a number is.
-    uint64_t number(const std::string& option) const { return std::stoull(values.at(option)); }
-
-    /// Replaces the size by another of the same kind: another N, S or R.
-    void resize(size_t value) {
-        size.value = value;
-        (talk ? talk : rows ? rows : n) = value;
-    }
-};
-
-using UsageError = std::invalid_argument;
-
-inline std::string join(const std::vector<std::string>& names, const std::string& separator) {
+std::string join(const std::vector<std::string>& names, const std::string& separator) {
     std::string joined;
     for (const std::string& name : names) joined += (joined.empty() ? "" : separator) + name;
     return joined;
 }
 
 /// The words of "one,two".
-inline std::vector<std::string> split(const std::string& text) {
+static std::vector<std::string> split(const std::string& text) {
     std::vector<std::string> words(1);
     for (const char c : text)
         if (c == ',')
@@ -219,7 +81,7 @@ inline std::vector<std::string> split(const std::string& text) {
 }
 
 /// "a multiple of 32 from 32 up", "a whole number from 1 to 99".
-inline std::string to_text(const Numbers& numbers) {
+static std::string to_text(const Numbers& numbers) {
     const std::string kind = numbers.multiple == 1
                                  ? "a whole number"
                                  : "a multiple of " + std::to_string(numbers.multiple);
@@ -227,10 +89,7 @@ inline std::string to_text(const Numbers& numbers) {
            (numbers.last == INT64_MAX ? " up" : " to " + std::to_string(numbers.last));
 }
 
-/// One of `numbers`, without sign, blanks or exponent. Throws UsageError, which says what `what`
-/// takes.
-inline uint64_t parse_number(std::string_view text, const std::string& what,
-                             const Numbers& numbers) {
+uint64_t parse_number(std::string_view text, const std::string& what, const Numbers& numbers) {
     int64_t value = 0;
     const char* const last = text.data() + text.size();
     const auto [end, error] = std::from_chars(text.data(), last, value);
@@ -243,16 +102,14 @@ inline uint64_t parse_number(std::string_view text, const std::string& what,
 }
 
 /// One of `names`. Throws UsageError, which lists them.
-inline std::string parse_name(std::string_view text, const std::string& what,
+static std::string parse_name(std::string_view text, const std::string& what,
                               const std::vector<std::string>& names) {
     if (std::find(names.begin(), names.end(), text) != names.end()) return std::string(text);
     throw UsageError(what + " takes one of " + join(names, ", ") + ", not '" + std::string(text) +
                      "'");
 }
 
-/// Reads `arguments` (without the program's own name). Throws UsageError. Whether there is a kernel
-/// of --kernel's name is not known yet.
-inline Options parse(const Program& program, std::span<const char* const> arguments) {
+Options parse(const Program& program, std::span<const char* const> arguments) {
     const std::vector<Option> known = options_of(program);
     Options options;
     options.n = program.default_n;
@@ -316,17 +173,49 @@ inline Options parse(const Program& program, std::span<const char* const> argume
     options.csv = options.flag("--csv");
     options.describe = options.flag("--describe");
     options.help = options.flag("--help");
-    options.sweep = options.flag("--sweep") || program.sweep == Sweep::kAlways;
+    options.sweep = options.flag("--sweep") || program.sweep >= Sweep::kAlways;
     options.size = options.talk   ? Size{"S", options.talk, 16}
                    : options.rows ? Size{"R", options.rows, 1}
                                   : Size{"N", options.n, program.step()};
     return options;
 }
 
+void check_kernels(const Options& options, const Plan& plan) {
+    for (const std::string& name : options.kernels) {
+        parse_name(name, "--kernel", plan.kernel_names());
+        std::string only;  // the shape that the kernel is for, if this is another
+        bool fits = false;
+        for (const Plan::Comparison& comparison : plan.comparisons)
+            for (const Plan::Kernel& kernel : comparison.kernels) {
+                if (kernel.name != name) continue;
+                fits = fits || kernel.only.empty() || kernel.only == comparison.work.shape;
+                only = kernel.only;
+            }
+        if (!fits)
+            throw UsageError(
+                "--kernel " + name + " is for " +
+                (only == "talk" ? "--talk alone: add it" : "N alone: leave --talk out"));
+    }
+}
+
+std::vector<std::string> Plan::kernel_names() const {
+    std::vector<std::string> names;
+    for (const Comparison& comparison : comparisons)
+        for (const Kernel& kernel : comparison.kernels)
+            if (std::ranges::find(names, kernel.name) == names.end())
+                names.push_back(kernel.name);  // a copy may stand in several comparisons
+    return names;
+}
+
+bool Plan::needs_something() const {
+    return std::ranges::any_of(comparisons, [](const Comparison& comparison) {
+        return !std::ranges::all_of(comparison.kernels, &std::string::empty, &Kernel::why_not);
+    });
+}
+
 // --- --help -------------------------------------------------------------------------------------
 
-/// `text`, broken into lines of at most 79 columns, of which all but the first are indented.
-inline std::string wrapped(const std::string& text, size_t indent) {
+std::string wrapped(const std::string& text, size_t indent) {
     std::string lines, line;
     for (size_t begin = 0; begin < text.size();) {
         size_t end = std::min(text.find(' ', begin), text.size());
@@ -342,8 +231,7 @@ inline std::string wrapped(const std::string& text, size_t indent) {
     return lines + line + "\n";
 }
 
-/// `kernels`: what --kernel takes.
-inline void print_help(const Program& program, const std::vector<std::string>& kernels) {
+void print_help(const Program& program, const std::vector<std::string>& kernels) {
     static constexpr size_t kIndent = 17;
     auto line = [](const std::string& option, const std::string& help) {
         std::string text = "  " + option;
@@ -358,7 +246,7 @@ inline void print_help(const Program& program, const std::vector<std::string>& k
     std::printf("\nusage: ./%s [%s] [options]\n\n", program.name.c_str(), size);
     const std::string sizes = to_text({.first = program.step(), .multiple = program.step()});
     if (!program.default_talk)
-        line("N", (program.sweep == Sweep::kAlways ? "the largest size" : program.n_means) + ": " +
+        line("N", (program.sweep >= Sweep::kAlways ? "the largest size" : program.n_means) + ": " +
                       sizes + " (default " + std::to_string(program.default_n) + ")");
     for (const Option& option : options_of(program)) {
         std::string help = option.help;

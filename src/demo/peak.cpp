@@ -1,15 +1,10 @@
 // What a GPU can do at most: by its data sheet or, where nobody looked that up, by arithmetic.
-#pragma once
-
-#include <string>
+#include "internal.hpp"
 
 namespace demo {
 
-/// Dense TFLOP/s of a data type whose sums are in fp32; of fp64 and of int8 in their own kind (fp32
-/// itself: on the ordinary units). `capability`: 90 for compute capability 9.0. 0 where the type is
-/// not supported, or unknown.
-inline double peak_tflops(const std::string& gpu, int capability, int multiprocessors,
-                          double boost_ghz, const std::string& dtype) {
+double peak_tflops(const std::string& gpu, int capability, int multiprocessors, double boost_ghz,
+                   const std::string& dtype) {
     auto times = [&](double factor, const char* type) {
         return factor * peak_tflops(gpu, capability, multiprocessors, boost_ghz, type);
     };
