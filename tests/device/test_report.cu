@@ -297,8 +297,7 @@ TEST(Row, HasAHeadWhereItIsAnother) {
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
     demo::Report report(options, gpu, plan);
-    report.row({{"ms", "N = 32  "}, {"waves", "       2"}, {"fixed_work", demo::figure(4.1)}},
-               "ok");
+    report.row({{"ms", "N = 32  "}, {"waves", "       2"}, {"fixed_work", demo::figure(4.1)}});
     report.row({{"ms", "N = 64  "}, {"waves", "       3"}, {"fixed_work", demo::figure(0)}});
     report.count(kMatmul, {.kernel = "wrong"}, {});
     report.row({{"", "N = 64  "}, {"chase", demo::figure(276.5), "cycles"}});
