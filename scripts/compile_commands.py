@@ -14,7 +14,7 @@ import command_line  # noqa: E402
 from command_line import PROJECT  # noqa: E402
 
 WHO = "compile_commands.py"
-SOURCES = ("src/*.cu", "src/demo/*.c*", "src/kernels/*.cuh", "include/*.cuh",
+SOURCES = ("src/*.cu", "src/*/*.c*", "include/*.cuh",
            "include/demo/*.cuh", "tests/*/*.cu", "tests/*/*.cpp", "simulator/*.cpp")
 ALL = ["clang++", "-std=c++20", "-Iinclude", "-Isrc", "-Isimulator/cuda", "-Wall", "-Wextra",
        "-Wno-unknown-pragmas", "-Wno-unknown-attributes"]

@@ -21,8 +21,8 @@
 // little it does. --sweep shows from which size on that no longer matters.
 #include "demo.cuh"
 #include "demo/copy.cuh"
-#include "demo/rows.cuh"
 #include "ptx.cuh"
+#include "rows/rows.cuh"
 
 namespace add_mul_activation {
 

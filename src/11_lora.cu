@@ -24,9 +24,9 @@
 //
 //     ./11_lora 4096        ./11_lora 4096 --rows 512 --rank 64 --activation gelu
 #include "demo.cuh"
-#include "demo/lora_library.cuh"
-#include "kernels/lora_recomputed.cuh"
-#include "kernels/wmma_tile.cuh"
+#include "lora/lora_recomputed.cuh"
+#include "lora/unfused.cuh"
+#include "matmul/wmma_tile.cuh"
 
 namespace lora {
 

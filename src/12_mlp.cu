@@ -26,8 +26,7 @@
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "demo/launch.cuh"
-#include "demo/mlp_unfused.cuh"
-#include "kernels/mlp.cuh"
+#include "mlp/unfused.cuh"
 
 namespace mlp {
 
@@ -166,7 +165,7 @@ static demo::Contender one_kernel_for(const demo::Mlp& m, const demo::Gpu& gpu) 
 
 static void run(demo::Session& session) {
     const demo::Mlp m(session);  // x, W, b, out, and the reference
-    const demo::UnfusedMlp unfused(m, launch_gelu);
+    const demo::UnfusedMlp unfused(m);
     const demo::Workload work = m.shape.workload();
     std::vector<demo::Contender> contenders{unfused.chain(), unfused.library_best(),
                                             unfused.graph(session.options),

@@ -6,7 +6,7 @@
 //     id 26 --> row of table 26 --> E numbers --+          with --dot 351 dot products of vectors
 //
 // chain launches a kernel for each line of the model, as a framework does: 43, most of them tiny.
-// grouped (kernels/dlrm.cuh), a talk's first step: ReLU in the gemms, and one kernel for hash, 26
+// grouped (dlrm/grouped.cuh), a talk's first step: ReLU in the gemms, and one kernel for hash, 26
 // lookups and cat; with --dot it computes the products, too. With E = 16 a sample has 186,624
 // features, and 2048 samples 0.7 GiB, written once and read once, all made of 432 numbers a sample.
 //
@@ -24,8 +24,8 @@
 //     ./13_dlrm 2048        ./13_dlrm 16384 --dot --ids zipf        ./13_dlrm 2048 --dtype tf32
 #include "demo.cuh"
 #include "demo/launch.cuh"
-#include "kernels/dlrm.cuh"
-#include "kernels/wmma_tile.cuh"
+#include "dlrm/grouped.cuh"
+#include "matmul/wmma_tile.cuh"
 
 namespace dlrm {
 

@@ -21,7 +21,7 @@
 // A's element and read 32 neighbors of B, so the caches help, but every thread still asks for all
 // 2 N numbers by itself. 2_matmul_sharedmem loads each of them once per block instead.
 #include "demo.cuh"
-#include "demo/plain_matmul.cuh"
+#include "matmul/plain_matmul.cuh"
 
 constexpr int kBlock = 32;  // a block is kBlock x kBlock threads
 

@@ -23,7 +23,7 @@
 // What limits it: global loads fell 32-fold, but each multiply-add still reads two numbers from
 // shared memory, and that is now the bottleneck. bonus_matmul_register_tiled goes on from here.
 #include "demo.cuh"
-#include "demo/matmul.cuh"
+#include "matmul/matmul.cuh"
 
 constexpr int kTile = 32;  // a tile is kTile x kTile elements, a block kTile x kTile threads
 

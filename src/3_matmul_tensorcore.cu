@@ -25,9 +25,9 @@
 // ready. bonus_matmul_mma goes on from here, with the instructions that WMMA is made of.
 #include "demo.cuh"
 #include "demo/cublas.cuh"
-#include "demo/matmul.cuh"
-#include "kernels/matmul_record.cuh"
-#include "kernels/wmma_tile.cuh"
+#include "matmul/matmul.cuh"
+#include "matmul/matmul_record.cuh"
+#include "matmul/wmma_tile.cuh"
 
 using namespace wmma_tile;  // fragments, Stage, copy_tile, multiply, store_as_half, constants
 

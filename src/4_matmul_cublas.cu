@@ -16,7 +16,7 @@
 // do is look past the end of its call: see 5_gating_unfused.
 #include "demo.cuh"
 #include "demo/cublas.cuh"
-#include "demo/matmul.cuh"
+#include "matmul/matmul.cuh"
 
 template <class T>
 void gemm(cublasHandle_t handle, cublasComputeType_t compute,

@@ -1,5 +1,5 @@
 // 5: Gating, out = sigmoid(x W1 + b1) * (x W2 + b2), as separate kernels
-// (kernels/gating_unfused.cuh).
+// (gating/unfused.cuh).
 //
 // Each matmul is the library's, as fast as it gets. But a kernel ends by writing its result to
 // global memory, and the next one begins by reading it again:
@@ -23,8 +23,8 @@
 //     ./5_gating_unfused 4096          N x N: the time is mostly the gemms'
 //     ./5_gating_unfused --talk 1024   the talk's own shape: x[4 S^2, 128], W[128, 64]
 #include "demo.cuh"
-#include "demo/gating.cuh"
-#include "kernels/gating_unfused.cuh"
+#include "gating/gating.cuh"
+#include "gating/unfused.cuh"
 
 static void run(demo::Session& session) {
     const demo::Gating gating(session);  // x, W1, W2, b1, b2, out, and the reference

@@ -24,10 +24,10 @@
 //     ./6_gating_fused 4096        ./6_gating_fused --talk 1024
 #include "demo.cuh"
 #include "demo/copy.cuh"
-#include "demo/gating.cuh"
-#include "kernels/gating_record.cuh"
-#include "kernels/gating_unfused.cuh"
-#include "kernels/wmma_tile.cuh"
+#include "gating/gating.cuh"
+#include "gating/gating_record.cuh"
+#include "gating/unfused.cuh"
+#include "matmul/wmma_tile.cuh"
 #include "tile.cuh"
 
 namespace gating_fused {

@@ -24,8 +24,8 @@
 // else: at its speed the arithmetic is free. 8_softmax is next, where elements need each other.
 #include "demo.cuh"
 #include "demo/copy.cuh"
-#include "demo/rows.cuh"
 #include "ptx.cuh"
+#include "rows/rows.cuh"
 
 namespace gelu {
 

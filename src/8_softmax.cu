@@ -23,9 +23,9 @@
 // What limits `online`: 2 or 4 bytes per access, by way of shared memory. Next: bonus_softmax_rows.
 #include "demo.cuh"
 #include "demo/copy.cuh"
-#include "demo/softmax.cuh"
-#include "kernels/max_sum.cuh"
-#include "kernels/softmax_rows.cuh"
+#include "rows/max_sum.cuh"
+#include "rows/softmax.cuh"
+#include "rows/softmax_rows.cuh"
 
 namespace softmax {
 

@@ -23,8 +23,8 @@
 // What limits it: memory. 10_add_mul_activation has a second matrix, and a choice of activations.
 #include "demo.cuh"
 #include "demo/copy.cuh"
-#include "demo/rows.cuh"
 #include "ptx.cuh"
+#include "rows/rows.cuh"
 
 namespace bias_relu {
 

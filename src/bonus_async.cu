@@ -22,8 +22,8 @@
 #include "demo/choose.cuh"
 #include "demo/graph.cuh"
 #include "demo/range.hpp"
-#include "demo/rows.cuh"
 #include "hopper.cuh"
+#include "rows/rows.cuh"
 
 namespace async {
 

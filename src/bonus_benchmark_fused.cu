@@ -12,9 +12,9 @@
 // ./bonus_benchmark_fused 4096         N up to 4096, and S up to N / 8 = 512
 // ./bonus_benchmark_fused --talk 1024  the talk's shape alone, S up to 1024
 #include "demo.cuh"
-#include "demo/gating.cuh"
-#include "kernels/gating_record.cuh"
-#include "kernels/gating_unfused.cuh"
+#include "gating/gating.cuh"
+#include "gating/gating_record.cuh"
+#include "gating/unfused.cuh"
 
 /// One line of the table.
 static void run(demo::Session& session) {

@@ -22,12 +22,12 @@
 //     ./bonus_dlrm 2048        ./bonus_dlrm 65536 --dot        ./bonus_dlrm 65536 --lookups
 #include "demo.cuh"
 #include "demo/copy.cuh"
-#include "demo/dlrm_layers.cuh"
-#include "demo/rows.cuh"
+#include "dlrm/dlrm_mlps.cuh"
+#include "dlrm/grouped.cuh"
+#include "dlrm/library.cuh"
 #include "hopper.cuh"
-#include "kernels/dlrm.cuh"
-#include "kernels/dlrm_mlps.cuh"
-#include "kernels/matmul_hopper.cuh"
+#include "matmul/matmul_hopper.cuh"
+#include "rows/rows.cuh"
 
 namespace dlrm_hopper {
 

@@ -23,10 +23,10 @@
 #include "demo.cuh"
 #include "demo/choose.cuh"
 #include "demo/cublaslt.cuh"
-#include "demo/gated_layer.cuh"
-#include "kernels/gating_hopper.cuh"
-#include "kernels/gating_unfused.cuh"
-#include "kernels/product_exchanged.cuh"
+#include "gating/gating_hopper.cuh"
+#include "gating/unfused.cuh"
+#include "gpus/gated_layer.cuh"
+#include "gpus/product_exchanged.cuh"
 
 namespace gating_gpus {
 
@@ -190,7 +190,7 @@ class Layer {
         return on_all("chunked", 1 + kChunks, setup, check(false));
     }
 
-    // --- Rung 3: overlapped, tiles travel as they are finished (kernels/product_exchanged.cuh) --
+    // --- Rung 3: overlapped, tiles travel as they are finished (gpus/product_exchanged.cuh) -----
     // Adds    to the product's kernel: its stores. Each GPU owns a part of out's tiles. It first
     //         computes what the owners of the others lack, and stores it in their memory, by TMA.
     //         Then it computes its own tiles, for which the others' parts have come by now, adds

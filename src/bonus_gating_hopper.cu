@@ -19,15 +19,15 @@
 //
 //     ./bonus_gating_hopper 4096
 #include "demo.cuh"
-#include "demo/gating.cuh"
-#include "kernels/gating_hopper.cuh"
-#include "kernels/gating_unfused.cuh"
+#include "gating/gating.cuh"
+#include "gating/gating_hopper.cuh"
+#include "gating/unfused.cuh"
 
 using namespace gating_hopper;
 
 // --- Rung 1: fused_panels, two weights in one stage ---------------------------------------------
 // Adds    to rung 7 of bonus_matmul_hopper: a stage with panels of both weights, and gating after a
-//         tile's last step. See gate_tiles() in kernels/gating_hopper.cuh.
+//         tile's last step. See gate_tiles() in gating/gating_hopper.cuh.
 // Costs   a block computes half as many columns of out: x is read as often as for two products. And
 //         the gate takes as long as two to four steps of the main loop.
 // Limits  while both warpgroups gate, at the same time, the tensor cores have nothing to do.
@@ -57,8 +57,8 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     gate_tiles<128, 256, 4, Gates::kInTurn>(x, W1, b1, W2, b2, out, M, K, H, divided, exchange);
 }
 
-// --- Rung 3: fused_hopper, tiles for every N (kernels/gating_hopper.cuh) ------------------------
-// Adds    tiles in ten shapes, of which the model of kernels/hopper_tiles.cuh chooses. Where they
+// --- Rung 3: fused_hopper, tiles for every N (gating/gating_hopper.cuh) -------------------------
+// Adds    tiles in ten shapes, of which the model of matmul/hopper_tiles.cuh chooses. Where they
 //         make one round, mostly, a block has one tile, and a third of the code, which a launch
 //         must fetch. Where they make several, ping-pong: warpgroups have whole tiles in turn, and
 //         while one gates, the other multiplies. Those of 128 x 256 may be divided among blocks;

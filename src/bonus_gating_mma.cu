@@ -18,11 +18,11 @@
 //     ./bonus_gating_mma 4096        ./bonus_gating_mma --talk 1024
 #include "demo.cuh"
 #include "demo/copy.cuh"
-#include "demo/gating.cuh"
-#include "kernels/gating_mma.cuh"
-#include "kernels/gating_unfused.cuh"
+#include "gating/gating.cuh"
+#include "gating/gating_mma.cuh"
+#include "gating/unfused.cuh"
 
-// --- The one rung: fused_mma (kernels/gating_mma.cuh) --------------------------------------------
+// --- The one rung: fused_mma (gating/gating_mma.cuh) ---------------------------------------------
 // Adds    to mma_ptx the second weight, and a gate in registers. By shuffles (__shfl_xor_sync:
 //         threads of a warp exchange registers) each thread gets 8 neighbors of a row to store.
 // Costs   a block computes half as many columns of out: x is read as often as for two products.

@@ -20,11 +20,11 @@
 //     ./bonus_gating_talk --talk 1024
 #include "demo.cuh"
 #include "demo/copy.cuh"
-#include "demo/gating.cuh"
-#include "kernels/gating_talk.cuh"
-#include "kernels/gating_unfused.cuh"
+#include "gating/gating.cuh"
+#include "gating/gating_talk.cuh"
+#include "gating/unfused.cuh"
 
-// --- Rung 1: fused_talk_mma, weights in registers (kernels/gating_talk.cuh) ---------------------
+// --- Rung 1: fused_talk_mma, weights in registers (gating/gating_talk.cuh) ----------------------
 // Adds    to lesson 6's fused_wmma: a block loads the weights once and streams x past them, as
 //         fused_talk_tile does. Their fragments stay in registers, by mma.sync; stores need no
 //         patches; and three tiles of x are on their way.
@@ -35,7 +35,7 @@
 
 // --- Rung 2: fused_talk_tma, Hopper's copies and products ---------------------------------------
 // Adds    wgmma, which reads the weights from shared memory, and TMA, which brings x and takes out
-//         away: stream() in kernels/gating_talk.cuh. No warp waits for fragments; while one
+//         away: stream() in gating/gating_talk.cuh. No warp waits for fragments; while one
 //         warpgroup gates, others multiply. (tma_load_panels asks for evict_last, as 7_gelu does.)
 // Costs   Hopper alone, and 176 KiB of shared memory.
 // Limits  every block gets as many tiles, and the slowest block decides.
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(talk_hopper::kThreads)
     talk_hopper::stream<false>(x, W1, b1, W2, b2, out, tiles);
 }
 
-// --- Rung 3: fused_talk_hopper, tiles drawn (kernels/gating_talk.cuh) ---------------------------
+// --- Rung 3: fused_talk_hopper, tiles drawn (gating/gating_talk.cuh) ----------------------------
 // Adds    a work queue: a counter in global memory, from which a block draws its next tile. So all
 //         blocks finish together, and what is read at one time lies close together in memory.
 // Costs   an atomic operation per tile, drawn one tile ahead. Launches must not overlap.

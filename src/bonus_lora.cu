@@ -19,8 +19,8 @@
 //
 //     ./bonus_lora 4096        ./bonus_lora 4096 --rank 64
 #include "demo.cuh"
-#include "demo/lora_library.cuh"
-#include "kernels/lora_recomputed.cuh"
+#include "lora/lora_recomputed.cuh"
+#include "lora/unfused.cuh"
 
 namespace lora_hopper {
 

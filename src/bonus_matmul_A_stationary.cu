@@ -24,7 +24,7 @@
 // 2_matmul_sharedmem's, so where the L2 cache adds fast enough (an H200's does) both take equally
 // long. The operand to keep is the one that costs most to move: nearly always the sum.
 #include "demo.cuh"
-#include "demo/matmul.cuh"
+#include "matmul/matmul.cuh"
 
 constexpr int kTile = 32;  // a tile is kTile x kTile elements, a block kTile x kTile threads
 

@@ -16,7 +16,7 @@
 //           +---+     +-------------------+
 //
 // Ten rungs lead from wgmma alone to matmul_hopper, the record that other programs run. Each adds
-// one thing; what they share stands in kernels/matmul_hopper.cuh, in the same order. From N = 2048
+// one thing; what they share stands in matmul/matmul_hopper.cuh, in the same order. From N = 2048
 // on the last five differ by no more than 5%, and one or the other is ahead.
 //
 //     ./bonus_matmul_hopper 4096 --dtype bf16
@@ -25,9 +25,9 @@
 // multiplication and after its last. bonus_gating_hopper fuses two products in the same main loop.
 #include "demo.cuh"
 #include "demo/cublaslt.cuh"
-#include "demo/matmul.cuh"
 #include "hopper.cuh"
-#include "kernels/matmul_hopper.cuh"
+#include "matmul/matmul.cuh"
+#include "matmul/matmul_hopper.cuh"
 
 namespace matmul_hopper {
 
@@ -433,7 +433,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 // Adds    division by steps (Schedule): the tiles that fill no round, and those of the one before,
 //         are divided among all clusters, so that each computes equally many steps. The block with
 //         a tile's first steps adds the sums of the others (Exchange) and stores the tile. See
-//         multiply_parts(), and divide() in kernels/hopper_tiles.cuh.
+//         multiply_parts(), and divide() in matmul/hopper_tiles.cuh.
 // Costs   sums that travel through global memory, in the time of some 18 steps; and clusters that
 //         are out of step, some 4 steps a tile. So a last round that is nearly full is not divided,
 //         nor the last of many. Powers of two do not gain.
@@ -473,7 +473,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 // --- 10: matmul_hopper, the record --------------------------------------------------------------
 //
 // Adds    tiles of 19 shapes, since at each N others fill the last round. fastest_shape() in
-//         kernels/hopper_tiles.cuh chooses, by a model of the time. Where all tiles run at once, a
+//         matmul/hopper_tiles.cuh chooses, by a model of the time. Where all tiles run at once, a
 //         block computes one (multiply_tile): its code is short, and at small N fetching code takes
 //         time. Where they make several rounds, ping-pong (multiply_pingpong): a block's warpgroups
 //         have whole tiles in turn, and one's tile leaves while the other multiplies. Both kernels

@@ -25,10 +25,10 @@
 // of the main loop.
 #include "demo.cuh"
 #include "demo/cublas.cuh"
-#include "demo/matmul.cuh"
 #include "hopper.cuh"
-#include "kernels/matmul_hopper.cuh"
-#include "kernels/matmul_mma.cuh"
+#include "matmul/matmul.cuh"
+#include "matmul/matmul_hopper.cuh"
+#include "matmul/matmul_mma.cuh"
 #include "ptx.cuh"
 
 namespace matmul_mma {
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
 
 // --- 2: order -----------------------------------------------------------------------------------
 //
-// Adds:    a second set of fragments, in multiply() of kernels/matmul_mma.cuh. While one is
+// Adds:    a second set of fragments, in multiply() of matmul/matmul_mma.cuh. While one is
 //          multiplied, the other is loaded for the next 16 of k. The barrier between two tiles
 //          comes once the last fragments of the first are in registers, so that each warp leaves it
 //          with fragments to multiply.
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(T::kThreads, 256 / T::kThreads)
 
 // --- 4: the wide tile ---------------------------------------------------------------------------
 //
-// mma_ptx is at the end of kernels/matmul_mma.cuh, since 3_matmul_tensorcore runs it, too.
+// mma_ptx is at the end of matmul/matmul_mma.cuh, since 3_matmul_tensorcore runs it, too.
 
 // --- 5: tiles by TMA, on Hopper -----------------------------------------------------------------
 //

@@ -23,8 +23,8 @@
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "demo/launch.cuh"
-#include "demo/matmul.cuh"
-#include "demo/stream_k.hpp"
+#include "matmul/matmul.cuh"
+#include "matmul/stream_k.hpp"
 
 namespace matmul_register_tiled {
 
@@ -355,7 +355,8 @@ __global__ void __launch_bounds__(kThreads) warp_tiled(const float* A,  // [N, N
 // --- 5: stream_k, tiles divided among blocks ----------------------------------------------------
 // Adds    as many blocks as multiprocessors, with the same to do. The steps of the tiles that fill
 //         no round are lined up and dealt out evenly; a tile's first block adds the others' sums.
-//         demo/stream_k.hpp chooses what to divide, and tiles of 128 x 256, 128 x 128 or 64 x 128.
+//         matmul/stream_k.hpp chooses what to divide, and tiles of 128 x 256, 128 x 128 or 64 x
+//         128.
 // Costs   those sums' way through the L2 cache. And a block may wait for another one, so all must
 //         run at the same time: one per multiprocessor.
 // Limits  the main loop, as before. At the edges of C, tiles that are partly empty.

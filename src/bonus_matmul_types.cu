@@ -26,7 +26,7 @@
 
 #include "demo.cuh"
 #include "demo/cublaslt.cuh"
-#include "demo/matmul.cuh"
+#include "matmul/matmul.cuh"
 
 using fp8 = __nv_fp8_e4m3;  // 4 bits of exponent, 3 after the point
 

@@ -26,9 +26,8 @@
 
 #include "demo.cuh"
 #include "demo/copy.cuh"
-#include "demo/mlp_unfused.cuh"
 #include "hopper.cuh"
-#include "kernels/mlp.cuh"
+#include "mlp/unfused.cuh"
 
 namespace mlp_hopper {
 
@@ -522,7 +521,7 @@ static void run_ahead(const demo::Session& session, const demo::Mlp& m, const st
 
 static void run(demo::Session& session) {
     const demo::Mlp m(session);  // x, W, b, out, and the reference
-    const demo::UnfusedMlp unfused(m, mlp::launch_gelu);
+    const demo::UnfusedMlp unfused(m);
     const demo::Gpu& gpu = session.gpu;
     const size_t count = session.options.number("--steps"), D = m.shape.D;
     demo::Workload work = m.shape.workload();

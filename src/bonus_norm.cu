@@ -34,8 +34,8 @@
 
 #include "demo.cuh"
 #include "demo/copy.cuh"
-#include "demo/norm.cuh"
-#include "kernels/row_pieces.cuh"
+#include "rows/norm.cuh"
+#include "rows/row_pieces.cuh"
 
 namespace norms {
 

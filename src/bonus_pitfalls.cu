@@ -14,7 +14,7 @@
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "demo/experiment.cuh"
-#include "demo/matmul.cuh"
+#include "matmul/matmul.cuh"
 
 namespace pitfalls {
 

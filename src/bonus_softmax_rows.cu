@@ -21,11 +21,11 @@
 //     ./bonus_softmax_rows --rows 8192 --cols 50257           GPT-2's vocabulary: unaligned
 //
 // What limits it: the meeting of many multiprocessors, and rows too long to be kept on the chip.
-// The kernels: kernels/softmax_rows.cuh. How maximum and sum merge: 8_softmax.
+// The kernels: rows/softmax_rows.cuh. How maximum and sum merge: 8_softmax.
 #include "demo.cuh"
 #include "demo/copy.cuh"
-#include "demo/softmax.cuh"
-#include "kernels/softmax_rows.cuh"
+#include "rows/softmax.cuh"
+#include "rows/softmax_rows.cuh"
 
 namespace softmax {
 

@@ -12,10 +12,10 @@
 
 #include "demo.cuh"
 #include "demo/copy.cuh"
-#include "demo/matmul.cuh"
-#include "demo/softmax.cuh"
-#include "kernels/matmul_record.cuh"
-#include "kernels/softmax_rows.cuh"
+#include "matmul/matmul.cuh"
+#include "matmul/matmul_record.cuh"
+#include "rows/softmax.cuh"
+#include "rows/softmax_rows.cuh"
 #include "tile.cuh"
 
 namespace tile_experiment {

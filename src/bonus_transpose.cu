@@ -24,8 +24,8 @@
 //     DEMO_COUNT=1 cpu/bonus_transpose 128        sectors and conflicts of each
 #include "demo.cuh"
 #include "demo/copy.cuh"
-#include "demo/rows.cuh"
 #include "ptx.cuh"
+#include "rows/rows.cuh"
 
 // --- Tiles of 32 x 32 ---------------------------------------------------------------------------
 

@@ -18,9 +18,9 @@
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "demo/experiment.cuh"
-#include "demo/matmul.cuh"
-#include "demo/rows.cuh"
-#include "kernels/matmul_record.cuh"
+#include "matmul/matmul.cuh"
+#include "matmul/matmul_record.cuh"
+#include "rows/rows.cuh"
 
 namespace waves {
 

@@ -18,7 +18,7 @@ Where there is nothing to change there is no patch, and where a GPU must tell, n
 import re
 from typing import NamedTuple, Sequence, Tuple
 
-from pages import SRC, edited, in_one, kernel_headers
+from pages import SRC, edited, in_one, in_place, kernel_headers
 
 ROOT = SRC.parent
 FOLDER = ROOT / "docs/exercises"
@@ -103,12 +103,12 @@ def source(program, patch=None):
     """The text of a program with its kernels' headers in place, patched, where lines keep their
     numbers."""
     parts = []
-    for name in [*kernel_headers(program), f"{program}.cu"]:
+    headers = kernel_headers(program)
+    for name in (*headers, f"{program}.cu"):
         text = (SRC / name).read_text("utf-8")
         if patch and patch.file == f"src/{name}":
             text = edited(patch, text)
-        text = re.sub(r'^#(include "kernels/.*|pragma once)$', "", text, flags=re.MULTILINE)
-        parts.append(f'#line 1 "src/{name}"\n{text}')
+        parts.append(f'#line 1 "src/{name}"\n{in_place(text, headers)}')
     return "".join(parts)
 
 

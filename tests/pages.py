@@ -2,7 +2,6 @@
 
 What a program declares (--describe) stands on no page. A page may hold
 
-    HEADERS       headers of include/demo that are about this program: mutants may edit them, too
     MUTANTS       bugs, each of which must be seen. Every kernel of the program's own is broken by
                   one of each of the KINDS; a kernel that several programs run, in one of them
     NOT_APPLICABLE  why a kernel cannot have such a bug, where neither its text nor its inputs
@@ -106,7 +105,7 @@ def launch_once(launch):
     return (launch, "static int launches; if (launches++ == 0) " + launch)
 
 
-# Of kernels/matmul_hopper.cuh, which several programs are made of: the last wgmma of a stage twice;
+# Of matmul/matmul_hopper.cuh, which several programs are made of: the last wgmma of a stage twice;
 # sums that begin as they were; stages that are multiplied before they are waited for (but they are,
 # so that the barriers stay in step).
 LAST_WGMMA_TWICE = ("for (int k = 0; k < kBlockK; k += 16)",
@@ -121,7 +120,7 @@ WAITS_LATE = (
     "        hopper::wgmma_wait_group<0>();\n"
     "        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);")
 
-# Of kernels/softmax_rows.cuh, for unused(): by_tile is many kernels, each for a few numbers of
+# Of rows/softmax_rows.cuh, for unused(): by_tile is many kernels, each for a few numbers of
 # columns. The mutants' runs need few of them.
 FEWER_TILES = [
     ("std::make_integer_sequence<int, kMostPerThread>()", "std::make_integer_sequence<int, 1>()"),
@@ -133,13 +132,15 @@ FEWER_TILES = [
 
 
 def kernel_headers(program):
-    """The headers of src/kernels that a program includes, straight or through another: their
-    names, each after those that it needs."""
+    """The rooms' headers of kernels that a program includes, straight or through another: their
+    names, each after those that it needs. (What verifies them stands in namespace demo alone.)"""
     found = []
 
     def visit(path):
-        for name in re.findall(r'^#include "(kernels/\w+\.cuh)"', path.read_text("utf-8"), re.M):
-            if name not in found:
+        for name in re.findall(r'^#include "((?!demo/)\w+/\w+\.cuh)"', path.read_text("utf-8"),
+                               re.M):
+            spaces = re.findall(r"^namespace (\w+)", (SRC / name).read_text("utf-8"), re.M)
+            if name not in found and {*spaces} != {"demo"}:
                 visit(SRC / name)
                 found.append(name)
 
@@ -148,7 +149,7 @@ def kernel_headers(program):
 
 
 def owner(header, programs):
-    """The program that a header of src/kernels counts with: the one that its first lines say it
+    """The program that a header of kernels counts with: the one that its first lines say it
     belongs to; else, of those that include it, the one with the fewest headers."""
     including = [name for name in programs if header in kernel_headers(name)]
     first = re.match(r"(//.*\n)+", (SRC / header).read_text("utf-8"))[0].replace("\n//", "")
@@ -159,23 +160,18 @@ def owner(header, programs):
 
 
 def source_of(program):
-    """A program's text with its kernels' headers in place, and its HEADERS: what a mutant's edits
-    change."""
-    headers = of_page(program, "HEADERS")
-    texts = [text_of_header(name) for name in headers]
-    texts += [(SRC / name).read_text("utf-8") for name in kernel_headers(program)]
-    texts.append((SRC / f"{program}.cu").read_text("utf-8"))
-    in_place = "|".join(["pragma once", 'include "kernels/.*',
-                         *(f'include "demo/{name}"' for name in headers)])
-    return re.sub(rf"^#({in_place})\n", "", "".join(texts), flags=re.M)
+    """A program's text with its kernels' headers in place: what a mutant's edits change."""
+    headers = kernel_headers(program)
+    return "".join(in_place((SRC / name).read_text("utf-8"), headers)
+                   for name in (*headers, f"{program}.cu"))
 
 
-def text_of_header(name):
-    """The text of a header of include/demo, for use elsewhere: what others define in its namespace
-    is found there still."""
-    text = (SRC.parent / "include/demo" / name).read_text("utf-8")
-    text = re.sub(r'^#include "(?!demo/)', '#include "demo/', text, flags=re.M)
-    return text.replace("namespace demo {\n", "namespace demo {\nusing namespace ::demo;\n", 1)
+def in_place(text, headers):
+    """A text to stand beside those of these headers, with as many lines as before. What others
+    define in namespace demo is found there still."""
+    lines = "|".join(["pragma once", *(f'include "{name}"' for name in headers)])
+    text = re.sub(rf"^#({lines})$", "", text, flags=re.M)
+    return text.replace("namespace demo {\n\n", "namespace demo {\nusing namespace ::demo;\n")
 
 
 def with_edits(whose, edits, text):

@@ -40,7 +40,7 @@ class Table:
         into = self.whole
         for row in rows:
             assert len(row) <= 100, row
-            line = re.match(r"  (?:line |(src/kernels/\S+:))(\d+): (.*)", row)
+            line = re.match(r"  (?:line |(src/\w+/\S+:))(\d+): (.*)", row)
             if line:
                 place = line[1] + line[2] if line[1] else int(line[2])
                 into = self.lines[place] = {}

@@ -19,7 +19,7 @@ def compile_commands():
 
 
 def test_clangd_is_told_of_every_program_and_header_of_kernels(compile_commands):
-    kernels = [path.relative_to(ROOT).as_posix() for path in (ROOT / "src/kernels").glob("*.cuh")]
+    kernels = [path.relative_to(ROOT).as_posix() for path in (ROOT / "src").glob("*/*.cuh")]
     harness = [path.relative_to(ROOT).as_posix() for path in (ROOT / "src/demo").glob("*.c*")]
     assert {*compile_commands} > {*(f"src/{name}.cu" for name in PROGRAMS), *kernels, *harness}
     assert all(command["directory"] == str(ROOT) for command in compile_commands.values())

@@ -102,7 +102,7 @@ def peers(problem):
 
 
 def expected(dtype, inputs, rows):
-    """As the suite's own bound (demo/norm.cuh), with room for a library's order of operations: sums
+    """As the suite's own bound (rows/norm.cuh), with room for a library's order of operations: sums
     in fp32 are off by a few roundings of the terms; the sum with the residual is rounded, too."""
     x, *others = (each.double() if torch.is_tensor(each) else each for each in inputs)
     x, epsilon = x[rows], others[-1]

@@ -82,7 +82,7 @@ def peers(problem):
 
 
 def expected(dtype, inputs, rows):
-    """As the suite's own bound (demo/dlrm.cuh): errors that come with a layer's inputs add up as
+    """As the suite's own bound (dlrm/dlrm.cuh): errors that come with a layer's inputs add up as
     the root of their squares, since the weights give them independent signs; ReLU's slope is at
     most 1, the sigmoid's 1/4. Layers are rounded before the activation and after it, features and
     folded weights once. Where both factors of a term are read as TF32, the sum is smaller by up to

@@ -40,7 +40,7 @@ def gelu_and_slope(v):
 
 
 def expected(dtype, inputs, rows):
-    """As the suite's own bound (demo/mlp.cuh): errors that come with h add up as the root of their
+    """As the suite's own bound (mlp/mlp.cuh): errors that come with h add up as the root of their
     squares, since the weights give them independent signs; gelu's slope passes them on. Results
     are rounded before each gelu and after it, if not exact, and tanh may be off by 2^-11 of it."""
     def rounding(number):

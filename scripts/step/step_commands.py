@@ -62,20 +62,20 @@ def source_line(path, line):
 
 
 def sources_of(path):
-    """A program's source, and the kernels of src/kernels/ that it includes."""
+    """A program's source, and the headers of its room that it includes."""
     paths = [path]
     for line in read_lines(path):
-        included = re.match(r'#include "(kernels/\w+\.cuh)"', line)
+        included = re.match(r'#include "((?!demo/)\w+/\w+\.cuh)"', line)
         if included:
             paths += sources_of(os.path.join("src", included[1]))
     return list(dict.fromkeys(paths))
 
 
 def kernels_of(path):
-    """The lines of the first and the last brace of each kernel in a file."""
+    """The lines of the first and the last brace of each kernel in a file, but those that verify."""
     lines = read_lines(path)
     for i, line in enumerate(lines):
-        if re.match(r"(\[\[.*\]\] )?(static )?__(tile_)?global__ ", line):
+        if re.match(r"(\[\[.*\]\] )?(static )?__(tile_)?global__ (?!void reference_)", line):
             end = next(j for j in range(i, len(lines)) if lines[j].startswith("}"))
             brace = next(j for j in range(i, end) if lines[j].split("//")[0].rstrip().endswith("{"))
             yield brace + 1, end + 1

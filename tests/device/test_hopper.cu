@@ -6,7 +6,7 @@
 #define main program_main
 #include "bonus_matmul_hopper.cu"
 #undef main
-#include "kernels/gating_hopper.cuh"
+#include "gating/gating_hopper.cuh"
 #include "test_session.cuh"
 
 namespace {

@@ -10,7 +10,7 @@
 
 #include "demo.cuh"
 #include "demo/copy.cuh"
-#include "demo/gating.cuh"
+#include "gating/gating.cuh"
 #include "test_session.cuh"
 
 namespace {

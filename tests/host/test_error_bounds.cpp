@@ -6,8 +6,8 @@
 #include <limits>
 #include <set>
 
-#include "demo/gating_bounds.hpp"
 #include "emulate.hpp"
+#include "gating/bounds.hpp"
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/hopper_tiles.cuh"
+#include "matmul/hopper_tiles.cuh"
 
 namespace {
 

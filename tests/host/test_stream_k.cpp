@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "demo/stream_k.hpp"
+#include "matmul/stream_k.hpp"
 
 namespace {
 

@@ -5,8 +5,6 @@ from pages import COPY_16, Mutant, STORE_16, launch_once
 SMALL = dict(sizes=(33, 160))  # N odd, and rows that are copied 16 bytes at a time
 BY_LIBRARY = "its sums are the library's"
 
-HEADERS = ("lora_library.cuh",)
-
 MUTANTS = [
     Mutant("lora_lost_rank", "appended",
            "the last row of B is left out",

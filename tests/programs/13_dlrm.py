@@ -8,7 +8,6 @@ SMALL = dict(sizes=(3,), runs=("33 --dot",), cpu_runs=("3", "33 --dot"))
 OUTER = dict(sizes=(33,), cpu_sizes=(3,))
 DOT = dict(sizes=(), runs=("33 --dot",), cpu_runs=("33 --dot",))
 
-HEADERS = ("dlrm_chain.cuh",)
 LARGEST = 33
 
 MUTANTS = [

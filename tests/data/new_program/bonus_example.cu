@@ -4,7 +4,7 @@
 // fused   one kernel: what is between stays in a register. 3 MN.
 // What limits both is memory; at the speed of a copy: 7_gelu. README.md beside it says what to do.
 #include "demo.cuh"
-#include "demo/rows.cuh"
+#include "rows/rows.cuh"
 
 constexpr float kA = 1.3f;
 constexpr int kThreads = 256;

@@ -1,0 +1,253 @@
+// recomputed: LoRA in one launch. Pairs of blocks, which compute tiles beside each other, add up
+// u = x A beside x W, each over half of k, and u never leaves the registers. It belongs to
+// bonus_lora, which explains it.
+#pragma once
+
+#include "lora/lora_hopper.cuh"
+
+namespace lora_hopper {
+
+constexpr int kRank = 16;                 // columns of A and rows of B: zeros beyond r
+constexpr int kPair = 2;                  // blocks of a cluster: they have the same rows of x
+constexpr int kShareK = kBlockK / kPair;  // of a step's columns of x, those of which each adds up u
+
+/// Sums of u on their way from each block of a pair to the other. Threads with the same number hold
+/// the same elements, so each thread passes its own on.
+template <int kThreads>
+struct Halves {
+    float2 sums[kRank / 4][kThreads];  // the other block's
+    hopper::Barrier there, taken;      // they have arrived; the other block has read this one's
+
+    /// One thread initializes the barriers.
+    __device__ void init() {
+        hopper::mbarrier_init(&there, 1);
+        hopper::mbarrier_init(&taken, kThreads / 32);
+        hopper::fence_mbarrier_init();
+        hopper::mbarrier_arrive_expect_tx(&there, sizeof sums);
+    }
+
+    /// All consumers of both blocks: mine += the other block's. It is the call of this parity.
+    __device__ void add(float (&mine)[kRank / 2], int other, uint32_t parity) {
+        hopper::mbarrier_wait(&taken, parity ^ 1);  // what this thread sent before
+#pragma unroll
+        for (int i = 0; i < kRank / 4; ++i)
+            hopper::st_async(&sums[i][threadIdx.x], {mine[2 * i], mine[2 * i + 1]}, &there, other);
+        hopper::mbarrier_wait(&there, parity);
+#pragma unroll
+        for (int i = 0; i < kRank / 4; ++i) {
+            const float2 theirs = sums[i][threadIdx.x];
+            mine[2 * i] += theirs.x, mine[2 * i + 1] += theirs.y;
+        }
+        // The other block sends no more until all warps have said so: first the next bytes are
+        // expected.
+        if (threadIdx.x == 0) hopper::mbarrier_arrive_expect_tx(&there, sizeof sums);
+        __syncwarp();  // all of the warp have read
+        if (threadIdx.x % 32 == 0) {
+            hopper::fence_release_cluster();
+            hopper::mbarrier_arrive_cluster(&taken, other);
+        }
+    }
+};
+
+template <int kTileM, int kTileN, int kStages>
+struct RecomputedMemory {
+    Memory<half, kTileN, kStages, 1, kTileM> tiles;
+    alignas(1024) half A[kStages][kShareK][kRank];  // of each stage; rows swizzled
+    Halves<threads(kTileM) - kWarpgroup> halves;
+};
+
+struct Tile {
+    int row, col;
+    bool backward;  // from the last step to the first
+    bool new_rows;  // not those of the block's tile before, so that it needs another u
+};
+
+/// Calls work(tile) for all that this block computes. A pair's tiles are beside each other and
+/// count as one. If 32 of them or more are below each other, and clusters are a multiple of 32, a
+/// cluster's tiles follow each other in the same rows, and u stays: so at N = 4096 on an H200.
+template <int kTileM, int kTileN, class Work>
+__device__ void for_each_tile(int rank, int M, int N, Work work) {
+    const int rows = (M + kTileM - 1) / kTileM;
+    const int columns = (N + kPair * kTileN - 1) / (kPair * kTileN);
+    int row_before = -1;
+    bool backward = true;  // every second tile, from the first on
+    for (int i = blockIdx.x / kPair; i < rows * columns; i += gridDim.x / kPair) {
+        const auto [row, column] = walk<32>(i, rows, columns);
+        work(Tile{.row = row * kTileM,
+                  .col = (column * kPair + rank) * kTileN,
+                  .backward = backward,
+                  .new_rows = row != row_before});
+        row_before = row, backward = !backward;
+    }
+}
+
+/// The producer's copies of step t: of x, W and A, or after the last of them of B. Each block
+/// copies half of the tile's rows of x, into the shared memory of both.
+template <int kTileM, int kTileN, int kStages>
+struct RecomputedLoad {
+    RecomputedMemory<kTileM, kTileN, kStages>& memory;
+    const CUtensorMap &x, &W, &A, &B;
+    int rank, depth;  // of this block in its cluster; steps of x W
+
+    __device__ void operator()(int s, const Tile& tile, int t) const {
+        constexpr int kPanels = kTileN / kPanel, kShareM = kTileM / kPair;
+        constexpr int kOfB = int(kPanels * kRank * kPanel * sizeof(half));
+        auto& stage = memory.tiles.ring.stages[s];
+        hopper::Barrier* const full = &memory.tiles.ring.full[s];
+        const bool update = t == depth;
+        const int k = update ? 0 : (tile.backward ? depth - 1 - t : t) * kBlockK;
+        const int of_A = tile.new_rows ? sizeof memory.A[0] : 0;
+        hopper::mbarrier_arrive_expect_tx(full, update ? kOfB : sizeof stage + of_A);
+        if (!update) {
+            hopper::tma_load_multicast(stage.A[rank * kShareM], x, tile.row + rank * kShareM, k,
+                                       full, (1 << kPair) - 1);
+            if (tile.new_rows) hopper::tma_load(memory.A[s], A, k + rank * kShareK, 0, full);
+        }
+        for (int p = 0; p < kPanels; ++p)
+            hopper::tma_load(stage.B[p], update ? B : W, k, tile.col + p * kPanel, full);
+    }
+};
+
+/// Starts a step of x W for a warpgroup's 64 rows; with kOfU also of its block's part of x A.
+template <bool kOfU, int kTileM, int kTileN, int kStages>
+__device__ void multiply_step(float (&sums)[kTileN / 2], float (&u_sums)[kRank / 2],
+                              const RecomputedMemory<kTileM, kTileN, kStages>& memory, int s,
+                              int warpgroup, int rank, bool keep) {
+    const auto& stage = memory.tiles.ring.stages[s];
+    const auto& rows = stage.A[64 * warpgroup];
+    hopper::wgmma_fence();
+#pragma unroll
+    for (int c = 0; c < kBlockK; c += 16) {
+        hopper::wgmma_mma_async<half>(sums, hopper::matrix_descriptor(&rows[c]),
+                                      hopper::matrix_descriptor(stage.B[0][c], sizeof stage.B[0]),
+                                      keep || c > 0);
+        if (kOfU && c < kShareK)
+            hopper::wgmma_mma_async<half>(
+                u_sums, hopper::matrix_descriptor(&rows[rank * kShareK + c]),
+                hopper::matrix_descriptor<kRank>(memory.A[s][c]), keep || c > 0);
+    }
+    hopper::wgmma_commit_group();
+}
+
+/// out = act([x | s (x A)] [W ; B] + b)
+template <class Activation, int kTileM, int kTileN, int kStages>
+__global__ void HOPPER_CLUSTER(kPair) __launch_bounds__(threads(kTileM), 1)
+    recomputed(const __grid_constant__ CUtensorMap x,    // [M, N] row-major
+               const __grid_constant__ CUtensorMap W,    // [N, N] row-major
+               const __grid_constant__ CUtensorMap A,    // [N, r] row-major, r <= kRank
+               const __grid_constant__ CUtensorMap B,    // [r, N] row-major
+               const half* b,                            // [N]
+               const __grid_constant__ CUtensorMap out,  // [M, N] row-major
+               float scale, int M, int N) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& memory = *reinterpret_cast<RecomputedMemory<kTileM, kTileN, kStages>*>(shared);
+    auto& ring = memory.tiles.ring;
+    constexpr int kMultiply = kTileM / 64, kPanels = kTileN / kPanel;
+    const int rank = hopper::cluster_ctarank();
+    const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
+    const int depth = (N + kBlockK - 1) / kBlockK;
+    if (threadIdx.x == 0) {
+        ring.init(4 * kMultiply * kPair);
+        memory.halves.init();
+    }
+    hopper::barrier_cluster_sync();  // both blocks' barriers are ready
+
+    Position<kStages> at;
+    if (warpgroup == kMultiply) {
+        if constexpr (kMultiply > 1) hopper::setmaxnreg_dec<40>();
+        if (threadIdx.x != kMultiply * kWarpgroup) return;
+        const RecomputedLoad<kTileM, kTileN, kStages> load{memory, x, W, A, B, rank, depth};
+        for_each_tile<kTileM, kTileN>(rank, M, N, [&](const Tile& tile) {
+            produce(ring, at, depth + 1, [&](auto&, auto*, int t) { load(at.stage, tile, t); });
+        });
+        wait_until_free(ring, at);
+        return;
+    }
+    if constexpr (kMultiply > 1) hopper::setmaxnreg_inc<232>();
+    auto& panels = memory.tiles.out[threadIdx.x / 32];
+    Outgoing<half, kTileN> outgoing;
+    auto release = [&](int stage) {  // each warp tells both blocks, which copy into this one
+        if (lane < kPair) hopper::mbarrier_arrive_cluster(&ring.empty[stage], lane);
+    };
+    auto store = [&](int t) {  // the tile before leaves beside this one's first steps
+        if (t < kPanels) outgoing.store(t, panels, out);
+    };
+    uint32_t u[4], parity = 0;
+    for_each_tile<kTileM, kTileN>(rank, M, N, [&](const Tile& tile) {
+        float sums[kTileN / 2], u_sums[kRank / 2];
+        int previous;
+        if (tile.new_rows) {
+            auto multiply = [&](int s, int t) {
+                multiply_step<true>(sums, u_sums, memory, s, warpgroup, rank, t > 0);
+            };
+            previous = consume_x_W(ring, at, depth, multiply, store, release);
+            hopper::wgmma_wait_group<0>();  // u_sums are complete
+            memory.halves.add(u_sums, rank ^ 1, parity);
+            parity ^= 1;
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                u[i] = ptx::cvt_rn_x2<half>(scale * u_sums[2 * i], scale * u_sums[2 * i + 1]);
+        } else {
+            auto multiply = [&](int s, int t) {
+                multiply_step<false>(sums, u_sums, memory, s, warpgroup, rank, t > 0);
+            };
+            previous = consume_x_W(ring, at, depth, multiply, store, release);
+        }
+        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
+        const auto& of_B = ring.stages[at.stage].B;
+        hopper::wgmma_fence();
+        hopper::wgmma_mma_async<half>(sums, u, hopper::matrix_descriptor(of_B, sizeof of_B[0]),
+                                      true);
+        hopper::wgmma_commit_group();
+        for (int p = depth; p < kPanels; ++p) outgoing.store(p, panels, out);
+        hopper::wgmma_wait_group<1>();
+        release(previous);
+        hopper::wgmma_wait_group<0>();
+        release(at.stage), at.advance();
+        add_bias_and_activate<Activation>(sums, b, tile.col, N);
+        outgoing.take(sums, tile.row + threadIdx.x / 32 * 16, tile.col);
+    });
+    outgoing.store_all(panels, out);
+}
+
+template <class Activation, int kTileM, int kTileN, int kStages>
+std::function<void()> prepare_recomputed(Tiles<kTileM, kTileN, kStages>, const demo::Lora& g) {
+    const size_t M = g.shape.M, N = g.shape.N, r = g.shape.rank;
+    const auto kernel = recomputed<Activation, kTileM, kTileN, kStages>;
+    const size_t bytes = sizeof(RecomputedMemory<kTileM, kTileN, kStages>);
+    demo::allow_shared_bytes(kernel, bytes);
+    const size_t tiles = count_tiles(g.shape, kTileM, kPair * kTileN);
+    const int blocks = count_blocks(kernel, tiles, kPair, threads(kTileM), bytes);
+    const CUtensorMap x = hopper::tensor_map(g.x.data(), M, N, kTileM / kPair),
+                      W = hopper::tensor_map(g.W.data(), N, N, kBlockK),
+                      A = hopper::tensor_map<kRank>(g.A.data(), N, r, kShareK),
+                      B = hopper::tensor_map(g.B.data(), r, N, kRank),
+                      out = hopper::tensor_map(g.out.data(), M, N, 16);
+    return [=, s = g.s, b = g.b.data()] {
+        kernel<<<blocks, threads(kTileM), bytes>>>(x, W, A, B, b, out, s, int(M), int(N));
+    };
+}
+
+template <class Activation>
+demo::Contender recomputed_contender(const demo::Lora& g, const demo::Gpu& gpu) {
+    const std::string why = why_not(g.shape, gpu);
+    return {.kernel = "recomputed",
+            .setup =
+                [&](demo::Contender& self) {
+                    self.launch = with_tiles<kPair>(g.shape, gpu, [&](auto tiles) {
+                        return prepare_recomputed<Activation>(tiles, g);
+                    });
+                },
+            .moved_bytes = g.shape.workload().least_bytes,
+            .why_not = why.empty() && g.shape.rank > kRank ? "takes ranks up to 16" : why};
+}
+
+/// As Session::run() takes records: the fastest that takes this r, where N fits.
+template <class Activation>
+std::vector<demo::Contender> records(const demo::Lora& g, const demo::Gpu& gpu) {
+    if (g.shape.N % 8) return {};
+    return {demo::record("bonus_lora", recomputed_contender<Activation>(g, gpu)),
+            demo::record("bonus_lora", contender<Activation>("appended_early", true, g, gpu))};
+}
+
+}  // namespace lora_hopper
