@@ -105,7 +105,9 @@ def draw_commands(draw, path, about, place):
     words = [path, *draw_size(draw, about, place)]
     special = SPECIAL if about["shapes"] is None else SPECIAL | {"--rows", "--cols"}
     for option in about["options"]:
-        if option["name"] not in special and draw(st.booleans()):
+        other, choice = option.get("only_with", (None, None))
+        fits = not other or other in words and words[words.index(other) + 1] == choice
+        if option["name"] not in special and fits and draw(st.booleans()):
             words += draw_option(draw, option, place)
     try:
         about = programs.describe(PROJECT / path, *words[1:])

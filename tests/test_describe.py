@@ -300,7 +300,7 @@ def test_options_take_what_they_say(backend, program):
         name, kind = option["name"], option["kind"]
         if name == "--help":
             continue
-        beside = BESIDE.get(name, []) if both else []
+        beside = both and BESIDE.get(name) or option.get("only_with", [])
 
         def takes_value(value, beside=beside):
             return accepts(backend, program, name, value, *beside)

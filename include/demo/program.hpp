@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace demo {
@@ -36,6 +37,7 @@ struct Option {
     std::optional<Numbers> numbers = {};    // a number
     std::string value = "NAME";             // what --help calls the value
     bool any_text = false;                  // takes any word: --kernel, whose names come later
+    std::pair<std::string, std::string> only_with = {};  // {"--op", "add_mul"}: refused otherwise
 
     bool is_flag() const { return choices.empty() && !numbers && !any_text; }
 };

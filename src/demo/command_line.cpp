@@ -158,6 +158,11 @@ Options parse(const Program& program, std::span<const char* const> arguments) {
         if (option.numbers && option.numbers->usual)
             options.values.emplace(option.name, std::to_string(*option.numbers->usual));
     }
+    for (const Option& option : known) {
+        const auto& [other, choice] = option.only_with;
+        if (given.contains(option.name) && !other.empty() && options.choice(other) != choice)
+            throw UsageError(option.name + " is for " + other + " " + choice + ": add that");
+    }
     auto number = [&](const char* name) { return options.flag(name) ? options.number(name) : 0; };
     options.talk = number("--talk");
     if (program.any_shape) options.rows = number("--rows"), options.cols = number("--cols");

@@ -74,6 +74,8 @@ static std::string to_json(const Option& option) {
     } else {
         members.push_back({"kind", option.any_text ? "\"name\"" : "\"flag\""});
     }
+    if (const auto& [other, choice] = option.only_with; !other.empty())
+        members.push_back({"only_with", json_list({json_text(other), json_text(choice)})});
     return json_object(members);
 }
 
