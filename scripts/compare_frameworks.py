@@ -233,7 +233,7 @@ def find_tile(case):
     """(program, arguments, kernel) in CUDA Tile C++ for a case, or None. Raises Failure."""
     name, kernels = tile_kernels(case.page)
     dtype = case.problem["dtype"]
-    if not name:
+    if not name or case.series[1] == "RUNS":  # which have options of this program's
         return None
     program = case.program.with_name(name)
     about = describe(program)

@@ -16,7 +16,7 @@ kernels touches: loads, stores and atomics of global and of shared memory, by th
 bytes, sectors of 32 bytes, bank conflicts, barriers; on the simulator also TMA's copies and wgmma.
 ARGUMENT is PROGRAM's: 256 --kernel NAME. Of several programs (1 2 256) all kernels stand in one
 table, which says how many times fewer or more they are than those of the first. What may be a
-program's number is one: 7 10 are two programs, and 7 with N = 10 is 7 --rows 10 --cols 10.
+program's number is one: 7 9 are two programs, and 7 with N = 9 is 7 --rows 9 --cols 9.
 
 Where there is a GPU and ncu (Nsight Compute, part of the CUDA Toolkit), its counters say it. Else
 the simulator does, and there also by source line: DEMO_COUNT=1 cpu/PROGRAM. The GPU's own compiler
@@ -50,6 +50,8 @@ while (($# > 0)) && program=$(find_program "$1" 2>/dev/null); do
     programs+=("$program") together=yes
     shift
 done
+
+[[ ${1-} != 10 ]] || find_program 10 # is a program's number, and no N
 
 for program in "${programs[@]}"; do
     find_program "$program" "$@" >/dev/null

@@ -1,6 +1,6 @@
 // 11: A layer with LoRA, out = act(x W + s (x A) B + b), as one more tile of its product.
 //
-// LoRA (Hu et al., arXiv 2106.09685; see 10_add_mul_activation) adapts a large frozen W[N, N] by
+// LoRA (Hu et al., arXiv 2106.09685; see 9_bias_activation) adapts a large frozen W[N, N] by
 // two thin matrices, A[N, r] and B[r, N] with r = 8 to 64. They add 2 r / N to the operations, next
 // to nothing. But as a framework runs it, line by line, each product and each sum goes through
 // memory: seven launches, and 13 M N elements of traffic beside the weights, where 2 M N would do.

@@ -20,21 +20,6 @@
 
 namespace tile_experiment {
 
-/// The right result of GELU, or of bias and ReLU, in double.
-template <class T>
-struct Expect {
-    const T *x, *b;  // [rows, cols] row-major, [cols]
-    size_t cols;
-    bool has_bias;
-    DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t row, size_t col) const {
-        const double v = double(float(x[row * cols + col]));
-        const demo::Format format = demo::kFormat<T>;
-        if (!has_bias) return demo::expect_activation<demo::ExactGelu>(v, 0, format);
-        const double sum = v + double(float(b[col]));
-        return demo::expect_activation<demo::ExactRelu>(sum, 0x1p-24 * fabs(sum), format);
-    }
-};
-
 #ifdef __CUDACC_TILE__                   // where the compiler knows tiles: see tile.cuh
 constexpr int kRows = 128, kCols = 256;  // a tile of C
 constexpr int kPart = 1024;              // a tile of a row, where that is not one itself
@@ -174,7 +159,11 @@ void run_elementwise(demo::Session& session, bool has_bias) {
     const auto gelu = size * sizeof(T) % 16 ? gelu_tile<false, T> : gelu_tile<true, T>;
     auto run_add = [&] { add<<<rows * tile::count(cols, kPart)>>>(x, bias, out, rows, cols); };
     auto run_gelu = [&] { gelu<<<tile::count(size, kPart)>>>(x, out, size); };
-    session.run(work, out.check(Expect<T>{x, bias, cols, has_bias}),
+    const demo::Check gelu_check =
+        out.check(demo::ExpectActivation<demo::ExactGelu, T>{x, 0, nullptr, nullptr, cols, false});
+    const demo::Check add_check =
+        out.check(demo::ExpectActivation<demo::ExactRelu, T>{x, 0, nullptr, bias, cols, false});
+    session.run(work, has_bias ? add_check : gelu_check,
                 {has_bias ? contender(session, "bias_relu_tile", run_add)
                           : contender(session, "gelu_tile", run_gelu),
                  demo::copy_contender(session, work)});

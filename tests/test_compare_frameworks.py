@@ -712,12 +712,12 @@ def test_what_is_measured_of_torch_jit_script_is_fused(fusing_on_the_cpu):
     torch = fusing_on_the_cpu
     from frameworks.peers import scripted
 
-    page = compare_frameworks.load_page("10_add_mul_activation")
+    page = compare_frameworks.load_page("9_bias_activation")
     for rows in (4, 16):  # each for its own shape, although the formula is the same
         x, y, b = torch.randn(rows, 8), torch.randn(rows, 8), torch.randn(8)
-        peer = scripted(page.formula)
-        prepared = peer.prepare(x, y, b)
-        assert torch.allclose(peer.run(*prepared), page.formula(x, y, b))
+        peer = scripted(page.add_mul)
+        prepared = peer.prepare(x, y, b, 0.5)
+        assert torch.allclose(peer.run(*prepared), page.formula(x, y, b, 0.5))
         graph = str(torch.jit.last_executed_optimized_graph())
         assert "TensorExprGroup" in graph and f"Float({rows}, 8" in graph
 
@@ -726,10 +726,10 @@ def test_torch_jit_script_that_fuses_nothing_is_no_figure(fusing_on_the_cpu):
     fusing_on_the_cpu._C._jit_override_can_fuse_on_cpu(False)
     from frameworks.peers import scripted
 
-    page = compare_frameworks.load_page("10_add_mul_activation")
+    page = compare_frameworks.load_page("9_bias_activation")
     x, b = fusing_on_the_cpu.ones(4, 8), fusing_on_the_cpu.ones(8)
     with pytest.raises(RuntimeError, match="fused nothing"):
-        scripted(page.formula).prepare(x, x, b)
+        scripted(page.add_mul).prepare(x, x, b, 0.5)
 
 
 # --- results/README.md ------------------------------------------------------------------------

@@ -52,9 +52,9 @@ def fake(tmp_path):
 
 
 def test_programs_hold():
-    for program in ("2_matmul_sharedmem", "7_gelu", "9_bias_relu"):
+    for program in ("2_matmul_sharedmem", "7_gelu", "9_bias_activation"):
         declared_by(CPU.folder / program)  # skips the test where it is not built
-    done = properties("--simulator", "--seconds", "5", "--programs", "2,7,9_bias_relu")
+    done = properties("--simulator", "--seconds", "5", "--programs", "2,7,9_bias_activation")
     assert (done.returncode, done.stderr) == (VERIFIED, ""), done.stdout
     assert re.fullmatch(r"(\d+) runs on the simulator in \d+ s: \1 verified, 0 skipped, "
                         r"none failed\n", done.stdout)

@@ -72,8 +72,9 @@ def record():
 def terminal():
     """What a talk shows, on the GPU whose figures the README shows: the first lesson, and the last
     command of the last lesson that has the talk's shape."""
-    shown = [("\n" + (FOLDER / SHOWN_GPU / f"{name}.txt").read_text(encoding="utf-8")).split("\n$ ")
-             for name in programs.lessons()]
+    files = [FOLDER / SHOWN_GPU / f"{name}.txt" for name in programs.lessons()]
+    shown = [("\n" + file.read_text(encoding="utf-8")).split("\n$ ") for file in files
+             if file.exists()]
     talk = [blocks[-1] for blocks in shown if "--talk" in blocks[-1].partition("\n")[0]]
     return "\n\n".join("    $ " + block.rstrip().replace("\n", "\n    ")
                        for block in (shown[0][1], talk[-1]))

@@ -28,7 +28,7 @@ struct Gelu {  // by tanh
     static constexpr auto kEpilogue = CUBLASLT_EPILOGUE_GELU;
     static __device__ float of(float v) {
         const float a = 0.79788456f * (v + 0.044715f * v * v * v);
-        return fmaxf(v, -3.4028235e38f) * Sigmoid::of(2.0f * a);  // see 10_add_mul_activation
+        return fmaxf(v, -3.4028235e38f) * Sigmoid::of(2.0f * a);  // see 9_bias_activation
     }
     using Exact = ExactGelu;
 };

@@ -117,4 +117,26 @@ DEMO_HOST_DEVICE Expected expect_activation(double v, double error, Format out) 
     return expect_stored(here.value, moved + here.error, out);
 }
 
+/// What act(x + m y + b) must be, where y and b may be missing (null).
+template <class Exact, class T>
+struct ExpectActivation {
+    const T* x;
+    float m;
+    const T *y, *b;  // x, y: [rows, cols] row-major; b: [cols]
+    size_t cols;
+    bool chained;  // every operation's result is rounded to T
+    DEMO_HOST_DEVICE Expected operator()(size_t, size_t row, size_t col) const {
+        const size_t i = row * cols + col;
+        const double v = double(float(x[i])), bias = b ? double(float(b[col])) : 0;
+        const double product = y ? double(m) * double(float(y[i])) : 0, sum = v + product + bias;
+        const Format format = kFormat<T>;
+        double error = b ? 0x1p-24 * fabs(sum) : 0;                       // one rounding
+        if (y) error = 0x1p-23 * (fabs(v) + fabs(product) + fabs(bias));  // two
+        if (chained) error += format.roundoff * fabs(sum);
+        if (chained && y)
+            error += format.roundoff * (fabs(product) + fabs(v + product)) + format.subnormal;
+        return expect_activation<Exact>(sum, error, format);
+    }
+};
+
 }  // namespace demo
