@@ -29,6 +29,14 @@
 
 namespace gelu {
 
+/// The operation on the CPU: out[size] = gelu(x[size]).
+inline void on_cpu(const float* x, float* out, size_t size) {
+    for (size_t i = 0; i < size; ++i) {
+        const double v = x[i];
+        out[i] = float(0.5 * v * (1 + std::tanh(0.79788456 * (v + 0.044715 * v * v * v))));
+    }
+}
+
 // --- The function -------------------------------------------------------------------------------
 
 /// 0.5 (1 + tanh(a)) = 1 / (1 + e^-2a): one exponential and one division. It is right at both ends,

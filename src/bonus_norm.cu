@@ -39,6 +39,26 @@
 
 namespace norms {
 
+/// LayerNorm of a row on the CPU: x, gamma, beta and out are [cols].
+inline void layernorm_on_cpu(const float* x, const float* gamma, const float* beta, float* out,
+                             size_t cols, double epsilon) {
+    double mean = 0, variance = 0;
+    for (size_t c = 0; c < cols; ++c) mean += x[c] / double(cols);
+    for (size_t c = 0; c < cols; ++c) variance += (x[c] - mean) * (x[c] - mean) / double(cols);
+    const double scale = 1 / std::sqrt(variance + epsilon);
+    for (size_t c = 0; c < cols; ++c) out[c] = float((x[c] - mean) * scale * gamma[c] + beta[c]);
+}
+
+/// RMSNorm of a row on the CPU: x, residual, gamma, sum and out are [cols].
+inline void rmsnorm_on_cpu(const float* x, const float* residual, const float* gamma, float* sum,
+                           float* out, size_t cols, double epsilon) {
+    double square = 0;  // the mean of sum^2
+    for (size_t c = 0; c < cols; ++c) sum[c] = x[c] + residual[c];
+    for (size_t c = 0; c < cols; ++c) square += double(sum[c]) * sum[c] / double(cols);
+    for (size_t c = 0; c < cols; ++c)
+        out[c] = float(sum[c] / std::sqrt(square + epsilon) * gamma[c]);
+}
+
 using namespace row_pieces;
 
 // --- Two operations -----------------------------------------------------------------------------

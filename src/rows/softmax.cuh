@@ -6,6 +6,16 @@
 
 namespace demo {
 
+/// The operation on the CPU, row by row: x and out are [rows, cols] row-major.
+inline void softmax_on_cpu(const float* x, float* out, size_t rows, size_t cols) {
+    for (size_t row = 0; row < rows; ++row, x += cols, out += cols) {
+        const double max = *std::max_element(x, x + cols);
+        double sum = 0;
+        for (size_t col = 0; col < cols; ++col) sum += std::exp(x[col] - max);
+        for (size_t col = 0; col < cols; ++col) out[col] = float(std::exp(x[col] - max) / sum);
+    }
+}
+
 struct Statistics {
     double max, sum;  // of a row, and of e^t, t = x - max
     double inexact;   // sum of e^t that a kernel must round: where t is not 0
