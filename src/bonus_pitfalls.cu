@@ -151,11 +151,11 @@ struct Pitfalls {
     /// Half of the columns keep the NaN that was there. The row is "rejected" if the suite's check
     /// finds these and nothing else, while the one by max() finds nothing.
     void add_wrong_check() {
-        Contender& part = add("half_left_out", "half is unwritten, which max() does not see",
+        Contender& left = add("half_left_out", "half is unwritten, which max() does not see",
                               {0.9, 1.4}, {1.8, 2.3});
-        part.launch = [this] { gemm(A, B, N / 2); };
-        part.check = reference.check(C);
-        part.check.verify = [this, verify = part.check.verify] {
+        left.launch = [this] { gemm(A, B, N / 2); };
+        left.check = reference.check(C);
+        left.check.verify = [this, verify = left.check.verify] {
             demo::Verdict found = verify();
             copy(host_C.data(), C);
             product();
@@ -164,7 +164,7 @@ struct Pitfalls {
             found.wrong = !is_half || !passes_by_max(), found.unwritten = 0;
             return found;
         };
-        part.check.noted = [] { return demo::Verdict{}; };  // the other half keeps what was there
+        left.check.noted = [] { return demo::Verdict{}; };  // the other half keeps what was there
     }
 };
 

@@ -22,7 +22,7 @@ namespace tile_experiment {
 
 #ifdef __CUDACC_TILE__                   // where the compiler knows tiles: see tile.cuh
 constexpr int kRows = 128, kCols = 256;  // a tile of C
-constexpr int kPart = 1024;              // a tile of a row, where that is not one itself
+constexpr int kTile = 1024;              // a tile of a row, where that is not one itself
 constexpr int kMatmul = __LINE__;        // the line before each kernel, to count its lines
 [[cutile::hint(0, num_worker_warps_per_cta = 8)]] __tile_global__ void matmul_tile(
     tile::In<half> A, tile::In<half> B, tile::Out<half> C, size_t N) {
@@ -52,9 +52,9 @@ template <class T>
 __tile_global__ void softmax_tiles(tile::In<T> x, tile::Out<T> out, size_t rows, size_t cols) {
     // For rows too long for one tile, or not aligned. Reads each twice: for maximum and sum (as
     // `online` of 8_softmax does), then for the result.
-    const int row = ct::bid().x, tiles = tile::count(cols, kPart);
-    const auto from = tile::matrix<1, kPart, false>(x, rows, cols);
-    const auto to = tile::matrix<1, kPart, false>(out, rows, cols);
+    const int row = ct::bid().x, tiles = tile::count(cols, kTile);
+    const auto from = tile::matrix<1, kTile, false>(x, rows, cols);
+    const auto to = tile::matrix<1, kTile, false>(out, rows, cols);
     auto max = ct::full<ct::tile<float, ct::shape<1, 1>>>(-INFINITY);
     auto sum = ct::zeros<decltype(max)>();
     const ct::round_approximate_t approx;
@@ -74,22 +74,22 @@ constexpr int kGelu = __LINE__;
 template <bool kAligned, class T>
 __tile_global__ void gelu_tile(tile::In<T> x, tile::Out<T> out, size_t size) {
     const int t = ct::bid().x;  // of the matrix, which is treated as one long row
-    const auto in = tile::matrix<1, kPart, kAligned>(x, 1, size).load_masked(0, t);
+    const auto in = tile::matrix<1, kTile, kAligned>(x, 1, size).load_masked(0, t);
     const auto v = ct::element_cast<float>(in), a = 0.79788456f * (v + 0.044715f * v * v * v);
     const auto divisor = 1.0f + ct::exp(-2.0f * a, ct::round_approximate_t{});
     const auto gelu = ct::div(ct::max(v, -3.4028235e38f), divisor, ct::round_approximate_t{});
-    tile::matrix<1, kPart, kAligned>(out, 1, size).store_masked(ct::element_cast<T>(gelu), 0, t);
+    tile::matrix<1, kTile, kAligned>(out, 1, size).store_masked(ct::element_cast<T>(gelu), 0, t);
 }
 constexpr int kBiasRelu = __LINE__;
 template <bool kAligned, class T>
 __tile_global__ void bias_relu_tile(tile::In<T> x, tile::In<T> b, tile::Out<T> out, size_t rows,
                                     size_t cols) {
-    const int tiles = tile::count(cols, kPart), row = ct::bid().x / tiles, t = ct::bid().x % tiles;
-    const auto in = tile::matrix<1, kPart, kAligned>(x, rows, cols).load_masked(row, t);
-    const auto bias = tile::matrix<1, kPart, kAligned>(b, 1, cols).load_masked(0, t);
+    const int tiles = tile::count(cols, kTile), row = ct::bid().x / tiles, t = ct::bid().x % tiles;
+    const auto in = tile::matrix<1, kTile, kAligned>(x, rows, cols).load_masked(row, t);
+    const auto bias = tile::matrix<1, kTile, kAligned>(b, 1, cols).load_masked(0, t);
     const auto v = ct::element_cast<float>(in) + ct::element_cast<float>(bias);
     const auto relu = ct::element_cast<T>(ct::select(v < 0.0f, ct::zeros<decltype(v)>(), v));
-    tile::matrix<1, kPart, kAligned>(out, rows, cols).store_masked(relu, row, t);
+    tile::matrix<1, kTile, kAligned>(out, rows, cols).store_masked(relu, row, t);
 }
 constexpr int kEnd = __LINE__;
 
@@ -99,7 +99,7 @@ static demo::Contender contender(const demo::Session& session, const char* name,
                                  std::function<void()> launch) {
     const auto shape = demo::MatrixShape::of(session.options);
     std::string why_not = tile::why_not(session.gpu);
-    const size_t tiles = (shape.cols - 1) / kPart + 1;  // of a row
+    const size_t tiles = (shape.cols - 1) / kTile + 1;  // of a row
     if (shape.rows > INT_MAX / tiles) why_not = "takes fewer than 2^31 tiles";
     return {.kernel = name, .launch = launch, .why_not = why_not};
 }
@@ -157,8 +157,8 @@ void run_elementwise(demo::Session& session, bool has_bias) {
     const T* const bias = has_bias ? b->data() : nullptr;
     const auto add = cols * sizeof(T) % 16 ? bias_relu_tile<false, T> : bias_relu_tile<true, T>;
     const auto gelu = size * sizeof(T) % 16 ? gelu_tile<false, T> : gelu_tile<true, T>;
-    auto run_add = [&] { add<<<rows * tile::count(cols, kPart)>>>(x, bias, out, rows, cols); };
-    auto run_gelu = [&] { gelu<<<tile::count(size, kPart)>>>(x, out, size); };
+    auto run_add = [&] { add<<<rows * tile::count(cols, kTile)>>>(x, bias, out, rows, cols); };
+    auto run_gelu = [&] { gelu<<<tile::count(size, kTile)>>>(x, out, size); };
     const demo::Check gelu_check =
         out.check(demo::ExpectActivation<demo::ExactGelu, T>{x, 0, nullptr, nullptr, cols, false});
     const demo::Check add_check =

@@ -70,7 +70,7 @@ class Guarded {
 
   private:
     size_t bytes_;
-    Buffer<char> memory_;
+    Buffer<char> buffer_;
 };
 
 /// Device memory for a program's output. Nothing may write around it: that is checked, too.
@@ -80,10 +80,10 @@ class Output {
     const std::vector<size_t> shape;
 
     Output(Session& session, const std::string& name, const std::vector<size_t>& shape)
-        : shape(shape), memory_(bytes()), registered_(session, described(name)) {}
+        : shape(shape), buffer_(bytes()), registered_(session, described(name)) {}
     operator T*() const { return data(); }
 
-    T* data() const { return static_cast<T*>(memory_.data()); }
+    T* data() const { return static_cast<T*>(buffer_.data()); }
     size_t bytes() const { return saturating_product(elements_of(shape), sizeof(T)); }
     size_t rows() const { return shape[0]; }
     size_t columns() const { return shape[1]; }
@@ -97,7 +97,7 @@ class Output {
         Check check = check_of(data(), this->rows(), columns(), rows, expect, largest, renew);
         check.verify = [this, verify = check.verify] {
             Verdict verdict = verify();
-            verdict.written_outside = memory_.written_outside();
+            verdict.written_outside = buffer_.written_outside();
             return verdict;
         };
         return check;
@@ -119,7 +119,7 @@ class Output {
         return array;
     }
 
-    const Guarded memory_;
+    const Guarded buffer_;
     const Registered registered_;
 };
 

@@ -52,7 +52,7 @@ std::string significant(double value, int digits);
 /// "20.93 ms"; on the simulator "(CPU) 20.93 ms", since it says nothing of a GPU.
 std::string time_text(double ms);
 
-std::string percent(double part);       // "87%", below a tenth "8.7%"
+std::string percent(double fraction);   // "87%", below a tenth "8.7%"
 std::string human_bytes(double bytes);  // "96.0 MiB"
 
 }  // namespace demo

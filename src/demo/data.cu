@@ -156,15 +156,15 @@ static void fill_guard(uint16_t* words, size_t size) {
     DEMO_CHECK(cudaGetLastError());
 }
 
-Guarded::Guarded(size_t bytes) : bytes_(bytes), memory_(saturating_sum(bytes, 2 * kGuard)) {
-    for_guards(memory_.data(), bytes_, fill_guard);
+Guarded::Guarded(size_t bytes) : bytes_(bytes), buffer_(saturating_sum(bytes, 2 * kGuard)) {
+    for_guards(buffer_.data(), bytes_, fill_guard);
 }
 
-void* Guarded::data() const { return dry_run ? nullptr : memory_.data() + kGuard; }
+void* Guarded::data() const { return dry_run ? nullptr : buffer_.data() + kGuard; }
 
 size_t Guarded::written_outside() const {
     size_t written = 0;
-    for_guards(memory_.data(), bytes_, [&](uint16_t* words, size_t size) {
+    for_guards(buffer_.data(), bytes_, [&](uint16_t* words, size_t size) {
         const DeviceVerdict found;
         found.reset();
         count_written<<<size / 256, 256>>>(words, size, found.data());

@@ -31,14 +31,14 @@ static std::string json_text(const std::string& text) {
 static std::string json_text_or_null(const std::string& text) {
     return text.empty() ? "null" : json_text(text);
 }
-static std::string json_list(const std::vector<std::string>& parts) {
-    return "[" + join(parts, ", ") + "]";
+static std::string json_list(const std::vector<std::string>& items) {
+    return "[" + join(items, ", ") + "]";
 }
 template <class Range, class ToJson>
 static std::string json_list(const Range& range, ToJson to_json) {
-    std::vector<std::string> parts;
-    for (const auto& each : range) parts.push_back(to_json(each));
-    return json_list(parts);
+    std::vector<std::string> items;
+    for (const auto& each : range) items.push_back(to_json(each));
+    return json_list(items);
 }
 struct JsonMember {
     std::string name, value;

@@ -37,9 +37,9 @@ std::string time_text(double ms) {
     return (kSimulator ? "(CPU) " : "") + significant(ms, 4) + " ms";
 }
 
-std::string percent(double part) {
+std::string percent(double fraction) {
     char text[32];
-    std::snprintf(text, sizeof text, part < 0.0995 ? "%.1f%%" : "%.0f%%", 100 * part);
+    std::snprintf(text, sizeof text, fraction < 0.0995 ? "%.1f%%" : "%.0f%%", 100 * fraction);
     return text;
 }
 

@@ -70,10 +70,10 @@ Report::Report(const Options& options, const Gpu& gpu, const Plan& plan)
 
 /// "N = 4096, fp16, fp32 sums".
 std::string Report::subject(const Plan& plan) const {
-    std::vector<std::string> parts;
-    auto add = [&](const std::string& part) {
-        if (!part.empty() && std::find(parts.begin(), parts.end(), part) == parts.end())
-            parts.push_back(part);
+    std::vector<std::string> texts;
+    auto add = [&](const std::string& text) {
+        if (!text.empty() && std::find(texts.begin(), texts.end(), text) == texts.end())
+            texts.push_back(text);
     };
     if (!options_.sweep)
         for (const Plan::Comparison& comparison : plan.comparisons) add(comparison.work.text);
@@ -82,7 +82,7 @@ std::string Report::subject(const Plan& plan) const {
     if (plan.comparisons.size() == 1) add(work.arithmetic);
     if (work.memory_bound && !options_.sweep)
         add("at least " + human_bytes(double(work.least_bytes)) + " to move");
-    return join(parts, ", ");
+    return join(texts, ", ");
 }
 
 void Report::skip(const Contender& contender) const {
@@ -113,11 +113,11 @@ void Report::finish() const {
 void Report::compare_limits() const {
     if (kSimulator || options_.sweep) return;
     for (const Time& limit : times_) {
-        std::vector<std::string> parts;
+        std::vector<std::string> texts;
         for (const Time& time : times_)
             if (limit.role == Role::kLimit && is_ours(time.role))
-                parts.push_back(time.kernel + " " + percent(limit.ms / time.ms));
-        if (!parts.empty()) print_wrapped("  of " + limit.kernel + ": " + join(parts, ", "));
+                texts.push_back(time.kernel + " " + percent(limit.ms / time.ms));
+        if (!texts.empty()) print_wrapped("  of " + limit.kernel + ": " + join(texts, ", "));
     }
 }
 
@@ -125,12 +125,12 @@ void Report::compare_limits() const {
 void Report::compare_best() const {
     const Time* const best = best_of(times_);
     if (!best || kSimulator || options_.sweep) return;
-    std::vector<std::string> parts;
+    std::vector<std::string> texts;
     for (const Time& time : times_)
         if (time.role == Role::kLibrary || (time.role == Role::kYardstick && time.computes))
-            parts.push_back(significant(time.ms / best->ms, 3) + "x " + time.kernel);
-    if (!parts.empty())
-        print_wrapped("  " + best->kernel + " against the library: " + join(parts, ", "));
+            texts.push_back(significant(time.ms / best->ms, 3) + "x " + time.kernel);
+    if (!texts.empty())
+        print_wrapped("  " + best->kernel + " against the library: " + join(texts, ", "));
 }
 
 // --- What is wrong, and rows for scripts --------------------------------------------------------
@@ -210,10 +210,10 @@ void Report::count(const Workload& work, const Contender& contender, const Resul
 
 // --- The table ----------------------------------------------------------------------------------
 // Columns: the kernel, its time, its rate, the part of the peak or of a copy's speed, the speed-up
-// over the first line; on the simulator no parts and speed-ups, since they would say something of a
-// GPU.
+// over the first line; on the simulator no percentages and speed-ups, since they would say
+// something of a GPU.
 
-static constexpr size_t kTime = kSimulator ? 20 : 13, kRate = kSimulator ? 16 : 9, kPart = 9,
+static constexpr size_t kTime = kSimulator ? 20 : 13, kRate = kSimulator ? 16 : 9, kPercent = 9,
                         kSpeedUp = 10;
 
 bool Report::compares() const {
@@ -227,36 +227,36 @@ void Report::print_head(const std::string& head) {
     head_ = head;
 }
 
-/// As long as `part` of the room that the line and its verdict leave.
-static std::string bar_of(double part, size_t line) {
+/// As long as `fraction` of the room that the line and its verdict leave.
+static std::string bar_of(double fraction, size_t line) {
     const size_t taken = line + 2 + std::string("verified").size() + 2;
     const double room = taken < kColumns ? double(kColumns - taken) : 0;
-    return "  " + std::string(size_t(std::min(part, 1.0) * room + 0.5), '#');
+    return "  " + std::string(size_t(std::min(fraction, 1.0) * room + 0.5), '#');
 }
 
 static void print_details(const Contender& contender, const Result& result) {
-    std::vector<std::string> parts;
+    std::vector<std::string> texts;
     if (!result.ms.empty())
-        parts.push_back(std::to_string(result.ms.size()) + " samples, spread " +
+        texts.push_back(std::to_string(result.ms.size()) + " samples, spread " +
                         significant(result.spread(), 2) + "%");
-    parts.push_back(std::to_string(contender.launches) +
+    texts.push_back(std::to_string(contender.launches) +
                     (contender.launches == 1 ? " launch" : " launches"));
     if (contender.moved_bytes) {
-        parts.push_back(human_bytes(double(contender.temporary_bytes)) + " temporary");
-        parts.push_back(human_bytes(double(contender.moved_bytes)) + " moved");
+        texts.push_back(human_bytes(double(contender.temporary_bytes)) + " temporary");
+        texts.push_back(human_bytes(double(contender.moved_bytes)) + " moved");
     }
-    if (!contender.note.empty()) parts.push_back(contender.note);
-    std::printf("%s", wrapped("      " + join(parts, "; "), 6).c_str());
+    if (!contender.note.empty()) texts.push_back(contender.note);
+    std::printf("%s", wrapped("      " + join(texts, "; "), 6).c_str());
 }
 
 void Report::print_line(const Workload& work, const Contender& contender, const Result& result,
                         const Result* copy, const std::string& verdict) {
     if (options_.csv) return;
     const double ms = result.median_ms(), peak = work.memory_bound ? 0 : gpu_.peak(work.dtype);
-    const bool has_part = !kSimulator && (copy || peak > 0);
+    const bool has_percent = !kSimulator && (copy || peak > 0);
     std::string head = "  " + std::string(names_, ' ') + right("time", kTime);
     head += right(work.memory_bound && !kSimulator ? "GB/s" : "TFLOP/s", kRate);
-    if (has_part) head += right(copy ? "of copy" : "of peak", kPart);
+    if (has_percent) head += right(copy ? "of copy" : "of peak", kPercent);
     if (compares()) head += right("speed-up", kSpeedUp);
     if (!options_.once) print_head(head);
     std::string line = "  " + left(contender.kernel, names_), bar;
@@ -270,15 +270,15 @@ void Report::print_line(const Workload& work, const Contender& contender, const 
         line += right((result.noisy() ? "~" : "") + significant(ms, 4) + " ms", kTime);
         line += right(significant(rate, 4), kRate);
         const double all_peak = peak * contender.gpus;
-        const double part = copy ? copy->median_ms() / ms : result.tflops(work) / all_peak;
-        if (has_part) line += right(percent(part), kPart);
+        const double fraction = copy ? copy->median_ms() / ms : result.tflops(work) / all_peak;
+        if (has_percent) line += right(percent(fraction), kPercent);
         if (first_ms_ == 0) first_ms_ = ms;
         if (compares()) {
             const std::string speed_up = significant(first_ms_ / ms, 3) + "x";
             const std::string text = contender.computes ? speed_up : "";
             line += right(text, std::max(kSpeedUp, text.size() + 2));
         }
-        if (has_part && is_terminal(STDOUT_FILENO)) bar = bar_of(part, line.size());
+        if (has_percent && is_terminal(STDOUT_FILENO)) bar = bar_of(fraction, line.size());
     } else if (!options_.once) {
         line += right("-", kTime) + right("-", kRate);
     }

@@ -68,7 +68,7 @@ __global__ void reference_gates(ExpectGating expect, Gate* gates, size_t first, 
 /// An element of gates W3.
 struct GatedElement {
     Product product;
-    double parts;       // the sum of |what each GPU has of it|
+    double partials;    // the sum of |what each GPU has of it|
     double squares[2];  // of the errors that come with the gates, see Gate
 };
 
@@ -83,16 +83,16 @@ __global__ void reference_gated(const Gate* gates,       // [samples, H]
     GatedElement sum{};
     for (int gpu = 0; gpu < gpus; ++gpu) {
         const Share share = Share::of(H, gpu, gpus, 8);
-        double part = 0;
+        double partial = 0;
         for (size_t k = share.first; k < share.first + share.count; ++k) {
             const Gate gate = gates[i * H + k];
             const double w = double(float(W3[k * N + j]));
-            part += gate.value * w;
+            partial += gate.value * w;
             sum.product.magnitude += fabs(gate.value * w);
             for (int s = 0; s < 2; ++s) sum.squares[s] += gate.error[s] * gate.error[s] * w * w;
         }
-        sum.product.value += part;
-        sum.parts += fabs(part);
+        sum.product.value += partial;
+        sum.partials += fabs(partial);
     }
     elements[i * N + j] = sum;
 }
@@ -108,7 +108,7 @@ struct ExpectGated {
     bool rounded_sums;
     DEMO_HOST_DEVICE Expected operator()(size_t i, size_t, size_t column) const {
         const GatedElement& e = elements[i * N + column];
-        const double rounded = gpus == 1 ? fabs(e.product.value) : gpus * e.parts;
+        const double rounded = gpus == 1 ? fabs(e.product.value) : gpus * e.partials;
         return {e.product.value, 4 * sqrt(e.squares[rounded_sums]) +
                                      accumulation_error(e.product, H) + kFp16.roundoff * rounded +
                                      2 * gpus * kFp16.subnormal};

@@ -30,12 +30,12 @@ class OnGpu {
     int before_ = 0;
 };
 
-/// Part `i` of `parts` of 0 ... size - 1, in whole blocks of `block`: as even as that allows.
+/// Share `i` of `shares` of 0 ... size - 1, in whole blocks of `block`: as even as that allows.
 struct Share {
     size_t first, count;
-    static DEMO_HOST_DEVICE Share of(size_t size, size_t i, size_t parts, size_t block = 1) {
+    static DEMO_HOST_DEVICE Share of(size_t size, size_t i, size_t shares, size_t block = 1) {
         const size_t blocks = (size + block - 1) / block;
-        const size_t begin = blocks * i / parts * block, end = blocks * (i + 1) / parts * block;
+        const size_t begin = blocks * i / shares * block, end = blocks * (i + 1) / shares * block;
         return {begin, (end < size ? end : size) - begin};
     }
 };
@@ -150,8 +150,8 @@ class Gpus {
             for (int root = 0; root < size; ++root) {
                 const Share share = Share::of(rows, root, size);
                 each([&](int i) {
-                    half* const part = out(i) + share.first * columns;
-                    DEMO_CHECK(ncclBroadcast(part, part, share.count * columns, ncclHalf, root,
+                    half* const own = out(i) + share.first * columns;
+                    DEMO_CHECK(ncclBroadcast(own, own, share.count * columns, ncclHalf, root,
                                              ranks_[i].comm, ranks_[i].stream));
                 });
             }

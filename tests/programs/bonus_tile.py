@@ -33,7 +33,7 @@ MUTANTS = [  # each breaks several kernels: most of the time goes into compiling
            "the sum keeps terms that belong to an earlier, smaller maximum; what is left after the "
            "last whole tile has no block; every tile of a row gets b's first elements",
            [("sum * ct::exp(before - max, approx)", "sum"),
-            ("tile::count(size, kPart)>>>", "size / kPart>>>"),
+            ("tile::count(size, kTile)>>>", "size / kTile>>>"),
             ("(b, 1, cols).load_masked(0, t)", "(b, 1, cols).load_masked(0, 0)")],
            sizes=(), runs=LONG, cpu_runs=LONG,
            kind={"gelu_tile": "grid", "bias_relu_tile": "bias"}),
