@@ -228,12 +228,12 @@ __global__ void __launch_bounds__(kThreads, 1)
 //
 // Adds    blocks that stay: one for each multiprocessor, which computes tile after tile. The
 //         producer runs ahead into the next tile while this one is multiplied and stored. And an
-//         order of tiles, walk(), which matters most at N = 16384.
+//         order of tiles, rasterize(), which matters most at N = 16384.
 // Costs   a loop over tiles. With one tile a block (N = 2048) nothing changes.
 // Limits  stores: both consumers reach the end of a tile together, and the tensor cores idle while
 //         they store.
 // Source  Gupta, Stuart, Owens: A Study of Persistent Threads Style GPU Programming, InPar 2012.
-//         The walk: Triton's tutorial "Matrix Multiplication", on L2 cache optimizations.
+//         The order: Triton's tutorial "Matrix Multiplication", on L2 cache optimizations.
 
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -248,13 +248,13 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x == 0) ring.init(4 * kConsumers);
     __syncthreads();
 
-    // Producer and consumers walk the same tiles; `at` goes on around the ring from tile to tile.
+    // Producer and consumers take the same tiles; `at` goes on around the ring from tile to tile.
     Position<kStages> at;
     if (warpgroup == kConsumers) {
         hopper::setmaxnreg_dec<40>();
         if (threadIdx.x != kConsumers * kWarpgroup) return;
         for (int i = blockIdx.x; i < rows * columns; i += gridDim.x) {
-            const int2 tile = walk(i, rows, columns);
+            const int2 tile = rasterize(i, rows, columns);
             const int row = tile.x * kBlockM, col = tile.y * kBlockN;
             produce(ring, at, steps, [&](auto& stage, auto* full, int t) {
                 load_stage(stage, full, A, B, row, col, t * kBlockK);
@@ -263,7 +263,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     } else {
         hopper::setmaxnreg_inc<232>();
         for (int i = blockIdx.x; i < rows * columns; i += gridDim.x) {
-            const int2 tile = walk(i, rows, columns);
+            const int2 tile = rasterize(i, rows, columns);
             const int row = tile.x * kBlockM, col = tile.y * kBlockN;
             float sums[kBlockN / 2];
             consume(
@@ -304,7 +304,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         hopper::setmaxnreg_dec<40>();
         if (threadIdx.x != kConsumers * kWarpgroup) return;
         for (int i = blockIdx.x; i < rows * columns; i += gridDim.x) {
-            const int2 tile = walk(i, rows, columns);
+            const int2 tile = rasterize(i, rows, columns);
             const int row = tile.x * kBlockM, col = tile.y * kBlockN;
             produce(ring, at, steps, [&](auto& stage, auto* full, int t) {
                 load_stage(stage, full, A, B, row, col, t * kBlockK);
@@ -316,7 +316,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         auto& out = memory.out[threadIdx.x / 32];  // this warp's
         Outgoing<T, kBlockN> outgoing;
         for (int i = blockIdx.x; i < rows * columns; i += gridDim.x) {
-            const int2 tile = walk(i, rows, columns);
+            const int2 tile = rasterize(i, rows, columns);
             float sums[kBlockN / 2];
             consume(
                 sums, ring, at, steps, warpgroup,
@@ -368,7 +368,7 @@ __device__ void multiply_in_clusters(const CUtensorMap& A, const CUtensorMap& B,
         if (threadIdx.x != kConsumers * kWarpgroup) return;
         bool backward = false;
         for (int i = cluster; i < rows * columns; i += clusters, backward ^= kAlternate) {
-            const int2 tile = walk(i, rows, columns);
+            const int2 tile = rasterize(i, rows, columns);
             const int row = tile.x * kRows + rank * kBlockM, col = tile.y * kBlockN;
             produce(ring, at, steps, [&](auto& stage, auto* full, int t) {
                 const int k = (backward ? steps - 1 - t : t) * kBlockK;
@@ -382,7 +382,7 @@ __device__ void multiply_in_clusters(const CUtensorMap& A, const CUtensorMap& B,
         auto& out = memory.out[threadIdx.x / 32];  // this warp's
         Outgoing<T, kBlockN> outgoing;
         for (int i = cluster; i < rows * columns; i += clusters) {
-            const int2 tile = walk(i, rows, columns);
+            const int2 tile = rasterize(i, rows, columns);
             const int row = tile.x * kRows + rank * kBlockM, col = tile.y * kBlockN;
             float sums[kBlockN / 2];
             consume(
@@ -601,7 +601,7 @@ void run(demo::Session& session) {
     const demo::Input<T> A(session, "A", {N, N}), B(session, "B", {N, N});  // random
     const demo::Output<T> C(session, "C", {N, N});
     const demo::MatmulReference reference(session, A, B);
-    const matmul_hopper::ExchangeMemory exchange(session.gpu.multiprocessors);
+    const matmul_hopper::ExchangeBuffers exchange(session.gpu.multiprocessors);
 
     auto contenders = matmul_hopper::contenders<T>(
         [&] {

@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(T::kThreads + kProducer, 1)
         hopper::setmaxnreg_dec<40>();
         if (threadIdx.x > T::kThreads) return;
         for (int i = blockIdx.x; i < rows * columns; i += gridDim.x) {
-            const int2 tile = matmul_hopper::walk<16>(i, rows, columns);
+            const int2 tile = matmul_hopper::rasterize<16>(i, rows, columns);
             matmul_hopper::produce(ring, at, steps, [&](auto& stage, auto* full, int t) {
                 hopper::fence_proxy_async();  // ldmatrix reads by another way than TMA writes
                 matmul_hopper::load_stage(stage, full, A, B, tile.x * T::kM, tile.y * T::kN,
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(T::kThreads + kProducer, 1)
                 multiply_fragments(sums, a[k % 2], b[k % 2]);
             }
         }
-        const int2 tile = matmul_hopper::walk<16>(i, rows, columns);
+        const int2 tile = matmul_hopper::rasterize<16>(i, rows, columns);
         store_sums<T>(sums, &memory.patches[0][0], C, N, size_t(tile.x) * T::kM,
                       size_t(tile.y) * T::kN);
         __syncwarp();  // the patch is free again

@@ -82,11 +82,11 @@ __global__ void __launch_bounds__(256) register_tiled(const float* A,  // [N, N]
                                                       const float* B,  // [N, N] row-major
                                                       float* C,        // [N, N] row-major
                                                       size_t N) {
-    constexpr int kTile = 128, kTileK = 8, kSums = 8, kStep = kTile / kSums;
+    constexpr int kTile = 128, kTileK = 8, kSums = 8, kStride = kTile / kSums;
     __shared__ float tile_A[kTile][kTileK];
     __shared__ float tile_B[kTileK][kTile];
     const size_t block_row = size_t(blockIdx.y) * kTile, block_col = size_t(blockIdx.x) * kTile;
-    const int x = threadIdx.x % kStep, y = threadIdx.x / kStep;  // its columns are x, x + 16, ...
+    const int x = threadIdx.x % kStride, y = threadIdx.x / kStride;  // of columns x, x + 16, ...
 
     float sums[kSums][kSums] = {};
     for (size_t k0 = 0; k0 < N; k0 += kTileK) {
@@ -101,8 +101,8 @@ __global__ void __launch_bounds__(256) register_tiled(const float* A,  // [N, N]
         __syncthreads();  // the tiles are complete
         for (int k = 0; k < kTileK; ++k) {
             float a[kSums], b[kSums];  // 16 numbers feed 64 multiply-adds
-            for (int i = 0; i < kSums; ++i) a[i] = tile_A[y + i * kStep][k];
-            for (int j = 0; j < kSums; ++j) b[j] = tile_B[k][x + j * kStep];
+            for (int i = 0; i < kSums; ++i) a[i] = tile_A[y + i * kStride][k];
+            for (int j = 0; j < kSums; ++j) b[j] = tile_B[k][x + j * kStride];
             for (int i = 0; i < kSums; ++i)
                 for (int j = 0; j < kSums; ++j) sums[i][j] += a[i] * b[j];
         }
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(256) register_tiled(const float* A,  // [N, N]
 
     for (int i = 0; i < kSums; ++i)
         for (int j = 0; j < kSums; ++j) {
-            const size_t row = block_row + y + i * kStep, col = block_col + x + j * kStep;
+            const size_t row = block_row + y + i * kStride, col = block_col + x + j * kStride;
             if (row < N && col < N) C[row * N + col] = sums[i][j];
         }
 }
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(256) vectorized(const float* A,  // [N, N] row
 // --- 4: warp_tiled, square warp tiles, 16 x 8 sums per thread -----------------------------------
 // Adds    lanes that lie 4 x 8, and a warp's part of C is a square, 64 x 64: its loads ask for 64
 //         or 128 bytes. Each thread loads what k + 1 needs while it multiplies for k. Blocks are
-//         128 x 256, and walk in bands, for the L2 cache's sake.
+//         128 x 256, and run in bands, for the L2 cache's sake.
 // Costs   217 registers a thread, so only 8 warps fit, two per scheduler.
 // Limits  the register file. It has two banks, and a multiply-add reads three registers: one must
 //         come from the small cache of what was read just before. 92% multiply-add.
@@ -280,16 +280,16 @@ __device__ void multiply(float (&sums)[kThreadM][kThreadN], typename Tile::Stage
     __syncthreads();
     load_fragments(stages[0], 0);
 
-    int slot = 0;  // the stage of this step
+    int reading = 0;  // stage
     for (; steps > 0; --steps) {
-        const int next = slot + 1 < kStages ? slot + 1 : 0;
-        const int previous = slot > 0 ? slot - 1 : kStages - 1;
+        const int next = reading + 1 < kStages ? reading + 1 : 0;
+        const int previous = reading > 0 ? reading - 1 : kStages - 1;
 #pragma unroll
         for (int k = 0; k < Tile::kSliceK; ++k) {
             // (If the loads came first, the compiler would bunch them up, and warps wait for them.)
             if (k == 0) copies.start(stages[previous]);
             if (k + 1 < Tile::kSliceK) {
-                load_fragments(stages[slot], k + 1);
+                load_fragments(stages[reading], k + 1);
             } else {
                 __pipeline_wait_prior(kStages - 2);  // this thread's part of the next is there
                 __syncthreads();                     // everyone's is, and these are used up
@@ -304,7 +304,7 @@ __device__ void multiply(float (&sums)[kThreadM][kThreadN], typename Tile::Stage
                     sums[i][j] += a[k % 2][i] * b[k % 2][j];
                 }
         }
-        slot = next;
+        reading = next;
     }
     __pipeline_wait_prior(0);
 }
@@ -330,7 +330,7 @@ __device__ void store(float (&sums)[kThreadM][kThreadN], float* C, size_t N, siz
 
 /// Tile i of rows x columns: bands of 16 tiles' height, column after column. So blocks that
 /// run at the same time lie in a compact patch of C, and find each other's A and B in the L2 cache.
-__device__ uint2 walk(unsigned i, unsigned rows, unsigned columns) {
+__device__ uint2 rasterize(unsigned i, unsigned rows, unsigned columns) {
     constexpr unsigned kBand = 16;                         // tiles
     const unsigned first = i / (kBand * columns) * kBand;  // row of tiles
     const unsigned height = min(rows - first, kBand);
@@ -344,7 +344,7 @@ __global__ void __launch_bounds__(kThreads) warp_tiled(const float* A,  // [N, N
                                                        float* C,        // [N, N] row-major
                                                        size_t N, float alpha) {
     extern __shared__ __align__(128) unsigned char shared[];
-    const uint2 tile = walk(blockIdx.y * gridDim.x + blockIdx.x, gridDim.y, gridDim.x);
+    const uint2 tile = rasterize(blockIdx.y * gridDim.x + blockIdx.x, gridDim.y, gridDim.x);
     const size_t row = size_t(tile.x) * Large::kM, col = size_t(tile.y) * Large::kN;
     float sums[kThreadM][kThreadN] = {};
     multiply<Large, kStages>(sums, reinterpret_cast<Large::Stage*>(shared), A, B, N, row, col, 0,
@@ -444,13 +444,13 @@ __global__ void __launch_bounds__(kThreads)
     const int rows = (int(N) + Tile::kM - 1) / Tile::kM;
     const int columns = (int(N) + Tile::kN - 1) / Tile::kN;
     // In shared memory, where they take no registers from the main loop.
-    __shared__ demo::TilePart part;
+    __shared__ demo::Part part;
     __shared__ uint2 tile;
 
     for (int i = 0;; ++i) {
         if (threadIdx.x == 0) {
             part = deal.part(blockIdx.x, i);
-            tile = walk(part.tile, rows, columns);
+            tile = rasterize(part.tile, rows, columns);
         }
         __syncthreads();
         if (part.first == part.last) break;

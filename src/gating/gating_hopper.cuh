@@ -190,12 +190,12 @@ template <int kRows, int kColumns>
 constexpr int kSingleThreads = kRows / 64 * kWarpgroup +
                                (kLarge<kRows, kColumns> ? kWarpgroup : 32);
 
-/// Where the tile of block i begins, if each block has one: in the order of walk() ...
+/// Where the tile of block i begins, if each block has one: in the order of rasterize() ...
 template <int kTileM, int kCols>
 struct Every {
     int rows, columns;  // in tiles
     __device__ int2 corner(int i) const {
-        const int2 tile = walk(i, rows, columns);
+        const int2 tile = rasterize(i, rows, columns);
         return {tile.x * kTileM, tile.y * kCols};
     }
 };
@@ -328,7 +328,7 @@ std::function<void()> prepare(Kernel kernel, const demo::GatingOperands& g, int 
                       W1 = hopper::tensor_map<Shared::kColumns>(g.W1, K, H, kBlockK),
                       W2 = hopper::tensor_map<Shared::kColumns>(g.W2, K, H, kBlockK),
                       out = hopper::tensor_map<Shared::kColumns>(g.out, M, H, 16);
-    const auto sums = std::make_shared<ExchangeMemory>(divided > 0 ? kCluster * clusters : 0);
+    const auto sums = std::make_shared<ExchangeBuffers>(divided > 0 ? kCluster * clusters : 0);
     return [=, b1 = g.b1, b2 = g.b2] {
         kernel<<<kCluster * clusters, kThreads, sizeof(Shared)>>>(x, W1, b1, W2, b2, out, M, K, H,
                                                                   divided, *sums);

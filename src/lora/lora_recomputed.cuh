@@ -72,7 +72,7 @@ __device__ void for_each_tile(int rank, int M, int N, Work work) {
     int row_before = -1;
     bool backward = true;  // every second tile, from the first on
     for (int i = blockIdx.x / kPair; i < rows * columns; i += gridDim.x / kPair) {
-        const auto [row, column] = walk<32>(i, rows, columns);
+        const auto [row, column] = rasterize<32>(i, rows, columns);
         work(Tile{.row = row * kTileM,
                   .col = (column * kPair + rank) * kTileN,
                   .backward = backward,

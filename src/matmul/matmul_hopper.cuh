@@ -4,7 +4,7 @@
 //   Stage, multiply_stage               a step's tiles of A and B in shared memory, and wgmma
 //   Ring, Position, load_stage          stages with their barriers; TMA fills them
 //   produce, consume                    the main loop: one warpgroup copies, the others multiply
-//   walk, Part, Schedule, Patches       which block computes what, and in which order
+//   rasterize, Part, Schedule, Patches  which block computes what, and in which order
 //   Outgoing, Memory                    a finished tile on its way to global memory
 //   Exchange                            sums on their way from block to block
 //   matmul_hopper, Operands, prepare()  the record, and how a program runs it
@@ -143,10 +143,10 @@ __device__ void consume(float (&sums)[kTileN / 2], Ring<T, kTileN, kStages, kTil
 
 // --- From rung 4 on: tile after tile ------------------------------------------------------------
 
-/// Tile i of rows x columns: down kGroup rows, then on to the next column. So the tiles that are
-/// computed at the same time lie close together, and what their steps read of A and B is in L2.
+/// Where tile i of rows x columns is: down kGroup rows, then on to the next column. So tiles that
+/// are computed at the same time are close together, and find each other's A and B in L2.
 template <int kGroup = 8>
-__device__ int2 walk(int i, int rows, int columns) {
+__device__ int2 rasterize(int i, int rows, int columns) {
     int first = 0;
     for (; i >= kGroup * columns; i -= kGroup * columns) first += kGroup;
     // On the critical path before the first copy, so avoid integer division by a variable.
@@ -312,7 +312,7 @@ struct Schedule {
 
     /// Of tile i, what the block of this rank in its cluster computes.
     __device__ Part part(int i, int rank, int first, int last, bool backward = false) const {
-        const int2 tile = walk(i, rows, columns);
+        const int2 tile = rasterize(i, rows, columns);
         return {i, (tile.x * kCluster + rank) * kTileM, tile.y * kTileN, first, last, backward};
     }
 
@@ -468,7 +468,7 @@ struct Patches {
 
     /// Where patch i begins.
     __device__ int2 corner(int i) const {
-        const int2 patch = walk<4>(i, rows, columns);  // 4 x 4 of them lie close together
+        const int2 patch = rasterize<4>(i, rows, columns);  // 4 x 4 of them lie close together
         return {patch.x * kHeight * kBlockM, patch.y * kWidth * kTileN};
     }
 
@@ -572,10 +572,10 @@ __device__ void multiply_panel(float (&sums)[kTileM / 2], const Stage<T, kTileN,
                                int panel, bool keep) {
     hopper::wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < kDepth; step += 16)
+    for (int k = 0; k < kDepth; k += 16)
         hopper::wgmma_mma_async_transposed<T>(
-            sums, hopper::matrix_descriptor(&stage.B[panel][step][0]),
-            hopper::matrix_descriptor(&stage.A[0][step]), keep || step > 0);
+            sums, hopper::matrix_descriptor(&stage.B[panel][k][0]),
+            hopper::matrix_descriptor(&stage.A[0][k]), keep || k > 0);
     hopper::wgmma_commit_group();
 }
 
@@ -824,9 +824,9 @@ __global__ void __launch_bounds__(kThreads, 1)
 // --- Launching ----------------------------------------------------------------------------------
 
 /// The memory of an Exchange, for any N. One serves all launches that follow each other.
-class ExchangeMemory {
+class ExchangeBuffers {
   public:
-    explicit ExchangeMemory(int multiprocessors)
+    explicit ExchangeBuffers(int multiprocessors)
         : sums_(size_t(multiprocessors) * kBlockM * kBlockN / 4),
           ready_(size_t(multiprocessors), Exchange::kWarps) {
         DEMO_CHECK(cudaMemset(ready_.data(), 0, ready_.bytes()));

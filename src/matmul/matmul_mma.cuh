@@ -50,16 +50,16 @@ __device__ int swizzled(int row, int col) {
 }
 
 /// Starts the asynchronous copy of a tile [kRows, kColumns]. Each thread copies one column of
-/// chunks, every kStep-th row. `from` is its chunk in the tile's first row. The matrix has `rows`
+/// chunks, every kStride-th row. `from` is its chunk in the tile's first row. The matrix has `rows`
 /// rows from there on; what is below becomes 0.
 template <int kRows, int kColumns, int kThreads>
 __device__ void cp_async_tile(half* to, const half* from, size_t pitch, size_t rows) {
-    constexpr int kChunks = kColumns / kChunk, kStep = kThreads / kChunks;  // chunks of a row
+    constexpr int kChunks = kColumns / kChunk, kStride = kThreads / kChunks;  // chunks of a row
     const int row = threadIdx.x / kChunks, col = threadIdx.x % kChunks * kChunk;
     const int below = int(min(rows, size_t(kRows))) - row;
     from += row * pitch;
 #pragma unroll ptx::kCopiesInARow
-    for (int i = 0; i < kRows; i += kStep, from += kStep * pitch)
+    for (int i = 0; i < kRows; i += kStride, from += kStride * pitch)
         ptx::cp_async_16(&to[swizzled<kColumns>(row + i, col)], from, i < below);
 }
 
@@ -82,7 +82,7 @@ __device__ void multiply(Sums& sums, typename T::Stage* stages, size_t K,
                          size_t A_pitch, size_t rows,
                          const half* B,  // its first row, from this thread's copied_col() on
                          size_t B_pitch, bool inside) {  // whether that column is inside of B
-    constexpr int kSteps = kDepth / 16;
+    constexpr int kMmaSteps = kDepth / 16;
     const int lane = threadIdx.x % 32;
 
     // Tile t of A and of B, into a stage. Past the last tile, zeros.
@@ -99,9 +99,9 @@ __device__ void multiply(Sums& sums, typename T::Stage* stages, size_t K,
     // Fragments for two steps of k: one is multiplied while the other is loaded. Lane i names row
     // i % 16 of four matrices, 16 x 16, and the left or the right half.
     Fragments a[2], b[2];
-    int a_at[kSteps], b_at[kWarp / 16];  // where the lane's rows are in a stage
+    int a_at[kMmaSteps], b_at[kWarp / 16];  // where the lane's rows are in a stage
 #pragma unroll
-    for (int k = 0; k < kSteps; ++k)
+    for (int k = 0; k < kMmaSteps; ++k)
         a_at[k] = swizzled<kDepth>(T::warp_row() + lane % 16, k * 16 + lane / 16 * kChunk);
 #pragma unroll
     for (int j = 0; j < kWarp / 16; ++j) {
@@ -127,13 +127,13 @@ __device__ void multiply(Sums& sums, typename T::Stage* stages, size_t K,
 #pragma unroll 1
     for (size_t t = 0; t * kDepth < K; ++t) {
 #pragma unroll
-        for (int k = 0; k < kSteps; ++k) {
-            if (k + 1 == kSteps) {  // the next fragments are the next tile's
+        for (int k = 0; k < kMmaSteps; ++k) {
+            if (k + 1 == kMmaSteps) {  // the next fragments are the next tile's
                 ptx::cp_async_wait_group<T::kStages - 2>();
                 __syncthreads();  // it is complete, and nobody needs this one any more
                 reading = reading + 1 == T::kStages ? 0 : reading + 1;
             }
-            load(stages[reading], (k + 1) % kSteps);
+            load(stages[reading], (k + 1) % kMmaSteps);
             if (k == 0) {
                 copy(stages[writing], t + T::kStages - 1);
                 writing = writing + 1 == T::kStages ? 0 : writing + 1;

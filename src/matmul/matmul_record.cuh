@@ -10,7 +10,7 @@
 inline std::vector<demo::Contender> matmul_records(const half* A, const half* B, half* C, size_t N,
                                                    const demo::Gpu& gpu) {
     auto prepare_hopper = [=, &gpu](demo::Contender& self) {
-        const auto exchange = std::make_shared<matmul_hopper::ExchangeMemory>(gpu.multiprocessors);
+        const auto exchange = std::make_shared<matmul_hopper::ExchangeBuffers>(gpu.multiprocessors);
         const matmul_hopper::Operands<half> operands{A, B, C, N, *exchange};
         const matmul_hopper::Machine machine = matmul_hopper::machine_of(gpu);
         const auto launch = matmul_hopper::prepare(operands, machine);

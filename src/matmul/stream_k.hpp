@@ -7,7 +7,7 @@
 namespace demo {
 
 /// Steps first ... last - 1 of a tile, along k.
-struct TilePart {
+struct Part {
     int tile, first, last;
 };
 
@@ -25,7 +25,7 @@ struct Deal {
 
     /// A block's i-th part; one without steps means that it is done. Its share of the line comes
     /// first. So a divided tile's rest is mostly there when its first block has done its own part.
-    DEMO_HOST_DEVICE TilePart part(int block, int i) const {
+    DEMO_HOST_DEVICE Part part(int block, int i) const {
         const int begin = share(block), end = share(block + 1);
         const int tile = begin / steps + i;
         const int first = i == 0 ? begin % steps : 0;

@@ -58,7 +58,7 @@ TYPED_TEST(Hopper, TheSameDataGiveTheSameBits) {
         demo::Buffer<TypeParam> A(N * N), B(N * N), C(N * N);
         demo::fill_uniform(A, 1);
         demo::fill_uniform(B, 2);
-        const matmul_hopper::ExchangeMemory exchange(gpu->multiprocessors);
+        const matmul_hopper::ExchangeBuffers exchange(gpu->multiprocessors);
         const auto operands = [&]() -> matmul_hopper::Operands<TypeParam> {
             return {A.data(), B.data(), C.data(), N, exchange};
         };

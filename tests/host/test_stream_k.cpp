@@ -17,7 +17,7 @@ void deals_every_step_once(const Deal& deal) {
     for (int block = 0; block < deal.blocks; ++block) {
         int steps = 0;
         for (int i = 0;; ++i) {
-            const TilePart part = deal.part(block, i);
+            const Part part = deal.part(block, i);
             if (part.first == part.last) break;
             ASSERT_LT(part.tile, deal.tiles);
             // A block has memory for the sums of one part that is not its tile's first.

@@ -71,7 +71,7 @@ MUTANTS = [
            [("                ptx::cp_async_wait_group<T::kStages - 2>();\n", ""),
             # A copy that started two tiles ago has arrived anyway: let it start just now.
             ("if (k == 0) {\n                copy(stages[writing], t + T::kStages - 1);",
-             "if (k + 2 == kSteps) {\n                copy(stages[(reading + 1) % T::kStages], t + 1);")],
+             "if (k + 2 == kMmaSteps) {\n                copy(stages[(reading + 1) % T::kStages], t + 1);")],
            race=True, kind="fence"),
     Mutant("mma_no_barrier", "mma_pipelined mma_grouped mma_ptx",
            "threads wait for their own copies, and not for each other's",

@@ -43,7 +43,7 @@ MUTANTS = [
            [("a[k % 2][i] * b[k % 2][j]", "a[k % 2][i] * b[(k + 1) % 2][j]")]),
     Mutant("warp_tiled_wrong_stage", "warp_tiled stream_k",
            "the first k of a tile is taken from the tile before",
-           [("load_fragments(stages[next], 0);", "load_fragments(stages[slot], 0);")],
+           [("load_fragments(stages[next], 0);", "load_fragments(stages[reading], 0);")],
            kind="stale"),
     Mutant("warp_tiled_swapped_lanes", "warp_tiled stream_k",
            "lanes 8 to 15 compute columns of their neighbors, and theirs stay unwritten",
