@@ -62,12 +62,12 @@ struct RowOfFeatures {
     }
 };
 
-/// parts[blockIdx.z] = this part of features W: 128 samples x 128 columns a block. A step is 48
+/// partials[blockIdx.z] = features W over a block's steps: 128 samples x 128 columns. A step is 48
 /// columns j and one i. Few samples make few blocks, so several divide the steps of a sum.
 __global__ void __launch_bounds__(kThreads)
-    fused_interaction(const half* z,  // [N, width]
-                      const half* W,  // [width * width, kHidden]
-                      float* parts,   // [gridDim.z, N rounded up to 128, kHidden]
+    fused_interaction(const half* z,    // [N, width]
+                      const half* W,    // [width * width, kHidden]
+                      float* partials,  // [gridDim.z, N rounded up to 128, kHidden]
                       size_t N, unsigned int width) {
     extern __shared__ __align__(128) unsigned char shared[];
     Tiles& tiles = *reinterpret_cast<Tiles*>(shared);
@@ -101,20 +101,20 @@ __global__ void __launch_bounds__(kThreads)
         make_features(s + 1);
         multiply(sums, &tiles.features[s % 2][warp_row], tiles.W[s % kStages], warp_col);
     }
-    parts += (blockIdx.z * size_t(gridDim.x) * kBlock + block_row + warp_row) * kHidden;
-    parts += block_col + warp_col;
+    partials += (blockIdx.z * size_t(gridDim.x) * kBlock + block_row + warp_row) * kHidden;
+    partials += block_col + warp_col;
     for (int i = 0; i < kSide; ++i)
         for (int j = 0; j < kSide; ++j)
-            wmma::store_matrix_sync(&parts[(i * kHidden + j) * kFragment], sums[i][j], kHidden,
+            wmma::store_matrix_sync(&partials[(i * kHidden + j) * kFragment], sums[i][j], kHidden,
                                     wmma::mem_row_major);
 }
 
-/// hidden = relu(b + all parts)
-__global__ void add_parts(const float* parts, int count, size_t pitch, const half* b, half* hidden,
-                          size_t size) {
+/// hidden = relu(b + all partial sums)
+__global__ void add_partials(const float* partials, int count, size_t pitch, const half* b,
+                             half* hidden, size_t size) {
     if (my_index() >= size) return;
     float sum = b[my_index() % kHidden];
-    for (int p = 0; p < count; ++p) sum += parts[p * pitch + my_index()];
+    for (int p = 0; p < count; ++p) sum += partials[p * pitch + my_index()];
     hidden[my_index()] = sum < 0 ? 0 : sum;
 }
 
@@ -122,22 +122,22 @@ __global__ void add_parts(const float* parts, int count, size_t pitch, const hal
 demo::Contender fused(const demo::Dlrm<half>& m, const demo::DlrmLayers<half>& mlps, half* z) {
     const size_t N = m.shape.N, E = m.shape.E, width = m.shape.width, size = N * kHidden;
     const size_t rows = (N + kBlock - 1) / kBlock, columns = kHidden / kBlock;  // of blocks
-    const size_t most = (width + kPanel - 1) / kPanel * width / kLeastSteps;    // parts of a sum
+    const size_t most = (width + kPanel - 1) / kPanel * width / kLeastSteps;    // splits of a sum
     const dim3 grid(rows, columns, std::clamp<size_t>(kBlocks / (rows * columns), 1, most));
-    const size_t pitch = rows * kBlock * kHidden;  // from part to part
-    const auto parts = std::make_shared<demo::Buffer<float>>(grid.z, pitch);
+    const size_t pitch = rows * kBlock * kHidden;  // from one to the next
+    const auto partials = std::make_shared<demo::Buffer<float>>(grid.z, pitch);
     auto between = [=, &m] {
         gather<half><<<blocks(N * kTables * E / 4), kElementThreads>>>(m.ids, m.tables, z, N, E);
-        fused_interaction<<<grid, kThreads, sizeof(Tiles)>>>(z, m.top[0].W, parts->data(), N,
+        fused_interaction<<<grid, kThreads, sizeof(Tiles)>>>(z, m.top[0].W, partials->data(), N,
                                                              width);
-        add_parts<<<blocks(size), kElementThreads>>>(parts->data(), grid.z, pitch, m.top[0].b,
-                                                     m.hidden.data(), size);
+        add_partials<<<blocks(size), kElementThreads>>>(partials->data(), grid.z, pitch, m.top[0].b,
+                                                        m.hidden.data(), size);
     };
-    const size_t z_bytes = 2 * N * width, of_parts = 4 * grid.z * (pitch + size);
+    const size_t z_bytes = 2 * N * width, sums = 4 * grid.z * (pitch + size);
     return mlps.contender({.kernel = "fused_interaction",
                            .launches = 3,
-                           .temporary_bytes = z_bytes + parts->bytes(),
-                           .moved_bytes = m.lookup_bytes() + z_bytes + m.hidden_bytes() + of_parts,
+                           .temporary_bytes = z_bytes + partials->bytes(),
+                           .moved_bytes = m.lookup_bytes() + z_bytes + m.hidden_bytes() + sums,
                            .why_not = demo::try_shared_bytes(fused_interaction, sizeof(Tiles))},
                           {z, width}, between);
 }

@@ -66,17 +66,17 @@ __global__ void gather_pieces(const uint32_t* ids, const T* tables, T* z, size_t
 
 // --- The order of the features -------------------------------------------------------------------
 
-/// Features of a step of the gemm, 128 bytes: those of 4 numbers of z from i with kDepth numbers
-/// from j.
+/// A step of the gemm multiplies a tile of features, 128 bytes of a row: 4 numbers of z from i on,
+/// each times kDepth numbers from j on.
 template <class T>
 constexpr int kFeatures = 4 * kDepth<T>;
 template <class T>
-struct Step {
+struct FeatureTile {
     unsigned int i, j;
 
-    /// Step s. Before the steps of block B of kDepth columns, each with i up to its last column,
-    /// there are kDepth / 4 (1 + 2 + ... + B).
-    static __host__ __device__ Step at(unsigned int s) {
+    /// The tile of step s. Block B of kDepth columns, each with i up to its last column, has
+    /// kDepth / 4 (B + 1) steps: before() adds them up, and the root inverts that.
+    static __host__ __device__ FeatureTile at(unsigned int s) {
         const unsigned int block = (unsigned(sqrtf(float(32 / kDepth<T> * s + 1))) - 1) / 2;
         return {4 * (s - before(block)), kDepth<T> * block};
     }
@@ -98,12 +98,12 @@ struct Step {
 template <class T>
 __global__ void fold(const T* W, T* packed, unsigned int width, size_t features) {
     using Some = demo::Vector<T>;
-    const auto step = Step<T>::at(blockIdx.x);
+    const auto tile = FeatureTile<T>::at(blockIdx.x);
     constexpr unsigned int kThreadsOfRow = kHidden / Some::kSize;
     const unsigned int column = threadIdx.x % kThreadsOfRow * Some::kSize;
     for (unsigned int r = threadIdx.x / kThreadsOfRow; r < kFeatures<T>;
          r += blockDim.x / kThreadsOfRow) {
-        const unsigned int i = step.i + r / kDepth<T>, j = step.j + r % kDepth<T>;
+        const unsigned int i = tile.i + r / kDepth<T>, j = tile.j + r % kDepth<T>;
         Some sum{};
         if (i <= j && j < width) {
             sum = *reinterpret_cast<const Some*>(&W[(size_t(i) * width + j) * kHidden + column]);
@@ -136,9 +136,9 @@ __global__ void half_outer(const T* z, size_t pitch, T* f, size_t features) {
     const unsigned int e = (blockIdx.y * blockDim.x + threadIdx.x) * Some::kSize;
     if (e >= features) return;
     z += blockIdx.x * pitch, f += blockIdx.x * features;
-    const auto step = Step<T>::at(e / kFeatures<T>);
-    const T factor = z[step.i + e % kFeatures<T> / kDepth<T>];
-    Some product = *reinterpret_cast<const Some*>(&z[step.j + e % kDepth<T>]);
+    const auto tile = FeatureTile<T>::at(e / kFeatures<T>);
+    const T factor = z[tile.i + e % kFeatures<T> / kDepth<T>];
+    Some product = *reinterpret_cast<const Some*>(&z[tile.j + e % kDepth<T>]);
     for (T& v : product.at) v = factor * v;
     *reinterpret_cast<Some*>(&f[e]) = product;
 }
@@ -192,13 +192,13 @@ struct Numbers {
     Word panel[4];
     dlrm::Four<T> factors[2];
 
-    __device__ void load_panel(const T* const (&rows)[2], Step<T> step) {
-        const unsigned int column = step.j + threadIdx.x % 4 * (sizeof(Word) / sizeof(T));
+    __device__ void load_panel(const T* const (&rows)[2], FeatureTile<T> tile) {
+        const unsigned int column = tile.j + threadIdx.x % 4 * (sizeof(Word) / sizeof(T));
         for (int q = 0; q < 4; ++q)
             panel[q] = *reinterpret_cast<const Word*>(&rows[q % 2][column + q / 2 * kDepth<T> / 2]);
     }
-    __device__ void load_factors(const T* const (&rows)[2], Step<T> step) {
-        for (int r = 0; r < 2; ++r) factors[r] = dlrm::four(&rows[r][step.i]);
+    __device__ void load_factors(const T* const (&rows)[2], FeatureTile<T> tile) {
+        for (int r = 0; r < 2; ++r) factors[r] = dlrm::four(&rows[r][tile.i]);
     }
     /// The features of number i + k with all kDepth: A of one wgmma.
     __device__ void multiply(int k, uint32_t (&a)[4]) const {
@@ -210,12 +210,12 @@ struct Numbers {
     }
 };
 
-/// parts[blockIdx.z] = this part of the steps of features W, for 128 samples and 256 columns.
+/// partials[blockIdx.z] = features W over this block's steps, for 128 samples and 256 columns.
 template <class T, int kCluster>
 __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     folded_interaction(const T* z,                             // [N, pitch], zeros behind the width
                        const __grid_constant__ CUtensorMap W,  // as fold() packs it
-                       float* parts,                           // [gridDim.z, N, 512]
+                       float* partials,                        // [gridDim.z, N, 512]
                        size_t N, size_t pitch, unsigned int width, unsigned int steps) {
     extern __shared__ __align__(1024) unsigned char shared[];
     Memory<T>& memory = *reinterpret_cast<Memory<T>*>(shared);
@@ -262,16 +262,16 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     };
     float sums[kTileN / 2];
     uint32_t a[kInFlight + 1][4];  // wgmma read one while the next is made
-    auto step = Step<T>::at(first);
+    auto tile = FeatureTile<T>::at(first);
     Numbers<T> now;
-    now.load_panel(rows, step), now.load_factors(rows, step);
+    now.load_panel(rows, tile), now.load_factors(rows, tile);
     Numbers<T> next = now;
     int previous = 0;
     for (unsigned int s = first; s < last; ++s, at.advance()) {
-        step.advance(width);
+        tile.advance(width);
         if (s + 1 < last) {  // a step early
-            next.load_factors(rows, step);
-            if (step.i == 0) next.load_panel(rows, step);
+            next.load_factors(rows, tile);
+            if (tile.i == 0) next.load_panel(rows, tile);
         }
         hopper::mbarrier_wait(&memory.full[at.stage], at.parity);
 #pragma unroll
@@ -289,27 +289,27 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     }
     hopper::wgmma_wait_group<0>();
     release(previous);
-    parts += blockIdx.z * N * kHidden + block_col + lane % 4 * 2;
+    partials += blockIdx.z * N * kHidden + block_col + lane % 4 * 2;
 #pragma unroll
     for (int j = 0; j < kTileN / 8; ++j)  // a thread has 2 columns of every 8, in 2 rows
         for (int r = 0; r < 2; ++r)
             if (row + 8 * r < N)
-                *reinterpret_cast<float2*>(&parts[(row + 8 * r) * kHidden + j * 8]) = {
+                *reinterpret_cast<float2*>(&partials[(row + 8 * r) * kHidden + j * 8]) = {
                     sums[4 * j + 2 * r], sums[4 * j + 2 * r + 1]};
 }
 
-/// hidden = relu(b + all parts). A thread has 4 columns.
+/// hidden = relu(b + all partial sums). A thread has 4 columns.
 template <class T>
-__global__ void add_parts(const float4* parts, int count, const T* b, T* hidden,
-                          size_t quarter) {  // of a part's size
+__global__ void add_partials(const float4* partials, int count, const T* b, T* hidden,
+                             size_t quarter) {  // of the size of one
     const size_t e = dlrm::my_index();
     if (e >= quarter) return;
     const dlrm::Four<T> bias = dlrm::four(&b[e * 4 % kHidden]);
     float sums[4];
     for (int c = 0; c < 4; ++c) sums[c] = bias.at[c];
     for (int p = 0; p < count; ++p) {
-        const float4 part = parts[p * quarter + e];
-        sums[0] += part.x, sums[1] += part.y, sums[2] += part.z, sums[3] += part.w;
+        const float4 v = partials[p * quarter + e];
+        sums[0] += v.x, sums[1] += v.y, sums[2] += v.z, sums[3] += v.w;
     }
     dlrm::Four<T> result;
     for (int c = 0; c < 4; ++c) result.at[c] = T(fmaxf(sums[c], 0.0f));
@@ -420,7 +420,7 @@ struct Products {
 /// of 16.
 template <class Piece, class T, class At>
 __device__ void interact(const T* vector, int E, int end, At at) {
-    constexpr int kSteps = sizeof(Piece) / 8;  // mma of a piece
+    constexpr int kMmas = sizeof(Piece) / 8;  // mma of a piece
     const int lane = threadIdx.x % 32;
     const T* vectors[4];  // of which this thread has some numbers: one of each 8
 #pragma unroll
@@ -428,23 +428,23 @@ __device__ void interact(const T* vector, int E, int end, At at) {
         vectors[q] = reinterpret_cast<const T*>(
             __shfl_sync(~0u, reinterpret_cast<unsigned long long>(vector), 8 * q + lane / 4));
     Products<T> products;
-#pragma unroll(2 / kSteps)
-    for (int k = 0; k < E; k += kSteps * kDepth<T>) {
+#pragma unroll(2 / kMmas)
+    for (int k = 0; k < E; k += kMmas * kDepth<T>) {
         // mma wants numbers 2t, 2t + 1, 2t + 8, 2t + 9 of 16. A sum's order is free: t's numbers
         // are neighbors. Likewise in TF32 2t and 2t + 1 of 8, in place of t and t + 4.
-        const int c = k + lane % 4 * (kSteps * kDepth<T> / 4);
-        uint32_t words[2 * kSteps][4];
+        const int c = k + lane % 4 * (kMmas * kDepth<T> / 4);
+        uint32_t words[2 * kMmas][4];
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
             Piece some{};
             if (c < E)
                 some = *reinterpret_cast<const Piece*>(q == 0 && lane < 4 ? at(c) : &vectors[q][c]);
 #pragma unroll
-            for (int w = 0; w < 2 * kSteps; ++w)
-                words[w][q] = reinterpret_cast<const uint32_t(&)[2 * kSteps]>(some)[w];
+            for (int w = 0; w < 2 * kMmas; ++w)
+                words[w][q] = reinterpret_cast<const uint32_t(&)[2 * kMmas]>(some)[w];
         }
 #pragma unroll
-        for (int s = 0; s < kSteps; ++s) products.add(words[2 * s], words[2 * s + 1]);
+        for (int s = 0; s < kMmas; ++s) products.add(words[2 * s], words[2 * s + 1]);
     }
     products.store([=](int p) { return at(E + p); });
     for (int c = E + dlrm::kPairs + lane; c < end; c += 32) *at(c) = T(0.0f);
@@ -669,13 +669,13 @@ class Outer {
                 std::make_shared<demo::Graph>([this](cudaStream_t stream) { launch(stream); });
             self.launch = [graph] { (*graph)(); };
         };
-        const size_t moved = sizeof(T) * N * (E + width) + W_.bytes() + 2 * parts_.bytes() +
+        const size_t moved = sizeof(T) * N * (E + width) + W_.bytes() + 2 * partials_.bytes() +
                              m.top[0].b.bytes() + 2 * m.hidden.bytes();
         return {.kernel = "folded",
                 .setup = setup,
                 .check = m.check(true),
                 .launches = 5,
-                .temporary_bytes = z_.bytes() + parts_.bytes() + m.hidden.bytes(),
+                .temporary_bytes = z_.bytes() + partials_.bytes() + m.hidden.bytes(),
                 .moved_bytes = m.lookup_bytes() + packed_.bytes() + moved,
                 .note = "one CUDA graph",
                 .why_not = hopper::why_not(session_.gpu),
@@ -710,9 +710,9 @@ class Outer {
         });
         row_tiles > 1 ? multiply<2>(stream) : multiply<1>(stream);
         const size_t quarter = N * kHidden / 4;
-        add_parts<T><<<dlrm::blocks(quarter), dlrm::kElementThreads, 0, stream>>>(
-            reinterpret_cast<const float4*>(parts_.data()), int(parts), m.top[0].b, m.hidden.data(),
-            quarter);
+        add_partials<T><<<dlrm::blocks(quarter), dlrm::kElementThreads, 0, stream>>>(
+            reinterpret_cast<const float4*>(partials_.data()), int(splits), m.top[0].b,
+            m.hidden.data(), quarter);
         packed_.with_rows([&](auto rows, int blocks, size_t bytes) {
             const auto kernel = top_layers<rows, T>;
             demo::allow_shared_bytes(kernel, bytes);
@@ -723,10 +723,10 @@ class Outer {
     void multiply(cudaStream_t stream) const {
         const auto kernel = folded_interaction<T, kCluster>;
         demo::allow_shared_bytes(kernel, sizeof(Memory<T>));
-        const dim3 grid((row_tiles + kCluster - 1) / kCluster * kCluster, kHidden / kTileN, parts);
+        const dim3 grid((row_tiles + kCluster - 1) / kCluster * kCluster, kHidden / kTileN, splits);
         const CUtensorMap map = hopper::tensor_map(W_.data(), kTurned<T> ? kHidden : features,
                                                    kTurned<T> ? features : kHidden, 64);
-        kernel<<<grid, kThreads, sizeof(Memory<T>), stream>>>(z_.data(), map, parts_.data(), N,
+        kernel<<<grid, kThreads, sizeof(Memory<T>), stream>>>(z_.data(), map, partials_.data(), N,
                                                               pitch, width, steps);
     }
 
@@ -735,14 +735,14 @@ class Outer {
     const Packed<T>& packed_;
     const demo::Session& session_;
     const size_t N = m.shape.N;
-    const unsigned int E = m.shape.E, width = m.shape.width, steps = Step<T>::count(width);
+    const unsigned int E = m.shape.E, width = m.shape.width, steps = FeatureTile<T>::count(width);
     const size_t pitch = (width + 15) / 16 * 16, features = size_t(steps) * kFeatures<T>;
     // Few samples make few tiles, so several blocks divide the steps of each: some 132 blocks,
     // since the H100 and the H200 have as many multiprocessors, with 8 steps or more.
     const size_t row_tiles = (N + kTileM - 1) / kTileM, tiles = row_tiles * (kHidden / kTileN),
-                 parts = std::max<size_t>(std::min(132 / tiles, size_t(steps / 8)), 1);
+                 splits = std::max<size_t>(std::min(132 / tiles, size_t(steps / 8)), 1);
     const demo::Buffer<T> z_{N, pitch}, f_{N, features}, W_{features, kHidden};
-    const demo::Buffer<float> parts_{parts * N, kHidden};
+    const demo::Buffer<float> partials_{splits * N, kHidden};
 };
 
 /// The model with dot products, in one kernel. Must not outlive `packed`.

@@ -116,7 +116,7 @@ MUTANTS = [
            [("= sum < 0 ? 0 : sum", "= sum")], **OUTER),
     Mutant("dlrm_fused_stale_output", "fused_interaction",
            "only the first launch computes",
-           [launch_once("add_parts<<<")], timed=True, **OUTER),
+           [launch_once("add_partials<<<")], timed=True, **OUTER),
 ]
 
 NO_SHARED = "its kernels have no shared memory, and no barrier"
