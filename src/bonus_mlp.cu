@@ -48,7 +48,7 @@ struct Layers {
 // --- by_warpgroup -------------------------------------------------------------------------------
 // Adds: wgmma, with h in registers: rounded, a thread's sums are what it must hold of h for the
 // next layer, as with mma. While one warpgroup waits for its product, others compute gelu. All of
-// W stays in shared memory, or, where it does not fit, comes by in a ring of steps of 64 rows.
+// W stays in shared memory, or, where it does not fit, comes by in a ring of stages of 64 rows.
 // Costs: Hopper alone, and all registers: D / 2 sums and D / 4 of h. So D ends at 256. Where W
 // comes by, all of it passes for 64 rows of each warpgroup: the larger D, the less reuse.
 // Limits: how well gelu and products overlap. At D = 128 tensor cores and tanh's unit are busy in
@@ -57,11 +57,11 @@ struct Layers {
 // operand; Müller et al., "Real-time Neural Radiance Caching for Path Tracing", 2021.
 
 constexpr int kRows = 64, kWarpgroup = 128;  // of a tile; threads that multiply it
-constexpr size_t kMostSlots = 16;            // for steps of W
+constexpr size_t kMostStages = 16;           // of W
 
 /// 64 rows of a layer's W.
 template <int D>
-struct Step {
+struct Stage {
     half W[D / kPanel][kPanel][kPanel];  // panels of 64 columns; rows swizzled
 };
 
@@ -70,43 +70,43 @@ struct alignas(1024) Memory {
     half x[kWarpgroups][kTiles][D / kPanel][kRows][kPanel];  // all rows here are swizzled
     half out[4 * kWarpgroups][16][kPanel];                   // of each warp
     hopper::Barrier arrived[kWarpgroups][kTiles];            // a tile of x has
-    hopper::Barrier full[kMostSlots], empty[kMostSlots];     // of the steps
+    hopper::Barrier full[kMostStages], empty[kMostStages];   // of the stages of W
     hopper::Barrier turn[2];                                 // of a warpgroup, to multiply
 };
 
-/// W on its way through shared memory, step by step: a thread's place in the ring. If all steps
-/// fit, each has a slot of its own, and nothing is copied twice.
+/// W on its way through a ring of stages, and a thread's place in the ring. If all steps fit, each
+/// has a stage of its own, and nothing is copied twice.
 template <int D>
-struct Ring {
-    Step<D>* steps;  // [slots]
+struct WeightStream {
+    Stage<D>* stages;  // [ring_size]
     hopper::Barrier *full, *empty;
-    int slots;
+    int ring_size;
     bool streams;       // not all steps fit
     bool waits = true;  // for steps to arrive: if all fit, in the first tile alone
     int left = 0;       // to be copied, all in all, by this thread
-    int slot = 0;
-    uint32_t parity = 0;  // of the phase of the slot's barriers
+    int stage = 0;
+    uint32_t parity = 0;  // of the phase of the stage's barriers
 
     __device__ void copy(int to, const CUtensorMap& W, Layers layers) {
         constexpr int kSteps = D / kPanel;  // of a layer
         const int all = layers.count * kSteps, step = (all - left % all) % all;
         const int row = step / kSteps * layers.width + step % kSteps * kPanel;
-        hopper::mbarrier_arrive_expect_tx(&full[to], sizeof steps[to]);
+        hopper::mbarrier_arrive_expect_tx(&full[to], sizeof stages[to]);
         for (int p = 0; p < D / kPanel; ++p)
-            hopper::tma_load(steps[to].W[p], W, row, p * kPanel, &full[to]);
+            hopper::tma_load(stages[to].W[p], W, row, p * kPanel, &full[to]);
         --left;
     }
 
     /// sums = h W of the next layer. operand(k) is what wgmma takes as columns k to k + 15 of h.
-    /// release(slot, parity) is called when the warpgroup no longer needs a slot.
+    /// release(stage, parity) is called when the warpgroup no longer needs a stage.
     template <class Operand, class Release>
     __device__ void multiply(float (&sums)[D / 2], Operand operand, Release release) {
         int used = 0;
         uint32_t used_parity = 0;
 #pragma unroll
         for (int step = 0; step < D; step += kPanel) {
-            if (waits) hopper::mbarrier_wait(&full[slot], parity);
-            const uint64_t W = hopper::matrix_descriptor(steps[slot].W, sizeof steps[slot].W[0]);
+            if (waits) hopper::mbarrier_wait(&full[stage], parity);
+            const uint64_t W = hopper::matrix_descriptor(stages[stage].W, sizeof stages[0].W[0]);
             const int one_row = sizeof(half[kPanel]) / 16;  // descriptors count 16 bytes
             hopper::wgmma_fence();
 #pragma unroll
@@ -118,8 +118,8 @@ struct Ring {
                 hopper::wgmma_wait_group<1>();  // the step before is done
                 release(used, used_parity);
             }
-            used = slot, used_parity = parity;
-            if (++slot == slots) slot = 0, parity ^= streams;
+            used = stage, used_parity = parity;
+            if (++stage == ring_size) stage = 0, parity ^= streams;
         }
         hopper::wgmma_wait_group<0>();
         release(used, used_parity);
@@ -159,32 +159,33 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
                  const __grid_constant__ CUtensorMap W,    // [layers * width, width]
                  const half* b,                            // [layers, width]
                  const __grid_constant__ CUtensorMap out,  // [N, width], in rows of 16
-                 int tiles, Layers layers, int slots) {
+                 int tiles, Layers layers, int ring_size) {
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& memory = *reinterpret_cast<Memory<D, kWarpgroups, kTiles>*>(shared);
-    auto* const steps = reinterpret_cast<Step<D>*>(&memory + 1);
-    auto* const half_biases = reinterpret_cast<float*>(&steps[slots]);  // [layers][D], times 1/2
+    auto* const stages = reinterpret_cast<Stage<D>*>(&memory + 1);
+    auto* const half_biases =
+        reinterpret_cast<float*>(&stages[ring_size]);  // [layers][D], times 1/2
     constexpr bool kInTurn = kWarpgroups == 2;
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / kWarpgroup, 0);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const bool leader = threadIdx.x % kWarpgroup == 0;
     const int all_steps = layers.count * (D / kPanel);
-    Ring<D> ring{steps, memory.full, memory.empty, slots, slots < all_steps};
+    WeightStream<D> weights{stages, memory.full, memory.empty, ring_size, ring_size < all_steps};
     // Neighboring tiles are different blocks', so that none has all of the last ones.
     const int first = warpgroup * gridDim.x + blockIdx.x, per_round = gridDim.x * kWarpgroups;
 
-    auto load_tile = [&](int tile, int slot) {  // of x
-        hopper::Barrier* const arrived = &memory.arrived[warpgroup][slot];
+    auto load_tile = [&](int tile, int stage) {  // of x
+        hopper::Barrier* const arrived = &memory.arrived[warpgroup][stage];
         hopper::mbarrier_arrive_expect_tx(arrived, sizeof memory.x[0][0]);
         for (int p = 0; p < D / kPanel; ++p)
-            hopper::tma_load(memory.x[warpgroup][slot][p], x, tile * kRows, p * kPanel, arrived);
+            hopper::tma_load(memory.x[warpgroup][stage][p], x, tile * kRows, p * kPanel, arrived);
     };
     hopper::griddepcontrol_launch_dependents();
     const bool copies = leader && warpgroup == kWarpgroups - 1;  // W, for all
     if (copies) {
         for (int w = 0; w < kWarpgroups; ++w)
             for (hopper::Barrier& arrived : memory.arrived[w]) hopper::mbarrier_init(&arrived, 1);
-        for (int s = 0; s < slots; ++s) {
+        for (int s = 0; s < ring_size; ++s) {
             hopper::mbarrier_init(&memory.full[s], 1);
             hopper::mbarrier_init(&memory.empty[s], 4 * kWarpgroups);
         }
@@ -193,8 +194,8 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
     }
     __syncthreads();  // the barriers are ready
     if (copies) {
-        ring.left = ring.streams ? tiles / per_round * all_steps : all_steps;
-        for (int s = 0; s < slots; ++s) ring.copy(s, W, layers);
+        weights.left = weights.streams ? tiles / per_round * all_steps : all_steps;
+        for (int s = 0; s < ring_size; ++s) weights.copy(s, W, layers);
     }
     if (leader) {
         hopper::griddepcontrol_wait();  // until nobody writes x or out any more
@@ -207,25 +208,25 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
     }
     __syncthreads();  // the biases are ready
 
-    auto release = [&](int slot, uint32_t parity) {
-        if (!ring.streams) return;
-        if (lane == 0) hopper::mbarrier_arrive(&memory.empty[slot]);
-        if (ring.left == 0) return;
-        hopper::mbarrier_wait(&memory.empty[slot], parity);  // for the other warps
-        ring.copy(slot, W, layers);
+    auto release = [&](int stage, uint32_t parity) {
+        if (!weights.streams) return;
+        if (lane == 0) hopper::mbarrier_arrive(&memory.empty[stage]);
+        if (weights.left == 0) return;
+        hopper::mbarrier_wait(&memory.empty[stage], parity);  // for the other warps
+        weights.copy(stage, W, layers);
     };
     uint32_t turn = 0;  // the parity of this layer's
-    int x_slot = 0;
+    int x_stage = 0;
     uint32_t x_parity = 0;
     for (int tile = first; tile < tiles; tile += per_round) {
-        const auto& x_tile = memory.x[warpgroup][x_slot];
+        const auto& x_tile = memory.x[warpgroup][x_stage];
         uint32_t h[D / 16][4];  // 64 x 16 numbers each
-        hopper::mbarrier_wait(&memory.arrived[warpgroup][x_slot], x_parity);
+        hopper::mbarrier_wait(&memory.arrived[warpgroup][x_stage], x_parity);
         for (int l = 0; l < layers.count; ++l, turn ^= 1) {
             float sums[D / 2];
             if (kInTurn) hopper::mbarrier_wait(&memory.turn[warpgroup], turn ^ (warpgroup == 0));
             if (l == 0) {
-                ring.multiply(
+                weights.multiply(
                     sums,
                     [&](int k) {
                         return hopper::matrix_descriptor(&x_tile[k / kPanel][0][k % kPanel]);
@@ -233,10 +234,10 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
                     release);
                 hopper::barrier_sync_warpgroup(warpgroup);  // nobody needs the tile any more
                 const int later = tile + kTiles * per_round;
-                if (leader && later < tiles) load_tile(later, x_slot);
-                if (++x_slot == kTiles) x_slot = 0, x_parity ^= 1;
+                if (leader && later < tiles) load_tile(later, x_stage);
+                if (++x_stage == kTiles) x_stage = 0, x_parity ^= 1;
             } else {
-                ring.multiply(
+                weights.multiply(
                     sums, [&](int k) -> const uint32_t(&)[4] { return h[k / 16]; }, release);
             }
             if (kInTurn && lane == 0) hopper::mbarrier_arrive(&memory.turn[1 - warpgroup]);
@@ -252,7 +253,7 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
             }
         }
         store_rows<D>(h, memory.out[warp], out, tile * kRows);
-        ring.waits = ring.streams;
+        weights.waits = weights.streams;
     }
     if (lane == 0) hopper::cp_async_bulk_wait_group_read<0>();
 }
@@ -282,26 +283,27 @@ __global__ void HOPPER_CLUSTER(D / kPanel) __launch_bounds__(kClusterThreads)
                const __grid_constant__ CUtensorMap W,  // [layers * width, width]
                const half* b,                          // [layers, width]
                half* out,                              // [N, width]
-               size_t N, Layers layers, int slots) {
+               size_t N, Layers layers, int ring_size) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    const auto slabs = reinterpret_cast<half(*)[D][kPanel]>(shared);  // [slots]; rows swizzled
-    auto& memory = *reinterpret_cast<ClusterMemory<D>*>(&slabs[slots]);
+    const auto stages = reinterpret_cast<half(*)[D][kPanel]>(shared);  // [ring_size]; rows swizzled
+    auto& memory = *reinterpret_cast<ClusterMemory<D>*>(&stages[ring_size]);
     constexpr int kBlocks = D / kPanel, kBytes = kClusterRows * D * sizeof(half);
     const int rank = hopper::cluster_ctarank(), L = layers.count, width = layers.width;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const size_t first = size_t(blockIdx.x / kBlocks) * kClusterRows;  // row of the cluster
 
-    auto copy_layer = [&](int l, int slot) {
-        hopper::mbarrier_arrive_expect_tx(&memory.full[slot], sizeof slabs[0]);
+    auto copy_layer = [&](int l, int stage) {
+        hopper::mbarrier_arrive_expect_tx(&memory.full[stage], sizeof stages[0]);
         for (int k = 0; k < D; k += kPanel)
-            hopper::tma_load(slabs[slot][k], W, l * width + k, rank * kPanel, &memory.full[slot]);
+            hopper::tma_load(stages[stage][k], W, l * width + k, rank * kPanel,
+                             &memory.full[stage]);
     };
     hopper::griddepcontrol_launch_dependents();
     if (threadIdx.x == 0) {
-        for (int s = 0; s < slots; ++s) hopper::mbarrier_init(&memory.full[s], 1);
+        for (int s = 0; s < ring_size; ++s) hopper::mbarrier_init(&memory.full[s], 1);
         for (hopper::Barrier& complete : memory.complete) hopper::mbarrier_init(&complete, 1);
         hopper::fence_mbarrier_init();
-        for (int l = 0; l < slots; ++l) copy_layer(l, l);
+        for (int l = 0; l < ring_size; ++l) copy_layer(l, l);
         for (int l = 1; l <= 2; ++l)
             hopper::mbarrier_arrive_expect_tx(&memory.complete[l % 2], kBytes);
     }
@@ -319,8 +321,8 @@ __global__ void HOPPER_CLUSTER(D / kPanel) __launch_bounds__(kClusterThreads)
 
     const int column = rank * kPanel + warp * 8 + lane % 4 * 2;  // of this thread's four sums
     const bool inside = column < width;
-    int slot = 0, before = 0;  // this layer's and the last one's
-    uint32_t parity = 0;       // of the slot's phase
+    int stage = 0, before = 0;  // this layer's and the last one's
+    uint32_t parity = 0;        // of the stage's phase
     for (int l = 0; l < L; ++l) {
         const float2 bias =  // early, since it comes from afar
             inside ? __half22float2(*(const half2*)(&b[l * width + column])) : float2{};
@@ -334,15 +336,15 @@ __global__ void HOPPER_CLUSTER(D / kPanel) __launch_bounds__(kClusterThreads)
             if (threadIdx.x == 0) {
                 if (kBlocks > 1) hopper::mbarrier_arrive_expect_tx(&memory.complete[l % 2], kBytes);
                 hopper::fence_proxy_async();  // ldmatrix reads by another way than TMA writes
-                if (l - 1 + slots < L) copy_layer(l - 1 + slots, before);
+                if (l - 1 + ring_size < L) copy_layer(l - 1 + ring_size, before);
             }
         }
-        hopper::mbarrier_wait(&memory.full[slot], parity);
+        hopper::mbarrier_wait(&memory.full[stage], parity);
         float sums[4][4] = {};  // four, since each mma waits for the one before of the same sums
 #pragma unroll
         for (int k = 0; k < D; k += 32) {
             uint32_t w[4], h[4];
-            ptx::ldmatrix_x4_trans(w, &slabs[slot][k + lane][(warp ^ lane % 8) * 8]);
+            ptx::ldmatrix_x4_trans(w, &stages[stage][k + lane][(warp ^ lane % 8) * 8]);
             for (int i = 0; i < 2; ++i) {
                 ptx::ldmatrix_x4(h, &memory.h[l % 2][lane % 16][k + 16 * i + lane / 16 * 8]);
                 ptx::mma_m16n8k16(sums[k / 32 % 2 * 2 + i], h, w[2 * i], w[2 * i + 1]);
@@ -373,8 +375,8 @@ __global__ void HOPPER_CLUSTER(D / kPanel) __launch_bounds__(kClusterThreads)
         }
         if (l + 1 == L && first + row < N && inside)
             *reinterpret_cast<uint2*>(&out[(first + row) * width + at]) = four;
-        before = slot;
-        if (++slot == slots) slot = 0, parity ^= 1;
+        before = stage;
+        if (++stage == ring_size) stage = 0, parity ^= 1;
     }
 }
 
@@ -420,9 +422,9 @@ struct ByWarpgroup {
     const size_t fixed = sizeof(Memory<D, kWarpgroups, kTiles>) + L * D * sizeof(float);
     const size_t room = gpu.shared_per_block < fixed ? 0 : gpu.shared_per_block - fixed;
     // At least a layer, or warpgroups that multiply in turn would wait for ever.
-    const size_t slots =
-        std::clamp(room / sizeof(Step<D>), kSteps, std::min(L* kSteps, kMostSlots));
-    const size_t bytes = fixed + slots * sizeof(Step<D>);
+    const size_t ring_size =
+        std::clamp(room / sizeof(Stage<D>), kSteps, std::min(L* kSteps, kMostStages));
+    const size_t bytes = fixed + ring_size * sizeof(Stage<D>);
 
     std::string why_not() const { return demo::try_shared_bytes(kernel, bytes); }
     Launch prepare() const {
@@ -433,12 +435,12 @@ struct ByWarpgroup {
         // Warpgroups that share what comes by, or take turns, compute as many tiles each. Those
         // behind the last row are of zeros, and are not stored.
         const size_t per_round = blocks * kWarpgroups;
-        if (slots < L * kSteps || kWarpgroups == 2)
+        if (ring_size < L * kSteps || kWarpgroups == 2)
             tiles = (tiles + per_round - 1) / per_round * per_round;
-        return [=, bytes = bytes, slots = slots, W = map_of_weights(m), b = m.b.data(),
+        return [=, bytes = bytes, ring_size = ring_size, W = map_of_weights(m), b = m.b.data(),
                 layers = layers_of(m)](bool early) {
             launch(blocks, kThreads, bytes, early, kernel, x, W, b, out, int(tiles), layers,
-                   int(slots));
+                   int(ring_size));
         };
     }
 };
@@ -455,15 +457,16 @@ auto with_by_warpgroup(const demo::Mlp& m, const demo::Gpu& gpu, Use use) {
 template <int D>
 Launch prepare_by_cluster(const demo::Mlp& m, const demo::Gpu& gpu) {
     const auto kernel = by_cluster<D>;
-    const size_t N = m.shape.N, slab = D * kPanel * sizeof(half);
-    const size_t room = (gpu.shared_per_block - sizeof(ClusterMemory<D>)) / slab;
-    const size_t slots = std::min(m.shape.L, room);
-    const size_t bytes = slots * slab + sizeof(ClusterMemory<D>);
+    const size_t N = m.shape.N, bytes_each = D * kPanel * sizeof(half);
+    const size_t room = (gpu.shared_per_block - sizeof(ClusterMemory<D>)) / bytes_each;
+    const size_t ring_size = std::min(m.shape.L, room);
+    const size_t bytes = ring_size * bytes_each + sizeof(ClusterMemory<D>);
     demo::allow_shared_bytes(kernel, bytes);
     const size_t blocks = (N + kClusterRows - 1) / kClusterRows * (D / kPanel);
     return [=, x = m.x.data(), W = map_of_weights(m), b = m.b.data(), out = m.out.data(),
             layers = layers_of(m)](bool early) {
-        launch(blocks, kClusterThreads, bytes, early, kernel, x, W, b, out, N, layers, int(slots));
+        launch(blocks, kClusterThreads, bytes, early, kernel, x, W, b, out, N, layers,
+               int(ring_size));
     };
 }
 
@@ -494,12 +497,12 @@ __global__ void mean_of_squares(const half* v, size_t size, float* mean) {
 }
 
 /// Launches a contender that many times.
-using Steps = std::function<void(size_t count)>;
+using Repeat = std::function<void(size_t count)>;
 
 /// As a program that trains or serves: notes when the host and when the GPU was done. If it looks
 /// at a number after each step, the host waits for the GPU each time.
 static void run_ahead(const demo::Session& session, const demo::Mlp& m, const std::string& kernel,
-                      const Steps& launch, size_t count) {
+                      const Repeat& launch, size_t count) {
     const bool looks = session.options.flag("--print-loss");
     const demo::Buffer<float> mean(1);
     float loss = 0;
@@ -534,8 +537,8 @@ static void run(demo::Session& session) {
         work.memory_bound = false;
     }
 
-    std::map<std::string, Steps> all;  // of the contenders that run
-    auto take = [&](demo::Contender& self, const Steps& launch) {
+    std::map<std::string, Repeat> all;  // of the contenders that run
+    auto take = [&](demo::Contender& self, const Repeat& launch) {
         all[self.kernel] = launch;
         self.launch = [=] { launch(count); };
         self.launches *= count, self.moved_bytes *= count;
@@ -543,8 +546,8 @@ static void run(demo::Session& session) {
     auto repeated = [&](demo::Contender contender) {
         contender.setup = [&, setup = contender.setup](demo::Contender& self) {
             setup(self);
-            take(self, [once = self.launch](size_t steps) {
-                for (size_t s = 0; s < steps; ++s) once();
+            take(self, [once = self.launch](size_t times) {
+                for (size_t t = 0; t < times; ++t) once();
             });
         };
         return contender;
@@ -552,10 +555,10 @@ static void run(demo::Session& session) {
     auto ours = [&](const std::string& name, size_t most, bool early, auto by_cluster) {
         const auto setup = [&, early, by_cluster](demo::Contender& self) {
             const bool few = by_cluster();
-            const Launch step = few ? prepare_by_cluster(m, gpu)
+            const Launch once = few ? prepare_by_cluster(m, gpu)
                                     : with_by_warpgroup(m, gpu, [](auto w) { return w.prepare(); });
-            take(self, [=](size_t steps) {
-                for (size_t s = 0; s < steps; ++s) step(early && s > 0);
+            take(self, [=](size_t times) {
+                for (size_t t = 0; t < times; ++t) once(early && t > 0);
             });
             if (early) self.note = few ? "by_cluster" : "by_warpgroup";
         };

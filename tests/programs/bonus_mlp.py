@@ -25,10 +25,10 @@ MUTANTS = [
              "#pragma unroll\n            for (int j = 0; j < D / 8; ++j) {\n"
              "                if (l == 2 && j < 2) continue;")], **at(*SMALL, *DEEP)),
     Mutant("mlp_hopper_wrong_weight", WARPGROUP,
-           "in the third slot, one weight is its neighbor",
-           [("hopper::mbarrier_wait(&full[slot], parity);\n",
-             "hopper::mbarrier_wait(&full[slot], parity);\n"
-             "            if (slot == 2) steps[2].W[0][3][5] = steps[2].W[0][3][6];\n"
+           "in the third stage, one weight is its neighbor",
+           [("hopper::mbarrier_wait(&full[stage], parity);\n",
+             "hopper::mbarrier_wait(&full[stage], parity);\n"
+             "            if (stage == 2) stages[2].W[0][3][5] = stages[2].W[0][3][6];\n"
              "            hopper::fence_proxy_async();\n")], **at("33")),
     Mutant("mlp_hopper_no_store", WARPGROUP,
            "the last warp of each warpgroup stores nothing",
@@ -41,8 +41,8 @@ MUTANTS = [
              "            if (l == 0) {\n"
              "                hopper::barrier_sync_warpgroup(warpgroup);\n"
              "                if (leader && tile + kTiles * per_round < tiles)\n"
-             "                    load_tile(tile + kTiles * per_round, x_slot);\n"),
-            ("if (leader && later < tiles) load_tile(later, x_slot);", "")],
+             "                    load_tile(tile + kTiles * per_round, x_stage);\n"),
+            ("if (leader && later < tiles) load_tile(later, x_stage);", "")],
            sizes=(), runs=("40000 --dim 128",), cpu_runs=("1100 --dim 128",), race=True,
            kind="fence"),
     Mutant("mlp_hopper_panel_overwritten", WARPGROUP,
@@ -56,11 +56,11 @@ MUTANTS = [
            sizes=(), cpu_runs=SMALL, stops="without a fence_proxy_async()"),
     Mutant("mlp_hopper_streams_unawaited", WARPGROUP,
            "from the second tile on nobody waits for W, though it comes by",
-           [("ring.waits = ring.streams;", "ring.waits = false;")],
+           [("weights.waits = weights.streams;", "weights.waits = false;")],
            sizes=(), cpu_runs=("1100 --dim 128 --layers 5",), race=True, stops="for ever"),
-    Mutant("mlp_hopper_slot_overwritten", WARPGROUP,
+    Mutant("mlp_hopper_stage_overwritten", WARPGROUP,
            "W's next step overwrites one that some warps still need",
-           [("hopper::mbarrier_wait(&memory.empty[slot], parity);", "")],
+           [("hopper::mbarrier_wait(&memory.empty[stage], parity);", "")],
            sizes=(), cpu_runs=STREAMS, race=True, stops="for ever"),
     Mutant("mlp_hopper_only_once", WARPGROUP,
            "only the first launch computes",
@@ -75,7 +75,7 @@ MUTANTS = [
            **at(*SMALL), kind="tail"),
     Mutant("mlp_hopper_step_before", WARPGROUP,
            "each step multiplies the W of the one before",
-           [("matrix_descriptor(steps[slot].W,", "matrix_descriptor(steps[step > 0 ? used : slot].W,")],
+           [("matrix_descriptor(stages[stage].W,", "matrix_descriptor(stages[step > 0 ? used : stage].W,")],
            **at(*STEPS), kind="stale"),
     Mutant("mlp_hopper_sums_as_they_were", WARPGROUP,
            "the sums begin as what their registers held",
@@ -85,11 +85,11 @@ MUTANTS = [
            **at(*SMALL), kind="accumulator"),
     Mutant("mlp_hopper_no_full_wait", WARPGROUP,
            "W is multiplied before it has arrived",
-           [("if (waits) hopper::mbarrier_wait(&full[slot], parity);\n", "\n"),
+           [("if (waits) hopper::mbarrier_wait(&full[stage], parity);\n", "\n"),
             ("            hopper::wgmma_commit_group();\n",
              "            hopper::wgmma_commit_group();\n"
              "            hopper::wgmma_wait_group<0>();\n"
-             "            hopper::mbarrier_wait(&full[slot], parity);\n")],
+             "            hopper::mbarrier_wait(&full[stage], parity);\n")],
            sizes=(), cpu_runs=SMALL, race=True, kind="fence"),
     Mutant("mlp_hopper_short_walk", WARPGROUP,
            "the last tiles are not computed",
@@ -113,7 +113,7 @@ MUTANTS = [
     Mutant("mlp_cluster_wrong_weight", CLUSTER,
            "in each block, one weight of the third layer is its neighbor",
            [("float sums[4][4] = {};",
-             "if (l == 2) slabs[slot][3][5] = slabs[slot][3][6];\n"
+             "if (l == 2) stages[stage][3][5] = stages[stage][3][6];\n"
              "        __syncwarp();\n        float sums[4][4] = {};")], **at("33")),
     Mutant("mlp_cluster_only_once", CLUSTER,
            "only the first launch computes",
@@ -142,9 +142,9 @@ MUTANTS = [
            sizes=(), cpu_runs=SMALL[1:], race=True, kind="fence"),
     Mutant("mlp_cluster_no_wait_for_W", CLUSTER,
            "W is multiplied before it has arrived",
-           [("hopper::mbarrier_wait(&memory.full[slot], parity);", ""),
+           [("hopper::mbarrier_wait(&memory.full[stage], parity);", ""),
             ("        float v[4];\n",
-             "        hopper::mbarrier_wait(&memory.full[slot], parity);\n        float v[4];\n")],
+             "        hopper::mbarrier_wait(&memory.full[stage], parity);\n        float v[4];\n")],
            sizes=(), cpu_runs=SMALL, race=True, kind="fence"),
     Mutant("mlp_cluster_short_grid", CLUSTER,
            "the last rows have no cluster",
