@@ -42,7 +42,7 @@ struct Rank {
     const demo::Buffer<half> W1, W2, W_;  // [N, columns], and beside each other
     const demo::Buffer<half> b_, t_;      // of library_best: both biases, and [N, 2 columns]
     const demo::Buffer<half> gates;       // [N, columns], or some rows of [N, H]
-    const demo::Buffer<half> parts;       // of overlapped: what each GPU has left here, [N, N] each
+    const demo::Buffer<half> partials;    // of overlapped: what each GPU has left here, [N, N] each
     const demo::Buffer<int> signals;      // and that it has, see exchange_hopper::Peers
     const demo::Buffer<half> identity;    // which adds them
     const demo::Cublas cublas;
@@ -58,7 +58,7 @@ struct Rank {
           b_(2 * columns.count),
           t_(N, 2 * columns.count),
           gates(N, H),
-          parts(gpus.size * N, N),
+          partials(gpus.size * N, N),
           signals(gpus.size, exchange_hopper::signals(N, N)),
           identity(kBlockM, kBlockM) {
         DEMO_CHECK(cudaMemset(signals.data(), 0, signals.bytes()));
@@ -306,9 +306,9 @@ class Layer {
             const Rank &here = *ranks_[i], &there = *ranks_[other];
             const size_t signals = exchange_hopper::signals(N, N);
             peers.out[other] = hopper::tensor_map(there.l.out.data(), N, N, 16);
-            peers.parts[other] = hopper::tensor_map(&there.parts.data()[i * N * N], N, N, 16);
+            peers.partials[other] = hopper::tensor_map(&there.partials.data()[i * N * N], N, N, 16);
             peers.announced[other] = &there.signals.data()[i * signals];
-            peers.received[other] = hopper::tensor_map(&here.parts.data()[other * N * N], N, N,
+            peers.received[other] = hopper::tensor_map(&here.partials.data()[other * N * N], N, N,
                                                        exchange_hopper::kBlockK);
             peers.arrived[other] = &here.signals.data()[other * signals];
         }
@@ -341,8 +341,8 @@ class Layer {
         const std::string best = ms["overlapped"] > 0 ? "overlapped" : "chunked";
         if (ms["one_gpu"] == 0 || ms["fused"] == 0 || ms[best] == 0) return;  // one was wrong
         auto efficiency = [&](const std::string& kernel) {
-            const double part = ms["one_gpu"] / (G * ms[kernel]);
-            return kernel + " " + std::to_string(int(100 * part + 0.5)) + "%";
+            const double efficiency = ms["one_gpu"] / (G * ms[kernel]);
+            return kernel + " " + std::to_string(int(100 * efficiency + 0.5)) + "%";
         };
         session_.note("one_gpu / (" + std::to_string(G) + " x time): " + efficiency("fused") +
                       ", " + efficiency(best));

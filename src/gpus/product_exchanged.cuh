@@ -16,7 +16,7 @@ constexpr int kWarps = 4 * kConsumers;                  // of a block, that stor
 /// What a GPU knows of the others, each at its number.
 struct Peers {
     CUtensorMap out[kMostGpus];       // out[M, N] on each GPU
-    CUtensorMap parts[kMostGpus];     // where this GPU leaves its parts of the tiles that they own
+    CUtensorMap partials[kMostGpus];  // where this GPU leaves its partial sums of their tiles
     int* announced[kMostGpus];        // and says that they are there: [tiles, kCluster, kWarps]
     CUtensorMap received[kMostGpus];  // what they leave here, [M, N]
     const int* arrived[kMostGpus];    // and what they say
@@ -84,7 +84,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
         const int clusters = gridDim.x / kCluster;
         for (int j = first + blockIdx.x / kCluster; j < last; j += clusters) {
             const int i = (first_of(peers.rank + 1) + j) % tiles;
-            const int2 tile = walk(i, rows, columns);
+            const int2 tile = rasterize(i, rows, columns);
             work(i, (tile.x * kCluster + rank) * kBlockM, tile.y * kTileN, j >= others);
         }
     };
@@ -111,7 +111,8 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     // signal that it has arrived, or -1 where there is none to give.
     int owner = -1, signal = -1;
     auto to = [&] {
-        return owner < 0 ? Destination{peers.out, peers.gpus} : Destination{&peers.parts[owner], 1};
+        return owner < 0 ? Destination{peers.out, peers.gpus}
+                         : Destination{&peers.partials[owner], 1};
     };
     auto announce = [&] {
         if (signal >= 0 && lane == 0) {

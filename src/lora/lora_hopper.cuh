@@ -95,8 +95,8 @@ template <int kTileM, int kStages, int kCluster>
 struct ProjectMemory {
     Ring<half, kThin, kStages, kTileM> ring;
     // From each block, those of the rows that this one adds up; 4 against bank conflicts.
-    float2 parts[kCluster][kTileM / kCluster][kThin / 2 + 4];
-    hopper::Barrier complete;  // all blocks' parts are there
+    float2 partials[kCluster][kTileM / kCluster][kThin / 2 + 4];
+    hopper::Barrier complete;  // all blocks' partial sums are there
 };
 
 template <int kTileM, int kStages, int kCluster>
@@ -141,7 +141,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM))
         if (j * 8 >= r) break;
         for (int lower = 0; lower < 2; ++lower) {
             const int i = warp * 16 + lower * 8 + lane / 4, s = 4 * j + 2 * lower;
-            hopper::st_async(&memory.parts[rank][i % kShare][4 * j + lane % 4],
+            hopper::st_async(&memory.partials[rank][i % kShare][4 * j + lane % 4],
                              {sums[s], sums[s + 1]}, &memory.complete, i / kShare);
         }
     }
@@ -149,7 +149,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(threads(kTileM))
     for (int e = threadIdx.x; e < kShare * r / 2; e += kMultiply * kWarpgroup) {
         const int i = e / (r / 2), j = e % (r / 2), to = row + rank * kShare + i;
         float2 sum{};
-        for (auto& part : memory.parts) sum.x += part[i][j].x, sum.y += part[i][j].y;
+        for (auto& partial : memory.partials) sum.x += partial[i][j].x, sum.y += partial[i][j].y;
         if (to < M)
             *(half2*)(&u[size_t(to) * r + 2 * j]) = __floats2half2_rn(scale * sum.x, scale * sum.y);
     }

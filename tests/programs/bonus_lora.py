@@ -45,7 +45,7 @@ MUTANTS = [
            [("scale * sum.x, scale * sum.y", "sum.x, sum.y")], **SMALL),
     mutant("lora_hopper_lost_part", BOTH,
            "u is the sum of one block's steps alone",
-           [("for (auto& part : memory.parts)", "auto& part = memory.parts[0];")],
+           [("for (auto& partial : memory.partials)", "auto& partial = memory.partials[0];")],
            sizes=(160, 1024)),
     mutant("lora_hopper_swapped_parts", BOTH,
            "the sums go to the wrong block of the cluster",
