@@ -227,16 +227,16 @@ __device__ Piece<T> sum_of(Piece<T> a, const Piece<T>& b) {
 /// kUnit: Share's.
 template <class Op, class T, bool kAligned, int kPieces, int kUnit = 16>
 struct Kept {
-    using Part = Share<T, kAligned, kUnit>;
+    using RowShare = Share<T, kAligned, kUnit>;
     const Arrays<T>& a;
-    const Part share;
+    const RowShare share;
     const unsigned int first_of_warp;  // number of a piece within the share
     const unsigned int first_piece;    // the same of this thread's first one
     const int left;                    // pieces of the share from there on
     Piece<T> pieces[kPieces];
     T edge;
 
-    __device__ Kept(const Arrays<T>& a, const Part& share, unsigned int thread)
+    __device__ Kept(const Arrays<T>& a, const RowShare& share, unsigned int thread)
         : a(a),
           share(share),
           first_of_warp(thread / 32 * (32 * kPieces)),
@@ -244,7 +244,7 @@ struct Kept {
           left(int(share.pieces) - int(first_piece)) {}
     __device__ Kept(const Arrays<T>& a, size_t row, unsigned int thread, unsigned int rank = 0,
                     unsigned int shares = 1)
-        : Kept(a, Part(row, a.cols, thread, rank, shares), thread) {}
+        : Kept(a, RowShare(row, a.cols, thread, rank, shares), thread) {}
 
     /// How many pieces this warp has, of at most 32 kPieces. `p`: where in the share they begin.
     __device__ unsigned int pieces_of_warp(unsigned int p = 0) const {
@@ -427,7 +427,7 @@ struct Kept {
 
     /// How many columns behind the earliest this row's pieces begin: it has so many at the edge.
     __device__ unsigned int behind() const {
-        return kAligned ? 0 : share.column % Part::kUnitElements;
+        return kAligned ? 0 : share.column % RowShare::kUnitElements;
     }
     /// Gamma or beta of the i-th piece of a row that begins the earliest; zeros beyond the last.
     __device__ Piece<T> earliest_parameters_of(const T* array, int i) const {
@@ -670,7 +670,7 @@ template <class Op, class T, Alignment kAlignment, int kPieces>
 __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsigned int* drawn) {
     constexpr bool kAligned = kAlignment == kToLines;
     using Row = Kept<Op, T, kAligned, kPieces, kLine>;
-    using Part = typename Row::Part;
+    using RowShare = typename Row::RowShare;
     extern __shared__ __align__(kLine) unsigned char shared[];
     __shared__ hopper::Barrier full[2];                     // a row's moments have all arrived
     __shared__ hopper::Barrier arrived[kMostThreads / 32];  // a warp's part of the next row has
@@ -702,7 +702,7 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
     hopper::barrier_cluster_sync();  // every block's barriers are ready
 
     T edge_of_x = T(0), edge_of_residual = T(0);  // of the next row
-    auto start = [&](const Part& share) {
+    auto start = [&](const RowShare& share) {
         const Row next(a, share, threadIdx.x);
         // The copy could overtake this lane's loads, which may still be queued: on an H200 it did.
         hopper::fence_proxy_async();
@@ -718,13 +718,13 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
     };
     auto fetch = [&](size_t row) {  // to the L2 cache
         if (threadIdx.x > 0 || row >= a.rows) return;
-        const Part share(row, a.cols, 0, rank, blocks);
+        const RowShare share(row, a.cols, 0, rank, blocks);
         share.fetch_with_edges(a.x, a.rows * a.cols);
         if (Op::kAdds) share.fetch_with_edges(a.residual, a.rows * a.cols);
     };
     // The first two rows of each cluster are fixed, the others drawn.
     size_t row = cluster, next = clusters + cluster;
-    Part share(row, a.cols, threadIdx.x, rank, blocks);
+    RowShare share(row, a.cols, threadIdx.x, rank, blocks);
     start(share);
     const Row first_row(a, share, threadIdx.x);
 #pragma unroll 4
@@ -907,20 +907,20 @@ std::function<void()> prepare_by_cluster(const Arrays<T>& a, const demo::Gpu& gp
 template <class Op, class T>
 __global__ void __launch_bounds__(kTwiceThreads, 2) by_cluster_twice(Arrays<T> a) {
     const Cluster cluster;
-    Kept<Op, T, false, kStepPieces> kept(a, blockIdx.x / cluster.size(), threadIdx.x,
-                                         cluster.rank(), cluster.size());
-    constexpr unsigned int kStep = kStepPieces * kTwiceThreads;
+    Kept<Op, T, false, kTwicePieces> kept(a, blockIdx.x / cluster.size(), threadIdx.x,
+                                          cluster.rank(), cluster.size());
+    constexpr unsigned int kBlockPieces = kTwicePieces * kTwiceThreads;
     kept.load_row();
     Moments own = kept.moments();
     unsigned int p = 0;
-    for (; p + kStep < kept.share.pieces;) {
-        kept.load_pieces(p += kStep);
+    for (; p + kBlockPieces < kept.share.pieces;) {
+        kept.load_pieces(p += kBlockPieces);
         own = merge(own, kept.moments(p, false));
     }
     const Moments whole = cluster.merge_all(merge_block(own), Moments{});
     kept.store_edge(whole, kept.edge_parameters()), kept.store_pieces(whole, p);
     for (; p > 0;) {  // backward: the latest pieces are the likeliest to be in the cache
-        kept.load_from(Op::kAdds ? a.sum : a.x, p -= kStep);
+        kept.load_from(Op::kAdds ? a.sum : a.x, p -= kBlockPieces);
         kept.store_pieces(whole, p);
     }
 }

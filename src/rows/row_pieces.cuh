@@ -187,7 +187,7 @@ struct Cluster {
 #endif
 };
 
-constexpr int kStepPieces = 4;               // that a thread of by_cluster_twice keeps
+constexpr int kTwicePieces = 4;              // that a thread of by_cluster_twice keeps
 constexpr unsigned int kTwiceThreads = 512;  // of its blocks, at most
 
 /// How by_cluster_twice is launched. A row that one step of a block holds is one block's, of as
@@ -195,8 +195,8 @@ constexpr unsigned int kTwiceThreads = 512;  // of its blocks, at most
 template <class T>
 demo::ClusterLaunch launch_by_cluster_twice(const Rows<T>& r) {
     const size_t pieces = r.whole_pieces();
-    if (pieces <= kStepPieces * kTwiceThreads)
-        return {r.rows, 1, threads_for(pieces, kStepPieces), 0};
+    if (pieces <= kTwicePieces * kTwiceThreads)
+        return {r.rows, 1, threads_for(pieces, kTwicePieces), 0};
     return {r.rows, hopper::has_bulk_copies() ? kMostBlocks : 1, kTwiceThreads, 0};
 }
 

@@ -369,8 +369,8 @@ std::function<void()> prepare_by_cluster(Rows<T> r) {
 /// The softmax of a row of any length, of which this block has a share. merge_all(pair) returns the
 /// pair of all blocks.
 template <int kPieces, class T, bool kAligned, class MergeAll>
-__device__ void softmax_in_steps(const T* x, T* out, const Share<T, kAligned>& share,
-                                 MergeAll merge_all) {
+__device__ void softmax_of_any_length(const T* x, T* out, const Share<T, kAligned>& share,
+                                      MergeAll merge_all) {
     const unsigned int step = kPieces * blockDim.x;
     Kept<T, kPieces, kAligned> kept;
     kept.load(x, share);
@@ -395,7 +395,7 @@ __global__ void __launch_bounds__(kTwiceThreads)
     const Cluster cluster;
     const Share<T, false> share(blockIdx.x / cluster.size(), cols, threadIdx.x, cluster.rank(),
                                 cluster.size());
-    softmax_in_steps<kStepPieces>(x, out, share, [&](MaxSum own) {
+    softmax_of_any_length<kTwicePieces>(x, out, share, [&](MaxSum own) {
         return cluster.merge_all(own, MaxSum{kNothing, 0});
     });
 }
@@ -467,7 +467,7 @@ __global__ void __launch_bounds__(kGridThreads, 1)
     unsigned int set = 0;
     for (size_t row = blockIdx.x / boxes.team; row < rows; row += teams, set ^= 1) {
         const Share<T, kAligned> share(row, cols, threadIdx.x, rank, boxes.team);
-        softmax_in_steps<kPieces>(x, out, share, [&](MaxSum own) {
+        softmax_of_any_length<kPieces>(x, out, share, [&](MaxSum own) {
             if (threadIdx.x == 0 && row + teams < rows)
                 Share<T, kAligned>(row + teams, cols, 0, rank, boxes.team).fetch(x);
             return boxes.merge_all(own, set, sign);
@@ -517,15 +517,15 @@ std::vector<demo::Contender> records(const T* x, T* out, size_t rows, size_t col
     auto setup = [r, &gpu](demo::Contender& self) {
         const size_t bytes = r.row_bytes();
         const bool in_cluster = has_clusters(gpu) && bytes <= kMostClusterBytes;
-        const bool kept = in_cluster || grid_keeps(bytes, gpu);
+        const bool in_registers = in_cluster || grid_keeps(bytes, gpu);
         // With so few rows, clusters would leave many multiprocessors idle.
         const bool few = r.rows * kMostBlocks <= size_t(gpu.multiprocessors);
-        self.moved_bytes = (kept ? 2 : 3) * r.rows * bytes;
+        self.moved_bytes = (in_registers ? 2 : 3) * r.rows * bytes;
         self.launch = !r.aligned() && r.cols <= kBestPerTile ? prepare_by_tile(r)
                       : r.cols <= kMostPerWarp               ? prepare_by_warp(r)
                       : bytes <= kMostBlockBytes             ? prepare_by_block(r, gpu)
                       : in_cluster && !few                   ? prepare_by_cluster(r)
-                      : kept || few                          ? prepare_by_grid(r, gpu)
+                      : in_registers || few                  ? prepare_by_grid(r, gpu)
                                                              : prepare_by_cluster_twice(r);
     };
     return {demo::record("bonus_softmax_rows", {.kernel = "softmax_rows", .setup = setup})};
