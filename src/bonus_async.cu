@@ -48,14 +48,14 @@ class PinnedBuffer {
     size_t size_;
 };
 
-constexpr float kKept = 0.999f, kAdded = 0.001f;
+constexpr float kDecay = 0.999f, kGain = 0.001f;
 
 /// Each step brings v nearer to 1, in four cycles: it waits for the one before.
 __global__ void approach_one(float* v, size_t size, int steps) {  // [size]
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= size) return;
     float value = v[i];
-    for (int step = 0; step < steps; ++step) value = kKept * value + kAdded;
+    for (int step = 0; step < steps; ++step) value = kDecay * value + kGain;
     v[i] = value;
 }
 
@@ -70,14 +70,14 @@ __global__ void next_row(const float* x,  // [kRow]
     hopper::griddepcontrol_launch_dependents();  // the next launch may start
     hopper::griddepcontrol_wait();               // the one before is done, and has written its row
     const float* const from = row == 0 ? x : &out[(row - 1) * kRow];
-    out[row * kRow + threadIdx.x] = kKept * from[(threadIdx.x + 1) % kRow];
+    out[row * kRow + threadIdx.x] = kDecay * from[(threadIdx.x + 1) % kRow];
 }
 
 struct ExpectRow {
     const float* x;
     DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t row, size_t col) const {
-        const double steps = double(row + 1), kept = pow(double(kKept), steps);
-        const double value = kept * x[(row + 1 + col) % kRow];
+        const double steps = double(row + 1), decay = pow(double(kDecay), steps);
+        const double value = decay * x[(row + 1 + col) % kRow];
         return {value, 2 * steps * 0x1p-24 * fabs(value) + 0x1p-126};  // each step rounds
     }
 };
@@ -135,16 +135,16 @@ static void launches(demo::Session& session) {
 
 // --- Copies -------------------------------------------------------------------------------------
 
-constexpr int kSteps = demo::kSimulator ? 16 : 2000;  // so that it takes as long as a copy
+constexpr int kIterations = demo::kSimulator ? 16 : 2000;  // so that it takes as long as a copy
 constexpr size_t kThreads = 256, kChunks = 16, kStreams = 3;
 
 struct ExpectNearOne {
     const float* x;
     size_t cols;
     DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t row, size_t col) const {
-        const double kept = pow(double(kKept), kSteps), goal = double(kAdded) / (1 - double(kKept));
+        const double decay = pow(double(kDecay), kIterations), goal = kGain / (1.0 - kDecay);
         // Each step rounds by at most 2^-24, of which later steps keep less than all.
-        return {kept * x[row * cols + col] + (1 - kept) * goal, kSteps * 0x1p-24};
+        return {decay * x[row * cols + col] + (1 - decay) * goal, kIterations * 0x1p-24};
     }
 };
 
@@ -168,10 +168,10 @@ static void copies(demo::Session& session) {
                 const size_t begin = size * c / chunks, count = size * (c + 1) / chunks - begin;
                 const size_t blocks = count / kThreads + 1, bytes = 4 * count;
                 const cudaStream_t stream = streams[c % kStreams];
-                float *const from = host + begin, *const to = from + size, *part = v.data() + begin;
-                DEMO_CHECK(cudaMemcpyAsync(part, from, bytes, cudaMemcpyHostToDevice, stream));
-                approach_one<<<blocks, kThreads, 0, stream>>>(part, count, kSteps);
-                DEMO_CHECK(cudaMemcpyAsync(to, part, bytes, cudaMemcpyDeviceToHost, stream));
+                float *const from = host + begin, *const to = from + size, *own = v.data() + begin;
+                DEMO_CHECK(cudaMemcpyAsync(own, from, bytes, cudaMemcpyHostToDevice, stream));
+                approach_one<<<blocks, kThreads, 0, stream>>>(own, count, kIterations);
+                DEMO_CHECK(cudaMemcpyAsync(to, own, bytes, cudaMemcpyDeviceToHost, stream));
             }
         };
         auto timed = [=, &x, &out, &timer] {
@@ -183,7 +183,7 @@ static void copies(demo::Session& session) {
         };
         return demo::Contender{.kernel = name, .launch = [=] { timed(); }, .sample = timed};
     };
-    session.run(demo::MatrixShape::of(session.options).workload(session, 2 * kSteps),
+    session.run(demo::MatrixShape::of(session.options).workload(session, 2 * kIterations),
                 out.check(ExpectNearOne{x, N}),
                 {contender("pageable", pageable.data(), 1), contender("pinned", pinned.data(), 1),
                  contender("overlapped", pinned.data(), kChunks)});

@@ -35,7 +35,7 @@ constexpr double kScaledLoads = 1e6;            // of 4 bytes, in a sample
 constexpr size_t kScaledBytes = size_t(4 * kScaledLoads);
 
 constexpr int kThreads = kSimulator ? 64 : 1024;  // of a block; an SM runs one
-constexpr int kSteps = kSimulator ? 16 : 8192;    // loads of a thread: 0.5 ms from L1
+constexpr int kReads = kSimulator ? 16 : 8192;    // loads of a thread: 0.5 ms from L1
 constexpr int kFirst = kSimulator ? 64 : 2048;    // loads of a chase that fill L1: 256 KiB
 constexpr int kLoads = kSimulator ? 256 : 4096;   // loads that it times
 constexpr size_t kStridedBytes = kSimulator ? 1 << 18 : 1 << 30;  // far more than L2 holds
@@ -103,13 +103,13 @@ __global__ void chase(const uint64_t* chain, uint32_t lines, const uint32_t* beg
                       long long* cycles) {
     const uint64_t* at = chain + size_t(*begin % lines) * kPointers;
     // __ldca: as any load, but known to be from global memory, wherever the address comes from
-    auto walk = [&](int steps) {
+    auto follow = [&](int steps) {
 #pragma unroll 16
         for (int i = 0; i < steps; ++i) at = reinterpret_cast<const uint64_t*>(__ldca(at));
     };
-    walk(kFirst);
+    follow(kFirst);
     const long long before = clock64();
-    walk(kLoads);
+    follow(kLoads);
     *cycles = clock64() - before;
     *last = uint32_t(size_t(at - chain) / kPointers);
 }
@@ -133,11 +133,11 @@ __global__ void chase_shared(uint32_t lines, const uint32_t* begin, uint32_t* la
 
 // --- Bandwidth ----------------------------------------------------------------------------------
 
-/// The sum of kSteps vectors, kThreads apart from `at` on; after the last of 2^n comes the first.
+/// The sum of kReads vectors, kThreads apart from `at` on; after the last of 2^n comes the first.
 __device__ uint32_t add_up(const uint4* x, uint32_t vectors, uint32_t at) {
     uint32_t sum = 0;
 #pragma unroll 8  // so many are under way
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kReads; ++step) {
         const uint4 v = x[(at + step * kThreads) & (vectors - 1)];
         sum += v.x + v.y + v.z + v.w;
     }
@@ -256,24 +256,24 @@ static void working_set(demo::Session& session, size_t blocks, size_t N) {
     auto read_all = [&](const void* from) {
         read<<<blocks, kThreads>>>(static_cast<const uint4*>(from), vectors, apart, sums);
     };
-    auto walk = [&] {
+    auto run_chase = [&] {
         read_all(chain.lines());  // so that L2 holds what it can
         chase<<<1, 1>>>(chain.lines(), lines, x, last, chain.cycles());
     };
-    auto walk_shared = [&] {
+    auto run_chase_shared = [&] {
         chase_shared<<<1, kThreads, bytes>>>(lines, x, last, chain.cycles());
     };
     auto read_copy = [&] { read_shared<<<blocks, kThreads, bytes>>>(x, vectors, sums); };
     auto ends = [&](int steps) { return last.check(ExpectLine{x, lines, uint32_t(steps)}); };
     auto adds_up = [&](size_t apart) {
-        return sums.check(ExpectSum{x, bytes / 4, 4 * apart, 4, 4 * kThreads, kSteps, 4});
+        return sums.check(ExpectSum{x, bytes / 4, 4 * apart, 4, 4 * kThreads, kReads, 4});
     };
-    const double loads = 4.0 * kSteps * kThreads * double(blocks), ghz = session.gpu.boost_ghz;
+    const double loads = 4.0 * kReads * kThreads * double(blocks), ghz = session.gpu.boost_ghz;
     std::vector<demo::Contender> all = {
-        latency("chase", walk, ends(kFirst + kLoads), chain, kLoads, ghz),
+        latency("chase", run_chase, ends(kFirst + kLoads), chain, kLoads, ghz),
         bandwidth(
             "read", [&] { read_all(x); }, adds_up(apart), loads),
-        latency("chase_shared", walk_shared, ends(kLoads), chain, kLoads, ghz),
+        latency("chase_shared", run_chase_shared, ends(kLoads), chain, kLoads, ghz),
         bandwidth("read_shared", read_copy, adds_up(1), loads)};
     all[2].why_not = no_room_for(bytes, chase_shared);
     all[3].why_not = no_room_for(bytes, read_shared);

@@ -26,7 +26,7 @@ namespace waves {
 
 // The prediction is made of these. Change one and see.
 constexpr double kLaunchUs = 3.5;         // of a kernel that does nothing
-constexpr double kStepCycles = 4;         // of a multiply-add that waits for the one before
+constexpr double kFmaCycles = 4;          // of a multiply-add that waits for the one before
 constexpr double kBlockCycles = 3300;     // what a block does besides: start, load, loop, store
 constexpr double kTileStepCycles = 2250;  // of mma_ptx on Hopper: 128 x 256 of C, 64 along k
 constexpr double kTileFillCycles = 2000;  // until its first tiles have come from memory
@@ -104,8 +104,8 @@ static double measure(demo::Session& session, const demo::Workload& work, const 
 
 // --- Staircase ----------------------------------------------------------------------------------
 
-constexpr int kThreads = 128;                           // a warp for each of an SM's schedulers
-constexpr int kSteps = demo::kSimulator ? 192 : 98304;  // 0.2 ms
+constexpr int kThreads = 128;                          // a warp for each of an SM's schedulers
+constexpr int kFmas = demo::kSimulator ? 192 : 98304;  // 0.2 ms
 
 /// A chain: each multiply-add waits for the one before. `one` is an argument, so that the compiler
 /// has to multiply.
@@ -115,14 +115,14 @@ __global__ void fixed_work(const float* x,  // [blocks, kThreads]
     const size_t i = size_t(blockIdx.x) * kThreads + threadIdx.x;
     float count = 0;
 #pragma unroll 256
-    for (int step = 0; step < kSteps; ++step) count = count * one + 1.0f;
+    for (int step = 0; step < kFmas; ++step) count = count * one + 1.0f;
     out[i] = count * x[i];
 }
 
 struct ExpectWork {
     const float* x;
     DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t row, size_t col) const {
-        const double value = double(kSteps) * double(x[row * kThreads + col]);
+        const double value = double(kFmas) * double(x[row * kThreads + col]);
         return {value, 2 * demo::kFormat<float>.roundoff * fabs(value)};
     }
 };
@@ -134,11 +134,11 @@ static void staircase(demo::Session& session, size_t N) {
     demo::allow_shared_bytes(fixed_work, all_shared);  // so an SM holds a single block
     const int resident = demo::blocks_per_multiprocessor(fixed_work, kThreads, all_shared);
     const Waves waves{session.gpu, N, size_t(resident)};
-    demo::Workload work = demo::MatrixShape{N, kThreads, true}.workload(session, 2.0 * kSteps);
+    demo::Workload work = demo::MatrixShape{N, kThreads, true}.workload(session, 2.0 * kFmas);
     work.memory_bound = false, work.text = "N = " + std::to_string(N);
     auto launch = [&] { fixed_work<<<N, kThreads, all_shared>>>(x, out, 1.0f); };
     measure(session, work, out.check(ExpectWork{x}), waves,
-            {waves.predicted_ms(kSteps * kStepCycles + kBlockCycles), kStaircaseWithin},
+            {waves.predicted_ms(kFmas * kFmaCycles + kBlockCycles), kStaircaseWithin},
             {{.kernel = "fixed_work", .launch = launch}});
 }
 

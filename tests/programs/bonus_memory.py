@@ -8,9 +8,9 @@ READERS = "read read_shared strided"
 MUTANTS = [
     Mutant("memory_short_walks", "chase chase_shared " + READERS,
            "the last loads are left out",
-           [("walk(kLoads);", "walk(kLoads - 1);"),
+           [("follow(kLoads);", "follow(kLoads - 1);"),
             ("i < kLoads; ++i) at = ", "i < kLoads - 1; ++i) at = "),
-            ("step < kSteps;", "step < kSteps - 1;"), ("int step = 0; step < steps;", "int step = 0; step < steps - 1;")],
+            ("step < kReads;", "step < kReads - 1;"), ("int step = 0; step < steps;", "int step = 0; step < steps - 1;")],
            sizes=(), runs=(SET, STRIDE), cpu_runs=(SET, STRIDE), kind="grid"),
     Mutant("memory_register_as_it_was", READERS,
            "the sum begins as what its register held",

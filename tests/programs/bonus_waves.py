@@ -8,7 +8,7 @@ GELU = "33 --show block_sizes"  # one line, of blocks of 32 threads
 MUTANTS = [  # each breaks both kernels; with one block there is one line that can be wrong
     Mutant("waves_left_out", "fixed_work gelu",
            "a step is left out, or the cube",
-           [("step < kSteps;", "step < kSteps - 1;"), ("(v + 0.044715f * v * v * v);", "v;")],
+           [("step < kFmas;", "step < kFmas - 1;"), ("(v + 0.044715f * v * v * v);", "v;")],
            sizes=(1,), runs=(GELU,), cpu_runs=(GELU,)),
     Mutant("waves_too_few", "fixed_work gelu",
            "each block's last thread is missing, or the last block",
