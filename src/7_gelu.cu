@@ -90,20 +90,20 @@ void chain(const T* x, T* temporary, T* out, size_t size) {
     const size_t blocks = (size + kThreads - 1) / kThreads;
     const T* t = x;  // the result so far
     T* next = out;   // where the next operation writes
-    auto step = [&](auto kernel, auto b) {
+    auto apply = [&](auto kernel, auto b) {
         kernel<<<blocks, kThreads>>>(t, b, next, size);
         t = next;
         next = t == out ? temporary : out;
     };
-    step(with_matrix<Multiply, T>, x);  // x^2
-    step(with_matrix<Multiply, T>, x);  // x^3
-    step(with_number<Multiply, T>, 0.044715f);
-    step(with_matrix<Add, T>, x);
-    step(with_number<Multiply, T>, 0.79788456f);
-    step(with_number<Tanh, T>, 0.0f);
-    step(with_number<Add, T>, 1.0f);
-    step(with_matrix<Multiply, T>, x);
-    step(with_number<Multiply, T>, 0.5f);  // the ninth: writes `out`
+    apply(with_matrix<Multiply, T>, x);  // x^2
+    apply(with_matrix<Multiply, T>, x);  // x^3
+    apply(with_number<Multiply, T>, 0.044715f);
+    apply(with_matrix<Add, T>, x);
+    apply(with_number<Multiply, T>, 0.79788456f);
+    apply(with_number<Tanh, T>, 0.0f);
+    apply(with_number<Add, T>, 1.0f);
+    apply(with_matrix<Multiply, T>, x);
+    apply(with_number<Multiply, T>, 0.5f);  // the ninth: writes `out`
 }
 
 // --- One kernel for all -------------------------------------------------------------------------
