@@ -12,7 +12,7 @@ namespace gating_hopper {
 using namespace matmul_hopper;  // the main loop, and how tiles are dealt out and stored
 
 constexpr int kCluster = 2;  // blocks: half of the reads of W1 and W2
-constexpr int kAlone = 2;    // steps at a tile's end for which one warpgroup has the tensor cores
+constexpr int kAlone = 2;    // last steps of a tile in which one warpgroup multiplies alone
 
 /// For tiles of kTileM x kTileN sums: one half is of x W1, the other of x W2.
 template <int kTileM, int kTileN, int kStages>
@@ -38,7 +38,7 @@ __device__ void gate_sums(float (&gates)[kGates], const float (&sums)[2 * kGates
     }
 }
 
-/// The biases of the columns that a thread's sums are of, in a tile from column `first` on.
+/// Loads the biases for the columns of a thread's sums, in a tile from column `first` on.
 template <int kCount>
 __device__ void load_biases(half2 (&biases)[kCount], const half* from, int first, int N) {
 #pragma unroll
@@ -54,8 +54,8 @@ enum class Gates {
     kDivided,   // the same, and some tiles are divided among blocks
 };
 
-/// All parts of a block, one after the other. `Schedule` counts columns of out; of each, a tile has
-/// two sums. Of a tile of 128 rows each warpgroup computes 64.
+/// Computes all parts of a block. `Schedule` counts columns of out, and a tile has two sums for
+/// each. Each warpgroup computes 64 of a tile's 128 rows.
 template <int kStages, Gates kGates, class Schedule>
 __device__ void gate_parts(const CUtensorMap& x,    // [M, K] row-major
                            const CUtensorMap& W1,   // [K, H] row-major
@@ -90,8 +90,8 @@ __device__ void gate_parts(const CUtensorMap& x,    // [M, K] row-major
                     const int k = (part.backward ? part.last - 1 - t : part.first + t) * kBlockK;
                     hopper::mbarrier_arrive_expect_tx(full, sizeof stage);
                     load_rows<kBelow, kBeside>(stage, full, x, rank, part.row, k);
-                    // Half of the panels are of W1, half are the same columns of W2. Each of the
-                    // blocks below each other copies its share, for all.
+                    // Half of the panels are W1's, half are the same columns of W2. Blocks below
+                    // each other copy a share each, for all of them.
                     for (int p = rank % kBelow; p < 2 * kPanels; p += kBelow) {
                         const CUtensorMap& W = p < kPanels ? W1 : W2;
                         const int col = part.col + p % kPanels * Shared::kColumns;
@@ -109,9 +109,8 @@ __device__ void gate_parts(const CUtensorMap& x,    // [M, K] row-major
         uint32_t parity = 0;
         schedule.for_each_part(rank, [&](const Part& part) {
             const int steps = part.last - part.first;
-            // Parts of tiles, and short tiles, take no turns. The ring lets warpgroup 0 run up to
-            // kStages steps ahead, which must not be two tiles: a barrier's parity cannot tell its
-            // phases apart then.
+            // Parts of tiles and short tiles take no turns. Warpgroup 0 can be kStages steps ahead.
+            // If that were two tiles, a barrier's parity could not tell them apart.
             const bool turns = kTurns && steps == schedule.steps && steps >= kStages;
             float sums[Schedule::kColumns];  // half of them of x W1
             half2 bias1[Schedule::kColumns / 8], bias2[Schedule::kColumns / 8];
@@ -148,7 +147,7 @@ __device__ void gate_parts(const CUtensorMap& x,    // [M, K] row-major
     }
 }
 
-/// The same for tiles of kTileM x kTileN sums, for kTileM x kTileN / 2 of out, by clusters of two.
+/// The same by clusters of two, with kTileM x kTileN sums for kTileM x kTileN / 2 of out.
 template <int kTileM, int kTileN, int kStages, Gates kGates>
 __device__ void gate_tiles(const CUtensorMap& x, const CUtensorMap& W1, const half* b1,
                            const CUtensorMap& W2, const half* b2, const CUtensorMap& out, int M,
@@ -171,7 +170,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     gate_tiles<kTileM, kTileN, kStages, kGates>(x, W1, b1, W2, b2, out, M, K, H, divided, exchange);
 }
 
-/// Of clusters of eight and of two: see eights_and_twos of bonus_matmul_hopper.
+/// The same by clusters of eight and of two: see eights_and_twos of bonus_matmul_hopper.
 template <class Patches>
 __global__ void __launch_bounds__(kThreads, 1)
     fused_hopper(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap W1,
@@ -180,7 +179,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     gate_parts<4, Gates::kInTurn>(x, W1, b1, W2, b2, out, H, patches, {});
 }
 
-/// Whether a thread of a block with one tile needs more registers than all threads can have.
+/// Whether the threads that multiply one tile need more registers than an even share.
 template <int kRows, int kColumns>
 constexpr bool kLarge = kRows > 128 || kColumns > 192;
 
@@ -215,7 +214,7 @@ struct Last {
 
 using Rest = Last<64, 64>;
 
-/// A block's only tile: at small N a launch spends much of its time on fetching code, of which
+/// Computes a block's only tile. At small N a launch spends much of its time on fetching code, and
 /// gate_tiles() has three times as much. See multiply_tile() in matmul_hopper.cuh.
 template <int kTileM, int kTileN, int kStages, class Tiles>
 __global__ void __launch_bounds__((kSingleThreads<kTileM, kTileN>), 1)
@@ -418,8 +417,8 @@ Prepared prepare_single(const demo::GatingOperands& g) {
     return {prepare_blocks<kTileM, 2 * kCols, kStages>(g, tiles.rows * tiles.columns, tiles)};
 }
 
-/// The same by clusters of eight beside clusters of two. Few patches that would make a round of
-/// their own are computed in small tiles, by more blocks, when the clusters of two are done.
+/// The same by clusters of eight beside clusters of two. A few patches that are left for a last
+/// round are computed in small tiles, by more blocks, when the clusters of two are done.
 inline Prepared prepare_patches(const demo::GatingOperands& g) {
     constexpr int kCols = kBlockN / 2;
     using Eights = Patches<4, 2, kCols>;
@@ -456,8 +455,8 @@ inline Prepared prepare_patches(const demo::GatingOperands& g) {
     return {launch, rest > 0 ? 3u : 2u};
 }
 
-/// Prepares fused_hopper, in the tiles that the model says are the fastest. H: a multiple of 8. In
-/// one launch there are no clusters of eight.
+/// Prepares fused_hopper in the tiles that the model finds the fastest. H: a multiple of 8.
+/// `one_launch`: without clusters of eight.
 inline Prepared prepare_fastest(const demo::GatingOperands& g, const demo::Gpu& gpu,
                                 bool one_launch = false) {
     using Prepare = Prepared(const demo::GatingOperands&);

@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads) fused_talk_mma(const half* x,   // [
                 ptx::ldmatrix_x4_trans(
                     w[k][m][j], &memory.W[m][swizzled<kH>(k * 16 + lane % 16,
                                                           col + j * 16 + lane / 16 * kChunk)]);
-    half2 bias[2][kCols / 8];  // of the columns of which this thread holds sums
+    half2 bias[2][kCols / 8];  // for the columns of this thread's sums
 #pragma unroll
     for (int j = 0; j < kCols / 8; ++j) {
         const int c = col + j * 8 + lane % 4 * 2;
@@ -226,7 +226,7 @@ __device__ void stream(const CUtensorMap& x,    // [M, 128] row-major
             hopper::mbarrier_arrive(&memory.full[at.stage]);
         }
     } else if (warpgroup < kWarpgroups) {
-        half2 bias1[kH / 8], bias2[kH / 8];  // of the columns that the sums are of
+        half2 bias1[kH / 8], bias2[kH / 8];  // for the columns of the sums
 #pragma unroll
         for (int j = 0; j < kH / 8; ++j) {
             bias1[j] = reinterpret_cast<const half2*>(b1)[j * 4 + lane % 4];

@@ -1,5 +1,5 @@
-// Belongs to bonus_gating_gpus, which explains it: a product of which each GPU has a part of the
-// sum, and which they add up while they compute it, tile by tile, through each other's memory.
+// Belongs to bonus_gating_gpus, which explains it: a product whose terms are divided among GPUs.
+// While they compute, they add up their partial sums, tile by tile, through each other's memory.
 #pragma once
 
 #include "gpus/gpus.cuh"
@@ -13,13 +13,13 @@ constexpr int kTileN = 256, kStages = 4, kCluster = 2;  // as the largest tiles 
 constexpr int kMostGpus = 8;                            // what a kernel's parameters have room for
 constexpr int kWarps = 4 * kConsumers;                  // of a block, that store
 
-/// What a GPU knows of the others, each at its number.
+/// What a GPU knows of the others, by their numbers.
 struct Peers {
     CUtensorMap out[kMostGpus];       // out[M, N] on each GPU
     CUtensorMap partials[kMostGpus];  // where this GPU leaves its partial sums of their tiles
-    int* announced[kMostGpus];        // and says that they are there: [tiles, kCluster, kWarps]
-    CUtensorMap received[kMostGpus];  // what they leave here, [M, N]
-    const int* arrived[kMostGpus];    // and what they say
+    int* announced[kMostGpus];        // flags there: they have arrived; [tiles, kCluster, kWarps]
+    CUtensorMap received[kMostGpus];  // their partial sums here, [M, N]
+    const int* arrived[kMostGpus];    // and their flags here
     CUtensorMap identity;             // [kBlockM, kBlockM], see add_received()
     int rank, gpus;                   // this GPU's number, and how many there are
 };
@@ -35,10 +35,10 @@ __device__ inline void store_box(const Destination& to, int row, int col, const 
 
 constexpr int kReceivedSteps = kBlockM / kBlockK;  // for what one GPU has left here of a tile
 
-/// The producer: waits for what a GPU has left here of the tile at [row, col]. The consumers add it
-/// as more steps of the product, in which its rows are B's, and A is the identity. So it is copied
-/// ahead, as all stages are. (Adding it from registers, after the last step, took 7 to 16 us more
-/// for each tile, on an NVIDIA H100.)
+/// The producer waits for a GPU's partial sums of the tile at [row, col]. The consumers add them as
+/// more steps of the product, where A is the identity, and B the partial sums. So they are copied
+/// ahead, like all stages. (Adding them in registers after the last step took 7 to 16 us more for
+/// each tile, on an NVIDIA H100.)
 template <class Ring>
 __device__ void add_received(Ring& ring, Position<kStages>& at, const Peers& peers, int gpu,
                              int signal, int launch, int row, int col) {
@@ -57,10 +57,10 @@ __device__ void add_received(Ring& ring, Position<kStages>& at, const Peers& pee
     });
 }
 
-/// Each GPU owns a range of tiles. It computes its parts of the others' first, and leaves them in
-/// the owners' memory; then its own, to which it adds what the others have left here by now, and
-/// stores the sum in out of all GPUs. `first`, `last`: which of the tiles, in that order. `launch`:
-/// its number, from 1 on.
+/// Each GPU owns a range of tiles. First it computes its partial sums of the others' tiles, and
+/// leaves them in the owners' memory. Then it computes its own tiles, adds what the others have
+/// left here, and stores the result in out of all GPUs. `first`, `last`: the tiles to compute, in
+/// that order. `launch`: its number, from 1 on.
 __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     product_exchanged(const __grid_constant__ CUtensorMap A,  // [M, K] row-major
                       const __grid_constant__ CUtensorMap B,  // [K, N] row-major
@@ -107,8 +107,8 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     hopper::setmaxnreg_inc<232>();
     auto& panels = memory.out[warp];
     Outgoing<half, kTileN> outgoing;
-    // Of the tile that is outgoing: its owner, or -1 where it goes to all; and the number of the
-    // signal that it has arrived, or -1 where there is none to give.
+    // The outgoing tile's owner, or -1 if it goes to all; and the number of the signal to give when
+    // it has arrived, or -1.
     int owner = -1, signal = -1;
     auto to = [&] {
         return owner < 0 ? Destination{peers.out, peers.gpus}
@@ -126,9 +126,9 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
         constexpr int kPanels = Outgoing<half, kTileN>::kPanels;
         const int received = mine ? kReceivedSteps * (peers.gpus - 1) : 0;
         // The tile before leaves beside this one's steps, a panel at a time. All multiprocessors
-        // store to the other GPUs at the same time, so the panels are far apart: else warps wait
-        // for NVLink, and their tensor cores with them. All must have left before the steps that
-        // wait for another GPU, which may wait for this tile.
+        // store to the other GPUs at once, so the panels are far apart: else warps, and their
+        // tensor cores, wait for NVLink. The whole tile must leave before the steps that wait for
+        // another GPU, since that GPU may be waiting for this tile.
         const int apart = max(1, steps / (kPanels + 1));
         int panel = 0;
         float sums[kTileN / 2];
@@ -181,7 +181,7 @@ inline std::function<void(int, int)> prepare_exchanged(const half* A, const half
         const int first = phase == 1 ? tiles - int(own.count) : 0;
         const int last = phase == 0 ? tiles - int(own.count) : tiles;
         if (first == last) return;
-        // As few as need no more rounds, so that they stay in step.
+        // The fewest that need no more rounds, so that they stay in step.
         const int rounds = (last - first + at_once - 1) / at_once;
         const int clusters = (last - first + rounds - 1) / rounds;
         product_exchanged<<<kCluster * clusters, kThreads, bytes>>>(

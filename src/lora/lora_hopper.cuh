@@ -30,9 +30,8 @@ inline size_t count_tiles(const demo::LoraShape& shape, size_t rows, size_t colu
     return (shape.M + rows - 1) / rows * ((shape.N + columns - 1) / columns);
 }
 
-/// A consumer's steps of x W, all but the last step, u B, of its tile: consume() of
-/// bonus_matmul_hopper but that multiply(stage, t) starts step t. Returns the last stage, which is
-/// still being read.
+/// A consumer's steps of x W: all of its tile's but the last, u B. As consume() of matmul_hopper,
+/// but multiply(stage, t) starts step t. Returns the last stage, which is still being read.
 template <int kTileN, int kStages, int kTileM, class Multiply, class Meanwhile, class Release>
 __device__ int consume_x_W(Ring<half, kTileN, kStages, kTileM>& ring, Position<kStages>& at,
                            int steps, Multiply multiply, Meanwhile meanwhile, Release release) {
@@ -52,8 +51,8 @@ __device__ int consume_x_W(Ring<half, kTileN, kStages, kTileM>& ring, Position<k
 template <int kTileM, int kTileN, int kStages>
 struct Tiles {};
 
-/// Calls prepare(Tiles()) with the tiles that take the least time, as all clusters compute one
-/// after the other; the larger ones at ties. A cluster has `kBlocks` blocks, beside each other.
+/// Calls prepare(Tiles()) with the fastest tiles, if clusters compute tile after tile; the larger
+/// ones at ties. A cluster has `kBlocks` blocks, beside each other.
 template <int kBlocks, class Prepare>
 std::function<void()> with_tiles(const demo::LoraShape& shape, const demo::Gpu& gpu,
                                  Prepare prepare) {
@@ -61,8 +60,8 @@ std::function<void()> with_tiles(const demo::LoraShape& shape, const demo::Gpu& 
         const size_t clusters = count_tiles(shape, rows, kBlocks * columns);
         const size_t at_once = size_t(std::max(1, gpu.multiprocessors / kBlocks));
         const size_t rounds = (clusters + at_once - 1) / at_once;
-        // To copy a row of x or a column of W costs a step about as much as 32 sums. (By area alone
-        // the smallest tiles would often win, which copy twice as much as the largest.)
+        // In a step, a row of x or a column of W costs about as much to copy as 32 sums. (By area
+        // alone the smallest tiles would often win, though they copy twice as much as the largest.)
         return rounds * (rows * columns + 32 * (rows + columns));
     };
     const size_t large = time(128, 256), medium = time(128, 192), small = time(64, 128);
@@ -71,8 +70,8 @@ std::function<void()> with_tiles(const demo::LoraShape& shape, const demo::Gpu& 
     return prepare(Tiles<64, 128, 8>());
 }
 
-/// How many blocks to launch for so many tiles, of a cluster each: as few clusters as need no more
-/// rounds. They stay in step, and share what the cache holds.
+/// How many blocks to launch for so many tiles, one a cluster: the fewest clusters that need no
+/// more rounds. They stay in step, and share what the cache holds.
 template <class Kernel>
 int count_blocks(Kernel kernel, size_t tiles, int cluster, int threads, size_t bytes) {
     const size_t room = size_t(demo::ClusterLaunch(1, cluster, threads, bytes).at_once(kernel));
@@ -94,7 +93,7 @@ constexpr int kThin = 64;  // columns of a tile, at least r
 template <int kTileM, int kStages, int kCluster>
 struct ProjectMemory {
     Ring<half, kThin, kStages, kTileM> ring;
-    // From each block, those of the rows that this one adds up; 4 against bank conflicts.
+    // Each block's sums of the rows that this block adds up; 4 against bank conflicts.
     float2 partials[kCluster][kTileM / kCluster][kThin / 2 + 4];
     hopper::Barrier complete;  // all blocks' partial sums are there
 };
@@ -256,8 +255,8 @@ std::function<void()> prepare_project(const demo::Lora& g, half* u) {
     };
 }
 
-/// Tall tiles if there are enough, since each reads all of A. (Clusters of 2: of 4 such blocks an
-/// H200 has room for only 30, since their number on a part of the chip is not a multiple of 4.)
+/// Tall tiles if there are enough, since each reads all of A. (Clusters of 2: an H200 has room for
+/// only 30 of 4, since its parts' multiprocessors are no multiples of 4.)
 inline std::function<void()> prepare_project(const demo::Lora& g, half* u, const demo::Gpu& gpu) {
     const size_t enough = 3 * size_t(gpu.multiprocessors) / 4, low = (g.shape.M + 63) / 64;
     if (low >= enough) return prepare_project<128, 7, 2>(g, u);

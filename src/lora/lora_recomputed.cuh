@@ -9,7 +9,7 @@ namespace lora_hopper {
 
 constexpr int kRank = 16;                 // columns of A and rows of B: zeros beyond r
 constexpr int kPair = 2;                  // blocks of a cluster: they have the same rows of x
-constexpr int kShareK = kBlockK / kPair;  // of a step's columns of x, those of which each adds up u
+constexpr int kShareK = kBlockK / kPair;  // columns of x in a step that each block adds to u
 
 /// Sums of u on their way from each block of a pair to the other. Threads with the same number hold
 /// the same elements, so each thread passes its own on.
@@ -26,9 +26,9 @@ struct Halves {
         hopper::mbarrier_arrive_expect_tx(&there, sizeof sums);
     }
 
-    /// All consumers of both blocks: mine += the other block's. It is the call of this parity.
+    /// All consumers of both blocks call it: mine += the other block's. `parity`: 0, 1, 0, ...
     __device__ void add(float (&mine)[kRank / 2], int other, uint32_t parity) {
-        hopper::mbarrier_wait(&taken, parity ^ 1);  // what this thread sent before
+        hopper::mbarrier_wait(&taken, parity ^ 1);  // it has read what this thread sent before
 #pragma unroll
         for (int i = 0; i < kRank / 4; ++i)
             hopper::st_async(&sums[i][threadIdx.x], {mine[2 * i], mine[2 * i + 1]}, &there, other);
@@ -38,8 +38,7 @@ struct Halves {
             const float2 theirs = sums[i][threadIdx.x];
             mine[2 * i] += theirs.x, mine[2 * i + 1] += theirs.y;
         }
-        // The other block sends no more until all warps have said so: first the next bytes are
-        // expected.
+        // The other block sends once all warps have arrived. By then expect its bytes.
         if (threadIdx.x == 0) hopper::mbarrier_arrive_expect_tx(&there, sizeof sums);
         __syncwarp();  // all of the warp have read
         if (threadIdx.x % 32 == 0) {
@@ -63,8 +62,8 @@ struct Tile {
 };
 
 /// Calls work(tile) for all that this block computes. A pair's tiles are beside each other and
-/// count as one. If 32 of them or more are below each other, and clusters are a multiple of 32, a
-/// cluster's tiles follow each other in the same rows, and u stays: so at N = 4096 on an H200.
+/// count as one. If at least 32 of them are below each other, and the number of clusters is a
+/// multiple of 32, a cluster's next tile has the same rows, and u stays: so at N = 4096 on an H200.
 template <int kTileM, int kTileN, class Work>
 __device__ void for_each_tile(int rank, int M, int N, Work work) {
     const int rows = (M + kTileM - 1) / kTileM;
@@ -108,7 +107,7 @@ struct RecomputedLoad {
     }
 };
 
-/// Starts a step of x W for a warpgroup's 64 rows; with kOfU also of its block's part of x A.
+/// Starts a step of x W for a warpgroup's 64 rows; with kOfU also its block's share of x A.
 template <bool kOfU, int kTileM, int kTileN, int kStages>
 __device__ void multiply_step(float (&sums)[kTileN / 2], float (&u_sums)[kRank / 2],
                               const RecomputedMemory<kTileM, kTileN, kStages>& memory, int s,
@@ -242,7 +241,7 @@ demo::Contender recomputed_contender(const demo::Lora& g, const demo::Gpu& gpu) 
             .why_not = why.empty() && g.shape.rank > kRank ? "takes ranks up to 16" : why};
 }
 
-/// As Session::run() takes records: the fastest that takes this r, where N fits.
+/// The records for Session::run(), the fastest first; none where N does not fit.
 template <class Activation>
 std::vector<demo::Contender> records(const demo::Lora& g, const demo::Gpu& gpu) {
     if (g.shape.N % 8) return {};

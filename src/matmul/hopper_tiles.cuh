@@ -11,13 +11,13 @@ namespace matmul_hopper {
 /// What the choice depends on.
 struct Machine {
     int multiprocessors;
-    double l2_bytes = 240;  // bytes from L2 that a multiprocessor gets in a clock; fitted, to more
-                            // than it does get: most of a copy's time is hidden
-    double l2_mib = 60;     // size of the L2 cache
+    // Bytes a clock from L2 for a multiprocessor, an effective rate: above the measured 50 to 74,
+    // since most of a copy overlaps.
+    double l2_bytes = 240;
+    double l2_mib = 60;  // size of the L2 cache
 
-    /// Bytes a clock for all multiprocessors together, of matrices where rows begin within an L2
-    /// line. Fitted to an NVIDIA H100 with 50 MiB and an H200 with 60: the
-    /// larger a cache, the more equal slices it has.
+    /// Bytes a clock for all multiprocessors together, if rows begin within an L2 line. Fitted to
+    /// an NVIDIA H100 with 50 MiB and an H200 with 60: a larger cache has more such slices.
     double straddled_bytes() const { return 100 * l2_mib; }
 };
 
@@ -27,20 +27,18 @@ struct Product {
     double tile_end = 0;  // clocks at the end of a tile of 128 rows that no multiplication hides
     size_t depth = rows;
     double pingpong_ends = 10000;  // clocks of both ends of a block of two warpgroups in turn
-    // Where a round would be of few patches alone, these are computed in so many small tiles each.
-    // (0: they are not.)
+    // If a round would have few patches, each is computed in so many small tiles. (0: never.)
     int small_tiles = 0;
-    // Where whole patches leave no more rows and columns than that, these are computed in tiles of
-    // edge x edge. (0: they are not.)
+    // Tiles of edge x edge compute what whole patches leave, if it is no wider. (0: never.)
     int edge = 0;
 
-    /// Whether there are rows of A that begin within an L2 line, and A and B fit the cache.
-    /// (Where they do not, other things take longer than L2.)
+    /// Whether rows of A begin within an L2 line while A and B fit the cache. (If they do not fit,
+    /// other things take longer than L2.)
     bool straddles_in(const Machine& machine) const {
         const double mib = 2.0 * (rows + columns) * depth / (1 << 20);
         return depth % 64 != 0 && mib <= machine.l2_mib;
     }
-    /// The most patches of which each small tile has a multiprocessor.
+    /// The most patches whose small tiles all run at once.
     int most_left(const Machine& machine) const {
         return small_tiles == 0 ? 0 : std::max(1, machine.multiprocessors / small_tiles);
     }
@@ -51,8 +49,8 @@ constexpr int kEdge = 64;
 /// The record's product.
 inline Product square_product(size_t N) { return {.rows = N, .columns = N, .edge = kEdge}; }
 
-/// A block's tile of C. The blocks of a cluster that have tiles below each other share what they
-/// copy of B; those that have them beside each other, what they copy of A.
+/// A block's tile of C. Blocks of a cluster share their copies of B if their tiles are below each
+/// other, and their copies of A if their tiles are beside each other.
 struct TileShape {
     int rows, columns, below;
     bool divides = true;     // there is a kernel whose blocks divide such tiles
@@ -70,16 +68,16 @@ struct Division {
     int clusters;
     int divided;   // tiles whose steps are dealt out evenly to all clusters; the others are whole
     double tiles;  // of the busiest cluster
-    double steps;  // its time, with what dividing costs
+    double steps;  // its time in steps, with the cost of dividing
 };
 
-/// Tiles that clusters compute as one: how many of them cover C.
+/// How many tiles cover C; the tiles of a cluster count as one.
 inline int count_tiles(const TileShape& tile, const Product& product) {
     const size_t height = tile.rows * tile.below, width = tile.columns * tile.beside;
     return int((product.rows + height - 1) / height * ((product.columns + width - 1) / width));
 }
 
-/// Of a tile, 64 along k each.
+/// The steps of a tile, each 64 along k.
 inline int count_steps(const Product& product) { return int((product.depth + 63) / 64); }
 
 /// `at_once`: clusters that run at the same time.
@@ -87,15 +85,15 @@ inline Division divide(const TileShape& tile, const Product& product, int at_onc
     // In steps.
     constexpr int kExchange = 18;  // the time in which sums pass from block to block
     constexpr int kOutOfStep = 4;  // more for each tile: clusters out of step share less of L2
-    constexpr int kLeast = 4;      // of divided tiles, which each cluster must have
+    constexpr int kLeast = 4;      // steps of divided tiles that each cluster must have
     const int tiles = count_tiles(tile, product), steps = count_steps(product);
     // As few clusters as need no more rounds: no slower, and they stay in step, so that they find
     // in L2 what others have read.
     const int rounds = (tiles + at_once - 1) / at_once;
     if (!tile.persistent) return {tiles, 0, double(rounds), double(rounds) * steps};
     const Division whole{(tiles + rounds - 1) / rounds, 0, double(rounds), double(rounds) * steps};
-    // Or the tiles of the last, incomplete round are divided, and those of the round before, if
-    // there is one: then a share is longer than a tile, and two clusters divide one, not many.
+    // Or the tiles of the last, incomplete round are divided, with the round before it, if there is
+    // one. Then a share is longer than a tile, so that two clusters divide a tile, not many.
     const int rest = tiles % at_once, divided = std::min(tiles, at_once + rest);
     const double each = double(tiles) / at_once;
     const Division even{at_once, divided, each, each * (steps + kOutOfStep) + kExchange};
@@ -107,21 +105,21 @@ inline Division divide(const TileShape& tile, const Product& product, int at_onc
 struct EightsAndTwos {
     int eights, twos;
 
-    /// As many of eight as leave some multiprocessors free, and clusters of two on those. Alone,
-    /// `room` of eight would run at once, or `pairs` of two. (Some of each, however few there are.)
+    /// As many clusters of eight as leave some multiprocessors free, and clusters of two on the
+    /// free ones. `room` of eight or `pairs` of two would run alone. (At least some of each.)
     static EightsAndTwos of(int pairs, int room) {
         const int eights = std::max(1, std::min(room, pairs / 4 - 1));
         return {eights, std::max(2, (pairs - 4 * eights) / 2 * 2)};
     }
-    /// Rounds in which they compute so many patches. In two rounds each cluster of eight has two,
-    /// and four clusters of two have two together: 33, where there are 15 and 6. One round alone is
-    /// of the clusters of eight.
+    /// Rounds for so many patches. In two rounds each cluster of eight computes two, and four
+    /// clusters of two compute two together: 33 with 15 and 6 clusters. In a single last round only
+    /// the clusters of eight finish patches.
     int count_rounds(int patches) const {
         const int both = 2 * eights + twos / 2, rest = patches % both;
         return 2 * (patches / both) + (rest > 0) + (rest > eights);
     }
-    /// How many patches would make a round of their own; 0 if more than `most`. Two of 200, which
-    /// are 6 x 33 and 2.
+    /// How many patches are left for a last round of their own; 0 if more than `most`. Of 200 = 6 x
+    /// 33 + 2 patches it is two.
     int count_left(int patches, int most) const {
         int rest = patches % (2 * eights + twos / 2);
         if (rest >= eights) rest -= eights;
@@ -129,8 +127,8 @@ struct EightsAndTwos {
     }
 };
 
-/// What lies beyond whole patches, below and beside them, if it is computed in tiles of its own:
-/// 12320 are 24 patches of 512 and 32, for which another row and column of patches are too much.
+/// The edges of C below and beside whole patches, if they are computed in small tiles. 12320 is 24
+/// patches of 512 and 32 more: too little for another row and column of patches.
 struct Edges {
     int rows = 0, columns = 0;  // where they begin; 0: there are none
     int tiles_below = 0, tiles = 0;
@@ -147,9 +145,8 @@ struct Edges {
     }
 };
 
-/// How clusters of eight and of two share patches, none of which is divided; four of two count as
-/// one of eight. Then come small tiles, on all multiprocessors: of few patches left over, or of C's
-/// edges.
+/// How clusters of eight and of two share whole patches; four of two count as one of eight. Then
+/// all multiprocessors compute small tiles: a few patches that are left, or C's edges.
 inline Division divide_patches(const TileShape& patch, const Product& product,
                                const Machine& machine) {
     const int pairs = machine.multiprocessors / 2;
@@ -167,18 +164,16 @@ inline Division divide_patches(const TileShape& patch, const Product& product,
     return {both.eights + both.twos / 4, 0, rounds, rounds * count_steps(product)};
 }
 
-/// Clocks of a step, which is 64 along k, while so many blocks run. A multiprocessor does 2048
-/// multiply-adds a clock. For a step 128 bytes are copied for each row of A and for each column of
-/// B; blocks that share some copy a part each. Copies run beside multiplications, but never quite
-/// for nothing: their time is added, by a high rate (l2_bytes). But where lines are straddled, L2
-/// as a whole can be what takes the longest.
+/// Clocks of a step, 64 along k, while `blocks` blocks run. A multiprocessor does 2048
+/// multiply-adds a clock. A step copies 128 bytes for each row of A and each column of B; blocks
+/// that share them copy a share each. Copies overlap multiplications, but not for free: their time
+/// is added, at a high rate (l2_bytes). If rows straddle lines, L2 as a whole can take longer.
 ///
 /// Other constants, here and in fastest_shape(), were fitted on an NVIDIA H200 to products at 88
 /// sizes, and to gating at 39.
 inline double step_clocks(const TileShape& tile, const Product& product, double blocks,
                           const Machine& machine) {
-    // Whatever the shape. Where two warpgroups alternate, one's last step hides what the other's
-    // first one waits for.
+    // For any shape. If two warpgroups alternate, one's last step hides the other's first wait.
     const int always = tile.pingpong ? 60 : 120;
     const double rows = double(tile.rows) / tile.beside,
                  columns = double(tile.columns) / tile.below;
@@ -190,11 +185,11 @@ inline double step_clocks(const TileShape& tile, const Product& product, double 
                : clocks;
 }
 
-/// Of a kernel whose blocks compute one tile each.
+/// A shape for blocks that compute one tile each.
 constexpr TileShape single(int rows, int columns) { return {rows, columns, 1, false, false}; }
 
-/// Of one whose blocks compute tile after tile by two warpgroups in turn (ping-pong): of a tile's
-/// end only the last one's takes time of its own.
+/// A shape for blocks whose two warpgroups compute tile after tile in turn (ping-pong): only the
+/// last epilogue is exposed.
 constexpr TileShape pingpong(int rows) {
     return {.rows = rows, .columns = 128, .below = 1, .divides = false, .pingpong = true};
 }
@@ -211,15 +206,14 @@ constexpr TileShape kShapes[] = {
     single(160, 192), single(144, 192), single(128, 192), single(176, 64),  single(160, 64),
     single(128, 64),  single(96, 64),   single(80, 64),   single(64, 64),   kPatches};
 
-/// The one of the first `count` shapes that takes the least time; of equals the first.
+/// The fastest of the first `count` shapes; the first of equals.
 template <size_t kCount>
 int fastest_shape(const TileShape (&shapes)[kCount], const Product& product, const Machine& machine,
                   size_t count = kCount) {
     auto clocks = [&](const TileShape& tile) {
-        // Both ends of a block, by its kind: with one tile; with several, in a cluster.
+        // Clocks of a block's start and end: with one tile; with several, in a cluster.
         constexpr int kSingle = 5000, kPersistent = 13500;
-        constexpr int kNext = 10000;  // a further block with one tile, which copies nothing before
-                                      // the one before has stored its tile
+        constexpr int kNext = 10000;  // the next block, which copies once this one's tile is stored
         constexpr int kSecondLaunch = 9000;  // see eights_and_twos; a third one is not counted
         const int at_once = std::max(1, machine.multiprocessors / tile.cluster());
         const Division division = tile.two_launches() ? divide_patches(tile, product, machine)

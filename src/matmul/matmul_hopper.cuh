@@ -31,7 +31,7 @@ __device__ int warpgroup_index() { return __shfl_sync(~0u, threadIdx.x / kWarpgr
 
 // --- From rung 1 on: a stage, and wgmma ---------------------------------------------------------
 
-/// Columns of a panel of B: half of kPanel where those would not fill a tile, and these would.
+/// Columns of a panel of B: 64, or 32 where only those divide the tile.
 template <int kTileN>
 constexpr int kPanelColumns = kTileN % kPanel != 0 && kTileN % 32 == 0 ? 32 : kPanel;
 
@@ -115,15 +115,15 @@ template <class T, int kTileN, int kStages, int kTileM, int kWidth, class Load>
 __device__ void produce(Ring<T, kTileN, kStages, kTileM, kWidth>& ring, Position<kStages>& at,
                         int steps, Load load) {
     for (int t = 0; t < steps; ++t, at.advance()) {
-        // The phase before. Of a new barrier it counts as over, so the first round does not wait.
+        // Parity 1 of a new barrier reads as complete, so the first round does not wait.
         hopper::mbarrier_wait(&ring.empty[at.stage], at.parity ^ 1);
         load(ring.stages[at.stage], &ring.full[at.stage], t);
     }
 }
 
-/// A consumer, one warpgroup: the sums of its 64 rows, over all steps of a tile. A step's wgmma are
-/// started while those of the step before still run. meanwhile(t) runs beside step t;
-/// release(stage) frees a stage.
+/// A consumer, one warpgroup: its 64 rows' sums over all steps of a tile. Each step's wgmma start
+/// while the previous step's still run. meanwhile(t) runs beside step t; release(stage) frees a
+/// stage.
 template <class T, int kTileN, int kStages, int kTileM, int kWidth, class Meanwhile, class Release>
 __device__ void consume(float (&sums)[kTileN / 2], Ring<T, kTileN, kStages, kTileM, kWidth>& ring,
                         Position<kStages>& at, int steps, int warpgroup, Meanwhile meanwhile,
@@ -166,7 +166,7 @@ struct Memory {
     alignas(1024) T out[kTileM / 16][kOutPanels][16][kPanelColumns<kTileN>];
 };
 
-/// Where Outgoing stores a box: to one matrix, or to what another header says.
+/// How Outgoing stores a box. Other headers overload it for destinations of their own.
 __device__ inline void store_box(const CUtensorMap& C, int row, int col, const void* box) {
     hopper::tma_store(C, row, col, box);
 }
@@ -178,7 +178,7 @@ struct Outgoing {
     uint32_t pairs[kTileN / 4];
     int row, col;
     bool pending = false;
-    int next = 0;  // of the panels in shared memory, which are filled in turn
+    int next = 0;  // the panel of shared memory to fill
 
     __device__ void take(const float (&sums)[kTileN / 2], int new_row, int new_col) {
 #pragma unroll
@@ -235,15 +235,14 @@ struct Outgoing {
 
 // --- From rung 6 on: clusters -------------------------------------------------------------------
 
-/// Bits of the blocks below each other in the column of the cluster in which block `rank` lies.
-/// Ranks count downwards.
+/// The mask of the blocks in block `rank`'s column of the cluster. Ranks count downwards.
 template <int kBelow>
 __device__ int column_mask(int rank) {
     return ((1 << kBelow) - 1) << rank / kBelow * kBelow;
 }
 
-/// The tile of A in a cluster of kBelow x kBeside blocks. Those beside each other need the same:
-/// each copies a part, into the shared memory of all of them.
+/// Loads the tile of A in a cluster of kBelow x kBeside blocks. Blocks beside each other need the
+/// same rows: each copies a share, into the shared memory of all of them.
 template <int kBelow, int kBeside, class Stage>
 __device__ void load_rows(Stage& stage, hopper::Barrier* full, const CUtensorMap& A, int rank,
                           int row, int k) {
@@ -291,9 +290,9 @@ struct Part {
     bool backward;  // from the last step to the first
 };
 
-/// Which parts each cluster computes. Its blocks' tiles are below each other and count as one tile
-/// here. Tiles 0 ... divided - 1 are divided: their steps, lined up tile after tile, are dealt out
-/// evenly to all clusters: each has some, and Division says how many. The others are whole.
+/// Which parts each cluster computes. The tiles of its blocks are below each other and count as one
+/// tile here. The steps of tiles 0 ... divided - 1 are lined up and dealt out evenly to all
+/// clusters. The other tiles stay whole.
 template <int kTileN, int kCluster, int kTileM = kBlockM>
 struct Schedule {
     static constexpr int kBlocks = kCluster, kRows = kTileM, kColumns = kTileN;
@@ -305,12 +304,12 @@ struct Schedule {
     int columns = (N + kTileN - 1) / kTileN, tiles = rows * columns;
     int clusters = gridDim.x / kCluster, cluster = blockIdx.x / kCluster;
 
-    /// The first of the divided tiles' steps that is cluster c's.
+    /// Where cluster c's share of the divided tiles' steps begins.
     __device__ int first_step(int c) const {
         return divided == 0 ? 0 : int(int64_t(c) * divided * steps / clusters);
     }
 
-    /// Of tile i, what the block of this rank in its cluster computes.
+    /// What the block of this rank in its cluster computes of tile i.
     __device__ Part part(int i, int rank, int first, int last, bool backward = false) const {
         const int2 tile = rasterize(i, rows, columns);
         return {i, (tile.x * kCluster + rank) * kTileM, tile.y * kTileN, first, last, backward};
@@ -375,8 +374,8 @@ struct Exchange {
     }
 };
 
-/// Makes the sums of a part those of the whole tile: adds what other blocks have of it. Or gives
-/// them to the block that has the tile's first steps. Returns whether the tile is whole here.
+/// The block with a tile's first steps adds the sums of the other blocks, which give it theirs.
+/// Returns whether `sums` are now those of the whole tile.
 template <class Schedule, int kSums>
 __device__ bool join_parts(float (&sums)[kSums], const Schedule& schedule, const Part& part,
                            int rank, const Exchange& exchange) {
@@ -391,8 +390,8 @@ __device__ bool join_parts(float (&sums)[kSums], const Schedule& schedule, const
     return true;
 }
 
-/// What stream_k, eights_and_twos and the record in clusters run: all parts of a block. `Schedule`
-/// says which.
+/// Computes a block's parts, by `Schedule`, in stream_k, eights_and_twos and the record in
+/// clusters.
 template <class T, int kStages, class Schedule>
 __device__ void multiply_parts(const CUtensorMap& A, const CUtensorMap& B, const CUtensorMap& C,
                                const Schedule& schedule, Exchange exchange) {
@@ -479,8 +478,8 @@ struct Patches {
         const int cluster = blockIdx.x / kBlocks;
         bool backward = true;
         for (int round = 0;; ++round, backward = !backward) {
-            // Of the patches of two rounds the first are for clusters of eight, a half in each
-            // round; of the tiles of the others each cluster of two has two in each round.
+            // Two rounds take 2 * eights + twos / 2 patches. Each cluster of eight computes one a
+            // round. Four clusters of two share each of the other patches: two tiles each.
             int i = round / 2 * (2 * eights + twos / 2), place = rank;
             if (kBlocks == 2) {
                 const int pair = round % 2 * twos + cluster;
@@ -503,14 +502,14 @@ using Twos = Patches<2, 1>;
 /// A block's warpgroups that multiply tiles of so many columns: one for each 64.
 __host__ __device__ constexpr int tile_consumers(int tile_columns) { return tile_columns / 64; }
 
-/// Threads of such a block: a warp is producer enough. But two consumers may need more registers
-/// than all threads can have (of 256 x 128), which a whole warpgroup of producers gives away.
+/// Threads of such a block. One warp would do as the producer. But two consumers may need more
+/// registers than an even share (tiles of 256 x 128): a warpgroup can give its own.
 constexpr int tile_threads(int tile_columns) {
     const int consumers = tile_consumers(tile_columns);
     return consumers * kWarpgroup + (consumers == 2 ? kWarpgroup : 32);
 }
 
-/// Rows of a tile that are stored at once: all where one warpgroup has it.
+/// Rows of a tile that are stored at once: all, if one warpgroup has the whole tile.
 constexpr int strip_rows(int tile_rows, int tile_columns) {
     return tile_columns == 64 ? tile_rows : tile_rows % 32 == 0 ? 32 : 16;
 }
@@ -528,9 +527,9 @@ struct TileMemory {
     alignas(1024) T out[tile_consumers(kTileN)][kStrips][strip_rows(kTileM, kTileN)][kPanel];
 };
 
-/// The rows of a tile that A has: at A's lower edge fewer than kTileM. TMA would fill the others
-/// with zeros, which takes time, so there a second map, `last`, copies a box of `count` rows. (What
-/// is left of an older stage in the others only reaches rows that C does not have.)
+/// The rows of a tile that are inside A: fewer than kTileM at its lower edge. TMA takes time to
+/// fill the others with zeros, so there a second map, `last`, copies a box of `count` rows. (The
+/// others keep numbers of an older stage, which only reach rows that C does not have.)
 template <int kTileM>
 struct TileRows {
     int count;
@@ -539,7 +538,7 @@ struct TileRows {
     __device__ TileRows(const CUtensorMap& A, const CUtensorMap& last, int row, int rows_of_A)
         : count(min(kTileM, rows_of_A - row)), map(count == kTileM ? &A : &last) {}
 
-    /// Starts the copy of A's rows. The barrier expects these, and so many panels of B, which
+    /// Starts the copy of A's rows. The barrier expects them and `panels` panels of B, which
     /// load_panels() copies.
     template <class T, int kTileN>
     __device__ void load(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full, int row, int k,
@@ -550,13 +549,13 @@ struct TileRows {
     }
 };
 
-/// How many of a tile's panels B[N, N] has columns of.
+/// How many of a tile's panels begin inside B[N, N].
 template <int kTileN>
 __device__ int count_panels(int col, int N) {
     return min(kTileN / kPanel, (N - col + kPanel - 1) / kPanel);
 }
 
-/// Starts the copies of B: the tile's columns in so many panels.
+/// Starts the copies of the first `panels` panels of B's tile.
 template <class T, int kTileN, int kTileM>
 __device__ void load_panels(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full,
                             const CUtensorMap& B, int col, int k, int panels) {
@@ -579,8 +578,8 @@ __device__ void multiply_panel(float (&sums)[kTileM / 2], const Stage<T, kTileN,
     hopper::wgmma_commit_group();
 }
 
-/// consume() of panels: a warpgroup's kEach times 64 columns, from B's panel `first` on. `depth`:
-/// columns of A. before_last() runs when the last step's bytes are there, before its wgmma.
+/// consume() for a warpgroup with kEach panels of 64 columns, from B's panel `first` on. `depth`:
+/// columns of A. before_last() runs when the last step's bytes have arrived, before its wgmma.
 template <class T, int kTileN, int kTileM, int kStages, int kEach, class BeforeLast>
 __device__ void consume_panels(float (&sums)[kEach][kTileM / 2],
                                Ring<T, kTileN, kStages, kTileM>& ring, Position<kStages>& at,
@@ -606,8 +605,7 @@ __device__ void consume_panels(float (&sums)[kEach][kTileM / 2],
 }
 
 /// Stores a warpgroup's panels, each 64 columns of C, from `col` on. value(i, j): a thread's j-th
-/// number of panel i. Of the transpose a warp has 16 rows, so 16 columns of C; stmatrix turns them
-/// back.
+/// number of panel i. A warp has 16 rows of the transpose: columns of C. stmatrix turns them back.
 template <int kRows, int kPanels, class Value, class T, int kOut, int kStrip>
 __device__ void store_columns(Value value, T (&out)[kOut][kStrip][kPanel], const CUtensorMap& C,
                               int row, int col, int warpgroup) {
@@ -645,14 +643,13 @@ __device__ void store_columns(Value value, T (&out)[kOut][kStrip][kPanel], const
     if (first) hopper::cp_async_bulk_wait_group_read<0>();
 }
 
-/// A block's only tile. A launch finds no code in the caches, and at small N much of its time goes
-/// into fetching it: 5 KB here, 40 in a kernel of multiply_parts() that divides tiles. No tile
-/// before is on its way out, so more registers are left for sums.
+/// Computes a block's only tile. A launch finds no code in the caches, and at small N much of its
+/// time goes into fetching it: 5 KB here, 40 KB in a kernel that divides tiles. No earlier tile
+/// waits in registers to be stored, so more are left for sums.
 ///
-/// wgmma computes the transpose, B^T A^T. Its product always has 64 rows, and as many columns as
-/// one likes, in eights. In multiply_stage() these are C's columns; here they are C's rows, which
-/// are easy to have in any number: each is 128 bytes more to copy of A, where B's columns come in
-/// panels of 64. (store_columns() wants multiples of 16.)
+/// wgmma computes the transpose, B^T A^T. Its product always has 64 rows, but any multiple of 8
+/// columns. Here these are C's rows, so a tile can have as many as it likes: each is 128 bytes of A
+/// to copy, while B's columns come in panels of 64. (store_columns() wants multiples of 16.)
 template <class T, int kTileM, int kTileN, int kStages>
 __device__ void multiply_tile(const CUtensorMap& A, const CUtensorMap& last_A, const CUtensorMap& B,
                               const CUtensorMap& C, int N, int row, int col) {
@@ -694,10 +691,10 @@ struct PingpongMemory : TileMemory<T, kTileM, 128, kStages> {
 };
 
 /// Ping-pong: two warpgroups compute tile after tile in turn, and while one multiplies, the other
-/// one's tile leaves. Of all ends of tiles only the block's last one takes time of its own. A
-/// warpgroup has a whole tile, so twice as many sums as in multiply_tile(): two panels of the
-/// transpose. load(stage, full, part, k) starts the copies of a step, finish(sums, part, warpgroup)
-/// stores a tile.
+/// one's tile leaves. Only the block's last epilogue is exposed; the others overlap the other
+/// warpgroup's main loop. A warpgroup has a whole tile: two panels of the transpose, twice as many
+/// sums as in multiply_tile(). load(stage, full, part, k) starts the copies of a step, finish(sums,
+/// part, warpgroup) stores a tile.
 template <class T, int kTileM, int kStages, class Schedule, class Load, class Finish>
 __device__ void multiply_pingpong(PingpongMemory<T, kTileM, kStages>& memory,
                                   const Schedule& schedule, int depth, Load load, Finish finish) {
@@ -723,12 +720,12 @@ __device__ void multiply_pingpong(PingpongMemory<T, kTileM, kStages>& memory,
         hopper::barrier_sync(kReady, blockDim.x);
         hopper::setmaxnreg_inc<240>();
         if (warpgroup == 1) at.skip(steps);  // the first tile is warpgroup 0's
-        // For which it does not wait: the phase before a barrier's first counts as over.
+        // Warpgroup 0 passes its first wait at once: parity 1 of a new barrier reads as complete.
         uint32_t parity = warpgroup == 0;
         for (int i = blockIdx.x + warpgroup * blocks; i < schedule.tiles; i += 2 * blocks) {
             const Part part = schedule.part(i, 0, 0, steps);
-            // A stage's parity tells a phase from the next one only. So wait until the other has
-            // seen all of its tile arrive. It may still multiply the last step.
+            // A stage's parity only tells two neighboring phases apart. So wait until the other
+            // warpgroup has seen its whole tile arrive. It may still multiply the last step.
             hopper::mbarrier_wait(&memory.turn[warpgroup], parity), parity ^= 1;
             float sums[2][kTileM / 2];
             consume_panels(sums, ring, at, depth, 0, [&] {
@@ -754,7 +751,7 @@ __host__ __device__ constexpr int count_stages() {
         return count_stages<T, kTileM, kTileN, kPingpong, kStages - 1>();
 }
 
-/// The record in tiles of one of kShapes that needs no clusters.
+/// The record in tiles of shape kShape, without clusters.
 template <class T, int kShape>
 __global__ void __launch_bounds__(tile_threads(kShapes[kShape].columns), 1)
     matmul_hopper(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
@@ -852,7 +849,7 @@ struct Operands {
     CUtensorMap map_C = hopper::tensor_map(C, N, N, 16);  // what a warp stores
 };
 
-/// Of N rows those in the last of tiles of `tile_rows`.
+/// How many of N rows are in the last tile, if tiles have `tile_rows` rows.
 inline int last_rows(size_t N, int tile_rows) { return int((N - 1) % tile_rows) + 1; }
 
 /// How many tiles of `rows` x `columns` cover C.
@@ -873,7 +870,7 @@ std::function<void()> prepare_parts(Kernel kernel, const Operands<T>& o) {
     };
 }
 
-/// The same in tiles of one of kShapes that needs no clusters.
+/// The same in tiles of shape kShape, without clusters.
 template <int kShape, class T>
 std::function<void()> prepare_tiles(const Operands<T>& o) {
     constexpr TileShape kTile = kShapes[kShape];
@@ -907,9 +904,9 @@ struct SideStream {
     SideStream(const SideStream&) = delete;
 };
 
-/// Two launches side by side: as many clusters of eight as find room while some multiprocessors are
-/// left, and clusters of two on those. If `patches` says how many C has, up to three clusters of
-/// two are left out where they would save no round.
+/// Two launches side by side: as many clusters of eight as leave some multiprocessors free, and
+/// clusters of two on the free ones. If `patches` says how many C has, up to three clusters of two
+/// are left out if they save no round.
 class PatchLaunches {
   public:
     template <class EightsKernel, class TwosKernel>
@@ -934,11 +931,11 @@ class PatchLaunches {
     int eights, twos;  // clusters
     cudaStream_t side_stream() const { return side_->stream; }
 
-    /// Each argument launches a kernel in the way that it is given.
+    /// Each argument gets a ClusterLaunch, with which it launches its kernel.
     template <class StartEights, class StartTwos>
     void operator()(StartEights start_eights, StartTwos start_twos) const {
-        // Eights first: they find less room. The side stream waits for what is in front of them,
-        // and the default stream goes on when both are done.
+        // Eights first, since they find less room. The side stream waits for earlier launches, and
+        // the default stream goes on when both are done.
         DEMO_CHECK(cudaEventRecord(side_->fork));
         start_eights(launch_eights_);
         DEMO_CHECK(cudaStreamWaitEvent(side_->stream, side_->fork));
@@ -1010,7 +1007,7 @@ std::function<void()> prepare(const Operands<T>& o) {
         return prepare_tiles<kShape>(o);
 }
 
-/// What the choice of tiles depends on, of this GPU.
+/// This GPU, as the choice of tiles sees it.
 inline Machine machine_of(const demo::Gpu& gpu) {
     return {.multiprocessors = gpu.multiprocessors, .l2_mib = double(gpu.l2_bytes >> 20)};
 }

@@ -31,12 +31,12 @@ struct Tiles {
 
     static constexpr size_t kSharedBytes = kStages * sizeof(Stage);
 
-    /// How many of them cover a matrix [M, N].
+    /// How many blocks cover a matrix [M, N].
     static size_t blocks(size_t M, size_t N) { return ((M + kM - 1) / kM) * ((N + kN - 1) / kN); }
     /// Where this thread's warp stands in the block's tile of C.
     __device__ static int warp_row() { return int(threadIdx.x) / 32 / (kN / kWarp) * kWarp; }
     __device__ static int warp_col() { return int(threadIdx.x) / 32 % (kN / kWarp) * kWarp; }
-    /// Which column of B's tile is the first that this thread copies.
+    /// The first column of B's tile that this thread copies.
     __device__ static int copied_col() { return int(threadIdx.x) % (kN / kChunk) * kChunk; }
 };
 
