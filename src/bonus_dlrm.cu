@@ -92,9 +92,8 @@ struct FeatureTile {
     }
 };
 
-/// Packs W[width * width, 512] in that order: what the feature z_i z_j, i <= j, is multiplied by.
-/// In fp16 as [features, 512]; in TF32, of which wgmma wants the features side by side, as [512,
-/// features]. A block packs what belongs to a step.
+/// Packs W[width * width, 512] for the features z_i z_j, i <= j, in that order: [features, 512] in
+/// fp16; [512, features] in TF32, where wgmma wants features side by side. A block packs a step.
 template <class T>
 __global__ void fold(const T* W, T* packed, unsigned int width, size_t features) {
     using Some = demo::Vector<T>;
@@ -158,13 +157,13 @@ constexpr int kHalves = kTileM / 64, kThreads = (kHalves + 1) * kWarpgroup;
 constexpr int kStages = 6;
 constexpr int kInFlight = 1;  // wgmma that still run while the next fragment is made
 
-/// W's part of a step in panels of 64 columns: rows of features, or in TF32 of columns, since there
-/// wgmma wants the features of a column side by side. Either way 64 rows of 128 bytes, swizzled.
+/// A step's weights in panels of 64 columns. A row is a feature's, or in TF32 a column's, where
+/// wgmma wants a column's features side by side: 64 rows of 128 bytes, swizzled.
 template <class T>
 struct Weights {
     T panels[kTileN / kPanel][64][128 / sizeof(T)];
 
-    /// What the features of number i + k are multiplied by, as wgmma takes it.
+    /// wgmma descriptor of W's rows for features z[i+k] * z[j..].
     __device__ uint64_t descriptor(int k) const {
         if constexpr (std::is_same_v<T, half>)
             return hopper::matrix_descriptor(&panels[0][kDepth<T> * k], sizeof panels[0]);
@@ -184,7 +183,7 @@ struct Memory {
 __device__ half2 scaled(half2 pair, half factor) { return __hmul2(pair, __half2half2(factor)); }
 __device__ float scaled(float number, float factor) { return number * factor; }
 
-/// What a thread needs of z for a step, in its two rows: what it holds of a 16 x kDepth fragment of
+/// A thread's numbers of z for a step, in its two rows: its elements of a 16 x kDepth fragment of
 /// columns from j on, and the factors i ... i + 3.
 template <class T>
 struct Numbers {
@@ -316,7 +315,7 @@ __global__ void add_partials(const float4* partials, int count, const T* b, T* h
     dlrm::four(&hidden[e * 4]) = result;
 }
 
-/// The bottom MLP alone, into z; and what follows `hidden`: for the outer product.
+/// For the outer product: the bottom MLP alone, into z; and the layers after `hidden`.
 template <int kRows, class T>
 __global__ void __launch_bounds__(kMlpThreads, 1)
     bottom_layers(const __grid_constant__ Model<T> m, T* z, size_t pitch) {
@@ -353,9 +352,9 @@ __global__ void __launch_bounds__(kMlpThreads, 1) top_layers(const __grid_consta
 //         The 351 products of a sample are six tiles of mma, by one warp. The rows of the tables
 //         come straight into its registers, and each tile of 8 vectors serves as both operands.
 // Costs   each block reads all weights, 1 MB (in TF32 2), for each group of samples. Hopper alone.
-// Limits  up to 2112 samples, 16 a block, those copies: about 50 bytes a clock into each
-//         multiprocessor. With more samples lookups, too: a warp has one sample's on their way.
-//         So with very many, or with long vectors, a kernel that does nothing else is faster.
+// Limits  up to 2112 samples, 16 a block, the copies of weights: about 50 bytes a clock into each
+//         multiprocessor. With more samples also lookups: a warp has one sample's on their way.
+//         With very many samples, or long vectors, a kernel for lookups alone is faster.
 // Source  Müller et al., "Real-time Neural Radiance Caching for Path Tracing", 2021, as lesson 12.
 
 /// d[16, 8] += a[16, kDepth] b[kDepth, 8].
@@ -387,11 +386,10 @@ __device__ const T* vector_of(const Model<T>& m, size_t n) {
 /// The dot products of a sample's vectors, by a warp.
 template <class T>
 struct Products {
-    float sums[6][4] = {};  // 16 vectors with 8: of the upper 16 two tiles, of the lower four
+    float sums[6][4] = {};  // 16 x 8 products: two tiles for vectors 0 to 15, four for the rest
 
-    /// Adds the products of 32 bytes of each vector. Of vector 8 q + lane / 4 a thread has words
-    /// low[q] and high[q], of 16 bytes each: number lane % 4. A tile of 8 vectors serves as columns
-    /// as it does as rows.
+    /// Adds the products of 32 bytes of each vector. A thread has word lane % 4 of both 16 bytes of
+    /// vector 8 q + lane / 4: low[q] and high[q]. A tile of 8 vectors is rows and columns.
     __device__ void add(const uint32_t (&low)[4], const uint32_t (&high)[4]) {
 #pragma unroll
         for (int tile = 0; tile < 6; ++tile) {
@@ -416,13 +414,12 @@ struct Products {
 };
 
 /// Features E ... `end` of a sample, zeros behind the products. The first vector is features 0 ...
-/// E - 1. at(c) is where feature c is. A thread loads pieces of 8 bytes, what an mma needs, or
-/// of 16.
+/// E - 1. at(c) is where feature c is. A thread loads 8 bytes, as an mma needs, or 16.
 template <class Piece, class T, class At>
 __device__ void interact(const T* vector, int E, int end, At at) {
     constexpr int kMmas = sizeof(Piece) / 8;  // mma of a piece
     const int lane = threadIdx.x % 32;
-    const T* vectors[4];  // of which this thread has some numbers: one of each 8
+    const T* vectors[4];  // that this thread loads from: one of each 8
 #pragma unroll
     for (int q = 0; q < 4; ++q)
         vectors[q] = reinterpret_cast<const T*>(
@@ -430,8 +427,8 @@ __device__ void interact(const T* vector, int E, int end, At at) {
     Products<T> products;
 #pragma unroll(2 / kMmas)
     for (int k = 0; k < E; k += kMmas * kDepth<T>) {
-        // mma wants numbers 2t, 2t + 1, 2t + 8, 2t + 9 of 16. A sum's order is free: t's numbers
-        // are neighbors. Likewise in TF32 2t and 2t + 1 of 8, in place of t and t + 4.
+        // mma wants thread t to have numbers 2t, 2t + 1, 2t + 8, 2t + 9 of 16. A sum's order is
+        // free, so t has four neighbors; in TF32 2t and 2t + 1 of 8, in place of t and t + 4.
         const int c = k + lane % 4 * (kMmas * kDepth<T> / 4);
         uint32_t words[2 * kMmas][4];
 #pragma unroll
@@ -522,7 +519,7 @@ __global__ void __launch_bounds__(32)
     auto id_of = [&](size_t n) {
         return looks_up() && n < m.N ? m.ids[n * kTables + lane - 1] : 0;
     };
-    // 1 << shift neighboring lanes copy a vector: as many as it has pieces, at most 32, or more.
+    // 1 << shift neighboring lanes copy a vector: at least one for each of its pieces.
     const int size = E * int(sizeof(T)), pieces = size / int(sizeof(Piece)),
               shift = pieces > 1 ? 32 - __clz(pieces - 1) : 0;
     const int c = (lane & ((1 << shift) - 1)) * int(sizeof(Piece));
@@ -551,7 +548,7 @@ __global__ void __launch_bounds__(32)
     size_t n = blockIdx.x, next = n + gridDim.x;
     fetch(n, id_of(n), 0);
     uint32_t id = id_of(next);
-    const int mine = min(lane, dlrm::kVectors - 1) * between;  // the last one's for lanes without
+    const int mine = min(lane, dlrm::kVectors - 1) * between;  // others read the last one
     for (int stage = 0; n < m.N; n = next, next += gridDim.x, stage ^= 1) {
         fetch(next, id, stage ^ 1);
         id = id_of(next + gridDim.x);
@@ -633,7 +630,7 @@ class Outer {
           const demo::Session& session)
         : m(model), mlps(mlps), packed_(packed), session_(session) {}
 
-    /// What is left of W when it is folded: the least that a model must read of it.
+    /// The size of W when it is folded: the least that a model must read.
     size_t packed_bytes() const { return W_.bytes(); }
 
     demo::Contender library_best() const {
@@ -737,8 +734,8 @@ class Outer {
     const size_t N = m.shape.N;
     const unsigned int E = m.shape.E, width = m.shape.width, steps = FeatureTile<T>::count(width);
     const size_t pitch = (width + 15) / 16 * 16, features = size_t(steps) * kFeatures<T>;
-    // Few samples make few tiles, so several blocks divide the steps of each: some 132 blocks,
-    // since the H100 and the H200 have as many multiprocessors, with 8 steps or more.
+    // Few samples make few tiles, so several blocks divide the steps of each: 132 blocks in all,
+    // one for each multiprocessor of an H100 or H200, with 8 steps or more.
     const size_t row_tiles = (N + kTileM - 1) / kTileM, tiles = row_tiles * (kHidden / kTileN),
                  splits = std::max<size_t>(std::min(132 / tiles, size_t(steps / 8)), 1);
     const demo::Buffer<T> z_{N, pitch}, f_{N, features}, W_{features, kHidden};

@@ -34,7 +34,8 @@ def gpus_of(row):
     return int(shape[1]) if shape else 1
 
 
-# Here half of the operations that TFLOP/s count will do: z_i z_j = z_j z_i.
+# These use symmetry, z_i z_j = z_j z_i, and do half of the counted operations, so they may exceed
+# the peak.
 SYMMETRIC = {"bonus_dlrm"}
 
 

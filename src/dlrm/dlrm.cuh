@@ -64,8 +64,8 @@ struct DlrmLayer {
 
 // The model's type T is half, or float: numbers that are multiplied as TF32.
 
-/// A number that every kernel stores as T, as the reference finds it, and how far from that a right
-/// kernel's may lie. In fp16 mostly 0, or one spacing where the number is nearly between two.
+/// A number that every kernel stores as T, as the reference finds it, and how far off a right
+/// kernel may be: in fp16 mostly 0, or one spacing if the number is nearly halfway between two.
 struct Stored {
     float value, error;
 };
@@ -74,8 +74,8 @@ __host__ __device__ double rounded_to(double value) {
     if constexpr (std::is_same_v<T, half>) return double(float(__double2half(value)));
     return double(float(value));
 }
-/// A number within `low` and `high`, for which the reference says `value`. Rounding keeps order, so
-/// a right kernel's lies between the ends of the interval, rounded.
+/// A number between `low` and `high`, in the reference `value`. Rounding keeps order, so a right
+/// kernel's number is between the rounded ends.
 template <class T>
 __host__ __device__ Stored stored(double value, double low, double high) {
     const double rounded = rounded_to<T>(value);
@@ -86,16 +86,16 @@ __host__ __device__ Stored stored(double value, double low, double high) {
 /// What TF32 does to a term of a sum. Tensor cores read 10 bits after the point of each of its
 /// factors. Libraries may round them before, by up to 2^-11 of them; else the rest is cut off, up
 /// to 2^-10. So the term is multiplied by 1 - c + e, where c is 0, 2^-11 or 2^-10, as none, one or
-/// both are cut off, and e is within 2^-10. Of a sum of such terms c takes away as much. The e are
+/// both are cut off, and e is within 2^-10. A sum of such terms shrinks by c, too. The e are
 /// independent, and each has the sign of a random weight (or of a number of a table): they add in
 /// quadrature. Beside 2^-10 this counts the product of both errors, and fp32's rounding of a
 /// feature or of a folded weight.
 template <class T>
 inline constexpr double kTf32 = std::is_same_v<T, float> ? 0x1.002p-10 : 0;
 
-/// x W + b in fp64, before the activation. A right kernel differs by what is bounded whatever the
-/// data, such as what its fp32 sum may lose; and by what its inputs' errors and those of reading
-/// TF32 contribute. Those are as good as independent: with random weights they add in quadrature.
+/// x W + b in fp64, before the activation. A right kernel differs by errors that are bounded
+/// whatever the data, such as those of its fp32 sum; and by errors of its inputs and of reading
+/// TF32. The latter are as good as independent: with random weights they add in quadrature.
 struct DlrmSum {
     double value, certain, quadrature;
 
@@ -126,7 +126,7 @@ struct DlrmTerms {
             squares += read * read;
         }
     }
-    /// `count`: of numbers that the kernel adds up in fp32.
+    /// `count`: how many numbers the kernel adds up in fp32.
     __device__ DlrmSum end(size_t count) const {
         return {sum.value, accumulation_error(sum, count) + kTf32<T> * fabs(sum.value - first),
                 sqrt(double(squares))};
@@ -301,9 +301,9 @@ class Dlrm {
         compute(0, rows_.compared);
     }
 
-    /// How to verify `hidden` and `out`. Errors average out on their way from one to the other: of
-    /// a wrong `hidden` the sigmoid may show nothing. `folded`: of a kernel that adds up W_ij and
-    /// W_ji. Must not outlive the object.
+    /// How to verify `hidden` and `out`. Errors average out on the way from one to the other, so a
+    /// wrong `hidden` may not show in `out`. `folded`: for a kernel that adds up W_ij and W_ji.
+    /// Must not outlive the object.
     Check check(bool folded = false) const {
         const Sums& sums = folded && kSumsRound ? folded_ : exact_;
         const Check first = check_of(hidden.data(), shape.N, DlrmShape::kHidden, rows_,
@@ -313,8 +313,8 @@ class Dlrm {
                                  [this] { compute(rows_.compared, rows_.kSpots); }));
     }
 
-    /// Two operations per weight and sample, and those of the interaction. Of the tables a sample
-    /// needs 26 rows; other inputs are read whole.
+    /// Two operations per weight and sample, and the interaction's. A sample needs 26 rows of the
+    /// tables; other inputs are read whole.
     Workload workload(const Session& session) const {
         double weights = 0;
         for (const Layer& layer : bottom) weights += double(layer.K) * double(layer.N);

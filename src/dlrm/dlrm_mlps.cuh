@@ -1,6 +1,6 @@
-// Belongs to bonus_dlrm: MLPs within a block, which takes kRows samples through all layers. What a
-// layer leaves stays in shared memory. Weights stream through a ring of tiles, in the order in
-// which they are used. One thread copies them, ahead of the others: between layers copies go on.
+// Belongs to bonus_dlrm: MLPs within a block: it takes kRows samples through all layers, and keeps
+// their results in shared memory. Weights stream through a ring of tiles, in the order of their
+// use. One thread copies them ahead, without a pause between layers.
 //
 //     out^T = relu(W^T in^T + b)      wgmma multiplies 64 rows at least. A block may have only 16
 //                                     samples, so they are the columns; W's columns are the rows.
@@ -130,9 +130,8 @@ class Block {
         return sizeof(WeightRing) + kRows * (512 + std::max(256u, m.features())) * sizeof(T);
     }
 
-    /// All threads call this. For each group of kRows samples of this block those that multiply
-    /// call work(first), and three warps ahead(first): a group earlier, but the first one's at
-    /// once.
+    /// All threads call this. For each group of kRows samples the threads that multiply call
+    /// work(first). Three warps call ahead(first), one group earlier.
     template <class Work, class Ahead>
     __device__ void run(int first_tile, int last_tile, Work work, Ahead ahead) {
         if (threadIdx.x == 0) ring_.init();

@@ -55,7 +55,7 @@ class DlrmLayers {
           b_(model.shape.N, 256),
           padded_W_(pads() ? m.shape.pitch : 1, DlrmShape::kHidden) {}
 
-    /// Where both MLPs meet what is between them.
+    /// What the two MLPs exchange with the kernels between them.
     struct Between {
         T* bottom;  // [N, E]: what the bottom MLP leaves, rows `pitch` elements apart
         size_t pitch;
@@ -63,8 +63,7 @@ class DlrmLayers {
         size_t K = 0;                               // ... is there already
         bool fused = true, turned = false;  // turned: W is [kHidden, K], and turn_W() has run
     };
-    /// A contender of the whole model: `c` says what `between` launches, keeps and moves, to which
-    /// this adds the MLPs.
+    /// A contender of the whole model. `c` counts `between` alone; this adds the MLPs.
     Contender contender(Contender c, const Between& at, std::function<void()> between) const {
         c.repeatable = false;  // cuBLASLt chooses
         c.launches += (at.fused ? 7 : 12) + (at.features == nullptr ? 0 : at.fused ? 1 : 2);
@@ -97,8 +96,7 @@ class DlrmLayers {
         return c;
     }
 
-    /// The features' weights, where needed with rows of zeros for what pads the features: then
-    /// pad_W() must fill them.
+    /// The features' weights, if needed padded with rows of zeros: then pad_W() fills them.
     const T* padded_W() const { return pads() ? padded_W_.data() : m.top[0].W.data(); }
     void pad_W() const {
         const Input<T>& W = m.top[0].W;
@@ -107,7 +105,7 @@ class DlrmLayers {
         DEMO_CHECK(cudaMemcpy(padded_W_.data(), W, W.bytes(), cudaMemcpyDeviceToDevice));
     }
 
-    /// Fills the layers' turned weights. In TF32 tensor cores read those of a column side by side.
+    /// Fills the layers' turned weights. In TF32 tensor cores read a column's side by side.
     void turn_W() const {
         for (const Layer* layer : turned_layers())
             turn<T><<<(layer->W.size() + 255) / 256, 256>>>(
@@ -116,7 +114,7 @@ class DlrmLayers {
 
   private:
     using Layer = DlrmLayer<T>;
-    /// All but the features', the first (rows of 13 numbers are not aligned), and the last (N = 1).
+    /// All but the features', the first (rows of 13 numbers are unaligned), and the last (N = 1).
     std::array<const Layer*, 4> turned_layers() const {
         return {&m.bottom[1], &m.bottom[2], &m.bottom[3], &m.top[1]};
     }
