@@ -77,9 +77,8 @@ struct Arrays : Rows<T> {
     T* sum;
     float epsilon;
 
-    /// In how many ways rows begin relative to 16 bytes. Row r is of group r % groups(): rows of a
-    /// group begin equally far from a multiple of 16 bytes, and can share what was cut out of gamma
-    /// and beta.
+    /// In how many ways rows begin relative to 16 bytes. Row r is of group r % groups(). Rows of a
+    /// group begin equally far from a multiple of 16 bytes, and share cut pieces of gamma and beta.
     unsigned int groups() const {
         const size_t size = Piece<T>::kSize;
         return size / std::gcd(this->cols, size);
@@ -94,8 +93,8 @@ struct Moments {
     float count = 0, mean = 0, squares = 0;
 };
 
-/// The rule: seen from the common mean, each set's squares grow by its count (its mean - common)^2;
-/// those of both together by away^2 a.count b.count / count.
+/// The rule: around the common mean, a set's squares are larger by count (mean - common)^2; for
+/// both sets together that is away^2 a.count b.count / count.
 __device__ inline Moments merge(Moments a, Moments b) {
     const float count = a.count + b.count, away = b.mean - a.mean;
     if (count == 0) return a;
@@ -125,9 +124,9 @@ __device__ inline Moments merge_block(Moments of_warp) {
 
 /// Merges the moments that warps have sent to shared memory, kRounds for each lane. Each warp does
 /// so for itself. Counts and squares were divided by the row's length before they were sent: so the
-/// row's count is 1, its squares are its variance (RMSNorm's mean square), and nothing divides.
-/// All these parts of 1 have the rounding error of 1 / cols. Summed as they are, they would
-/// multiply the mean by it; so only distances are summed, from the first mean that is there.
+/// row's count is 1, and its squares are its variance (RMSNorm's mean square). All counts have the
+/// rounding error of 1 / cols. A weighted sum of means would have it, too; so only distances from
+/// the first mean are summed.
 template <class Op, int kRounds>
 __device__ Moments merge_rounds(const float4* sent, unsigned int senders) {
     float4 own[kRounds];
@@ -222,9 +221,8 @@ __device__ Piece<T> sum_of(Piece<T> a, const Piece<T>& b) {
     return a;
 }
 
-/// A thread's elements of a row, or of a share of it, and perhaps an element at the edges. A warp's
-/// pieces lie one after the other, so that those of a thread are a fixed distance apart, 32.
-/// kUnit: Share's.
+/// A thread's pieces of a row, or of a share of it, and perhaps an element at the edges. A warp's
+/// pieces are neighbors, and a thread has every 32nd. kUnit: Share's.
 template <class Op, class T, bool kAligned, int kPieces, int kUnit = 16>
 struct Kept {
     using RowShare = Share<T, kAligned, kUnit>;
@@ -323,9 +321,9 @@ struct Kept {
         if (share.has_edge) a.sum[share.edge_at] = edge;
     }
 
-    /// The sum of all pieces of the warp's threads, and of `last` of each. (0 where there is no
-    /// piece.) In fp16 by the tensor cores: a piece of each thread is a matrix of 16 rows, which
-    /// times a matrix of ones is the sum of each row, in each column. They sum in fp32.
+    /// The sum of all pieces of the warp's threads, and of `last` of each. (A missing piece is 0.)
+    /// In fp16 by the tensor cores, which sum in fp32: one piece of each thread makes a matrix of
+    /// 16 rows, and its product with a matrix of ones holds the rows' sums in each column.
     __device__ float sum_of_pieces(T last) const {
         if constexpr (std::is_same_v<T, half>) {
             constexpr uint32_t kOnes = 0x3c003c00;  // two in fp16
@@ -353,10 +351,10 @@ struct Kept {
         }
     }
 
-    /// This thread's part of the sum of all pieces' squared distances from `center`. LayerNorm's in
-    /// fp16 by the tensor cores, again in fp32: the distances of a piece of each thread are a
-    /// matrix D [16, 16], and the trace of D D^T is the sum of their squares. D has half of each
-    /// distance, since a whole one can be too large for fp16; and 0 where there is no piece.
+    /// This thread's share of the sum of all pieces' squared distances from `center`. For LayerNorm
+    /// in fp16 by the tensor cores, again: one piece of each thread makes a matrix D [16, 16] of
+    /// distances, and the trace of D D^T is the sum of their squares. D has half of each distance,
+    /// since a whole one can be too large for fp16; and 0 for a missing piece.
     __device__ float squares_of_pieces(unsigned int p, T center) {
         float squares = 0;
         if constexpr (std::is_same_v<T, half> && Op::kCenters) {
@@ -380,7 +378,7 @@ struct Kept {
                 ptx::mma_m16n8k16(low, d, d[0], d[2]);
                 ptx::mma_m16n8k16(high, d, d[1], d[3]);
             }
-            // Which of a pair of sums that this thread has in a row is on the diagonal, if any.
+            // Which of this thread's two neighbors in a row is on the diagonal, if any.
             const int lane = threadIdx.x % 32, of_pair = lane / 4 - lane % 4 * 2;
             if (of_pair == 0) squares = low[0] + high[2];
             if (of_pair == 1) squares = low[1] + high[3];
@@ -407,8 +405,8 @@ struct Kept {
         if (!kAligned) count += __popc(__ballot_sync(~0u, with_edge));
         float mean = 0;
         if (Op::kCenters) mean = sum_of_pieces(with_edge ? edge : T(0)) / max(count, 1.0f);
-        // In fp16 distances are exact, or nearly so, from a number of fp16 in their midst: the
-        // rounded mean. As seen from the mean itself squares sum to less, by count * off^2.
+        // In fp16, distances from the rounded mean are exact, or nearly so. Around the mean itself
+        // the sum of squares is smaller, by count * off^2.
         const T center = T(mean);
         float squares = squares_of_pieces(p, center);
         if (with_edge) squares += (float(edge) - float(center)) * (float(edge) - float(center));
@@ -425,7 +423,7 @@ struct Kept {
                                     wanted);
     }
 
-    /// How many columns behind the earliest this row's pieces begin: it has so many at the edge.
+    /// How many columns after the earliest possible one this row's pieces begin.
     __device__ unsigned int behind() const {
         return kAligned ? 0 : share.column % RowShare::kUnitElements;
     }
@@ -442,7 +440,7 @@ struct Kept {
     }
 
     /// Stores the results of the pieces, given the moments of the whole row. gamma(i, to), beta(i,
-    /// to): get those of the i-th, in fp32.
+    /// to): get the i-th piece's, in fp32.
     template <class Gamma, class Beta>
     __device__ void store_pieces(Moments whole, unsigned int p, Gamma gamma, Beta beta) {
         // (x - mean) scale = x scale + offset
@@ -499,7 +497,7 @@ struct Kept {
 // not aligned, those of a block begin equally far from a multiple of 16 bytes, so that gamma and
 // beta are cut out once for all of them; warps of LayerNorm then take up to two rows in turn.
 // Costs: registers. Limits: 8 pieces of 16 bytes a thread, so rows of 4 KiB, in LayerNorm 16, of 8;
-// of a short row most lanes have nothing.
+// in a short row most lanes have nothing to do.
 // Source: CUDA Programming Guide, "Warp Shuffle Functions".
 
 template <class Op>
@@ -625,9 +623,9 @@ enum Alignment { kToElements, kToPieces, kToLines };
 template <Alignment kAlignment, int kPieces>
 constexpr int kPlaces = 32 * kPieces + (kAlignment == kToLines ? 0 : kLine / 16);
 
-/// Gamma or beta of a warp's pieces, in shared memory. Unless rows are aligned to pieces, one needs
-/// 16 bytes from any element on. So words of 4 bytes lie in four sequences, each of which has every
-/// fourth: then a warp's lanes find theirs in different banks.
+/// Gamma or beta of a warp's pieces, in shared memory. Unless rows are aligned to pieces, a lane
+/// needs 16 bytes from any element on. So words of 4 bytes are stored in four sequences, each of
+/// every fourth word: then a warp's lanes read different banks.
 template <class T, Alignment kAlignment, int kPlaces>
 struct InShared {
     static constexpr bool kWhole = kAlignment != kToElements;
@@ -644,8 +642,7 @@ struct InShared {
                 word(place, j) = reinterpret_cast<const uint32_t*>(piece.at)[j];
         }
     }
-    /// In fp32, the piece that begins `behind` elements after that of `place` does. kHalf: in the
-    /// middle of a word.
+    /// Gets in fp32 the piece that begins `behind` elements after `place`. kHalf: in mid-word.
     template <bool kHalf>
     __device__ void get(unsigned int place, unsigned int behind,
                         float (&to)[Piece<T>::kSize]) const {
@@ -687,8 +684,8 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
         return reinterpret_cast<Piece<T>*>(shared) + warp * (kKinds * kWarpPlaces);
     };
     auto* const places = places_of(warp);
-    // The moments that each warp of the cluster sends, and with those of its first warp the number
-    // of the row after next; of two rows in turn.
+    // The moments that each warp of the cluster sends, for two rows in turn. Its first warp also
+    // sends the number of the row after next.
     const unsigned int senders = blocks * warps;
     auto* const moments = reinterpret_cast<float4*>(places_of(warps));
     auto place = [&](Kind kind, int i) -> Piece<T>& {
@@ -766,8 +763,8 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
                              &full[of_turn], lane);
         if (Op::kAdds) kept.store_sums();  // while moments travel
         // A warp sends only after it has read the moments of the row before. So once a row's are
-        // complete, the places for the next row's are free. After the last row's nobody sends here:
-        // a block may end.
+        // complete, the next row's places are free. After the last row nobody sends: a block may
+        // end.
         hopper::mbarrier_wait(&full[of_turn], turn / 2 % 2);
         const Moments whole = merge_sent<Op>(sent, senders);
         row = next, next = __float_as_uint(sent[0].w);
@@ -808,9 +805,9 @@ std::function<void()> prepare_shape(Arrays<T> a, const Shape<T>& shape, size_t l
     auto at_once = [&] {
         return size_t(demo::ClusterLaunch(1, shape.blocks, shape.threads, bytes).at_once(kernel));
     };
-    // What is fetched ahead shares the L2 cache with what is copied and stored. So there are no
-    // more clusters than have a row each in a sixth of it, but never fewer than run with one block
-    // on a multiprocessor. Those that ask for more shared memory than they need keep others away.
+    // Rows that are fetched ahead share the L2 cache with copies and stores. So a sixth of it must
+    // hold a row for each cluster, unless there is only one block on a multiprocessor. Blocks that
+    // ask for more shared memory than they need keep others away.
     const size_t row_bytes = (Op::kAdds ? 2 : 1) * a.row_bytes();
     const size_t most = std::max<size_t>(1, l2_bytes / 6 / row_bytes);
     constexpr size_t kMore = 4096;
@@ -828,9 +825,7 @@ std::function<void()> prepare_shape(Arrays<T> a, const Shape<T>& shape, size_t l
 template <class Op, class T, Alignment kAlignment, int kPieces>
 void add_shapes(std::vector<Shape<T>>& shapes, const Arrays<T>& a, const demo::Gpu& gpu) {
     const auto kernel = by_cluster<Op, T, kAlignment, kPieces>;
-    // For a row a thread has about as much else to do as for so many pieces. And it takes so many
-    // warps to keep a multiprocessor busy. A block alone on one takes so many times as long, as
-    // nobody works while its warps wait for moments.
+    // Fixed cost of a row, in pieces. Warps that saturate an SM. Penalty for one block an SM.
     constexpr double kElse = 5, kBusy = 12.5, kAlone = 1.1;
     auto threads_of = [&](unsigned int blocks) {
         const size_t most = Share<T, kAlignment == kToLines, kLine>::most_pieces(a.cols, blocks);
@@ -846,9 +841,9 @@ void add_shapes(std::vector<Shape<T>>& shapes, const Arrays<T>& a, const demo::G
         if (!demo::try_shared_bytes(kernel, bytes).empty()) continue;
         const int clusters = demo::ClusterLaunch(1, blocks, threads, bytes).room(kernel);
         if (clusters == 0) continue;
-        // While a multiprocessor works through all warps that it has room for, each cluster on the
-        // GPU is done with a row. Of a single block the four schedulers can have unequal numbers of
-        // warps: to wait for the one with the most cost about half of what it could.
+        // While a multiprocessor works through all warps that it holds, each cluster finishes a
+        // row. A single block can give the four schedulers unequal numbers of warps: waiting for
+        // the fullest cost about half of what it could.
         const int together = demo::blocks_per_multiprocessor(kernel, threads, bytes);
         double busy = together * warps;
         if (together == 1) busy = kAlone * (warps + (warps + 3) / 4 * 4) / 2;
@@ -869,8 +864,8 @@ std::function<void()> fastest_by_cluster(const Arrays<T>& a, const demo::Gpu& gp
                                        " columns has room here (--kernel can leave it out)");
     double least = INFINITY;
     for (const auto& shape : shapes) least = std::min(least, shape.time);
-    // The model errs by some percent. Of those that it finds about as fast the one with the fewest
-    // blocks was mostly the fastest; of those the one that it prefers.
+    // The model errs by some percent. Among the shapes that it finds about equally fast, the one
+    // with the fewest blocks was mostly the fastest.
     constexpr double kAbout = 1.03;
     auto order = [&](const Shape<T>& shape) {
         return std::tuple(shape.time > kAbout * least, shape.blocks, shape.time);
@@ -879,8 +874,8 @@ std::function<void()> fastest_by_cluster(const Arrays<T>& a, const demo::Gpu& gp
     return best.prepare(a, best, gpu.l2_bytes);
 }
 
-/// Prepares it by those numbers that pay. LayerNorm has so much to compute that lanes without
-/// pieces cost: there the number follows the row's length.
+/// Prepares it with the numbers of pieces that pay. LayerNorm computes so much that lanes without
+/// pieces cost time, so there the number follows the row's length.
 template <class Op, class T, Alignment kAlignment>
 std::function<void()> prepare_by_cluster(const Arrays<T>& a, const demo::Gpu& gpu) {
     if constexpr (Op::kCenters)

@@ -1,5 +1,4 @@
-// The normalization demo's problem: each row's mean and scale in fp64, and what follows for its
-// elements.
+// The normalization demo's problem: each row's mean and scale in fp64, and its elements' bounds.
 #pragma once
 
 #include "rows/rows.cuh"

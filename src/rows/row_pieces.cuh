@@ -20,7 +20,7 @@ struct Rows {
     size_t rows, cols;
 
     size_t row_bytes() const { return cols * sizeof(T); }
-    /// The most whole pieces that a row has (what else it has is edges), but at least 1.
+    /// The most whole pieces that a row can have (its other elements are edges), but at least 1.
     size_t whole_pieces() const { return row_bytes() < 16 ? 1 : row_bytes() / 16; }
     bool aligned() const { return row_bytes() % 16 == 0; }  // all rows are, to 16 bytes
 };
@@ -31,10 +31,10 @@ using Piece = demo::Vector<T>;
 
 /// A block's share of a row, or a warp's: whole pieces, and elements at the edges. Rows of 50257
 /// columns, say, begin and end anywhere, and a load of 16 bytes must be aligned to 16. So single
-/// elements are left at the edges of a row: the first share has those before its pieces, the last
-/// one those behind them. (The matrix itself is aligned. In a short row the last shares may have no
-/// pieces.)
-/// kUnit: each share's pieces begin at a multiple of that many bytes. kAligned: so do all rows.
+/// elements are left at the edges of a row: the first share has the ones before its pieces, the
+/// last share the ones after them. (The matrix itself is aligned. In a short row the last shares
+/// may have no pieces.) kUnit: each share's pieces begin at a multiple of that many bytes.
+/// kAligned: so do all rows.
 template <class T, bool kAligned, int kUnit = 16>
 struct Share {
     static constexpr unsigned int kElements = Piece<T>::kSize;
@@ -77,7 +77,7 @@ struct Share {
     __device__ void fetch(const T* x) const {
         if (pieces > 0) ptx::cp_async_bulk_prefetch_L2(x + begin, pieces * 16);
     }
-    /// The same with the units before and behind it, where its edges lie. `size`: elements of x.
+    /// The same with the units before and after it, where its edges are. `size`: elements of x.
     __device__ void fetch_with_edges(const T* x, size_t size) const {
         if (kAligned) return fetch(x);
         // In whole pieces, also where the row is too short to have any.
@@ -117,11 +117,11 @@ __device__ Piece<T> pack(const float (&from)[Piece<T>::kSize]) {
     return piece;
 }
 
-/// Loads a thread's pieces of `count`: every `stride`-th from `first`. Beyond them is `nothing`.
+/// Loads a thread's pieces: every `stride`-th of `count` from `first` on, and `nothing` beyond.
 template <class T, int kPieces>
 __device__ void load(Piece<T> (&pieces)[kPieces], const T* from, unsigned int first,
                      unsigned int stride, unsigned int count, T nothing) {
-    // One address and one number for all, so that instructions hold what differs.
+    // One address and one count for all loads: instructions hold the offsets, which are constants.
     const auto* const own = reinterpret_cast<const Piece<T>*>(from) + first;
     const unsigned int left = first < count ? count - first : 0;
 #pragma unroll
@@ -148,7 +148,7 @@ constexpr int kKept = 8;           // pieces that a thread keeps
 constexpr int kMostThreads = 512;  // of a block
 constexpr size_t kMostBlockBytes = kMostThreads * kKept * 16;
 
-/// Whole warps that keep so many pieces, in threads.
+/// How many threads, in whole warps, keep so many pieces.
 constexpr unsigned int threads_for(size_t pieces, size_t per_thread) {
     return 32 * ((pieces + 32 * per_thread - 1) / (32 * per_thread));
 }
@@ -162,8 +162,8 @@ struct Cluster {
     __device__ unsigned int size() const { return cooperative_groups::cluster_group::num_blocks(); }
     __device__ unsigned int rank() const { return cooperative_groups::cluster_group::block_rank(); }
 
-    /// Merges what the blocks know of their shares, by merge_warp(). All threads get the result.
-    /// Once in a kernel. `nothing`: what is known of no elements.
+    /// Merges the blocks' `known` by merge_warp(). All threads get the result. Once in a kernel.
+    /// `nothing`: what is known of no elements.
     template <class Known>
     __device__ Known merge_all(Known known, Known nothing) const {
         if (size() == 1) return known;
@@ -190,8 +190,8 @@ struct Cluster {
 constexpr int kTwicePieces = 4;              // that a thread of by_cluster_twice keeps
 constexpr unsigned int kTwiceThreads = 512;  // of its blocks, at most
 
-/// How by_cluster_twice is launched. A row that one step of a block holds is one block's, of as
-/// many warps as it fills. (Before 9.0 every row is one block's.)
+/// How by_cluster_twice is launched. A row that fits one step of a block gets one block, of as many
+/// warps as it fills. (Before 9.0 every row is one block's.)
 template <class T>
 demo::ClusterLaunch launch_by_cluster_twice(const Rows<T>& r) {
     const size_t pieces = r.whole_pieces();

@@ -38,8 +38,7 @@ struct MatrixShape {
     /// As Input and Output take it.
     operator std::vector<size_t>() const { return {rows, cols}; }
 
-    /// `operations` on each element, and the traffic of the session's inputs and outputs, which is
-    /// the limit.
+    /// `operations` on each element. The limit is the traffic of the session's inputs and outputs.
     Workload workload(const Session& session, double operations) const {
         const std::string R = std::to_string(rows), C = std::to_string(cols);
         return {.shape = square ? "square" : R + "x" + C,
@@ -57,7 +56,7 @@ inline unsigned int reference_threads(size_t cols) {
     return unsigned(std::bit_ceil(std::min<size_t>(cols, 256)));
 }
 
-/// On what kernels of such programs go wrong. Beyond 88 and below -104 e^x is no float.
+/// Rows on which kernels of such programs go wrong. Beyond 88 and below -104 e^x is no float.
 template <class T>
 inline constexpr HardRows kHardRows{.kinds = {{.scale = 80},                 // large
                                               {.scale = 1, .peak = 120},     // one exceeds all

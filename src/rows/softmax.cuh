@@ -1,5 +1,4 @@
-// The softmax demos' problem: each row's maximum and sum in fp64, and what follows for its
-// elements.
+// The softmax demos' problem: each row's maximum and sum in fp64, and its elements' bounds.
 #pragma once
 
 #include "rows/rows.cuh"

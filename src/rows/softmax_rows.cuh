@@ -39,7 +39,7 @@ __device__ float max_of(const Piece<T> (&pieces)[kPieces]) {
     }
 }
 
-/// What a thread keeps of a share while its block, or several, merge: the numbers as they came.
+/// A thread's numbers of a share, kept in registers while its block, or several, merge.
 template <class T, int kPieces, bool kAligned>
 struct Kept {
     Piece<T> pieces[kPieces];
@@ -90,8 +90,8 @@ struct Kept {
 
 // --- What the rungs for short rows share --------------------------------------------------------
 
-/// The softmax of a row that a team of kTeam threads keeps as fp32, kCount numbers each. Numbers
-/// that are not there are -infinity.
+/// The softmax of a row that a team of kTeam threads keeps as fp32, kCount numbers each. Missing
+/// numbers are -infinity.
 template <int kTeam, int kCount>
 __device__ void softmax_in_team(float (&values)[kCount]) {
     float max = kNothing, sum = 0;
@@ -120,7 +120,7 @@ constexpr unsigned int kTileThreads = 256;
 constexpr size_t kTileBytes = 12 << 10;   // at least: all teams have equally many rows
 constexpr size_t kMostPerThread = 16;     // columns that a thread takes by itself
 constexpr size_t kMostPerTile = 16 * 17;  // columns
-constexpr size_t kBestPerTile = 240;  // by_warp is 5% faster at 250, of which it wastes few lanes
+constexpr size_t kBestPerTile = 240;  // columns: at 250 by_warp wastes few lanes, and is 5% faster
 
 template <class T, int kTeam, int kStretch>
 __global__ void __launch_bounds__(kTileThreads)
@@ -366,8 +366,7 @@ std::function<void()> prepare_by_cluster(Rows<T> r) {
 // up to 32 KiB anyway.
 // Source: CUDA Programming Guide, "Thread Block Clusters" and "Distributed Shared Memory".
 
-/// The softmax of a row of any length, of which this block has a share. merge_all(pair) returns the
-/// pair of all blocks.
+/// The softmax of a row of which this block has a share. merge_all(pair): the pair of all blocks.
 template <int kPieces, class T, bool kAligned, class MergeAll>
 __device__ void softmax_of_any_length(const T* x, T* out, const Share<T, kAligned>& share,
                                       MergeAll merge_all) {
@@ -411,7 +410,7 @@ std::function<void()> prepare_by_cluster_twice(Rows<T> r) {
 // --- by_grid ------------------------------------------------------------------------------------
 // Adds: all multiprocessors share a row, or a few rows, and keep them in registers.
 // Costs: blocks meet by way of global memory, once a row. Limits: that meeting, and 128 KiB a
-// multiprocessor: of a longer row all but that is loaded twice.
+// multiprocessor: the rest of a longer row is loaded twice.
 // Source: Xiao and Feng, "Inter-block GPU communication via fast barrier synchronization", 2010.
 
 constexpr unsigned int kGridThreads = 1024;               // at most
@@ -508,8 +507,8 @@ inline bool grid_keeps(size_t bytes, const demo::Gpu& gpu) {
     return demo::dry_run || bytes <= kGridBytes * gpu.multiprocessors;
 }
 
-/// The best rung for such rows, on this GPU, as other programs run it: the one that keeps a row
-/// nearest to the arithmetic, and all multiprocessors busy.
+/// The best rung for such rows on this GPU, for other programs: it keeps a row as near to the
+/// arithmetic as possible, and all multiprocessors busy.
 template <class T>
 std::vector<demo::Contender> records(const T* x, T* out, size_t rows, size_t cols,
                                      const demo::Gpu& gpu) {
