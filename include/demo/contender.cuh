@@ -28,12 +28,12 @@ struct Contender {
     std::string only = "";       // the one shape that it is for: "talk"
     std::string why_not = "";    // why it cannot run here; empty where it can
     int gpus = 1;                // that it runs on
-    // Enqueued before each launch, and when the inputs have changed. Neither is timed. But copies
-    // right before a launch give a GPU at its power limit a rest: a product was 6% faster then. So
-    // what is needed once, as packing weights is, belongs into `renew`.
+    // Enqueued before each launch, and when the inputs have changed. Neither is timed. Copies right
+    // before a launch give a GPU at its power limit a rest: a product was 6% faster then. So work
+    // that is needed once, such as packing weights, belongs in `renew`.
     std::function<void()> prepare = [] {}, renew = [] {};
-    // Takes a sample in a way of its own, instead of: flush the cache, event, launch, event. It
-    // launches the kernel, whose output is then verified as ever, and returns milliseconds.
+    // Takes a sample in its own way, instead of: flush the cache, event, launch, event. It launches
+    // the kernel, whose output is verified as usual, and returns milliseconds.
     std::function<double()> sample = {};
     // Of an experiment: the range of its speed-up on an NVIDIA H100 or H200, for compare_gpus.sh.
     SpeedUp expected = {};

@@ -1,5 +1,4 @@
-// cuBLAS's part in the programs that call it: what to say when a call fails, its handle, and a gemm
-// to measure others by.
+// cuBLAS for the programs that call it: its errors, its handle, and a gemm to measure others by.
 #pragma once
 
 #include <cublas_v2.h>
@@ -17,8 +16,8 @@ inline void check(cublasStatus_t status, const std::string& call) {
          call + ": " + cublasGetStatusName(status) + ": " + cublasGetStatusString(status));
 }
 
-/// Scratch memory for cuBLAS, in bytes: what it would take by itself on a large GPU. (The simulator
-/// needs none.)
+/// Scratch memory for cuBLAS, in bytes: what it takes by itself on a large GPU. (The simulator:
+/// none.)
 inline constexpr size_t kCublasWorkspace = kSimulator ? 1 : size_t(32) << 20;
 
 /// A cuBLAS handle with its workspace, made once and outside of all timing.

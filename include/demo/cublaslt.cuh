@@ -20,8 +20,8 @@ struct CublasLt {
     CublasLt(const CublasLt&) = delete;
 };
 
-/// A product, all row-major: out = activation(scale x W + bias), summed in fp32; of doubles and of
-/// int8_t in their own kind. With `add` what out holds is added before the activation.
+/// A product, all row-major: out = activation(scale x W + bias), summed in fp32; doubles and int8_t
+/// in their own kind. `add`: out's old numbers are added before the activation.
 template <class T, class Out = T>
 struct LtProduct {
     const T *x, *W;  // [M, K], [K, N]
@@ -38,8 +38,8 @@ struct LtProduct {
 };
 
 /// A product by cuBLASLt. As in lesson 4, the library sees column-major matrices: out^T = W^T x^T.
-/// Of the algorithms that it proposes the constructor keeps the one that proves fastest, with
-/// `prepare` before each launch.
+/// The constructor keeps the fastest algorithm that it proposes, timed with `prepare` before each
+/// launch.
 template <class T, class Out = T>
 class LtGemm {
     static constexpr bool kDouble = std::is_same_v<T, double>, kInt8 = std::is_same_v<T, int8_t>;
@@ -142,9 +142,8 @@ class LtGemm {
     cublasLtMatmulAlgo_t algorithm_;
 };
 
-/// The yardstick of matmuls at its best: C = A B, all [N, N] row-major, as `cublas` does it, or by
-/// one of the algorithms that cuBLASLt proposes, whichever is the fastest with an empty cache, as
-/// it will be timed.
+/// The yardstick of matmuls at its best: C = A B, all [N, N] row-major, as `cublas` does it or by
+/// an algorithm that cuBLASLt proposes, whichever is the fastest with an empty cache.
 template <class T>
 Contender cublas_best_contender(const std::string& name, const Contender& cublas, const Gpu& gpu,
                                 const T* A, const T* B, T* C, size_t N) {

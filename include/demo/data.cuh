@@ -65,7 +65,7 @@ class Guarded {
   public:
     explicit Guarded(size_t bytes);
     void* data() const;
-    /// How many bytes of the guards have changed. Mends them: the next kernel did not do it.
+    /// How many bytes of the guards have changed. Mends them for the next kernel.
     size_t written_outside() const;
 
   private:
@@ -89,7 +89,7 @@ class Output {
     size_t columns() const { return shape[1]; }
 
     /// How to verify it: expect(i, row, column) says what an element of the i-th of `rows` is, and
-    /// none is larger than `largest`; the rest as for check_of(). The output must not go before it.
+    /// none is larger than `largest`; the rest as for check_of(). The output must outlive it.
     template <class Expect>
     Check check(
         const CheckedRows& rows, Expect expect, double largest = INFINITY,
@@ -103,12 +103,12 @@ class Output {
         return check;
     }
 
-    /// The same of every row, where expect() needs nothing but the inputs.
+    /// The same for every row, if expect() needs nothing but the inputs.
     template <class Expect>
     Check check(Expect expect) const {
         const auto rows = std::make_shared<const CheckedRows>(this->rows(), this->rows(), 1);
         Check check = this->check(*rows, expect);
-        check.renew = [rows] {};  // keeps them
+        check.renew = [rows] {};  // keeps `rows`
         return check;
     }
 

@@ -50,11 +50,11 @@ struct Gpu {
 
 // --- Memory -------------------------------------------------------------------------------------
 
-/// Device memory of NaN bytes, so that an element that was never written shows; null in a dry run,
-/// which adds up what there is at a time. And its end.
+/// Device memory of NaN bytes, so that an element that was never written shows, and its end. A dry
+/// run gets null, and adds up the bytes.
 void* allocate(size_t bytes);
 void release(void* memory, size_t bytes);
-/// For a dry run: memory that something else takes.
+/// For a dry run: memory that is allocated elsewhere.
 void plan_on_device(size_t bytes);
 void plan_on_host(size_t bytes);
 
@@ -96,8 +96,7 @@ class EventTimer {
     ~EventTimer();
     EventTimer(const EventTimer&) = delete;
 
-    /// Runs launch(), waits for what it enqueued, and returns its time on the GPU in ms. `who`: to
-    /// name in an error.
+    /// Runs launch(), waits for it, and returns its GPU time in ms. `who`: for an error message.
     template <class Launch>
     double ms(Launch launch, const std::string& who = "cudaEventSynchronize") const {
         DEMO_CHECK(cudaEventRecord(begin_));

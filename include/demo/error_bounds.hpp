@@ -49,20 +49,20 @@ DEMO_HOST_DEVICE inline uint32_t zipf_id(uint64_t seed, uint64_t i) {
     return uint32_t(y8 * y8 * y4) - 1;
 }
 
-/// The rows of a result with `rows` rows that are checked where all would take too long: all up to
-/// 2048; past that the first and the last 32, and of every 32 in between one chosen at random.
+/// The rows of a result that are checked if all would take too long: all of up to 2048 rows; else
+/// the first and the last 32, and one at random of every 32 in between.
 std::vector<size_t> sampled_rows(size_t rows, uint64_t seed);
 
 /// How the numbers of a hard row follow from u, uniform in [-1, 1]: scale * u + offset, rounded to
-/// a multiple of `step` if that is not 0. If `peak` is not 0, one column, drawn at random, holds
-/// that.
+/// a multiple of `step`, unless that is 0. One column, drawn at random, holds `peak`, unless that
+/// is 0.
 struct HardRow {
     float scale = 0, offset = 0, step = 0, peak = 0;
 };
 
-/// Rows of an input on which kernels go wrong that are right on random numbers. They are among
-/// those that are always checked: every second row of the first 32 and the last strip of
-/// sampled_rows(), of fewer than 128 rows every fourth. They take the kinds in turn.
+/// Rows of an input on which kernels go wrong that are right on random numbers. They are always
+/// checked: every second row of the first 32 and the last strip of sampled_rows(), of fewer than
+/// 128 rows every fourth. They take the kinds in turn.
 struct HardRows {
     HardRow kinds[8];
     unsigned int count;  // of kinds; 0: no row is hard
@@ -78,9 +78,9 @@ struct HardRows {
     }
 };
 
-/// Those of a product's left operand A, whose random numbers lie within `scale`: all equal, all
-/// negative, subnormal in fp16, a single number, so that C must hold a row of B exactly; and within
-/// `large` times as much.
+/// Hard rows of a product's left operand A, whose random numbers are within `scale`: all equal, all
+/// negative, subnormal in fp16, one number (so C holds a row of B exactly), and `large` times
+/// larger.
 inline constexpr double kHardScale = 8;
 constexpr HardRows hard_operand(float scale = 1, double large = kHardScale) {
     return {.kinds = {{.offset = 0.75f * scale},
@@ -92,8 +92,8 @@ constexpr HardRows hard_operand(float scale = 1, double large = kHardScale) {
 }
 
 /// How large an element of A B may be, with inner dimension K and terms a b of independent random
-/// numbers within [-scale, scale], whose mean is 0: for Hoeffding's inequality (JASA 58, 1963) one
-/// in 10^31 is larger. What is, in a row that was not sampled, is wrong.
+/// numbers within [-scale, scale], whose mean is 0: by Hoeffding's inequality (JASA 58, 1963) one
+/// in 10^31 is larger. A larger one, in a row that was not sampled, is wrong.
 DEMO_HOST_DEVICE inline double largest_product(size_t K, double scale) {
     return 12 * sqrt(double(K)) * scale;
 }
@@ -122,7 +122,7 @@ DEMO_HOST_DEVICE inline bool is_wrong(double result, Expected expected) {
     return !(fabs(result - expected.value) <= expected.tolerance);
 }
 
-/// In what products are accumulated.
+/// The precision in which products are accumulated.
 enum class SumsIn { kFp32, kFp64, kExact, k14Bits };
 
 /// How far accumulating K products may take their sum, in any order. Rounding errors are

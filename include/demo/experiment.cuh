@@ -11,8 +11,8 @@ struct Measured {
     Result result;
 };
 
-/// As Session::run(), but prints nothing: that is row()'s. None in a dry run. `columns`: what the
-/// last four columns of --csv say of a contender and its median in ms.
+/// Like Session::run(), but leaves printing to print_row(). Returns nothing in a dry run.
+/// `columns`: what the last four columns of --csv say of a contender and its median in ms.
 std::vector<Measured> measure(
     Session& session, const Workload& work, const Check& check,
     const std::vector<Contender>& contenders, const std::vector<Contender>& records = {},
@@ -23,9 +23,8 @@ struct Cell {
     std::string title, text, unit = "";
 };
 
-/// Prints a line of the table, for people only, which says whether all is right that was measured
-/// since the last one. A head comes first where it is another than before. A cell is as wide as its
-/// title or its text.
+/// Prints a line of the table, for people only. It says whether all results since the last line are
+/// right. A new head is printed first. A cell is as wide as its title or its text.
 void print_row(const Session& session, const std::vector<Cell>& cells);
 
 /// Prints a line of the usual table, which ends with `verdict` if the result is right.

@@ -7,8 +7,8 @@
 
 namespace demo {
 
-/// What enqueue(stream) puts into a stream, recorded once. Calling the graph launches all of it on
-/// the default stream.
+/// What enqueue(stream) puts into a stream, recorded once. A call launches it on the default
+/// stream.
 class Graph {
   public:
     explicit Graph(const std::function<void(cudaStream_t)>& enqueue) {

@@ -1,5 +1,5 @@
-// What kernels read. Each element follows from its index and a seed, so an input can be made again,
-// from another seed, and compared with what it must still be.
+// What kernels read. Each element follows from its index and a seed, so an input can be filled
+// again, from another seed, and checked for changes.
 #pragma once
 
 #include <string>

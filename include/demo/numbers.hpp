@@ -1,5 +1,4 @@
-// Arithmetic that measuring and reporting need: byte counts that cannot wrap, statistics, and
-// figures as text.
+// For measuring and reporting: byte counts that cannot wrap, statistics, and figures as text.
 #pragma once
 
 #include <chrono>

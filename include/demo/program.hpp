@@ -133,8 +133,7 @@ struct Options {
     uint64_t number(const std::string& option) const { return std::stoull(values.at(option)); }
 };
 
-/// One of `numbers`, without sign, blanks or exponent. Throws UsageError, which says what `what`
-/// takes.
+/// One of `numbers`, without sign, blanks or exponent. Throws UsageError for `what` otherwise.
 uint64_t parse_number(std::string_view text, const std::string& what, const Numbers& numbers);
 
 }  // namespace demo

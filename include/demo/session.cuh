@@ -26,7 +26,7 @@ class Session {
     size_t n() const { return options.n; }
     const std::string& dtype() const { return program.types[options.type].name; }
 
-    /// The traffic that nobody can do without: inputs read once, outputs written once; saturates.
+    /// The least traffic: inputs read once, outputs written once; saturates.
     size_t least_bytes() const;
 
     /// Whether --kernel leaves this one.
@@ -53,8 +53,8 @@ class Session {
     /// A parameter of the formula, drawn from [low, high).
     float parameter(const std::string& name, float low, float high);
 
-    /// Of several processes that measure together: the largest value that one of them has. All call
-    /// it at the same time, and so they measure equally often.
+    /// The largest value of the processes that measure together. All call it at the same time, so
+    /// that they measure equally often.
     std::function<double(double)> largest = [](double value) { return value; };
 
     std::vector<Parameter> parameters;  // that parameter() drew

@@ -61,27 +61,26 @@ struct Check {
     void* output = nullptr;
     size_t bytes = 0;
     std::function<Verdict()> verify = {};  // of the whole output
-    // For timed launches, whose inputs are others than those that `verify` knows. renew() is called
-    // when the inputs have changed. note() enqueues a check of a launch, and does not wait for it:
-    // it compares a few rows of the `first` with the reference, and requires the same output of the
-    // others, by its hash. If they round differently each time, it compares the same rows of each.
-    // (It hashes them, too, so that between launches the GPU does the same work for every kernel.)
-    // noted() returns the first fault.
+    // For timed launches, whose inputs are not those that `verify` knows. renew() is called when
+    // the inputs have changed. note() enqueues a check of a launch, without waiting: it compares a
+    // few rows of the `first` one with the reference, and the hashes of later ones with the first
+    // one's. If each rounds differently, it compares those rows of each. (It still hashes them, for
+    // the same work between launches.) noted() returns the first fault.
     std::function<void()> renew = {};
     std::function<void(size_t launch, bool first, bool repeatable)> note = {};
     std::function<Verdict()> noted = {};
-    std::function<void(int)> others = {};  // scribbles over outputs that a launch writes, too
+    std::function<void(int)> others = {};  // scribbles over the launch's other outputs
 
     int poison_byte = 0xFF;  // many of them are a NaN
 
     /// Overwrites the output with NaNs, or integers with numbers that are too large.
     void poison() const { scribble(poison_byte); }
-    /// Overwrites it with finite numbers: what is skipped where there is no NaN then shows.
+    /// Overwrites it with finite numbers: shows kernels that only write where there is a NaN.
     void scribble(int byte) const;
 };
 
-/// For a launch that also leaves `first`, which is called `name`, on its way to `last`: verifies
-/// both. What `last.renew` computes must do for both.
+/// Verifies both outputs of a launch: `first`, which is called `name`, and `last`. `last.renew`
+/// must compute the references of both.
 Check in_turn(const Check& first, const char* name, Check last);
 
 /// Blocks of 256 threads for kernels that visit `size` elements in strides of the whole grid.
@@ -152,7 +151,7 @@ __global__ void explain_first_wrong(const T* output, const size_t* rows, size_t 
     verdict->expected = expect(i, verdict->row, verdict->column);
 }
 
-/// The rows of an output that are compared with what they must be, as a list on the device: first
+/// The rows of an output that are compared with the reference, as a list on the device: first
 /// `compared` of them for Check::verify(), then `kSpots` at random for Check::note().
 class CheckedRows : public Buffer<size_t> {
   public:
@@ -161,9 +160,8 @@ class CheckedRows : public Buffer<size_t> {
 
     /// All M, where the reference costs no more than the output.
     static CheckedRows all(size_t M, uint64_t seed) { return {M, M, seed}; }
-    /// All M where that takes a GPU a second at most, and the reference 256 MiB; else those of
-    /// sampled_rows(). A row has `elements`, for which the reference adds up so many `terms` in
-    /// all.
+    /// All M if that takes a GPU at most a second, and the reference at most 256 MiB; else
+    /// sampled_rows(). A row has `elements`, and the reference adds up `terms` for them.
     static CheckedRows some(size_t M, size_t elements, size_t terms, uint64_t seed);
 
     /// sampled_rows(M, seed).size(), for huge M too.
@@ -177,10 +175,9 @@ class CheckedRows : public Buffer<size_t> {
 void note_hash(const void* output, size_t bytes, size_t launch, bool first, bool repeatable,
                Verdict* verdict);
 
-/// How to verify output[M, columns]: no element is NaN or beyond `largest`, and those of the rows
-/// are what expect(i, row, column) says, where i counts `rows`. What expect() reads must have been
-/// computed for the rows that are compared; `renew` computes it for the spots. The check must not
-/// outlive `rows`.
+/// How to verify output[M, columns]: no element is NaN or beyond `largest`, and in the i-th of
+/// `rows` expect(i, row, column) says what an element is. Its data must be there already for the
+/// compared rows; `renew` computes it for the spots. The check must not outlive `rows`.
 template <class T, class Expect>
 Check check_of(
     T* output, size_t M, size_t columns, const CheckedRows& rows, Expect expect, double largest,

@@ -39,7 +39,7 @@ struct Fill {
     HardRows hard = {};
 };
 
-/// A range for a contender's speed-up over the first of its comparison; 0 to 0: nobody says.
+/// The range of a contender's speed-up over the first of its comparison; {0, 0}: no expectation.
 struct SpeedUp {
     double least = 0, most = 0;
 };

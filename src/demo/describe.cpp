@@ -79,7 +79,7 @@ static std::string to_json(const Option& option) {
     return json_object(members);
 }
 
-/// "hard": which rows are, in turn of which kinds.
+/// "hard": the hard rows, and their kinds, in turn.
 static std::string to_json(const HardRows& hard) {
     if (hard.count == 0) return "null";
     std::vector<std::string> rows, kinds;

@@ -32,14 +32,14 @@ struct Plan {
         std::vector<Parameter> parameters;
     };
 
-    size_t taken = 0;         // by buffers that are there now; saturates, as the others do
+    size_t taken = 0;         // bytes of the buffers there are now; saturates, like the others
     size_t device_bytes = 0;  // the most that they take at one time
     size_t host_bytes = 0;
     std::vector<Comparison> comparisons;
 
     /// All kernels' names, each once.
     std::vector<std::string> kernel_names() const;
-    /// Whether a kernel cannot run everywhere: without a GPU nobody knows about here.
+    /// Whether some kernel cannot run on every GPU, so that only a GPU can tell.
     bool needs_something() const;
 };
 

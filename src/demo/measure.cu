@@ -27,8 +27,7 @@ class Inputs {
         protect(true);
     }
 
-    /// What of them is not what it was filled with, as a verdict on nothing else. That is filled
-    /// again.
+    /// Which of them has changed since it was filled, as a verdict on nothing else. Fills it again.
     Verdict verify() const {
         Verdict verdict;
         for (const Array& array : arrays_) {
@@ -99,8 +98,8 @@ class Measurement {
         } while (largest_(time.ms()) < 200);
     }
 
-    /// Empties the cache, by other numbers each time. What a launch asked it to keep would outlast
-    /// the memset. (GPUs before 8.0 keep nothing, and may refuse: that error is dropped.)
+    /// Empties the cache, by other numbers each time. First resets lines that a launch asked it to
+    /// keep, which would outlast the memset. (GPUs before 8.0 may refuse: that error is dropped.)
     void flush(int number) const {
         cudaCtxResetPersistingL2Cache(), cudaGetLastError();
         DEMO_CHECK(cudaMemsetAsync(flushed_.data(), number, flushed_.bytes()));
@@ -113,9 +112,8 @@ class Measurement {
         return ms;
     }
 
-    /// Verifies the latest launch: that the inputs are as they were; all elements of the output,
-    /// the checked rows by the reference; and its hash, which must be that of the output verified
-    /// before.
+    /// Verifies the latest launch: the inputs have not changed; the output is right, its checked
+    /// rows by the reference; and its hash is that of the output verified before.
     void verify(const Contender& contender, Result& result) const {
         check(cudaDeviceSynchronize(), contender.kernel);
         Verdict verdict = contender.check.verify();
@@ -125,7 +123,7 @@ class Measurement {
         conclude(result, inputs.changed > 0 ? inputs : verdict);
     }
 
-    /// Whether nothing was found of the launches that were checked.
+    /// Whether all checked launches were right.
     bool right_so_far(const Contender& contender, Result& result) const {
         const Verdict inputs = inputs_.verify();
         const Verdict found = inputs.changed > 0 ? inputs : contender.check.noted();
@@ -136,7 +134,7 @@ class Measurement {
         return false;
     }
 
-    /// What was found of the latest launch: nothing that was measured of a wrong kernel stays.
+    /// Keeps the verdict on the latest launch, and drops the samples of a wrong kernel.
     void conclude(Result& result, Verdict verdict) const {
         verdict.elsewhere = largest_(!verdict.ok()) > 0 && verdict.ok();
         if (verdict.timed == 0) verdict.timed = result.ms.size();
@@ -153,10 +151,9 @@ class Measurement {
 };
 
 /// A kernel's time is the median of its samples: of 30 or more in at least 0.5 s; after 5 s three
-/// are enough. All but the last compute from other inputs than the launch that was verified. Some
-/// of them are checked: they begin with other numbers in the output, and the GPU notes what it
-/// finds, which the host reads before the last sample only: a second wait for each would give the
-/// GPU a rest.
+/// are enough. All but the last compute from other inputs than the verified launch. Some are
+/// checked: the output holds other numbers before them, and the GPU notes what it finds. The host
+/// reads that only before the last sample: a second wait for each would give the GPU a rest.
 void Measurement::take_turn(const Contender& contender, Result& result, bool is_first) {
     if (is_first) {  // verify a launch into an output of NaNs
         show_progress("verifying " + contender.kernel);

@@ -1,4 +1,4 @@
-// What a GPU can do at most: by its data sheet or, where nobody looked that up, by arithmetic.
+// What a GPU can do at most: by its data sheet or, if that is not listed, by arithmetic.
 #include "internal.hpp"
 
 namespace demo {

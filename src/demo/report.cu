@@ -209,9 +209,8 @@ void Report::count(const Workload& work, const Contender& contender, const Resul
 }
 
 // --- The table ----------------------------------------------------------------------------------
-// Columns: the kernel, its time, its rate, the part of the peak or of a copy's speed, the speed-up
-// over the first line; on the simulator no percentages and speed-ups, since they would say
-// something of a GPU.
+// Columns: the kernel, its time, its rate, the percentage of the peak or of a copy's speed, the
+// speed-up over the first line. The simulator has no percentages or speed-ups: it is no GPU.
 
 static constexpr size_t kTime = kSimulator ? 20 : 13, kRate = kSimulator ? 16 : 9, kPercent = 9,
                         kSpeedUp = 10;

@@ -30,16 +30,16 @@ class Report {
     /// Prints the header: the program, the GPU and what `plan` says will be computed.
     Report(const Options& options, const Gpu& gpu, const Plan& plan);
 
-    /// Notes what came of a contender. Prints it only as a row for scripts, whose last columns are
-    /// `columns`, and on stderr what is wrong with it.
+    /// Notes a contender's result. Prints it only as a row for scripts, which ends with `columns`,
+    /// and on stderr what is wrong with it.
     void count(const Workload& work, const Contender& contender, const Result& result,
                const std::string& columns = ",,,");
 
-    /// Notes it and prints its line, in a sweep with end_line(). `copy`: null where there is none.
+    /// Notes it and prints its line; in a sweep end() does. `copy`: null where there is none.
     void add(const Workload& work, const Contender& contender, const Result& result,
              const Result* copy);
 
-    /// Ends a comparison: in a sweep prints the line for what add() was told.
+    /// Ends a comparison: in a sweep prints the line of all that add() noted.
     void end(const Workload& work);
 
     /// See print_row() in demo/experiment.cuh.
@@ -62,7 +62,7 @@ class Report {
     ExitCode exit_code() const { return exit_code_; }
 
   private:
-    /// Of a contender's result what stands elsewhere than in its line.
+    /// What is printed of a contender's result outside its own line.
     struct Time {
         std::string kernel;
         Role role;
@@ -85,10 +85,10 @@ class Report {
     size_t kernels_ = 0;                   // how many there are
     double first_ms_ = 0;                  // of the comparison's first line
     bool noisy_ = false;                   // whether a line was marked ~
-    bool right_ = true;                    // whether all is that a row() is about
+    bool right_ = true;                    // whether all results of the next row() are
     std::vector<std::string> above_peak_;  // kernels with more TFLOP/s than the GPU has
     std::string record_;                   // where a record's kernel comes from
-    std::vector<Time> times_;              // of all that was timed
+    std::vector<Time> times_;              // of all timed contenders
     std::vector<Time> line_;               // of a sweep: what its next line shows
     std::string head_;                     // what stands above the last line
     ExitCode exit_code_ = kSkipped;        // until there is a result

@@ -27,7 +27,7 @@ void Session::note(const std::string& text) const {
 
 // --- A comparison -------------------------------------------------------------------------------
 
-/// Those of `contenders`, and of the records, that can run here, set up; in a dry run lists all.
+/// The contenders and records that can run here, set up. A dry run lists all of them.
 static std::vector<Contender> ready(Session& session, const Workload& work, const Check& check,
                                     std::vector<Contender> contenders,
                                     const std::vector<Contender>& records) {

@@ -67,11 +67,11 @@ struct ExpectGating {
     }
 };
 
-/// How much larger a hard row of x is: of its sums some lie beyond 88, where exp() of a float ends.
+/// How much larger a hard row of x is: some of its sums are beyond 88, where exp() of a float ends.
 inline constexpr double kHardGating = 128;
 
-/// Random inputs, an output, and the fp64 reference. The weights lie within sqrt(3 / K), so that
-/// but in hard rows the sums stay near 1 and the sigmoid does not saturate.
+/// Random inputs, an output, and the fp64 reference. The weights are within sqrt(3 / K), so that
+/// sums stay near 1 and the sigmoid does not saturate, except in hard rows.
 class Gating {
   public:
     explicit Gating(Session& session) : Gating(session, GatingShape::of(session.options)) {}

@@ -46,8 +46,8 @@ struct GatedShape {
     }
 };
 
-/// An element of sigmoid(x W1 + b1) * (x W2 + b2), and how far from it a right kernel's may be,
-/// which [0] rounds to fp16 once, [1] also before the sigmoid.
+/// An element of sigmoid(x W1 + b1) * (x W2 + b2), and how far off a right kernel may be that
+/// rounds to fp16 [0] once, [1] also before the sigmoid.
 struct Gate {
     double value, error[2];
 };
@@ -98,13 +98,13 @@ __global__ void reference_gated(const Gate* gates,       // [samples, H]
 }
 
 /// The element that the layer must produce. Errors of different gates are independent, so they add
-/// up as the root of the sum of their squares; each is at most so large, not on average, so that
-/// four times that is some 7 standard deviations. Each GPU rounds its part to fp16, and so does
-/// each addition: `gpus` roundings of what is no more than the sum of the |parts|.
+/// up as the root of the sum of their squares. Each is a maximum, not an average, so four times the
+/// root is some 7 standard deviations. Each GPU rounds its partial sum to fp16, and each addition
+/// rounds: `gpus` roundings of no more than the sum of the |partial sums|.
 struct ExpectGated {
     const GatedElement* elements;  // [checked rows, N] row-major
     size_t N, H;
-    int gpus;  // whose parts were added up
+    int gpus;  // whose partial sums were added up
     bool rounded_sums;
     DEMO_HOST_DEVICE Expected operator()(size_t i, size_t, size_t column) const {
         const GatedElement& e = elements[i * N + column];
@@ -136,8 +136,8 @@ class GatedLayer {
         compute(0, rows_.compared);
     }
 
-    /// How to verify `out`. `gpus`: whose parts are added up. `rounded_sums`: x W + b is rounded to
-    /// fp16. Must not outlive the object.
+    /// How to verify `out`. `gpus`: how many GPUs' sums are added up. `rounded_sums`: x W + b is
+    /// rounded to fp16. Must not outlive the object.
     Check check(int gpus, bool rounded_sums) const {
         const ExpectGated expect{elements_.data(), N, H, gpus, rounded_sums};
         return out.check(rows_, expect, kHardGating * largest_product(H, scale(H)), [this] {
@@ -173,8 +173,8 @@ class GatedLayer {
     Buffer<GatedElement> elements_;  // [rows, N]
 };
 
-/// The same on one of several GPUs, the current one: the same data, since its arrays count for
-/// themselves; `session` learns of them, so that it fills and compares them.
+/// The layer on the current one of several GPUs. It has the same data there, since it numbers its
+/// own arrays; `session` registers them, too, and so fills and compares them.
 class GatedCopy : private Session {
   public:
     GatedCopy(Session& session, const GatedShape& shape, int device)

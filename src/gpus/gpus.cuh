@@ -40,8 +40,7 @@ struct Share {
     }
 };
 
-/// The GPUs of a run. This process has those of ranks first ... first + count - 1, of `size` in
-/// all.
+/// The GPUs of a run. This process has ranks first ... first + count - 1 of `size`.
 class Gpus {
   public:
     int first = 0, count = 1, size = 1;
@@ -99,8 +98,8 @@ class Gpus {
     }
 
     // --- A launch on several GPUs ---------------------------------------------------------------
-    // Each GPU computes on its default stream. What is timed is the first one's: there a launch
-    // begins, for all, and there it ends once all have ended.
+    // Each GPU computes on its default stream. The first one's is timed: there a launch begins for
+    // all GPUs, and it ends there once all have ended.
 
     /// Before a launch: empties the caches of the others, and waits until all are ready.
     void prepare() const {
@@ -135,13 +134,13 @@ class Gpus {
     }
 
     /// out(i)[count] on each GPU becomes the sum over all GPUs, on a stream beside the default one:
-    /// after what that has been given so far, and beside what it is given from now on.
+    /// after the default stream's work so far, and beside its later work.
     template <class Out>
     void all_reduce(Out out, size_t count) const {
         reduce(out, count, ncclHalf, ncclSum);
     }
 
-    /// Each GPU gets all rows of out(i)[rows, columns]: those of Share::of(rows, rank) from `rank`.
+    /// Each GPU gets all rows of out(i)[rows, columns]: each rank sends the rows of its Share.
     template <class Out>
     void all_gather(Out out, size_t rows, size_t columns) const {
         launch([&] {
@@ -159,7 +158,7 @@ class Gpus {
         });
     }
 
-    /// The largest value that a process has: so all decide the same.
+    /// The largest value of all processes, so that all decide the same.
     double largest(double value) const {
         if (count == size) return value;
         watchdog_.begin("a comparison of times");
@@ -244,8 +243,8 @@ class Gpus {
         });
     }
 
-    /// Lets kernels of each GPU use the memory of the others, where that is possible. What keeps
-    /// NCCL from it, NCCL_P2P_DISABLE=1, counts here, too.
+    /// Allows kernels to use the memory of other GPUs, where that is possible. NCCL_P2P_DISABLE=1,
+    /// which keeps NCCL from it, counts here, too.
     void reach_peers() {
         const char* const disabled = std::getenv("NCCL_P2P_DISABLE");
         peers_ = count <= kMostPeers && !(disabled && *disabled != '0');
@@ -269,7 +268,7 @@ class Gpus {
         return status;
     }
 
-    /// NCCL's streams wait for what the default streams have been given.
+    /// NCCL's streams wait for the work that is on the default streams now.
     void beside() const {
         each([&](int i) {
             DEMO_CHECK(cudaEventRecord(ranks_[i].computed));

@@ -1,5 +1,4 @@
-// Ranks: what a process is told of the others, NCCL's calls, and a watchdog for ranks that do not
-// answer.
+// Ranks: what a process is told of the others, NCCL's calls, and a watchdog for silent ranks.
 //
 // One process drives all GPUs of a machine, and each GPU is a rank. Or many processes have a GPU
 // each, on one machine or on several; their launcher (Slurm, Open MPI, torchrun) tells each its

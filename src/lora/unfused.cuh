@@ -31,8 +31,7 @@ __global__ void activate(const half* t, half* out, size_t size) {
 
 namespace demo {
 
-/// Line by line, and in as few calls as the library can; with their temporary memory. Must not
-/// outlive `lora`.
+/// Line by line, and in the library's fewest calls; with temporary memory. Must not outlive `lora`.
 template <class Activation>
 class LoraByLibrary {
   public:

@@ -15,7 +15,7 @@
 
 namespace demo {
 
-/// In what products of T are accumulated.
+/// The precision in which products of T are accumulated.
 template <class T>
 inline constexpr SumsIn kSumsIn = std::is_integral_v<T>       ? SumsIn::kExact
                                   : std::is_same_v<T, double> ? SumsIn::kFp64
@@ -45,8 +45,8 @@ __global__ void reference_products(const T* A,          // [M, K] row-major
     products[i * N + j] = sum;
 }
 
-/// (A B)[rows, :] and (|A| |B|)[rows, :] in fp64, computed once for all kernels that A and B feed;
-/// those of rows.kSpots once more when A and B have changed. `rows` must outlive it.
+/// (A B)[rows, :] and (|A| |B|)[rows, :] in fp64, computed once for all kernels that read A and B;
+/// the last rows.kSpots rows again when A and B have changed. `rows` must outlive it.
 class ProductReference {
   public:
     template <class T>

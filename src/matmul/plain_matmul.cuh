@@ -7,8 +7,7 @@
 
 namespace demo {
 
-/// Lesson 1's matrices, which it allocates by itself: names them, makes some rows of A hard, and
-/// verifies C = A B.
+/// Lesson 1's own matrices: names them, makes some rows of A hard, and verifies C = A B.
 template <class T>
 class PlainMatmul {
   public:

@@ -27,8 +27,8 @@ struct MlpShape {
     }
 
     /// A product of 2 N D^2 operations per layer. Without the weights that is D L / 2 operations
-    /// for each byte of x and out. GPUs with tensor cores manage some 200 while they move a byte,
-    /// so with fewer memory is the limit.
+    /// for each byte of x and out. GPUs with tensor cores do some 200 while they move a byte, so
+    /// below that memory is the limit.
     Workload workload() const {
         const size_t least = saturating_product(
             sizeof(half), saturating_sum(saturating_product(2, N, D), L * D * D, L * D));
@@ -66,12 +66,12 @@ struct GeluTerms {
 
 /// The same activation, from v = h W + b and what is known of h.
 ///
-/// Errors of different elements are independent, or the weights give them independent signs. So
-/// those that the sum brings along add up as the root of the sum of their squares, d. Each is at
-/// most so large, not on average, so that 4 d is some 7 standard deviations. gelu passes errors on
-/// by its slope, which an error changes by up to 0.8 of itself, on average by half of that. What is
-/// new: of the sum; of tanh, which ptx::tanh_approx knows to 2^-11 (PTX ISA), and which is 1 from
-/// v = 6 on; of gelu's other operations; of the rounding, if fp16 does not hold the number.
+/// Errors of different elements are independent, or the weights give them independent signs. So the
+/// errors of h add up as the root of the sum of their squares, d. Each is a maximum, not an
+/// average, so 4 d is some 7 standard deviations. gelu multiplies an error by its slope, which the
+/// error changes by up to 0.8 of itself, on average by half of that. New errors come from the sum;
+/// from tanh, which ptx::tanh_approx knows to 2^-11 (PTX ISA), and which is 1 from v = 6 on; from
+/// gelu's other operations; from rounding, if fp16 does not hold the number.
 DEMO_HOST_DEVICE inline MlpElement expect_mlp(Product product, double bias,
                                               const double (&squares)[2], size_t D) {
     const double v = product.value + bias;
@@ -158,8 +158,7 @@ class Mlp {
         compute(0, rows_.compared);
     }
 
-    /// How to verify `out`. `twice`: it is also rounded to fp16 before each gelu. Must not outlive
-    /// the object.
+    /// How to verify `out`. `twice`: rounds to fp16 before gelu, too. Must not outlive the object.
     Check check(bool twice) const {
         // x is within 8, and h no larger on average over a row; counters end below 100.
         const double largest = 8 * largest_product(shape.D, weight_scale()) + 1;
