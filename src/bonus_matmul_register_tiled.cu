@@ -28,9 +28,8 @@
 
 namespace matmul_register_tiled {
 
-// N is a multiple of 32, but no tile's rows or columns need divide it: where a block at the edge
-// finds no more rows or columns it loads the last one again, and what it computes from that is not
-// stored.
+// N is a multiple of 32, but no tile's rows or columns need divide it: past the last row or column,
+// a block at the edge loads it again, and does not store the results.
 
 // --- 1: block_tiled, eight sums per thread ------------------------------------------------------
 // Adds    a thread computes 8 elements of a column: it reads b once for 8 multiply-adds.

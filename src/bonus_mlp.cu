@@ -355,8 +355,7 @@ __global__ void HOPPER_CLUSTER(D / kPanel) __launch_bounds__(kClusterThreads)
             const float sum = (sums[0][e] + sums[1][e]) + (sums[2][e] + sums[3][e]);
             v[e] = gelu_of_twice(0.5f * (sum + (e % 2 ? bias.y : bias.x)));
         }
-        // A thread has two neighbors in two rows. With the lane beside it, it makes that four in
-        // one: 8 bytes.
+        // A thread has two neighbors in two rows. It trades with the next lane for four in one row.
         const uint32_t upper = ptx::cvt_rn_x2<half>(v[0], v[1]);
         const uint32_t lower = ptx::cvt_rn_x2<half>(v[2], v[3]);
         const bool odd = lane % 2;

@@ -32,8 +32,7 @@
 constexpr int kTile = 32;  // a warp's width
 constexpr int kRows = 8;   // of threads in a block: each moves kTile / kRows numbers
 
-/// The upper left corner in x of the block's tile, of `size` x `size` numbers. Tiles are numbered
-/// row by row.
+/// The block's tile in x, of `size` x `size` numbers: its upper left corner. Tiles go row by row.
 struct Corner {
     size_t row, col;
     __device__ Corner(size_t C, unsigned int size) {

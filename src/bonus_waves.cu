@@ -107,8 +107,7 @@ static double measure(demo::Session& session, const demo::Workload& work, const 
 constexpr int kThreads = 128;                          // a warp for each of an SM's schedulers
 constexpr int kFmas = demo::kSimulator ? 192 : 98304;  // 0.2 ms
 
-/// A chain: each multiply-add waits for the one before. `one` is an argument, so that the compiler
-/// has to multiply.
+/// A chain: each multiply-add waits for the one before. The compiler does not know `one`.
 __global__ void fixed_work(const float* x,  // [blocks, kThreads]
                            float* out,      // [blocks, kThreads]
                            float one) {
