@@ -46,7 +46,7 @@ class Fleet(FakeMachine):
         for name in ("ssh", "scp"):
             self.install(self.root / "bin" / name, FAKE_SSH.replace("HOSTS", str(self.hosts)))
         self.git("init", "-q")
-        self.git("add", "scripts", "src", "include")
+        self.git("add", "scripts", "src")
 
     def git(self, *arguments):
         subprocess.run(["git", *arguments], cwd=self.root, check=True)
