@@ -2,25 +2,25 @@
 //
 // b[cols] is added to every row of x[rows, cols]: it is broadcast. So each element needs its
 // column, i % cols, and that remainder of two 64-bit numbers takes more instructions than all the
-// rest. With 16 bytes per thread (as in 7_gelu) there is one remainder for 4 or 8 elements. If 4
-// (or 8) divides cols, one load fetches all their biases. Else their columns come from counting on:
+// rest. A thread with 16 bytes, 4 floats or 8 halfs, takes one remainder for all of them. If their
+// number divides cols, one load fetches all their biases. Else their columns come from counting on:
 //
 //     i         0  1  2  3 |  4  5  6  7 |  8  9 10 11       cols = 6
 //     column    0  1  2  3 |  4  5  0  1 |  2  3  4  5
 //               ^             ^             ^                i % cols
 //
-// --op add_mul is how a layer with LoRA ends (11_lora): x and y are products, m is a number. Each
-// activation has kernels of its own, made from one template: nothing is chosen while they run.
+// --op add_mul is how a layer with LoRA ends (11_lora): x and y are products of matrices, m is a
+// number. Each activation has kernels of its own, made from one template.
 //
 //                       relu(x + b)   act(x + m y + b)   traffic, for M x N elements
-//     chain             4 MN          9 MN               a kernel per operation: 2, or 4
+//     chain             4 MN          9 MN (none: 7)     a kernel per operation: 2, or 4 (none: 3)
 //     fused             2 MN          3 MN               one kernel, one thread per element
 //     fused_vectorized  2 MN          3 MN               one kernel, 16 bytes per thread
 //
 //     ./9_bias_activation 8192        ./9_bias_activation 8192 --op add_mul --activation gelu
 //
-// What limits it: memory, and for small matrices the launch, which takes microseconds however
-// little it does. --sweep shows from which size on that no longer matters. Next: 11_lora.
+// What limits it: memory. fused keeps too few bytes on their way, as in 7_gelu, which takes as long:
+// the remainders hide behind that. Small matrices: the launch (--sweep). Next: 11_lora.
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "ptx.cuh"
@@ -28,7 +28,7 @@
 
 namespace bias_activation {
 
-/// Both operations on the CPU: x, y, out [rows, cols] row-major, b [cols]. relu(x + b) has no y.
+/// Both operations, plainly: x, y, out [rows, cols] row-major, b [cols]. y is null for relu(x + b).
 inline void on_cpu(const float* x, float m, const float* y, const float* b, float* out, size_t rows,
                    size_t cols, float (*act)(float)) {
     for (size_t row = 0; row < rows; ++row)
@@ -90,7 +90,7 @@ __global__ void activate(const T* t, T* out, size_t size) {
 
 // --- One kernel for all: x, y, out [size / cols, cols] row-major, b [cols] ----------------------
 
-/// One element: act(x + m y + b), or where there is no y act(x + b).
+/// One element: act(x + m y + b), or without y act(x + b). Each case is compiled apart.
 template <class Activation, bool kHasY, class T>
 __device__ T result(T x, float m, T y, T b) {
     const float v = kHasY ? float(x) + m * float(y) : float(x);
@@ -171,14 +171,14 @@ void run_with(demo::Session& session) {
     auto launch_fused = [&] {
         fused<Activation, kHasY, T><<<blocks, kThreads>>>(x, m, y, b, out, size, cols);
     };
-    const size_t full_blocks = size / (kVectorThreads * Vector<T>::kSize);  // + 1: the rest
+    const size_t full_blocks = size / (kVectorThreads * Vector<T>::kSize);  // and one for what is left
     auto launch_vectorized = [&] {
         fused_vectorized<Activation, kHasY, T>
             <<<full_blocks + 1, kVectorThreads>>>(x, m, y, b, out, size, cols);
     };
     const size_t operations = 2 + 2 * kHasY - kNone;
     demo::Workload work = shape.workload(session, double(operations));
-    if (kHasY) work.shape = "add_mul" + (shape.square ? "" : work.shape);
+    if (kHasY) work.shape = "add_mul" + (shape.square ? "" : work.shape);  // for --csv
     session.run(work, expect(false),
                 {{.kernel = "chain",
                   .role = demo::Role::kChain,

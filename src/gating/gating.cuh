@@ -2,7 +2,7 @@
 // reference in fp64.
 //
 // bounds.hpp         the bound: how far rounding may move a result
-// unfused.cuh        lesson 5: six_kernels, the chain, and library_best
+// unfused.cuh        lesson 5: six_kernels, the chain, and library_best, the library's way
 // gating_mma.cuh     fused_mma, the record of bonus_gating_mma: every GPU
 // gating_hopper.cuh  fused_hopper, the record of bonus_gating_hopper
 // gating_talk.cuh    fused_talk_mma and fused_talk_hopper, the records of bonus_gating_talk
