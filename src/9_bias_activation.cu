@@ -19,7 +19,7 @@
 //
 //     ./9_bias_activation 8192        ./9_bias_activation 8192 --op add_mul --activation gelu
 //
-// What limits it: memory. fused keeps too few bytes on their way, as in 7_gelu, which takes as long:
+// What limits it: memory. fused keeps too few bytes on their way, as 7_gelu's, which takes as long:
 // the remainders hide behind that. Small matrices: the launch (--sweep). Next: 11_lora.
 #include "demo.cuh"
 #include "demo/copy.cuh"
@@ -171,7 +171,7 @@ void run_with(demo::Session& session) {
     auto launch_fused = [&] {
         fused<Activation, kHasY, T><<<blocks, kThreads>>>(x, m, y, b, out, size, cols);
     };
-    const size_t full_blocks = size / (kVectorThreads * Vector<T>::kSize);  // and one for what is left
+    const size_t full_blocks = size / (kVectorThreads * Vector<T>::kSize);  // + 1: for what is left
     auto launch_vectorized = [&] {
         fused_vectorized<Activation, kHasY, T>
             <<<full_blocks + 1, kVectorThreads>>>(x, m, y, b, out, size, cols);

@@ -1,5 +1,5 @@
-// L layers h = gelu(h W + b): their data, their bound and their reference. W is [L, D, D] row-major,
-// b [L, D]; unfused.cuh, both programs and scripts/frameworks/mlp.py know this layout.
+// L layers h = gelu(h W + b): their data, their bound and their reference. W is [L, D, D]
+// row-major, b [L, D]; unfused.cuh, both programs and scripts/frameworks/mlp.py know this layout.
 //
 // unfused.cuh  the chain, library_best, and both as a CUDA graph
 //

@@ -1,6 +1,6 @@
 // Operations on matrices of any size whose limit is memory: their shape, hard rows of data, and how
-// exact an activation must be. Chains and simple kernels stand in the lessons, 7 to 9, and bonus_norm
-// holds its own. There is no library's way.
+// exact an activation must be. Chains and simple kernels stand in the lessons, 7 to 9, and
+// bonus_norm holds its own. There is no library's way.
 //
 // softmax.cuh       the reference and the bound of 8_softmax and bonus_softmax_rows
 // max_sum.cuh       the pair (maximum, sum), and how pairs merge
@@ -63,7 +63,7 @@ inline constexpr HardRows kHardRows{.kinds = {{.scale = 80},                 // 
                                               {.scale = 1, .offset = -110},  // all negative
                                               {.offset = 0.7f},              // all equal
                                               {.scale = 0x1p-8f},            // of tiny variance
-                                              {.scale = sizeof(T) == 2 ? 0x1p-15f : 0x1p-127f},  // subnormal
+                                              {.scale = sizeof(T) == 2 ? 0x1p-15f : 0x1p-127f},
                                               {.scale = 12},  // on an activation's far branches
                                               {.scale = 200, .step = 200}},  // sums are exact
                                     .count = 8};
