@@ -12,18 +12,10 @@
 //       block 0:  h W[.., 0..63]   \   / h  \   / h W[.., 0..63]   \   /
 //       block 1:  h W[.., 64..127]  >-<  h   >-<  h W[.., 64..127]  >-<  ...
 //
-//   early          with --steps: the better one of both, whose launches overlap
-//
 //     ./bonus_mlp 1048576        ./bonus_mlp 131072 --dim 256        ./bonus_mlp 256 --dim 256
-//     ./bonus_mlp 256 --steps 5 --print-loss
 //
-// --steps K computes K times, as K batches would be. The last lines say when the host had launched
-// all, and when the GPU had finished: the host runs ahead. With --print-loss it copies a number
-// after each step, and has to wait each time.
-//
-// What limits it: how well gelu and products overlap; with few rows, latency.
-#include <map>
-
+// What limits it: how well gelu and products overlap; with few rows, latency. griddepcontrol, in
+// both kernels, does nothing in these launches: bonus_async shows launches that overlap.
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "hopper.cuh"
@@ -379,28 +371,9 @@ __global__ void HOPPER_CLUSTER(D / kPanel) __launch_bounds__(kClusterThreads)
     }
 }
 
-// --- early --------------------------------------------------------------------------------------
-// Adds: a launch does not wait for the end of the one before. Its blocks start where
-// multiprocessors are free, and fetch W; x and out wait. Costs: an instruction or two. Limits:
-// by_warpgroup's blocks have no room beside each other, so they start when the last tiles end.
-// Source: CUDA Programming Guide, "Programmatic Dependent Launch"; PTX ISA, "griddepcontrol".
-
-template <class... Parameters, class... Arguments>
-void launch(size_t blocks, int threads, size_t bytes, bool early, void (*kernel)(Parameters...),
-            Arguments... arguments) {
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(blocks), config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = bytes;
-    config.attrs = &attribute, config.numAttrs = early;
-    DEMO_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
-}
-
 // --- Launching ----------------------------------------------------------------------------------
 
-using Launch = std::function<void(bool early)>;  // of one step
+using Launch = std::function<void()>;
 
 static size_t rounded_up(size_t D) { return D <= 64 ? 64 : D <= 128 ? 128 : D <= 256 ? 256 : 512; }
 
@@ -437,9 +410,8 @@ struct ByWarpgroup {
         if (ring_size < L * kSteps || kWarpgroups == 2)
             tiles = (tiles + per_round - 1) / per_round * per_round;
         return [=, bytes = bytes, ring_size = ring_size, W = map_of_weights(m), b = m.b.data(),
-                layers = layers_of(m)](bool early) {
-            launch(blocks, kThreads, bytes, early, kernel, x, W, b, out, int(tiles), layers,
-                   int(ring_size));
+                layers = layers_of(m)] {
+            kernel<<<blocks, kThreads, bytes>>>(x, W, b, out, int(tiles), layers, int(ring_size));
         };
     }
 };
@@ -463,9 +435,8 @@ Launch prepare_by_cluster(const demo::Mlp& m, const demo::Gpu& gpu) {
     demo::allow_shared_bytes(kernel, bytes);
     const size_t blocks = (N + kClusterRows - 1) / kClusterRows * (D / kPanel);
     return [=, x = m.x.data(), W = map_of_weights(m), b = m.b.data(), out = m.out.data(),
-            layers = layers_of(m)](bool early) {
-        launch(blocks, kClusterThreads, bytes, early, kernel, x, W, b, out, N, layers,
-               int(ring_size));
+            layers = layers_of(m)] {
+        kernel<<<blocks, kClusterThreads, bytes>>>(x, W, b, out, N, layers, int(ring_size));
     };
 }
 
@@ -477,117 +448,35 @@ static Launch prepare_by_cluster(const demo::Mlp& m, const demo::Gpu& gpu) {
     return prepare_by_cluster<512>(m, gpu);
 }
 
-/// Whether by_cluster is the faster one: all its blocks run at once, or nothing else takes D.
-static bool few_rows(const demo::MlpShape& shape, const demo::Gpu& gpu) {
-    const size_t D = rounded_up(shape.D);
-    const size_t blocks = (shape.N + kClusterRows - 1) / kClusterRows * (D / kPanel);
-    return D > 256 || blocks <= size_t(gpu.multiprocessors);
-}
-
-// --- Steps, and the host that runs ahead ---------------------------------------------------------
-
-/// *mean += the mean of the squares of v[size].
-__global__ void mean_of_squares(const half* v, size_t size, float* mean) {
-    const size_t stride = size_t(gridDim.x) * blockDim.x;
-    float sum = 0;
-    for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += stride)
-        sum += float(v[i]) * float(v[i]);
-    atomicAdd(mean, sum / float(size));
-}
-
-/// Launches a contender that many times.
-using Repeat = std::function<void(size_t count)>;
-
-/// As a program that trains or serves: notes when the host and when the GPU was done. If it looks
-/// at a number after each step, the host waits for the GPU each time.
-static void run_ahead(const demo::Session& session, const demo::Mlp& m, const std::string& kernel,
-                      const Repeat& launch, size_t count) {
-    const bool looks = session.options.flag("--print-loss");
-    const demo::Buffer<float> mean(1);
-    float loss = 0;
-    launch(1), DEMO_CHECK(cudaDeviceSynchronize());
-    const demo::Stopwatch time;
-    if (!looks) launch(count);
-    for (size_t s = 0; looks && s < count; ++s) {
-        launch(1);
-        DEMO_CHECK(cudaMemsetAsync(mean.data(), 0, sizeof loss));
-        mean_of_squares<<<256, 256>>>(m.out, m.shape.N * m.shape.D, mean.data());
-        DEMO_CHECK(cudaMemcpy(&loss, mean.data(), sizeof loss, cudaMemcpyDeviceToHost));
-    }
-    const double host = time.ms();
-    DEMO_CHECK(cudaDeviceSynchronize());
-    session.note(kernel + ": host done after " + demo::time_text(host) + ", GPU after " +
-                 demo::time_text(time.ms()) +
-                 (looks ? ", loss " + demo::significant(loss, 3) : ""));
-}
-
 static void run(demo::Session& session) {
     const demo::Mlp m(session);  // x, W, b, out, and the reference
     const demo::UnfusedMlp unfused(m);
     const demo::Gpu& gpu = session.gpu;
-    const size_t count = session.options.number("--steps"), D = m.shape.D;
-    demo::Workload work = m.shape.workload();
-    if (count > 1) {
-        work.shape =
-            "d" + std::to_string(D) + "l" + std::to_string(m.shape.L) + "s" + std::to_string(count);
-        work.text += ", " + std::to_string(count) + " steps";
-        work.flops *= double(count);
-        work.least_bytes = demo::saturating_product(work.least_bytes, count);
-        work.memory_bound = false;
-    }
-
-    std::map<std::string, Repeat> all;  // of the contenders that run
-    auto take = [&](demo::Contender& self, const Repeat& launch) {
-        all[self.kernel] = launch;
-        self.launch = [=] { launch(count); };
-        self.launches *= count, self.moved_bytes *= count;
-    };
-    auto repeated = [&](demo::Contender contender) {
-        contender.setup = [&, setup = contender.setup](demo::Contender& self) {
-            setup(self);
-            take(self, [once = self.launch](size_t times) {
-                for (size_t t = 0; t < times; ++t) once();
-            });
-        };
-        return contender;
-    };
-    auto ours = [&](const std::string& name, size_t most, bool early, auto by_cluster) {
-        const auto setup = [&, early, by_cluster](demo::Contender& self) {
-            const bool few = by_cluster();
-            const Launch once = few ? prepare_by_cluster(m, gpu)
-                                    : with_by_warpgroup(m, gpu, [](auto w) { return w.prepare(); });
-            take(self, [=](size_t times) {
-                for (size_t t = 0; t < times; ++t) once(early && t > 0);
-            });
-            if (early) self.note = few ? "by_cluster" : "by_warpgroup";
-        };
+    const demo::Workload work = m.shape.workload();
+    auto ours = [&](const std::string& name, size_t most, const std::function<Launch()>& prepare) {
         std::string why_not = hopper::why_not(gpu);
-        if (D > most) why_not = "takes D up to " + std::to_string(most);
-        if (why_not.empty() && !by_cluster())
-            why_not = with_by_warpgroup(m, gpu, [](auto w) { return w.why_not(); });
+        if (m.shape.D > most) why_not = "takes D up to " + std::to_string(most);
         return demo::Contender{.kernel = name,
-                               .setup = setup,
-                               .moved_bytes = m.shape.workload().least_bytes,
+                               .setup = [=](auto& self) { self.launch = prepare(); },
+                               .moved_bytes = work.least_bytes,
                                .why_not = why_not};
     };
-    std::vector<demo::Contender> contenders{repeated(unfused.chain()),
-                                            repeated(unfused.library_best()),
-                                            repeated(unfused.graph(session.options)),
-                                            ours("by_warpgroup", 256, false, [] { return false; }),
-                                            ours("by_cluster", 512, false, [] { return true; })};
-    if (count > 1)
-        contenders.push_back(ours("early", 512, true, [&] { return few_rows(m.shape, gpu); }));
+    demo::Contender warpgroups = ours("by_warpgroup", 256, [&] {
+        return with_by_warpgroup(m, gpu, [](auto w) { return w.prepare(); });
+    });
+    if (warpgroups.why_not.empty())
+        warpgroups.why_not = with_by_warpgroup(m, gpu, [](auto w) { return w.why_not(); });
+    std::vector<demo::Contender> contenders{
+        unfused.chain(), unfused.library_best(), unfused.graph(session.options), warpgroups,
+        ours("by_cluster", 512, [&] { return prepare_by_cluster(m, gpu); })};
     if (work.memory_bound) contenders.push_back(demo::copy_contender(session, work));
     session.run(work, m.check(false), contenders);
-    if (count > 1 && !session.options.csv)
-        for (const demo::Contender& c : contenders)
-            if (all.count(c.kernel)) run_ahead(session, m, c.kernel, all[c.kernel], count);
 }
 
 }  // namespace mlp_hopper
 
 int main(int argc, char** argv) {
-    demo::Program program{
+    const demo::Program program{
         .name = "bonus_mlp",
         .summary = "the fastest MLP on Hopper: rows by the million, and few of them",
         .types = {{"fp16", mlp_hopper::run}},
@@ -596,13 +485,6 @@ int main(int argc, char** argv) {
         .default_n = demo::kSimulator ? 128 : 1048576,
         .options = demo::mlp_options(),
         .sizes = {131072, 1048576},
-        .variants = {"1048576 --dim 128", "131072 --dim 256", "256 --dim 256", "256 --layers 64",
-                     "256 --dim 256 --steps 20"}};
-    program.options.push_back({.name = "--steps",
-                               .help = "compute so many times, and say when the host was done",
-                               .numbers = demo::Numbers{.first = 1, .last = 1000, .usual = 1},
-                               .value = "K"});
-    program.options.push_back(
-        {.name = "--print-loss", .help = "with --steps: look at a number after each step"});
+        .variants = {"1048576 --dim 128", "131072 --dim 256", "256 --dim 256", "256 --layers 64"}};
     return demo::main_of(program, argc, argv);
 }
