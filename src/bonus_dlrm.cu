@@ -16,12 +16,11 @@
 //
 // What limits it: power and the tensor cores, as any product; with few samples reading W.
 //
-// With --dot the model is so small that one kernel computes all of it: fused_model. With --lookups
-// a kernel that only looks up and multiplies stands beside a copy: all_products.
+// --dot and --lookups run the kernels of another ladder, dot products: dlrm/dlrm_dot.cuh.
 //
 //     ./bonus_dlrm 2048        ./bonus_dlrm 65536 --dot        ./bonus_dlrm 65536 --lookups
 #include "demo.cuh"
-#include "demo/copy.cuh"
+#include "dlrm/dlrm_dot.cuh"
 #include "dlrm/dlrm_mlps.cuh"
 #include "dlrm/grouped.cuh"
 #include "dlrm/library.cuh"
@@ -31,15 +30,9 @@
 
 namespace dlrm_hopper {
 
-using dlrm::kTables, dlrm::kHidden;
 using matmul_hopper::kPanel, matmul_hopper::kWarpgroup;
 
-// --- Lookups -------------------------------------------------------------------------------------
-
-__device__ uint32_t modulus_hash(uint32_t id) {  // (id + 1) mod rows, in 32 bits
-    const uint32_t row = id % demo::DlrmShape::kRows + 1;
-    return row == demo::DlrmShape::kRows ? 0 : row;
-}
+// --- What both rungs share: lookups --------------------------------------------------------------
 
 /// z[n, 1 + t] = tables[t, row of ids[n, t]], in pieces of sizeof(Piece) bytes: a thread has one of
 /// each of kLoads vectors, so that as many loads are on their way.
@@ -64,7 +57,7 @@ __global__ void gather_pieces(const uint32_t* ids, const T* tables, T* z, size_t
     }
 }
 
-// --- The order of the features -------------------------------------------------------------------
+// --- ... and the order of the features -----------------------------------------------------------
 
 /// A step of the gemm multiplies a tile of features, 128 bytes of a row: 4 numbers of z from i on,
 /// each times kDepth numbers from j on.
@@ -75,7 +68,9 @@ struct FeatureTile {
     unsigned int i, j;
 
     /// The tile of step s. Block B of kDepth columns, each with i up to its last column, has
-    /// kDepth / 4 (B + 1) steps: before() adds them up, and the root inverts that.
+    /// kDepth / 4 (B + 1) steps. Where it begins, 32 / kDepth s + 1 is (2 B + 1)^2, and up to where
+    /// the next one does the root is less than 2 B + 3. sqrtf rounds correctly, so of such small
+    /// numbers, below 2^20, it is right at both ends.
     static __host__ __device__ FeatureTile at(unsigned int s) {
         const unsigned int block = (unsigned(sqrtf(float(32 / kDepth<T> * s + 1))) - 1) / 2;
         return {4 * (s - before(block)), kDepth<T> * block};
@@ -122,11 +117,10 @@ __global__ void fold(const T* W, T* packed, unsigned int width, size_t features)
 }
 
 // --- library_best --------------------------------------------------------------------------------
-// What the library can do with the same idea: half as many features, in the packed order, written
-// and read once, and its gemm. In TF32 it gets all weights as wgmma wants them, [columns, K].
-
-template <class T>
-constexpr bool kTurned = std::is_same_v<T, float>;
+// Adds    to lesson 13's grouped: W folded, half of the features, in the packed order.
+// Costs   packing W, once: a read of W and a write of half of it.
+// Limits  the features, written and read once, and the library's gemm.
+// Source  lesson 13's exercise.
 
 /// f[n, kFeatures s + r]: a thread has 16 bytes, features of one i.
 template <class T>
@@ -143,14 +137,11 @@ __global__ void half_outer(const T* z, size_t pitch, T* f, size_t features) {
 }
 
 // --- folded --------------------------------------------------------------------------------------
-// Adds    to lesson 13's fused_interaction: W folded, half of the work; features made in the
-//         registers of wgmma; W by TMA, each tile for both blocks of a cluster. Lookups move 16
-//         bytes a thread, and the host launches the model as one graph. In TF32 features are fp32
-//         products, of which wgmma ignores the last 13 bits, as it does of W.
-// Costs   packing W, once: a read of W and a write of half of it. Hopper alone.
-// Limits  the tensor cores; from 4096 samples on nothing else takes time. With 128 samples W's
-//         95 MiB, read once.
-// Source  PTX ISA, "wgmma.mma_async" with A in registers; the symmetry is lesson 13's exercise.
+// Adds    features made in the registers of wgmma, and never stored; W by TMA, each tile for both
+//         blocks of a cluster. (In TF32 wgmma ignores a feature's last 13 bits, as it does W's.)
+// Costs   two sets of registers for A, four multiplications before each wgmma. Hopper alone.
+// Limits  the tensor cores, from 4096 samples on; with 128 W's 95 MiB, read once.
+// Source  PTX ISA, "wgmma.mma_async" with A in registers.
 
 constexpr int kTileM = 128, kTileN = 256;  // samples x columns of a block
 constexpr int kHalves = kTileM / 64, kThreads = (kHalves + 1) * kWarpgroup;
@@ -344,282 +335,6 @@ __global__ void __launch_bounds__(kMlpThreads, 1) top_layers(const __grid_consta
     block.run(m.bottom_tiles, m.tiles, work, [](size_t) {});
 }
 
-// --- fused_model: --dot in one kernel ------------------------------------------------------------
-// Adds    to lesson 13's grouped: all the rest. A block takes 16 to 64 samples through the whole
-//         model. Nothing is stored but the result (and the top MLP's first layer, to be verified).
-//         Its threads multiply by wgmma, with weights out of a ring that one thread fills. Three
-//         warps fetch the rows of the tables into L2, a group of samples ahead.
-//         The 351 products of a sample are six tiles of mma, by one warp. The rows of the tables
-//         come straight into its registers, and each tile of 8 vectors serves as both operands.
-// Costs   each block reads all weights, 1 MB (in TF32 2), for each group of samples. Hopper alone.
-// Limits  up to 2112 samples, 16 a block, the copies of weights: about 50 bytes a clock into each
-//         multiprocessor. With more samples also lookups: a warp has one sample's on their way.
-//         With very many samples, or long vectors, a kernel for lookups alone is faster.
-// Source  Müller et al., "Real-time Neural Radiance Caching for Path Tracing", 2021, as lesson 12.
-
-/// d[16, 8] += a[16, kDepth] b[kDepth, 8].
-template <class T>
-__device__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    if constexpr (std::is_same_v<T, half>)
-        ptx::mma_m16n8k16(d, a, b0, b1);
-    else
-        ptx::mma_m16n8k8(d, a, b0, b1);
-}
-
-/// Lanes 1 to 26 have a table each; other lanes' ids and rows are any.
-__device__ bool looks_up() {
-    const int lane = threadIdx.x % 32;
-    return lane > 0 && lane < dlrm::kVectors;
-}
-template <class T>
-__device__ const T* row_at(const Model<T>& m, uint32_t row) {
-    return &m.tables[((threadIdx.x % 32 - 1) * demo::DlrmShape::kRows + row) * m.E];
-}
-/// Where vector `lane` of sample n is.
-template <class T>
-__device__ const T* vector_of(const Model<T>& m, size_t n) {
-    if (!looks_up()) return m.tables;  // its products are not used
-    const size_t id = n * kTables + threadIdx.x % 32 - 1;
-    return row_at(m, m.rows ? m.rows[id] : modulus_hash(m.ids[id]));
-}
-
-/// The dot products of a sample's vectors, by a warp.
-template <class T>
-struct Products {
-    float sums[6][4] = {};  // 16 x 8 products: two tiles for vectors 0 to 15, four for the rest
-
-    /// Adds the products of 32 bytes of each vector. A thread has word lane % 4 of both 16 bytes of
-    /// vector 8 q + lane / 4: low[q] and high[q]. A tile of 8 vectors is rows and columns.
-    __device__ void add(const uint32_t (&low)[4], const uint32_t (&high)[4]) {
-#pragma unroll
-        for (int tile = 0; tile < 6; ++tile) {
-            const int i = tile < 2 ? 0 : 2, j = tile < 2 ? tile : tile - 2;
-            const uint32_t a[4] = {low[i], low[i + 1], high[i], high[i + 1]};
-            mma<T>(sums[tile], a, low[j], high[j]);
-        }
-    }
-    /// Pair p = vectors i > j is stored at(p).
-    template <class At>
-    __device__ void store(At at) const {
-        const int lane = threadIdx.x % 32;
-#pragma unroll
-        for (int tile = 0; tile < 6; ++tile)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                const int i = (tile < 2 ? 0 : 16) + lane / 4 + e / 2 * 8;
-                const int j = (tile < 2 ? tile : tile - 2) * 8 + lane % 4 * 2 + e % 2;
-                if (i < dlrm::kVectors && j < i) *at(i * (i - 1) / 2 + j) = T(sums[tile][e]);
-            }
-    }
-};
-
-/// Features E ... `end` of a sample, zeros behind the products. The first vector is features 0 ...
-/// E - 1. at(c) is where feature c is. A thread loads 8 bytes, as an mma needs, or 16.
-template <class Piece, class T, class At>
-__device__ void interact(const T* vector, int E, int end, At at) {
-    constexpr int kMmas = sizeof(Piece) / 8;  // mma of a piece
-    const int lane = threadIdx.x % 32;
-    const T* vectors[4];  // that this thread loads from: one of each 8
-#pragma unroll
-    for (int q = 0; q < 4; ++q)
-        vectors[q] = reinterpret_cast<const T*>(
-            __shfl_sync(~0u, reinterpret_cast<unsigned long long>(vector), 8 * q + lane / 4));
-    Products<T> products;
-#pragma unroll(2 / kMmas)
-    for (int k = 0; k < E; k += kMmas * kDepth<T>) {
-        // mma wants thread t to have numbers 2t, 2t + 1, 2t + 8, 2t + 9 of 16. A sum's order is
-        // free, so t has four neighbors; in TF32 2t and 2t + 1 of 8, in place of t and t + 4.
-        const int c = k + lane % 4 * (kMmas * kDepth<T> / 4);
-        uint32_t words[2 * kMmas][4];
-#pragma unroll
-        for (int q = 0; q < 4; ++q) {
-            Piece some{};
-            if (c < E)
-                some = *reinterpret_cast<const Piece*>(q == 0 && lane < 4 ? at(c) : &vectors[q][c]);
-#pragma unroll
-            for (int w = 0; w < 2 * kMmas; ++w)
-                words[w][q] = reinterpret_cast<const uint32_t(&)[2 * kMmas]>(some)[w];
-        }
-#pragma unroll
-        for (int s = 0; s < kMmas; ++s) products.add(words[2 * s], words[2 * s + 1]);
-    }
-    products.store([=](int p) { return at(E + p); });
-    for (int c = E + dlrm::kPairs + lane; c < end; c += 32) *at(c) = T(0.0f);
-}
-
-template <int kRows, class T>
-__global__ void __launch_bounds__(kMlpThreads, 1) fused_model(const __grid_constant__ Model<T> m) {
-    extern __shared__ __align__(1024) unsigned char shared[];
-    Block<kRows, T> block(m, shared);
-    auto lookup = [&](size_t first, int r) { return vector_of(m, min(first + r, m.N - 1)); };
-    const auto ahead = [&](size_t first) {  // three warps fetch the rows of the tables into L2
-#pragma unroll 1
-        for (int r = threadIdx.x / 32 % 4 - 1; r < kRows; r += 3) {
-            const T* const vector = lookup(first, r);
-            for (unsigned int e = 0; e < m.E; e += 128 / sizeof(T)) ptx::prefetch_L2(&vector[e]);
-        }
-    };
-    const auto work = [&](size_t first) {
-        const int warp = threadIdx.x / 32;
-        const T* vector = lookup(first, warp);
-        block.bottom_mlp(first);
-#pragma unroll 1
-        for (int r = warp; r < kRows; r += kWarps) {
-            const T* const now = vector;
-            vector = lookup(first, r + kWarps);  // while this sample's products are computed
-            // The shuffle keeps E's value here: else the compiler would compute all places of
-            // features before the first layer, in registers that are needed.
-            const int E = __shfl_sync(~0u, int(m.E), 0), end = int(m.features());
-            auto at = [&](int c) { return &block.narrow[place<kRows, T>(r, c)]; };
-            if (E * sizeof(T) % 64 == 0)  // four lanes load 16 bytes each
-                interact<uint4>(now, E, end, at);
-            else
-                interact<uint2>(now, E, end, at);
-        }
-        meet();  // the features are complete
-        block.apply(m.top[0], block.narrow, block.wide);
-        block.for_each_four(first, kHidden, kHidden, [&](int from, size_t to) {
-            dlrm::four(&m.hidden[to]) = dlrm::four(&block.wide[from]);
-        });
-        block.top_mlp(first);
-    };
-    block.run(0, m.tiles, work, ahead);
-}
-
-// --- all_products: lookups and products between the library's gemms ------------------------------
-// Adds    to lesson 13's gather_dot: copies that never stop. A block is a warp, and does sample
-//         after sample. While it multiplies, the next sample's vectors arrive in shared memory, and
-//         the ids after that in registers. With E = 128 the 14 warps of a multiprocessor have 100
-//         KB under way; 32 KB would be enough to keep memory busy.
-// Costs   shared memory: two samples' vectors for each warp.
-// Limits  memory: each lookup reads a row, 256 bytes with E = 128. See --lookups.
-// Source  CUDA Programming Guide, "Asynchronous Data Copies"; Little's law.
-
-/// Bytes from vector to vector in shared memory: a multiple of 32, as an mma step takes, plus 16,
-/// so that ldmatrix finds 8 vectors in different banks.
-template <class T>
-__host__ __device__ int room(unsigned int E) {
-    return (E * sizeof(T) + 31) / 32 * 32 + 16;
-}
-/// f[n] = [the first vector, which is there already | the products | zeros], in rows of `pitch`. A
-/// Piece is 16 bytes, or 8 where a vector's size is no multiple of 16.
-template <class Piece, class T>
-__global__ void __launch_bounds__(32)
-    all_products(const __grid_constant__ Model<T> m, T* f, int pitch) {
-    extern __shared__ __align__(1024) unsigned char shared[];
-    const int lane = threadIdx.x, E = int(m.E), between = room<T>(m.E);
-    const int of_sample = dlrm::kVectors * between, count = pitch - E;
-    T* const products = reinterpret_cast<T*>(shared + 2 * of_sample);
-    if (sizeof(T) * m.E % 32 > 0)  // no copy reaches what fills up the last 32 bytes
-        for (int c = lane * 16; c < 2 * of_sample; c += 512)
-            *reinterpret_cast<uint4*>(shared + c) = {};
-    for (int c = dlrm::kPairs + lane; c < count; c += 32) products[c] = T(0.0f);
-    __syncwarp();  // all zeros are there
-
-    auto id_of = [&](size_t n) {
-        return looks_up() && n < m.N ? m.ids[n * kTables + lane - 1] : 0;
-    };
-    // 1 << shift neighboring lanes copy a vector: at least one for each of its pieces.
-    const int size = E * int(sizeof(T)), pieces = size / int(sizeof(Piece)),
-              shift = pieces > 1 ? 32 - __clz(pieces - 1) : 0;
-    const int c = (lane & ((1 << shift) - 1)) * int(sizeof(Piece));
-    auto fetch = [&](size_t n, uint32_t id, int stage) {
-        if (n < m.N) {
-            const T* const vector = looks_up() ? row_at(m, modulus_hash(id)) : &f[n * pitch];
-            unsigned char* const to = shared + stage * of_sample + c;
-#pragma unroll 4
-            for (int first = 0; first < dlrm::kVectors; first += 32 >> shift) {
-                const int v = first + (lane >> shift);
-                const auto from = reinterpret_cast<const unsigned char*>(
-                    __shfl_sync(~0u, reinterpret_cast<unsigned long long>(vector), v % 32));
-                if (v >= dlrm::kVectors || c >= size) continue;
-                if constexpr (sizeof(Piece) < 16)
-                    *reinterpret_cast<Piece*>(&to[v * between]) =
-                        *reinterpret_cast<const Piece*>(&from[c]);
-                else if (size < 128)
-                    ptx::cp_async_16(&to[v * between], &from[c]);
-                else  // L2 fetches 128 bytes, most of which are this row's
-                    ptx::cp_async_16(&to[v * between], &from[c], true);
-            }
-        }
-        ptx::cp_async_commit_group();
-    };
-
-    size_t n = blockIdx.x, next = n + gridDim.x;
-    fetch(n, id_of(n), 0);
-    uint32_t id = id_of(next);
-    const int mine = min(lane, dlrm::kVectors - 1) * between;  // others read the last one
-    for (int stage = 0; n < m.N; n = next, next += gridDim.x, stage ^= 1) {
-        fetch(next, id, stage ^ 1);
-        id = id_of(next + gridDim.x);
-        ptx::cp_async_wait_group<1>();
-        __syncwarp();  // the other lanes' copies are there, too
-        const unsigned char* const vector = shared + stage * of_sample + mine;
-        Products<T> sums;
-#pragma unroll 2
-        for (int k = 0; k < between - 16; k += 32) {
-            uint32_t low[4], high[4];
-            ptx::ldmatrix_x4(low, &vector[k]);
-            ptx::ldmatrix_x4(high, &vector[k + 16]);
-            sums.add(low, high);
-        }
-        sums.store([=](int p) { return &products[p]; });
-        __syncwarp();  // the products are there, and nobody needs the vectors any more
-        for (int c = lane * 4; c < count; c += 128)
-            dlrm::four(&f[n * pitch + E + c]) = dlrm::four(&products[c]);
-        __syncwarp();  // nobody needs the products any more
-    }
-}
-
-/// Numbers from row to row of f: a multiple of 16.
-static size_t products_pitch(const demo::DlrmShape& shape) {
-    return (shape.features + 15) / 16 * 16;
-}
-/// Launches it, with as many warps as are resident at a time.
-template <class T>
-static void launch_products(const Model<T>& model, T* f, size_t pitch, const demo::Gpu& gpu,
-                            cudaStream_t stream) {
-    auto launch = [&](auto kernel) {
-        const size_t bytes = 2 * dlrm::kVectors * room<T>(model.E) + (pitch - model.E) * sizeof(T);
-        demo::allow_shared_bytes(kernel, bytes);
-        const size_t most =
-            gpu.multiprocessors * demo::blocks_per_multiprocessor(kernel, 32, bytes);
-        kernel<<<std::min(model.N, most), 32, bytes, stream>>>(model, f, int(pitch));
-    };
-    model.E * sizeof(T) % 16 == 0 ? launch(all_products<uint4, T>) : launch(all_products<uint2, T>);
-}
-
-// --- index_hash: what the talk began with --------------------------------------------------------
-// A lookup that compares an id with all that are known; its row stands where it is found. So each
-// id has a row of its own. But it is 100,000 comparisons, for what modulus_hash does by a few
-// multiplications. (Here an id's row stands beside it, so that the model stays the same.)
-
-/// known[t, p]: an id of table t, and its row. One of the samples' ids, so that all are found.
-__global__ void learn_ids(const uint32_t* ids, uint2* known, size_t N) {
-    const size_t e = dlrm::my_index(), t = e / demo::DlrmShape::kRows;
-    if (t >= kTables) return;
-    const uint32_t id = ids[e % demo::DlrmShape::kRows % N * kTables + t];
-    known[e] = {id, modulus_hash(id)};
-}
-
-/// rows[n, t] = the row of ids[n, t]. A block has one table and 256 samples.
-__global__ void index_hash(const uint32_t* ids, const uint2* known, uint32_t* rows, size_t N) {
-    __shared__ uint2 some[dlrm::kElementThreads];
-    const size_t n = dlrm::my_index(), e = min(n, N - 1) * kTables + blockIdx.y;
-    known += blockIdx.y * demo::DlrmShape::kRows;
-    const uint32_t id = ids[e];
-    uint32_t row = 0;
-    for (size_t first = 0; first < demo::DlrmShape::kRows; first += dlrm::kElementThreads) {
-        const size_t count = min(demo::DlrmShape::kRows - first, size_t(dlrm::kElementThreads));
-        if (threadIdx.x < count) some[threadIdx.x] = known[first + threadIdx.x];
-        __syncthreads();  // these ids are there
-        for (size_t k = 0; k < count; ++k)
-            if (some[k].x == id) row = some[k].y;
-        __syncthreads();  // nobody needs them any more
-    }
-    if (n < N) rows[e] = row;
-}
-
 // --- Launching -----------------------------------------------------------------------------------
 
 /// The model with the outer product. Must not outlive `model` and `mlps`.
@@ -742,159 +457,6 @@ class Outer {
     const demo::Buffer<float> partials_{splits * N, kHidden};
 };
 
-/// The model with dot products, in one kernel. Must not outlive `packed`.
-template <class T>
-class Dot {
-  public:
-    Dot(const demo::DlrmLayers<T>& mlps, const Packed<T>& packed, const demo::Session& session)
-        : m(packed.m), mlps(mlps), packed_(packed), session_(session) {}
-
-    demo::Contender library_best() const {
-        auto between = [this](cudaStream_t stream) {
-            launch_products(packed_.model(), f_.data(), pitch, session_.gpu, stream);
-        };
-        auto pad = [this] {  // the weights, with zeros for the features' padding
-            const demo::Input<T>& W = m.top[0].W;
-            DEMO_CHECK(cudaMemset(W_.data(), 0, W_.bytes()));
-            if (kTurned<T>) {
-                demo::turn<T><<<dlrm::blocks(W.size()), dlrm::kElementThreads>>>(
-                    W, W_.data(), m.top[0].K, kHidden, pitch);
-                mlps.turn_W();
-            } else {
-                DEMO_CHECK(cudaMemcpy(W_.data(), W, W.bytes(), cudaMemcpyDeviceToDevice));
-            }
-        };
-        return mlps.graph(
-            {.kernel = "library_best",
-             .role = demo::Role::kLibrary,
-             .launches = 1,
-             .temporary_bytes = f_.bytes(),
-             .moved_bytes = m.shape.N * (kTables * (4 + sizeof(T) * m.shape.E) + sizeof(T) * pitch),
-             .renew = pad},
-            {f_.data(), pitch, f_.data(), W_.data(), pitch, true, kTurned<T>}, between);
-    }
-
-    demo::Contender fused_model(const demo::Workload& work) const {
-        const auto setup = [this](demo::Contender& self) {
-            self.renew();
-            self.launch = prepare(nullptr);
-        };
-        return {.kernel = "fused_model",
-                .setup = setup,
-                .moved_bytes = work.least_bytes,
-                .why_not = hopper::why_not(session_.gpu),
-                .renew = [this] { packed_.pack(); }};
-    }
-    demo::Contender index_hash(const demo::Workload& work) const {
-        const size_t N = m.shape.N;
-        auto learn = [=, this] {
-            packed_.pack();
-            learn_ids<<<dlrm::blocks(known_.size()), dlrm::kElementThreads>>>(m.ids, known_.data(),
-                                                                              N);
-        };
-        const auto setup = [=, this](demo::Contender& self) {
-            self.renew();
-            self.launch = [=, this, model = prepare(rows_.data())] {
-                dlrm_hopper::index_hash<<<dim3(dlrm::blocks(N), kTables), dlrm::kElementThreads>>>(
-                    m.ids, known_.data(), rows_.data(), N);
-                model();
-            };
-        };
-        const std::string many = N > demo::DlrmShape::kRows ? "knows no more ids than rows" : "";
-        return {.kernel = "index_hash",
-                .role = demo::Role::kYardstick,
-                .setup = setup,
-                .launches = 2,
-                .temporary_bytes = rows_.bytes(),
-                .moved_bytes = work.least_bytes + known_.bytes() + 2 * rows_.bytes(),
-                .note = "fused_model, after a search for each id",
-                .why_not = many.empty() ? hopper::why_not(session_.gpu) : many,
-                .renew = learn};
-    }
-
-  private:
-    std::function<void()> prepare(const uint32_t* rows) const {
-        std::function<void()> launch;
-        packed_.with_rows([&](auto of_block, int blocks, size_t bytes) {
-            const auto kernel = dlrm_hopper::fused_model<of_block, T>;
-            demo::allow_shared_bytes(kernel, bytes);
-            Model<T> model = packed_.model();
-            model.rows = rows;
-            launch = [=] { kernel<<<blocks, kMlpThreads, bytes>>>(model); };
-        });
-        return launch;
-    }
-
-    const demo::Dlrm<T>& m;
-    const demo::DlrmLayers<T>& mlps;
-    const Packed<T>& packed_;
-    const demo::Session& session_;
-    const size_t pitch = products_pitch(m.shape);
-    const demo::Buffer<T> f_{m.shape.N, pitch}, W_{pitch, kHidden};
-    const demo::Buffer<uint2> known_{kTables, demo::DlrmShape::kRows};
-    const demo::Buffer<uint32_t> rows_{m.shape.N, kTables};
-};
-
-/// What all_products must leave of a feature: of the first vector, of a product, or zero.
-template <class T>
-struct ExpectProduct {
-    const uint32_t* ids;
-    const T *tables, *first;
-    size_t E;
-
-    __device__ demo::Expected operator()(size_t, size_t n, size_t column) const {
-        auto vector = [=, this](size_t v) {
-            if (v == 0) return &first[n * E];
-            const size_t row = dlrm::row_of(ids[n * kTables + v - 1]);
-            return &tables[((v - 1) * demo::DlrmShape::kRows + row) * E];
-        };
-        if (column < E) return {double(float(first[n * E + column])), 0};
-        if (column >= E + dlrm::kPairs) return {0, 0};
-        const int2 pair = dlrm::pair(int(column - E));
-        const T *a = vector(pair.x), *b = vector(pair.y);
-        demo::DlrmTerms<T> terms{0};
-        for (size_t e = 0; e < E; ++e) terms.add(double(float(a[e])) * double(float(b[e])), 0);
-        const demo::DlrmSum sum = terms.end(E);
-        constexpr demo::Format format = demo::kFormat<T>;
-        return {sum.value, sum.error() + format.roundoff * fabs(sum.value) + format.subnormal};
-    }
-};
-
-/// --lookups: all_products beside a copy of as many bytes as it reads and writes.
-template <class T>
-static void run_lookups(demo::Session& session, const demo::DlrmShape& shape) {
-    const size_t N = shape.N, E = shape.E, pitch = products_pitch(shape);
-    const bool zipf = session.options.choice("--ids") == "zipf";
-    const demo::Input<uint32_t> ids(session, "ids", {N, kTables},
-                                    {.then = zipf ? demo::Then::kZipf : demo::Then::kNothing});
-    const demo::Input<T> tables(session, "tables", {kTables, demo::DlrmShape::kRows, E});
-    const demo::Input<T> first(session, "first", {N, E});
-    const demo::Output<T> f(session, "features", {N, pitch});
-    Model<T> model{};
-    model.ids = ids, model.tables = tables, model.N = N, model.E = unsigned(E);
-    const size_t rows = demo::saturating_product(N, kTables, E, sizeof(T));
-    const demo::Workload work{
-        .shape = "lookups" + (E == shape.kUsualE ? "" : "e" + std::to_string(E)),
-        .size = N,
-        .dtype = session.dtype(),
-        .flops = 2.0 * double(dlrm::kPairs * N) * double(E),
-        .least_bytes = demo::saturating_sum(ids.bytes(), std::min(rows, tables.bytes()), f.bytes()),
-        .memory_bound = true,
-        .text = std::to_string(N) + " samples, 27 vectors of " + std::to_string(E),
-        .arithmetic = "fp32 sums"};
-    const auto copy_first = [&] {
-        DEMO_CHECK(cudaMemcpy2DAsync(f, pitch * sizeof(T), first, E * sizeof(T), E * sizeof(T), N,
-                                     cudaMemcpyDeviceToDevice));
-    };
-    const demo::Contender all_products{
-        .kernel = "all_products",
-        .launch = [&] { launch_products(model, f.data(), pitch, session.gpu, nullptr); },
-        .moved_bytes = work.least_bytes,
-        .prepare = copy_first};
-    session.run(work, f.check(ExpectProduct<T>{ids, tables, first, E}),
-                {all_products, demo::copy_contender(session, work)});
-}
-
 template <class T>
 static void run(demo::Session& session) {
     const demo::DlrmShape shape = demo::DlrmShape::of(session.options);
@@ -913,7 +475,7 @@ static void run(demo::Session& session) {
     if (shape.dot) {
         work.least_bytes += m.hidden.bytes();  // an output, too
         const Dot<T> dot(mlps, packed, session);
-        run_all(dot.library_best(), dot.fused_model(work), dot.index_hash(work));
+        run_all(dot.library_best(), dot.fused_model(work));
     } else {
         const Outer<T> outer(m, mlps, packed, session);
         work.least_bytes -= m.top[0].W.bytes() - outer.packed_bytes();

@@ -59,7 +59,9 @@ __device__ T dot(const T* a, const T* b, size_t E) {
         for (int c = 0; c < 4; ++c) sum += float(four(&a[e]).at[c]) * float(four(&b[e]).at[c]);
     return sum;
 }
-/// Pair p of vectors i > j: (1, 0), (2, 0), (2, 1), (3, 0), ...
+/// Pair p of vectors i > j: (1, 0), (2, 0), (2, 1), (3, 0), ... Where those of i begin p is
+/// i (i - 1) / 2, and 1 + 8 p is (2 i - 1)^2; up to the next i's the root is less than 2 i + 1.
+/// sqrtf rounds correctly, so of such small numbers, up to 2801, it is right at both ends.
 __device__ int2 pair(int p) {
     const int i = int((1 + sqrtf(float(1 + 8 * p))) / 2);
     return {i, p - i * (i - 1) / 2};

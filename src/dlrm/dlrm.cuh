@@ -5,6 +5,7 @@
 // chain.cuh      between them line by line, a kernel each: what a framework launches
 // grouped.cuh    between them a kernel or two, lesson 13's first step
 // dlrm_mlps.cuh  MLPs within a block, for the records of bonus_dlrm
+// dlrm_dot.cuh   its ladder with dot products; that with the outer product: bonus_dlrm.cu
 #pragma once
 
 #include "demo/data.cuh"

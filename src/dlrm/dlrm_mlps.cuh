@@ -18,6 +18,7 @@
 
 namespace dlrm_hopper {
 
+using dlrm::kTables, dlrm::kHidden;
 using matmul_hopper::Position, matmul_hopper::warpgroup_index;
 
 constexpr int kWarpgroups = 4, kWarps = 4 * kWarpgroups, kConsumers = 32 * kWarps;
@@ -37,6 +38,15 @@ __device__ int place(int n, int c) {
     return n * kPanelK<T> + (first ^ n % 8 * kChunk<T>);
 }
 
+/// Whether the library gets all weights as wgmma wants them in TF32: [columns, K].
+template <class T>
+constexpr bool kTurned = std::is_same_v<T, float>;
+
+__device__ uint32_t modulus_hash(uint32_t id) {  // (id + 1) mod rows, in 32 bits
+    const uint32_t row = id % demo::DlrmShape::kRows + 1;
+    return row == demo::DlrmShape::kRows ? 0 : row;
+}
+
 template <class T>
 struct Layer {
     const T* b;
@@ -45,7 +55,7 @@ struct Layer {
 template <class T>
 struct Model {
     const T* x;                  // [N, 13]
-    const uint32_t *ids, *rows;  // [N, 26]; where the ids' rows are known already: else null
+    const uint32_t *ids, *rows;  // [N, 26]; rows may be null: then ids are hashed
     const T* tables;             // [26, rows, E]
     const uint4* W;              // all layers' tiles, in the order in which they are used
     int bottom_tiles, tiles;     // of the bottom MLP, of all

@@ -126,11 +126,6 @@ MUTANTS = [
            "the last sample of a group has what the layers before left for its products",
            [("for (int r = warp; r < kRows;", "for (int r = warp; r < kRows - 1;")], kind="stale",
            sizes=(), runs=("33 --dot",), cpu_runs=("16 --dot --kernel fused_model",)),
-    Mutant("dlrm_one_wrong_row", "index_hash",
-           "an id's row is that of the next one",
-           [("if (some[k].x == id) row = some[k].y;",
-             "if (some[k].x == id) row = some[(k + 1) % count].y;")], sizes=(), runs=DOT["runs"],
-           cpu_runs=("3 --dot --kernel index_hash",)),
     # Lookups and products, which fused_model shares.
     Mutant("dlrm_hopper_id_off_by_one", "all_products",
            "the row is id mod rows",
@@ -165,8 +160,7 @@ MUTANTS = [
 ]
 
 OWN = {"library_best": "outer.library_best()", "folded": "outer.folded()"}
-OWN_DOT = {"library_best": "dot.library_best()", "fused_model": "dot.fused_model(work)",
-           "index_hash": "dot.index_hash(work)"}
+OWN_DOT = {"library_best": "dot.library_best()", "fused_model": "dot.fused_model(work)"}
 
 
 def unused(mutant, runs):
