@@ -26,8 +26,8 @@
 using namespace gating_hopper;
 
 // --- Rung 1: fused_panels, two weights in one stage ---------------------------------------------
-// Adds    to rung 7 of bonus_matmul_hopper: a stage with panels of both weights, and gating after a
-//         tile's last step. See gate_tiles() in gating/gating_hopper.cuh.
+// Adds    to rung 7 of bonus_matmul_hopper, with whole tiles: a stage with panels of both weights,
+//         and gating after a tile's last step. See gate_tiles() in gating/gating_hopper.cuh.
 // Costs   a block computes half as many columns of out: x is read as often as for two products. And
 //         the gate takes as long as two to four steps of the main loop.
 // Limits  while both warpgroups gate, at the same time, the tensor cores have nothing to do.
@@ -67,7 +67,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 // Costs   an instance of the kernel for each shape. Smaller tiles read more per multiplication.
 // Limits  at large N power, at small N the first copies and the last stores.
 // Source  CUTLASS, "Efficient GEMM in CUDA", on ping-pong kernels; for the division, clusters of
-//         eight and ping-pong rungs 8 to 10 of bonus_matmul_hopper.
+//         eight and ping-pong rungs 7 to 9 of bonus_matmul_hopper.
 
 static void run(demo::Session& session) {
     const demo::Gating g(session);

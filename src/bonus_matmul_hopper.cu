@@ -15,9 +15,10 @@
 //           |   |     |   warpgroup 1     |                  nobody needs them any more.
 //           +---+     +-------------------+
 //
-// Ten rungs lead from wgmma alone to matmul_hopper, the record that other programs run. Each adds
-// one thing; what they share stands in matmul/matmul_hopper.cuh, in the same order. From N = 2048
-// on the last five differ by no more than 5%, and one or the other is ahead.
+// Nine rungs lead from wgmma alone to matmul_hopper, the record that other programs run. Each adds
+// one thing; what they share stands in matmul/matmul_hopper.cuh, in the same order, and the last
+// two in matmul/matmul_hopper_record.cuh. From N = 2048 on the last four differ by no more than 5%,
+// and one or the other is ahead.
 //
 //     ./bonus_matmul_hopper 4096 --dtype bf16
 //
@@ -27,7 +28,7 @@
 #include "demo/cublaslt.cuh"
 #include "hopper.cuh"
 #include "matmul/matmul.cuh"
-#include "matmul/matmul_hopper.cuh"
+#include "matmul/matmul_hopper_record.cuh"
 
 namespace matmul_hopper {
 
@@ -346,10 +347,12 @@ __global__ void __launch_bounds__(kThreads, 1)
 // Four would read less, but only 30 such clusters fit an H200: 120 of its 132 multiprocessors.
 constexpr int kCluster = 2;
 
-/// The kernel of this rung and of the next one, which sets kAlternate.
-template <class T, bool kAlternate>
-__device__ void multiply_in_clusters(const CUtensorMap& A, const CUtensorMap& B,
-                                     const CUtensorMap& C, int N) {
+template <class T>
+__global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
+    multicast(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
+              const __grid_constant__ CUtensorMap B,  // [N, N] row-major
+              const __grid_constant__ CUtensorMap C,  // [N, N] row-major
+              int N) {
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& memory = *reinterpret_cast<Memory<T, kBlockN, kStages, kOutPanels>*>(shared);
     auto& ring = memory.ring;
@@ -366,13 +369,11 @@ __device__ void multiply_in_clusters(const CUtensorMap& A, const CUtensorMap& B,
     if (warpgroup == kConsumers) {
         hopper::setmaxnreg_dec<40>();
         if (threadIdx.x != kConsumers * kWarpgroup) return;
-        bool backward = false;
-        for (int i = cluster; i < rows * columns; i += clusters, backward ^= kAlternate) {
+        for (int i = cluster; i < rows * columns; i += clusters) {
             const int2 tile = rasterize(i, rows, columns);
             const int row = tile.x * kRows + rank * kBlockM, col = tile.y * kBlockN;
             produce(ring, at, steps, [&](auto& stage, auto* full, int t) {
-                const int k = (backward ? steps - 1 - t : t) * kBlockK;
-                load_stage_multicast<kCluster>(stage, full, A, B, rank, row, col, k);
+                load_stage_multicast<kCluster>(stage, full, A, B, rank, row, col, t * kBlockK);
             });
         }
         wait_until_free(ring, at);
@@ -401,44 +402,20 @@ __device__ void multiply_in_clusters(const CUtensorMap& A, const CUtensorMap& B,
     }
 }
 
-template <class T>
-__global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
-    multicast(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
-              const __grid_constant__ CUtensorMap B,  // [N, N] row-major
-              const __grid_constant__ CUtensorMap C,  // [N, N] row-major
-              int N) {
-    multiply_in_clusters<T, false>(A, B, C, N);
-}
-
-// --- 7: backward --------------------------------------------------------------------------------
-//
-// Adds    a direction: a cluster walks every second tile from the last step of K to the first. The
-//         tiles just computed in the same rows left the end of A in the L2 cache, and that is
-//         where the next ones begin.
-// Costs   nothing; but on an H200 it gains no more than runs differ by.
-// Limits  the last round: if tiles do not come out even, some clusters idle in it.
-// Source  search for: serpentine (or boustrophedon) order.
-
-template <class T>
-__global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
-    backward(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
-             const __grid_constant__ CUtensorMap B,  // [N, N] row-major
-             const __grid_constant__ CUtensorMap C,  // [N, N] row-major
-             int N) {
-    multiply_in_clusters<T, true>(A, B, C, N);
-}
-
-// --- 8: stream_k --------------------------------------------------------------------------------
+// --- 7: stream_k --------------------------------------------------------------------------------
 //
 // Adds    division by steps (Schedule): the tiles that fill no round, and those of the one before,
 //         are divided among all clusters, so that each computes equally many steps. The block with
 //         a tile's first steps adds the sums of the others (Exchange) and stores the tile. See
 //         multiply_parts(), and divide() in matmul/hopper_tiles.cuh.
+//         A Part can also say that its steps are walked backward, and every second whole tile's
+//         are, for the L2 cache: on an H200 that gains no more than runs differ by.
 // Costs   sums that travel through global memory, in the time of some 18 steps; and clusters that
 //         are out of step, some 4 steps a tile. So a last round that is nearly full is not divided,
 //         nor the last of many. Powers of two do not gain.
 // Limits  small N, with fewer tiles than multiprocessors.
-// Source  Osama, Merrill, Cecka, Garland, Owens: Stream-K, PPoPP 2023.
+// Source  Osama, Merrill, Cecka, Garland, Owens: Stream-K, PPoPP 2023. For the walk search for:
+//         serpentine (or boustrophedon) order.
 
 template <class T>
 __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
@@ -449,7 +426,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
     multiply_parts<T, kStages>(A, B, C, Schedule<kBlockN, kCluster>{N, divided}, exchange);
 }
 
-// --- 9: eights_and_twos -------------------------------------------------------------------------
+// --- 8: eights_and_twos -------------------------------------------------------------------------
 //
 // Adds    clusters of eight, 4 x 2 tiles: each tile of A is read for two blocks, each of B for
 //         four, half as many bytes from L2 as by clusters of two. A GPU at its power limit turns
@@ -470,7 +447,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     multiply_parts<T, kStages>(A, B, C, patches, {});
 }
 
-// --- 10: matmul_hopper, the record --------------------------------------------------------------
+// --- 9: matmul_hopper, the record ---------------------------------------------------------------
 //
 // Adds    tiles of 19 shapes, since at each N others fill the last round. fastest_shape() in
 //         matmul/hopper_tiles.cuh chooses, by a model of the time. Where all tiles run at once, a
@@ -478,8 +455,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 //         time. Where they make several rounds, ping-pong (multiply_pingpong): a block's warpgroups
 //         have whole tiles in turn, and one's tile leaves while the other multiplies. Both kernels
 //         compute C's transpose: a product of wgmma has 64 rows, but any multiple of 8 columns, and
-//         as rows of C these make tiles of 80 or 208 rows. At large N mostly the clusters of rung 9
-//         are chosen, now and then those of rung 8. Of 12320 rows and columns patches cover 12288,
+//         as rows of C these make tiles of 80 or 208 rows. At large N mostly the clusters of rung 8
+//         are chosen, now and then those of rung 7. Of 12320 rows and columns patches cover 12288,
 //         and a third launch the edges, in tiles of 64 x 64.
 // Costs   an instance of a kernel for each shape, or two. Smaller tiles read more per
 //         multiplication.
@@ -545,9 +522,10 @@ std::function<void()> prepare_overlapped(const Operands<T>& o, int multiprocesso
     return [=] { overlapped<T><<<blocks, kThreads, bytes>>>(o.map_A, o.map_B, o.map_C, int(o.N)); };
 }
 
-/// Of multicast or backward: as many clusters as run at once, or as there are pairs of tiles.
-template <class T, class Kernel>
-std::function<void()> prepare_clusters(Kernel kernel, const Operands<T>& o) {
+/// As many clusters as run at once, or as there are pairs of tiles.
+template <class T>
+std::function<void()> prepare_multicast(const Operands<T>& o) {
+    const auto kernel = multicast<T>;
     const size_t bytes = sizeof(Memory<T, kBlockN, kStages, kOutPanels>);
     demo::allow_shared_bytes(kernel, bytes);
     const int room = demo::ClusterLaunch(1, kCluster, kThreads, bytes).at_once(kernel);
@@ -585,8 +563,7 @@ std::vector<demo::Contender> contenders(std::function<Operands<T>()> operands, i
         rung("warp_specialized", one, prepare_warp_specialized<T>),
         rung("persistent", one, [=](const O& o) { return prepare_persistent(o, many); }),
         rung("overlapped", one, [=](const O& o) { return prepare_overlapped(o, many); }),
-        rung("multicast", one, [](const O& o) { return prepare_clusters(multicast<T>, o); }),
-        rung("backward", one, [](const O& o) { return prepare_clusters(backward<T>, o); }),
+        rung("multicast", one, prepare_multicast<T>),
         rung("stream_k", one, parts),
         rung("eights_and_twos", two, patches),
         rung("matmul_hopper", of_record, [=](const O& o) { return prepare(o, {many}); }),

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "gating/gating_mma.cuh"
-#include "matmul/matmul_hopper.cuh"
+#include "matmul/matmul_hopper_record.cuh"
 
 namespace gating_hopper {
 
@@ -215,7 +215,7 @@ struct Last {
 using Rest = Last<64, 64>;
 
 /// Computes a block's only tile. At small N a launch spends much of its time on fetching code, and
-/// gate_tiles() has three times as much. See multiply_tile() in matmul_hopper.cuh.
+/// gate_tiles() has three times as much. See multiply_tile() in matmul_hopper_record.cuh.
 template <int kTileM, int kTileN, int kStages, class Tiles>
 __global__ void __launch_bounds__((kSingleThreads<kTileM, kTileN>), 1)
     fused_hopper(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap W1,
@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     multiply_pingpong(
         memory, schedule, K,
         [&](auto& stage, auto* full, const Part& part, int k) {
-            TileRows<kTileM>(x, last_x, part.row, M).load(stage, full, part.row, k, 2);
+            RowsInside<kTileM>(x, last_x, part.row, M).load(stage, full, part.row, k, 2);
             hopper::tma_load(stage.B[0], W1, k, part.col, full);
             hopper::tma_load(stage.B[1], W2, k, part.col, full);
         },
@@ -303,8 +303,8 @@ __global__ void __launch_bounds__(kThreads, 1)
                 return gating_mma::gate(sums[0][j] + bias1[j / 2 % 2],
                                         sums[1][j] + bias2[j / 2 % 2]);
             };
-            store_columns<kTileM, 1>(gate, memory.out[warpgroup], out, part.row, part.col,
-                                     warpgroup);
+            store_transposed<kTileM, 1>(gate, memory.out[warpgroup], out, part.row, part.col,
+                                        warpgroup);
         });
 }
 

@@ -1,5 +1,12 @@
 // Chooses the tile shape of matmul_hopper and of fused_hopper, and whether blocks divide some
-// tiles, by a model of the time that each choice takes.
+// tiles, by a model of the time that each choice takes:
+//
+//     time = steps x clocks of a step + epilogues + ends of blocks + second launch
+//
+//     steps              of the busiest cluster: divide(), or divide_patches() for clusters of
+//                        eight and of two. Rounds x steps of a tile, unless tiles are divided.
+//     clocks of a step   step_clocks(): multiply + start + copy, or what the whole L2 takes
+//     the rest           fastest_shape(): what no multiplication hides
 #pragma once
 
 #include <algorithm>
@@ -83,8 +90,8 @@ inline int count_steps(const Product& product) { return int((product.depth + 63)
 /// `at_once`: clusters that run at the same time.
 inline Division divide(const TileShape& tile, const Product& product, int at_once) {
     // In steps.
-    constexpr int kExchange = 18;  // the time in which sums pass from block to block
-    constexpr int kOutOfStep = 4;  // more for each tile: clusters out of step share less of L2
+    constexpr int kExchange = 18;  // once: the time in which sums pass from block to block
+    constexpr int kOutOfStep = 4;  // for each tile: clusters out of step share less of L2
     constexpr int kLeast = 4;      // steps of divided tiles that each cluster must have
     const int tiles = count_tiles(tile, product), steps = count_steps(product);
     // As few clusters as need no more rounds: no slower, and they stay in step, so that they find
@@ -156,7 +163,8 @@ inline Division divide_patches(const TileShape& patch, const Product& product,
     if (edges.tiles > 0) whole.rows = edges.rows, whole.columns = edges.columns;
     const int patches = count_tiles(patch, whole), most = product.most_left(machine);
     const int left = both.count_left(patches, most);
-    // A round of small tiles, in rounds of patches. Measured in gating, at one size.
+    // A round of small tiles, in rounds of patches: blocks do less, but start anew, and copy more
+    // for each multiplication. Measured in gating, at one size.
     constexpr double kSmallTiles = 0.3;
     const int of_edges = (edges.tiles + machine.multiprocessors - 1) / machine.multiprocessors;
     const int small = (left > 0) + of_edges;
@@ -164,25 +172,27 @@ inline Division divide_patches(const TileShape& patch, const Product& product,
     return {both.eights + both.twos / 4, 0, rounds, rounds * count_steps(product)};
 }
 
-/// Clocks of a step, 64 along k, while `blocks` blocks run. A multiprocessor does 2048
-/// multiply-adds a clock. A step copies 128 bytes for each row of A and each column of B; blocks
-/// that share them copy a share each. Copies overlap multiplications, but not for free: their time
-/// is added, at a high rate (l2_bytes). If rows straddle lines, L2 as a whole can take longer.
+/// Clocks of a step, 64 along k, while `blocks` blocks run. Copies overlap multiplications, but not
+/// for free: their time is added, at a high rate (l2_bytes).
 ///
-/// Other constants, here and in fastest_shape(), were fitted on an NVIDIA H200 to products at 88
+/// The constants, here and in fastest_shape(), were fitted on an NVIDIA H200 to products at 88
 /// sizes, and to gating at 39.
 inline double step_clocks(const TileShape& tile, const Product& product, double blocks,
                           const Machine& machine) {
-    // For any shape. If two warpgroups alternate, one's last step hides the other's first wait.
-    const int always = tile.pingpong ? 60 : 120;
+    // A multiprocessor does 2048 multiply-adds a clock.
+    const double multiply = tile.rows * tile.columns * 64 / 2048.0;
+    // Each step waits for its bytes and starts its wgmma. If two warpgroups alternate, one's last
+    // step hides the other's first wait.
+    const int start = tile.pingpong ? 60 : 120;
+    // 128 bytes for each row of A and each column of B. Blocks that share them copy a share each.
     const double rows = double(tile.rows) / tile.beside,
                  columns = double(tile.columns) / tile.below;
-    const double bytes = (rows + columns) * 128;
-    const double clocks =
-        tile.rows * tile.columns * 64 / 2048.0 + always + bytes / machine.l2_bytes;
-    return product.straddles_in(machine)
-               ? std::max(clocks, blocks * bytes / machine.straddled_bytes())
-               : clocks;
+    const double bytes = (rows + columns) * 128, copy = bytes / machine.l2_bytes;
+    const double clocks = multiply + start + copy;
+    if (!product.straddles_in(machine)) return clocks;
+    // Rows that begin within a line need two lines, and L2 as a whole can take longer.
+    const double whole_l2 = blocks * bytes / machine.straddled_bytes();
+    return std::max(clocks, whole_l2);
 }
 
 /// A shape for blocks that compute one tile each.
@@ -210,22 +220,24 @@ constexpr TileShape kShapes[] = {
 template <size_t kCount>
 int fastest_shape(const TileShape (&shapes)[kCount], const Product& product, const Machine& machine,
                   size_t count = kCount) {
+    // Clocks at the start and end of a block, in which it multiplies nothing:
+    constexpr int kSingle = 5000;  // with one tile: the first copies, and the last stores
+    constexpr int kNext = 10000;   // the next such block, which copies once this one has stored
+    constexpr int kPersistent = 13500;   // with several tiles: more code to fetch, and a cluster
+    constexpr int kSecondLaunch = 9000;  // see eights_and_twos; a third one is not counted
     auto clocks = [&](const TileShape& tile) {
-        // Clocks of a block's start and end: with one tile; with several, in a cluster.
-        constexpr int kSingle = 5000, kPersistent = 13500;
-        constexpr int kNext = 10000;  // the next block, which copies once this one's tile is stored
-        constexpr int kSecondLaunch = 9000;  // see eights_and_twos; a third one is not counted
         const int at_once = std::max(1, machine.multiprocessors / tile.cluster());
         const Division division = tile.two_launches() ? divide_patches(tile, product, machine)
                                                       : divide(tile, product, at_once);
         const double tiles = division.tiles;
         const double blocks = division.clusters * tile.cluster() / (tile.persistent ? 1 : tiles);
-        return division.steps * step_clocks(tile, product, blocks, machine) +
-               (tile.pingpong ? 1 : tiles) * product.tile_end * tile.rows / 128 +
-               (tile.pingpong     ? product.pingpong_ends
-                : tile.persistent ? kPersistent
-                                  : kSingle + (tiles - 1) * kNext) +
-               (tile.two_launches() ? kSecondLaunch : 0);
+        const double steps = division.steps * step_clocks(tile, product, blocks, machine);
+        // By ping-pong only the last one shows.
+        const double epilogues = (tile.pingpong ? 1 : tiles) * product.tile_end * tile.rows / 128;
+        const double ends = tile.pingpong     ? product.pingpong_ends
+                            : tile.persistent ? kPersistent
+                                              : kSingle + (tiles - 1) * kNext;
+        return steps + epilogues + ends + (tile.two_launches() ? kSecondLaunch : 0);
     };
     const auto less = [&](const TileShape& a, const TileShape& b) { return clocks(a) < clocks(b); };
     return int(std::min_element(shapes, shapes + count, less) - shapes);

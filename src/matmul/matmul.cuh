@@ -3,8 +3,9 @@
 // plain_matmul.cuh   the same for lesson 1, which allocates its matrices itself
 // wmma_tile.cuh      the parts of lesson 3's kernels, which 6, 11 and 13 use as well
 // matmul_mma.cuh     mma_ptx, the record of bonus_matmul_mma, and its parts
-// matmul_hopper.cuh  the record of bonus_matmul_hopper, and the parts of all kernels for Hopper
-// hopper_tiles.cuh   the model that chooses its tiles, and gating's
+// matmul_hopper.cuh  the parts of all kernels for Hopper, in the order of bonus_matmul_hopper
+// matmul_hopper_record.cuh  its last two rungs: clusters of eight, and the record
+// hopper_tiles.cuh   the model that chooses the record's tiles, and gating's
 // stream_k.hpp       how stream_k of bonus_matmul_register_tiled divides its tiles
 // matmul_record.cuh  both records, as lesson 3 and the experiments run them
 //

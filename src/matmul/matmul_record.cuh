@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "matmul/matmul_hopper.cuh"
+#include "matmul/matmul_hopper_record.cuh"
 #include "matmul/matmul_mma.cuh"
 
 /// C = A B, all [N, N] row-major, as Session::run() takes records: the fastest first.

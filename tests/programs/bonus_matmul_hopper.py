@@ -3,8 +3,8 @@
 from pages import (LAST_WGMMA_TWICE, Mutant, SUMS_AS_THEY_WERE, WAITS_LATE, accesses, boxes,
                    launch_once)
 
-EVERY = ("wgmma tma warp_specialized persistent overlapped multicast backward stream_k "
-         "eights_and_twos matmul_hopper")
+EVERY = ("wgmma tma warp_specialized persistent overlapped multicast stream_k eights_and_twos "
+         "matmul_hopper")
 
 # The record comes in 25 kinds of tiles; one is enough for a mutant, and is sooner compiled.
 SHAPES = "    return prepare_nth(o, shape, std::make_index_sequence<std::size(kShapes)>());\n"
@@ -55,37 +55,32 @@ MUTANTS = [
     mutant("hopper_overlapped_stale", "overlapped",
            "only the first launch computes",
            [launch_once("overlapped<T><<<")], timed=True),
-    mutant("hopper_multicast_wrong_panel",
-           "multicast backward stream_k eights_and_twos matmul_hopper",
+    mutant("hopper_multicast_wrong_panel", "multicast stream_k eights_and_twos matmul_hopper",
            "a cluster's blocks copy each other's panels to the places of their own",
            [("hopper::tma_load_multicast(stage.B[p], B, k, col + p * stage.kColumns,",
              "hopper::tma_load_multicast(stage.B[p], B, k, col + (p ^ 1) * stage.kColumns,")],
            sizes=(2080, 4096), cpu_sizes=(288,)),
-    mutant("hopper_cluster_swapped_tiles", "multicast backward",
+    mutant("hopper_cluster_swapped_tiles", "multicast",
            "a cluster's blocks store each other's tiles",
            [("rank * kBlockM, col = tile.y * kBlockN;\n            float sums",
              "(1 - rank) * kBlockM, col = tile.y * kBlockN;\n            float sums")]),
-    mutant("hopper_cluster_first_tile_only", "multicast backward",
+    mutant("hopper_cluster_first_tile_only", "multicast",
            "a cluster stores no second tile",
            [("outgoing.take(sums, row +", "if (i < clusters) outgoing.take(sums, row +")],
            sizes=(2080, 4096), cpu_sizes=(288,)),
-    mutant("hopper_cluster_stale", "multicast backward",
+    mutant("hopper_cluster_stale", "multicast",
            "only the first launch computes",
            [launch_once("kernel<<<kCluster * clusters, kThreads")], timed=True),
-    mutant("hopper_backward_dropped_k", "backward",
+    mutant("hopper_backward_dropped_k", "stream_k eights_and_twos matmul_hopper",
            "a tile that is walked backward begins with the last step but one",
-           [("backward ? steps - 1 - t", "backward ? steps - 2 - t")], sizes=(2080, 4096),
-           cpu_sizes=(288,)),
-    mutant("hopper_part_backward_dropped_k", "stream_k eights_and_twos matmul_hopper",
-           "the same of the kernels that divide tiles",
            [("part.backward ? part.last - 1 - t", "part.backward ? part.last - 2 - t")]),
     mutant("hopper_last_panel_left_out",
-           "overlapped multicast backward stream_k eights_and_twos matmul_hopper",
+           "overlapped multicast stream_k eights_and_twos matmul_hopper",
            "the last 64 columns of each tile are not stored",
            [("pending = p + 1 < kPanels;", "pending = p + 2 < kPanels;")], sizes=(2080, 4096),
            cpu_sizes=(544,)),
     mutant("hopper_last_tile_left_out",
-           "overlapped multicast backward stream_k eights_and_twos matmul_hopper",
+           "overlapped multicast stream_k eights_and_twos matmul_hopper",
            "the last tile of each block is not stored",
            [("if (pending) {", "if (pending && row < 0) {")]),
     mutant("hopper_wrong_height", "matmul_hopper",
@@ -146,12 +141,12 @@ MUTANTS = [
            [("finish(sums, part, warpgroup);", "if (warpgroup == 0) finish(sums, part, warpgroup);")],
            shape=PINGPONG, sizes=(4096,), cpu_sizes=(544,)),
     mutant("hopper_walk_out_of_rows",
-           "persistent overlapped multicast backward stream_k eights_and_twos matmul_hopper",
+           "persistent overlapped multicast stream_k eights_and_twos matmul_hopper",
            "the last group of rows is walked as though it were a whole one",
            [("if (first + kGroup <= rows) return", "return")], sizes=(2080,), cpu_sizes=(544,),
            kind="grid"),
     mutant("hopper_panel_overwritten",
-           "overlapped multicast backward stream_k eights_and_twos matmul_hopper",
+           "overlapped multicast stream_k eights_and_twos matmul_hopper",
            "a panel is written again while TMA still reads it",
            [("if (lane == 0) hopper::cp_async_bulk_wait_group_read<kOutPanels - 1>();", ""),
             ("out[next]", "out[0]")],  # of one tile; at the end nothing comes between
@@ -242,10 +237,10 @@ FAST = {
     "persistent": ("HGMMA", r"UTMALDG\S*"),
     "overlapped": ("HGMMA", r"UTMALDG\S*", r"UTMASTG\S*", "STSM"),
     "multicast": ("HGMMA", r"UTMALDG\S*MULTICAST", r"UTMASTG\S*"),
-    "backward": ("HGMMA", r"UTMALDG\S*MULTICAST", r"UTMASTG\S*"),
     "stream_k": ("HGMMA", r"UTMALDG\S*MULTICAST", r"UTMASTG\S*"),
     "eights_and_twos": ("HGMMA", r"UTMALDG\S*MULTICAST", r"UTMASTG\S*"),
-    "matmul_hopper": ("HGMMA", r"UTMALDG\S*", r"UTMASTG\S*"),
+    **{f"matmul_hopper{of}": ("HGMMA", r"UTMALDG\S*", r"UTMASTG\S*")
+       for of in ("", "_divided", "_patches", "_edges")},
 }
 
 
