@@ -16,9 +16,9 @@
 //           +---+     +-------------------+
 //
 // Nine rungs lead from wgmma alone to matmul_hopper, the record that other programs run. Each adds
-// one thing; what they share stands in matmul/matmul_hopper.cuh, in the same order, and the last
-// two in matmul/matmul_hopper_record.cuh. From N = 2048 on the last four differ by no more than 5%,
-// and one or the other is ahead.
+// one thing; what they share stands in matmul/matmul_hopper.cuh and matmul_hopper_record.cuh, in
+// the same order. From N = 2048 on the last four differ by no more than 5%, and one or the other is
+// ahead.
 //
 //     ./bonus_matmul_hopper 4096 --dtype bf16
 //
@@ -407,24 +407,13 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 // Adds    division by steps (Schedule): the tiles that fill no round, and those of the one before,
 //         are divided among all clusters, so that each computes equally many steps. The block with
 //         a tile's first steps adds the sums of the others (Exchange) and stores the tile. See
-//         multiply_parts(), and divide() in matmul/hopper_tiles.cuh.
-//         A Part can also say that its steps are walked backward, and every second whole tile's
-//         are, for the L2 cache: on an H200 that gains no more than runs differ by.
+//         multiply_parts(), and divide() in matmul/hopper_tiles.cuh. (Every second whole tile is
+//         walked backward, a serpentine order. On an H200 that gains no more than runs differ by.)
 // Costs   sums that travel through global memory, in the time of some 18 steps; and clusters that
 //         are out of step, some 4 steps a tile. So a last round that is nearly full is not divided,
 //         nor the last of many. Powers of two do not gain.
 // Limits  small N, with fewer tiles than multiprocessors.
-// Source  Osama, Merrill, Cecka, Garland, Owens: Stream-K, PPoPP 2023. For the walk search for:
-//         serpentine (or boustrophedon) order.
-
-template <class T>
-__global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
-    stream_k(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
-             const __grid_constant__ CUtensorMap B,  // [N, N] row-major
-             const __grid_constant__ CUtensorMap C,  // [N, N] row-major
-             int N, int divided, Exchange exchange) {
-    multiply_parts<T, kStages>(A, B, C, Schedule<kBlockN, kCluster>{N, divided}, exchange);
-}
+// Source  Osama, Merrill, Cecka, Garland, Owens: Stream-K, PPoPP 2023.
 
 // --- 8: eights_and_twos -------------------------------------------------------------------------
 //
@@ -438,15 +427,6 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 // Source  github.com/ademeure/hopperian_tensor has hybrid cluster sizes, of 8 x 1 tiles. CUDA C++
 //         Programming Guide, "Streams" and "Events": how two launches run side by side.
 
-template <class T, class Patches>
-__global__ void __launch_bounds__(kThreads, 1)
-    eights_and_twos(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
-                    const __grid_constant__ CUtensorMap B,  // [N, N] row-major
-                    const __grid_constant__ CUtensorMap C,  // [N, N] row-major
-                    Patches patches) {
-    multiply_parts<T, kStages>(A, B, C, patches, {});
-}
-
 // --- 9: matmul_hopper, the record ---------------------------------------------------------------
 //
 // Adds    tiles of 19 shapes, since at each N others fill the last round. fastest_shape() in
@@ -454,17 +434,17 @@ __global__ void __launch_bounds__(kThreads, 1)
 //         block computes one (multiply_tile): its code is short, and at small N fetching code takes
 //         time. Where they make several rounds, ping-pong (multiply_pingpong): a block's warpgroups
 //         have whole tiles in turn, and one's tile leaves while the other multiplies. Both kernels
-//         compute C's transpose: a product of wgmma has 64 rows, but any multiple of 8 columns, and
-//         as rows of C these make tiles of 80 or 208 rows. At large N mostly the clusters of rung 8
-//         are chosen, now and then those of rung 7. Of 12320 rows and columns patches cover 12288,
-//         and a third launch the edges, in tiles of 64 x 64.
+//         compute C's transpose, whose tiles can have 80 or 208 rows: matmul_hopper_record.cuh
+//         draws them. At large N mostly the clusters of rung 8 are chosen, now and then those of
+//         rung 7. Of 12320 rows and columns patches cover 12288, and a third launch the edges, in
+//         tiles of 64 x 64.
 // Costs   an instance of a kernel for each shape, or two. Smaller tiles read more per
 //         multiplication.
 // Limits  at large N power: the tensor cores are active in 95% of the cycles (ncu, N = 4096,
 //         H200), and the GPU lowers its clock. At small N both ends of a block again.
 // Source  NVIDIA, Matrix Multiplication Background User's Guide: tile and wave quantization.
 //
-// The kernels are in the header, since other programs run them, too.
+// The kernels of these three are in the headers, since other programs run them, too.
 
 // --- Launching ----------------------------------------------------------------------------------
 
@@ -525,13 +505,12 @@ std::function<void()> prepare_overlapped(const Operands<T>& o, int multiprocesso
 /// As many clusters as run at once, or as there are pairs of tiles.
 template <class T>
 std::function<void()> prepare_multicast(const Operands<T>& o) {
-    const auto kernel = multicast<T>;
     const size_t bytes = sizeof(Memory<T, kBlockN, kStages, kOutPanels>);
-    demo::allow_shared_bytes(kernel, bytes);
-    const int room = demo::ClusterLaunch(1, kCluster, kThreads, bytes).at_once(kernel);
+    demo::allow_shared_bytes(multicast<T>, bytes);
+    const int room = demo::ClusterLaunch(1, kCluster, kThreads, bytes).at_once(multicast<T>);
     const int clusters = std::min(int(count_tiles(o.N, kCluster * kBlockM, kBlockN)), room);
     return [=] {
-        kernel<<<kCluster * clusters, kThreads, bytes>>>(o.map_A, o.map_B, o.map_C, int(o.N));
+        multicast<T><<<kCluster * clusters, kThreads, bytes>>>(o.map_A, o.map_B, o.map_C, int(o.N));
     };
 }
 
@@ -552,10 +531,6 @@ std::vector<demo::Contender> contenders(std::function<Operands<T>()> operands, i
         return demo::Contender{.kernel = kernel, .setup = setup, .why_not = why_not};
     };
     const int many = multiprocessors;
-    const auto parts = [](const O& o) { return prepare_parts(stream_k<T>, o); };
-    const auto patches = [](const O& o) {
-        return prepare_patches(eights_and_twos<T, Eights>, eights_and_twos<T, Twos>, o);
-    };
     const Count of_record = [=](const O& o) { return count_launches(o.N, {many}); };
     return {
         rung("wgmma", one, prepare_wgmma<T>),
@@ -564,8 +539,8 @@ std::vector<demo::Contender> contenders(std::function<Operands<T>()> operands, i
         rung("persistent", one, [=](const O& o) { return prepare_persistent(o, many); }),
         rung("overlapped", one, [=](const O& o) { return prepare_overlapped(o, many); }),
         rung("multicast", one, prepare_multicast<T>),
-        rung("stream_k", one, parts),
-        rung("eights_and_twos", two, patches),
+        rung("stream_k", one, prepare_stream_k<T>),
+        rung("eights_and_twos", two, [](const O& o) { return prepare_patches(o); }),
         rung("matmul_hopper", of_record, [=](const O& o) { return prepare(o, {many}); }),
     };
 }

@@ -188,11 +188,10 @@ inline double step_clocks(const TileShape& tile, const Product& product, double 
     const double rows = double(tile.rows) / tile.beside,
                  columns = double(tile.columns) / tile.below;
     const double bytes = (rows + columns) * 128, copy = bytes / machine.l2_bytes;
-    const double clocks = multiply + start + copy;
-    if (!product.straddles_in(machine)) return clocks;
-    // Rows that begin within a line need two lines, and L2 as a whole can take longer.
-    const double whole_l2 = blocks * bytes / machine.straddled_bytes();
-    return std::max(clocks, whole_l2);
+    // Where rows' 128 bytes are of two lines, L2 as a whole can take longer.
+    const double l2 =
+        product.straddles_in(machine) ? blocks * bytes / machine.straddled_bytes() : 0;
+    return std::max(multiply + start + copy, l2);
 }
 
 /// A shape for blocks that compute one tile each.

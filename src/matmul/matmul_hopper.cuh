@@ -472,4 +472,13 @@ __device__ void multiply_parts(const CUtensorMap& A, const CUtensorMap& B, const
     }
 }
 
+template <class T>
+__global__ void HOPPER_CLUSTER(2) __launch_bounds__(kThreads, 1)
+    stream_k(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
+             const __grid_constant__ CUtensorMap B,  // [N, N] row-major
+             const __grid_constant__ CUtensorMap C,  // [N, N] row-major
+             int N, int divided, Exchange exchange) {
+    multiply_parts<T, 4>(A, B, C, Schedule<kBlockN, 2>{N, divided}, exchange);
+}
+
 }  // namespace matmul_hopper

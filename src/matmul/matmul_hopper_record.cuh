@@ -28,11 +28,8 @@
 //         |   |      |  strip  |         |       A strip is 16 or 32 rows of a panel, which go to
 //         +---+      +---------+---------+       shared memory and are stored together.
 //
-//   Patches, Eights, Twos     which block computes which tiles of which patches
-//   ..._transposed            multiply_stage, consume and a store, of transposed tiles
-//   multiply_tile, _pingpong  what a block runs that computes one such tile, or several
-//   matmul_hopper...          the record's kernels: by shape, divided, in patches, and C's edges
-//   Operands, prepare()       how a program runs the record
+// Functions with the ladder's names and _transposed do the same for such tiles. Operands and
+// prepare() are how a program runs the record.
 #pragma once
 
 #include <functional>
@@ -93,6 +90,15 @@ struct Patches {
 };
 using Eights = Patches<4, 2>;
 using Twos = Patches<2, 1>;
+
+template <class T, class Patches>
+__global__ void __launch_bounds__(kThreads, 1)
+    eights_and_twos(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
+                    const __grid_constant__ CUtensorMap B,  // [N, N] row-major
+                    const __grid_constant__ CUtensorMap C,  // [N, N] row-major
+                    Patches patches) {
+    multiply_parts<T, 4>(A, B, C, patches, {});
+}
 
 // --- Rung 9: transposed tiles -------------------------------------------------------------------
 
@@ -397,26 +403,6 @@ __global__ void __launch_bounds__(tile_threads(kEdge), 1)
                                       below ? i * kEdge : edges.columns);
 }
 
-/// The record in clusters of two, which divide tiles, as stream_k.
-template <class T>
-__global__ void __launch_bounds__(kThreads, 1)
-    matmul_hopper_divided(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
-                          const __grid_constant__ CUtensorMap B,  // [N, N] row-major
-                          const __grid_constant__ CUtensorMap C,  // [N, N] row-major
-                          int N, int divided, Exchange exchange) {
-    multiply_parts<T, 4>(A, B, C, Schedule<kBlockN, 2>{N, divided}, exchange);
-}
-
-/// The record in clusters of eight and of two: one launch of each, as eights_and_twos.
-template <class T, class Patches>
-__global__ void __launch_bounds__(kThreads, 1)
-    matmul_hopper_patches(const __grid_constant__ CUtensorMap A,  // [N, N] row-major
-                          const __grid_constant__ CUtensorMap B,  // [N, N] row-major
-                          const __grid_constant__ CUtensorMap C,  // [N, N] row-major
-                          Patches patches) {
-    multiply_parts<T, 4>(A, B, C, patches, {});
-}
-
 // --- Launching ----------------------------------------------------------------------------------
 
 /// A, B and C, as the kernels take them.
@@ -440,11 +426,10 @@ inline size_t count_tiles(size_t N, size_t rows, size_t columns) {
     return (N + rows - 1) / rows * ((N + columns - 1) / columns);
 }
 
-// The record is launched by one function: prepare(), at the end, which chooses among those before.
-
-/// Prepares a kernel that runs multiply_parts() in clusters of two. Returns what launches it.
-template <class T, class Kernel>
-std::function<void()> prepare_parts(Kernel kernel, const Operands<T>& o) {
+/// Prepares stream_k.
+template <class T>
+std::function<void()> prepare_stream_k(const Operands<T>& o) {
+    const auto kernel = stream_k<T>;
     const size_t bytes = sizeof(Memory<T, kBlockN, 4, kOutPanels>);
     demo::allow_shared_bytes(kernel, bytes);
     const int at_once = demo::ClusterLaunch(1, 2, kThreads, bytes).at_once(kernel);
@@ -534,13 +519,13 @@ class PatchLaunches {
     demo::ClusterLaunch launch_eights_{1, 8, kThreads, 0}, launch_twos_{1, 2, kThreads, 0};
 };
 
-/// Prepares these launches. Both kernels run multiply_parts(), of Eights and of Twos. If there are
-/// edges, patches cover the rest alone, and `launch_edges` follows the clusters of two.
+/// Prepares eights_and_twos. If there are edges, patches cover the rest alone, and `launch_edges`
+/// follows the clusters of two.
 template <class T>
-std::function<void()> prepare_patches(void (*eights)(CUtensorMap, CUtensorMap, CUtensorMap, Eights),
-                                      void (*twos)(CUtensorMap, CUtensorMap, CUtensorMap, Twos),
-                                      const Operands<T>& o, const Edges& edges = {},
+std::function<void()> prepare_patches(const Operands<T>& o, const Edges& edges = {},
                                       const std::function<void(cudaStream_t)>& launch_edges = {}) {
+    const auto eights = eights_and_twos<T, Eights>;
+    const auto twos = eights_and_twos<T, Twos>;
     constexpr size_t kHeight = Eights::kHeight * kBlockM, kWidth = Eights::kWidth * kBlockN;
     const size_t covered = edges.tiles > 0 ? edges.rows : o.N;
     const int rows = int((covered + kHeight - 1) / kHeight),
@@ -584,10 +569,9 @@ std::function<void()> prepare(const Operands<T>& o) {
     constexpr TileShape kTile = kShapes[kShape];
     if constexpr (kTile.two_launches()) {
         const Edges edges = Edges::of(kTile, square_product(o.N));
-        return prepare_patches<T>(matmul_hopper_patches<T, Eights>, matmul_hopper_patches<T, Twos>,
-                                  o, edges, edges.tiles > 0 ? prepare_edges(o, edges) : nullptr);
+        return prepare_patches(o, edges, edges.tiles > 0 ? prepare_edges(o, edges) : nullptr);
     } else if constexpr (kTile.divides)
-        return prepare_parts(matmul_hopper_divided<T>, o);
+        return prepare_stream_k(o);
     else
         return prepare_tiles<kShape>(o);
 }

@@ -70,7 +70,7 @@ MUTANTS = [
            sizes=(2080, 4096), cpu_sizes=(288,)),
     mutant("hopper_cluster_stale", "multicast",
            "only the first launch computes",
-           [launch_once("kernel<<<kCluster * clusters, kThreads")], timed=True),
+           [launch_once("multicast<T><<<")], timed=True),
     mutant("hopper_backward_dropped_k", "stream_k eights_and_twos matmul_hopper",
            "a tile that is walked backward begins with the last step but one",
            [("part.backward ? part.last - 1 - t", "part.backward ? part.last - 2 - t")]),
@@ -145,8 +145,7 @@ MUTANTS = [
            "the last group of rows is walked as though it were a whole one",
            [("if (first + kGroup <= rows) return", "return")], sizes=(2080,), cpu_sizes=(544,),
            kind="grid"),
-    mutant("hopper_panel_overwritten",
-           "overlapped multicast stream_k eights_and_twos matmul_hopper",
+    mutant("hopper_panel_overwritten", "overlapped multicast stream_k eights_and_twos matmul_hopper",
            "a panel is written again while TMA still reads it",
            [("if (lane == 0) hopper::cp_async_bulk_wait_group_read<kOutPanels - 1>();", ""),
             ("out[next]", "out[0]")],  # of one tile; at the end nothing comes between
@@ -239,8 +238,7 @@ FAST = {
     "multicast": ("HGMMA", r"UTMALDG\S*MULTICAST", r"UTMASTG\S*"),
     "stream_k": ("HGMMA", r"UTMALDG\S*MULTICAST", r"UTMASTG\S*"),
     "eights_and_twos": ("HGMMA", r"UTMALDG\S*MULTICAST", r"UTMASTG\S*"),
-    **{f"matmul_hopper{of}": ("HGMMA", r"UTMALDG\S*", r"UTMASTG\S*")
-       for of in ("", "_divided", "_patches", "_edges")},
+    "matmul_hopper": ("HGMMA", r"UTMALDG\S*", r"UTMASTG\S*"),
 }
 
 
