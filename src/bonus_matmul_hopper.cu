@@ -16,9 +16,8 @@
 //           +---+     +-------------------+
 //
 // Nine rungs lead from wgmma alone to matmul_hopper, the record that other programs run. Each adds
-// one thing; what they share stands in matmul/matmul_hopper.cuh and matmul_hopper_record.cuh, in
-// the same order. From N = 2048 on the last four differ by no more than 5%, and one or the other is
-// ahead.
+// one thing; what they share is in matmul/matmul_hopper.cuh and matmul_hopper_record.cuh, in the
+// same order. From N = 2048 on the last four differ by at most 5%, and now one, now another leads.
 //
 //     ./bonus_matmul_hopper 4096 --dtype bf16
 //

@@ -4,12 +4,13 @@
 //   Stage, multiply_stage       a step's tiles of A and B in shared memory, and wgmma
 //   Ring, Position, load_stage  stages with their barriers; TMA fills them
 //   produce, consume            the main loop: one warpgroup copies, the others multiply
-//   rasterize                   an order of tiles
+//   rasterize                   an order of tiles in which those that are computed together are
+//                               close to each other
 //   Outgoing, Memory            a finished tile on its way to global memory
 //   load_stage_multicast        TMA fills the stages of a cluster's blocks
 //   Part, Schedule              which block computes which steps of which tiles
 //   Exchange, join_parts        sums on their way from block to block, and how they meet
-//   multiply_parts              all of these: what each block of a cluster runs
+//   multiply_parts, stream_k    all of these: what each block of a cluster runs
 #pragma once
 
 #include "demo.cuh"

@@ -28,8 +28,7 @@
 //         |   |      |  strip  |         |       A strip is 16 or 32 rows of a panel, which go to
 //         +---+      +---------+---------+       shared memory and are stored together.
 //
-// Functions with the ladder's names and _transposed do the same for such tiles. Operands and
-// prepare() are how a program runs the record.
+// What is called ..._transposed does for such tiles what the ladder's functions of that name do.
 #pragma once
 
 #include <functional>
