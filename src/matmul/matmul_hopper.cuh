@@ -398,9 +398,9 @@ class ExchangeBuffers {
     demo::Buffer<int> ready_;
 };
 
-/// Joins the parts of a divided tile. The block with the first steps collects: above, c gives its
-/// sums to b, which adds them and has the whole tile. c is the first part of its share and b the
-/// last of its own, so b seldom waits. Returns whether this block now has the whole tile's sums.
+/// Joins the parts of a divided tile, in the block that has its first steps. In Schedule's picture
+/// the block of c gives its sums away, and the block of b adds them to its own. (c is the first
+/// part of its cluster and b the last, so b seldom waits.) Returns whether `sums` are now complete.
 template <class Schedule, int kSums>
 __device__ bool join_parts(float (&sums)[kSums], const Schedule& schedule, const Part& part,
                            int rank, const Exchange& exchange) {
@@ -408,7 +408,7 @@ __device__ bool join_parts(float (&sums)[kSums], const Schedule& schedule, const
         exchange.give(sums);
         return false;
     }
-    // a, whose steps are all here already, and b. Cluster c's share continues the tile at `last`.
+    // b; and a, where nothing is missing. The share of cluster c goes on with the tile at `last`.
     for (int c = schedule.cluster + 1, last = part.last; last < schedule.steps; ++c) {
         exchange.add(sums, c * schedule.kBlocks + rank);
         last = min(schedule.steps, schedule.first_step(c + 1) - part.tile * schedule.steps);

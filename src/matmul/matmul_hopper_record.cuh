@@ -1,5 +1,6 @@
 // Belongs to bonus_matmul_hopper: its last two rungs, in clusters of eight and in tiles of many
-// shapes. What they share with the other rungs is in matmul_hopper.cuh.
+// shapes. What they share with the other rungs is in matmul_hopper.cuh. Programs run the record by
+// Operands and prepare(), at the end.
 //
 // Patches: C is cut into patches of 4 x 2 tiles, of 128 x 256 each. One cluster of eight blocks
 // computes a patch, or four clusters of two do. What is left below and beside whole patches, if it
@@ -28,7 +29,7 @@
 //         |   |      |  strip  |         |       A strip is 16 or 32 rows of a panel, which go to
 //         +---+      +---------+---------+       shared memory and are stored together.
 //
-// What is called ..._transposed does for such tiles what the ladder's functions of that name do.
+// For such tiles ..._transposed does what the function of that name does in the other rungs.
 #pragma once
 
 #include <functional>
