@@ -89,7 +89,7 @@ NOT_APPLICABLE = {
     "tail": {"chain": BY_LIBRARY}, "accumulator": {"chain": BY_LIBRARY},
     "stale": {"chain": "its kernels have no shared memory"},
     "fence": {"chain": "its kernels have no barrier and no wait"},
-    "zeroing": {"chain": "has no atomic operation", "appended": "has no atomic operation"},
+    "zeroing": {"chain": "has no atomic operation"},
 }
 
 FAST = {"appended": ("HMMA", COPY_16, STORE_16)}

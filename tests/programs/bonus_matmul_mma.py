@@ -114,8 +114,6 @@ MUTANTS = [
            sizes=(96, 1024), kind="accumulator"),
 ]
 
-NOT_APPLICABLE = {"zeroing": {"mma_tma": "divides no tiles, so its blocks pass no sums on"}}
-
 FAST = {kernel: ("HMMA", "LDSM", COPY_16, STORE_16)
         for kernel in ("mma_swizzled", "mma_pipelined", "mma_grouped", "mma_ptx")}
 FAST["mma_tma"] = ("HMMA", "LDSM", r"UTMALDG\S*", "USETMAXREG", STORE_16)
