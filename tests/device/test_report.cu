@@ -83,11 +83,12 @@ Printed print(const demo::Workload& work, const std::vector<Line>& table,
     demo::Gpu gpu;
     gpu.name = gpu_name;
     gpu.arch = "sm_90";
-    demo::Plan::Comparison comparison{work, {}, {}};
+    demo::Plan::Comparison comparison{work, {}, {}, {}};
     std::vector<demo::Result> results;
     const demo::Result* copy = nullptr;
     for (const auto& [contender, ms, wrong] : table) {
-        comparison.kernels.push_back({contender.kernel, contender.role, "", contender.why_not, ""});
+        comparison.kernels.push_back(
+            {contender.kernel, contender.role, "", contender.why_not, "", true, {}});
         demo::Verdict verdict;
         verdict.checked = 100, verdict.wrong = wrong;
         results.push_back({verdict, ms});
