@@ -242,7 +242,7 @@ struct Tile {
     static constexpr int kShare = kThreadM / kSlices;  // rows of a thread's sums, of each slice
     using Stage = matmul_register_tiled::Stage<kM, kN, kK>;
 };
-using Large = Tile<demo::kLargeTile.M, demo::kLargeTile.N, demo::kLargeTile.K>;  // 128 x 256, 16
+using Large = Tile<128, 256, 16>;
 
 /// Where in the block's tile a thread's sums are, and which slice of each stage's k it takes.
 template <class Tile>
@@ -353,16 +353,16 @@ __global__ void __launch_bounds__(kThreads) warp_tiled(const float* A,  // [N, N
 
 // --- 5: stream_k, tiles divided among blocks ----------------------------------------------------
 // Adds    as many blocks as multiprocessors, with the same to do. The steps of the tiles that fill
-//         no round are lined up and dealt out evenly; a tile's first block adds the others' sums.
-//         matmul/stream_k.hpp chooses what to divide, and tiles of 128 x 256, 128 x 128 or 64 x
-//         128.
+//         no round are lined up and dealt out evenly (matmul/stream_k.hpp); a tile's first block
+//         adds the others' sums. Smaller tiles, of which there are more: 128 x 128, or 64 x 128 up
+//         to N = 1024. So two or four slices of warps share a tile's k.
 // Costs   those sums' way through the L2 cache. And a block may wait for another one, so all must
 //         run at the same time: one per multiprocessor.
 // Limits  the main loop, as before. At the edges of C, tiles that are partly empty.
 // Source  Osama et al., Stream-K, PPoPP 2023; CUTLASS, "Sliced-K" and "Split-K".
 
-using Middle = Tile<demo::kMiddleTile.M, demo::kMiddleTile.N, demo::kMiddleTile.K>;  // 128 x 128
-using Small = Tile<demo::kSmallTile.M, demo::kSmallTile.N, demo::kSmallTile.K>;      // 64 x 128
+using Middle = Tile<128, 128, 16>;
+using Small = Tile<64, 128, 32>;
 
 /// Adds all slices' sums, through the stages, which are free now. Slices meet in pairs: each gives
 /// half of its rows away, and adds the other's to the rest. In the end each has the whole sums of
@@ -479,7 +479,7 @@ bool three_stages(const demo::Gpu& gpu) {
     return gpu.shared_per_block >= 3 * sizeof(typename Tile::Stage);
 }
 
-/// Launches stream_k with the tiles that are the fastest for this N and this GPU.
+/// Launches stream_k.
 class StreamK {
   public:
     StreamK(const demo::Gpu& gpu, const float* A, const float* B, float* C, size_t N)
@@ -487,24 +487,22 @@ class StreamK {
           sums_(size_t(blocks_) * kSums * kThreads),
           ready_(size_t(blocks_) * kWarps) {
         DEMO_CHECK(cudaMemset(ready_.data(), 0, ready_.bytes()));
-        const demo::TileChoice choice = demo::choose_tiles(int(N), blocks_);
-        if (choice.shape.N == Large::kN)
-            prepare<Large>(gpu, choice.deal, A, B, C, N);
-        else if (choice.shape.M == Middle::kM)
-            prepare<Middle>(gpu, choice.deal, A, B, C, N);
+        if (N <= 1024)
+            prepare<Small>(gpu, A, B, C, N);
         else
-            prepare<Small>(gpu, choice.deal, A, B, C, N);
+            prepare<Middle>(gpu, A, B, C, N);
     }
     void operator()() const { launch_(); }
 
   private:
     template <class Tile>
-    void prepare(const demo::Gpu& gpu, const demo::Deal& deal, const float* A, const float* B,
-                 float* C, size_t N) {
+    void prepare(const demo::Gpu& gpu, const float* A, const float* B, float* C, size_t N) {
         const bool three = three_stages<Tile>(gpu);
         const auto kernel = three ? stream_k<Tile, 3> : stream_k<Tile, 2>;
         const size_t bytes = (three ? 3 : 2) * sizeof(typename Tile::Stage);
         demo::allow_shared_bytes(kernel, bytes);
+        const size_t rows = (N + Tile::kM - 1) / Tile::kM, columns = (N + Tile::kN - 1) / Tile::kN;
+        const demo::Deal deal{int(rows * columns), int(N / Tile::kK), blocks_};
         const Exchange<Tile> exchange{sums_.data(), ready_.data()};
         launch_ = [=] {
             kernel<<<deal.blocks, kThreads, bytes>>>(A, B, C, N, 1.0f, deal, exchange);

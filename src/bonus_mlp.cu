@@ -14,8 +14,8 @@
 //
 //     ./bonus_mlp 1048576        ./bonus_mlp 131072 --dim 256        ./bonus_mlp 256 --dim 256
 //
-// What limits it: how well gelu and products overlap; with few rows, latency. griddepcontrol, in
-// both kernels, does nothing in these launches: bonus_async shows launches that overlap.
+// What limits it: how well gelu and products overlap; with few rows, latency (bonus_async shows
+// launches that overlap).
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "hopper.cuh"
@@ -172,7 +172,6 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
         for (int p = 0; p < D / kPanel; ++p)
             hopper::tma_load(memory.x[warpgroup][stage][p], x, tile * kRows, p * kPanel, arrived);
     };
-    hopper::griddepcontrol_launch_dependents();
     const bool copies = leader && warpgroup == kWarpgroups - 1;  // W, for all
     if (copies) {
         for (int w = 0; w < kWarpgroups; ++w)
@@ -189,11 +188,9 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
         weights.left = weights.streams ? tiles / per_round * all_steps : all_steps;
         for (int s = 0; s < ring_size; ++s) weights.copy(s, W, layers);
     }
-    if (leader) {
-        hopper::griddepcontrol_wait();  // until nobody writes x or out any more
+    if (leader)
         for (int t = 0; t < kTiles; ++t)
             if (first + t * per_round < tiles) load_tile(first + t * per_round, t);
-    }
     for (int i = threadIdx.x; i < layers.count * D; i += kWarpgroups * kWarpgroup) {
         const int l = i / D, column = i % D;
         half_biases[i] = column < layers.width ? 0.5f * float(b[l * layers.width + column]) : 0;
@@ -290,7 +287,6 @@ __global__ void HOPPER_CLUSTER(D / kPanel) __launch_bounds__(kClusterThreads)
             hopper::tma_load(stages[stage][k], W, l * width + k, rank * kPanel,
                              &memory.full[stage]);
     };
-    hopper::griddepcontrol_launch_dependents();
     if (threadIdx.x == 0) {
         for (int s = 0; s < ring_size; ++s) hopper::mbarrier_init(&memory.full[s], 1);
         for (hopper::Barrier& complete : memory.complete) hopper::mbarrier_init(&complete, 1);
@@ -300,7 +296,6 @@ __global__ void HOPPER_CLUSTER(D / kPanel) __launch_bounds__(kClusterThreads)
             hopper::mbarrier_arrive_expect_tx(&memory.complete[l % 2], kBytes);
     }
     hopper::barrier_cluster_sync();  // all blocks' barriers are ready
-    hopper::griddepcontrol_wait();   // until nobody writes x or out any more
     for (int i = threadIdx.x * 8; i < kClusterRows * D; i += kClusterThreads * 8) {
         const int row = i / D, column = i % D;
         const bool inside = first + row < N && column < width;

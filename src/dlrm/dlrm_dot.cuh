@@ -188,7 +188,7 @@ template <class T>
 __device__ const T* vector_of(const Model<T>& m, size_t n) {
     if (!looks_up()) return m.tables;  // its products are not used
     const size_t id = n * kTables + threadIdx.x % 32 - 1;
-    return row_at(m, m.rows ? m.rows[id] : modulus_hash(m.ids[id]));
+    return row_at(m, modulus_hash(m.ids[id]));
 }
 
 /// Features E ... `end` of a sample, zeros behind the products. The first vector is features 0 ...

@@ -54,11 +54,11 @@ struct Layer {
 };
 template <class T>
 struct Model {
-    const T* x;                  // [N, 13]
-    const uint32_t *ids, *rows;  // [N, 26]; rows may be null: then ids are hashed
-    const T* tables;             // [26, rows, E]
-    const uint4* W;              // all layers' tiles, in the order in which they are used
-    int bottom_tiles, tiles;     // of the bottom MLP, of all
+    const T* x;               // [N, 13]
+    const uint32_t* ids;      // [N, 26]
+    const T* tables;          // [26, rows, E]
+    const uint4* W;           // all layers' tiles, in the order in which they are used
+    int bottom_tiles, tiles;  // of the bottom MLP, of all
     Layer<T> bottom[4], top[2];
     const T *last, *last_b;  // the last layer's weights, [256]; and its bias
     T *hidden, *out;         // [N, 512], [N]
@@ -306,7 +306,6 @@ class Packed {
     Model<T> model() const {
         Model<T> model{.x = m.x,
                        .ids = m.ids,
-                       .rows = nullptr,
                        .tables = m.tables,
                        .W = W_.data(),
                        .bottom_tiles = int(layers_[4].second / kTileVectors),

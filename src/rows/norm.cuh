@@ -23,7 +23,6 @@ struct NormInputs {
 struct RowNorm {
     double mean, scale;  // of a row: an element becomes (it - mean) * scale
     double magnitude;    // the mean of all |element|
-    double unevenness;   // of the squares d^2 of distances: root of the sum of d^4 / sum of d^2
 };
 
 /// A block of reference_threads() per row of the list.
@@ -47,13 +46,9 @@ __global__ void reference_norms(NormInputs<T> in, const size_t* rows, RowNorm* f
     const bool centers = !in.residual;
     const double mean = centers ? mean_of([&](size_t i) { return in.value(i); }) : 0;
     const double magnitude = centers ? mean_of([&](size_t i) { return fabs(in.value(i)); }) : 0;
-    auto squared = [](double number) { return number * number; };
-    const double variance = mean_of([&](size_t i) { return squared(in.value(i) - mean); });
-    const double fourth = mean_of([&](size_t i) { return squared(squared(in.value(i) - mean)); });
-    const bool uneven = centers && variance > 0;
-    const double unevenness = uneven ? sqrt(fourth / double(in.cols)) / variance : 0;
-    if (t == 0)
-        found[blockIdx.x] = {mean, 1 / sqrt(variance + double(in.epsilon)), magnitude, unevenness};
+    const double variance =
+        mean_of([&](size_t i) { return (in.value(i) - mean) * (in.value(i) - mean); });
+    if (t == 0) found[blockIdx.x] = {mean, 1 / sqrt(variance + double(in.epsilon)), magnitude};
 }
 
 /// How far off a right kernel may be.
@@ -64,11 +59,10 @@ __global__ void reference_norms(NormInputs<T> in, const size_t* rows, RowNorm* f
 /// row's elements, and each merge may add one. (Measured on an NVIDIA H200, over 10^8 elements:
 /// after one merge at most 0.78 of this, after two 0.67, after three 0.62.)
 ///
-/// Around a mean that is off by d, the mean square of the distances is larger by d^2. Distances may
-/// be rounded to T before they are squared: such errors are independent, so they matter most where
-/// few distances make up the sum. What else an element is multiplied by is a root of a sum of
-/// squares and gamma. A sum with the residual is rounded to T first: that moves an element by the
-/// roundoff of itself, and the scale of its row by no more than that.
+/// Around a mean that is off by d, the mean square of the distances is larger by d^2. What else an
+/// element is multiplied by is a root of a sum of squares and gamma. A sum with the residual is
+/// rounded to T first: that moves an element by the roundoff of itself, and the scale of its row by
+/// no more than that.
 template <class T>
 struct ExpectNorm {
     NormInputs<T> in;
@@ -76,12 +70,12 @@ struct ExpectNorm {
     int merges;
     DEMO_HOST_DEVICE Expected operator()(size_t i, size_t row, size_t col) const {
         const size_t at = row * in.cols + col;
-        const auto [mean, scale, magnitude, unevenness] = found[i];
+        const auto [mean, scale, magnitude] = found[i];
         const double gamma = in.at(in.gamma, col), beta = in.at(in.beta, col);
         const double product = (in.value(at) - mean) * scale * gamma;
         const double off = (4 + merges) * 0x1p-24 * magnitude * scale;
         const Format format = kFormat<T>;
-        const double of_scale = off * off / 2 + 2 * format.roundoff * unevenness + 0x1p-19;
+        const double of_scale = off * off / 2 + 0x1p-19;
         const double error = off * fabs(gamma) + of_scale * fabs(product) + 0x1p-23 * fabs(beta);
         Expected expected = expect_stored(product + beta, error, format);
         if (in.residual)

@@ -6,6 +6,8 @@
 // max_sum.cuh       the pair (maximum, sum), and how pairs merge
 // softmax_rows.cuh  the rungs of bonus_softmax_rows, of which 8_softmax runs the best
 // norm.cuh          the reference and the bound of bonus_norm
+// norm_row.cuh      a row of bonus_norm in registers, for all of its rungs
+// norm_cluster.cuh  its rung for long rows, by_cluster
 // row_pieces.cuh    rows in registers, in pieces of 16 bytes: for softmax and norms
 #pragma once
 

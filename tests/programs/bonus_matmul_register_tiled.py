@@ -2,10 +2,6 @@
 
 from pages import COPY_16, Mutant, SHARED_16, STORE_16, launch_once
 
-# One tile, divided among all blocks: the first waits for others that begin after it.
-SHARED_BY_ALL = ("demo::choose_tiles(int(N), blocks_);",
-                 "demo::tiles_of(demo::kLargeTile, int(N), blocks_, true);")
-
 MUTANTS = [
     Mutant("block_tiled_wrong_row", "block_tiled",
            "every sum takes its a from the row below",
@@ -66,11 +62,11 @@ MUTANTS = [
            sizes=(384, 1056), cpu_sizes=(384,), kind="grid"),
     Mutant("stream_k_no_wait", "stream_k",
            "sums are added before the other block has written them",
-           [("while (atomicAdd(flag, 0) == 0) {\n            }", ""), SHARED_BY_ALL],
+           [("while (atomicAdd(flag, 0) == 0) {\n            }", "")],
            sizes=(128,), race=True, kind="fence"),
     Mutant("stream_k_flags_as_they_were", "stream_k",
            "before the first launch nobody clears the flags",
-           [("DEMO_CHECK(cudaMemset(ready_.data(), 0, ready_.bytes()));", ""), SHARED_BY_ALL],
+           [("DEMO_CHECK(cudaMemset(ready_.data(), 0, ready_.bytes()));", "")],
            sizes=(128,), race=True, kind="zeroing"),
     # Of each of these kinds, one in every kernel that lacks one above.
     Mutant("register_tiled_tail_twice",
