@@ -4,17 +4,18 @@
 // weights, may be added up beforehand, once. That leaves half of the work, 93,528 features with
 // E = 16. The gemm makes them where wgmma can read them: in registers.
 //
-//         columns j ... j + 15 of z        a thread holds its numbers of 16 columns of z, as wgmma
-//      i  +---+                            wants A. For each i it multiplies them by z_i of their
-//      |  |   |    used: i <= j + 15       rows, and that is the next A, of 16 features. Nothing of
-//      |  |   |                            it is stored; only W streams through shared memory.
-//      v  +---+---+
-//         |   |   |                        W is packed in the order in which this walks through the
-//         +---+---+---+                    features: for each 16 j, all i up to j + 15; with zeros
-//         |   |   |   |                    where i > j. Those are 3.3% of it.
-//         +---+---+---+                    (In TF32 all of these 16 are 8, and 3.3% are 1.6%.)
+//      16 columns j of z each           a thread holds its numbers of 16 columns of z, as wgmma
+//      i  +---+---+---+---+             wants A. For each i it multiplies them by z_i of their
+//      |  |   |   |   |   |             rows, and that is the next A, of 16 features. Nothing of
+//      v  +---+---+---+---+             it is stored; only W streams through shared memory.
+//             |   |   |   |
+//             +---+---+---+             W is packed in the order in which this walks through the
+//                 |   |   |             features: for each 16 j, all i up to j + 15; with zeros
+//     used:       +---+---+             where i > j. Those are 3.3% of it.
+//     i <= j + 15     |   |
+//                     +---+             (In TF32 all of these 16 are 8, and 3.3% are 1.6%.)
 //
-// What limits it: power and the tensor cores, as any product; with few samples reading W.
+// What limits it: the tensor cores, and the GPU's power; with few samples reading W.
 //
 // --dot and --lookups run the kernels of another ladder, dot products: dlrm/dlrm_dot.cuh.
 //
@@ -138,9 +139,11 @@ __global__ void half_outer(const T* z, size_t pitch, T* f, size_t features) {
 
 // --- folded --------------------------------------------------------------------------------------
 // Adds    features made in the registers of wgmma, and never stored; W by TMA, each tile for both
-//         blocks of a cluster. (In TF32 wgmma ignores a feature's last 13 bits, as it does W's.)
+//         blocks of a cluster, which have different samples. (In TF32 wgmma ignores a feature's
+//         last 13 bits, as it does W's.) Few samples make few tiles: then blocks divide a tile's
+//         steps, and add_partials() adds their sums.
 // Costs   two sets of registers for A, four multiplications before each wgmma. Hopper alone.
-// Limits  the tensor cores, from 4096 samples on; with 128 W's 95 MiB, read once.
+// Limits  the tensor cores, from 4096 samples on; with 128 W's 95 MiB (TF32: 186), read once.
 // Source  PTX ISA, "wgmma.mma_async" with A in registers.
 
 constexpr int kTileM = 128, kTileN = 256;  // samples x columns of a block
@@ -435,7 +438,7 @@ class Outer {
     void multiply(cudaStream_t stream) const {
         const auto kernel = folded_interaction<T, kCluster>;
         demo::allow_shared_bytes(kernel, sizeof(Memory<T>));
-        const dim3 grid((row_tiles + kCluster - 1) / kCluster * kCluster, kHidden / kTileN, splits);
+        const dim3 grid(row_tiles, kHidden / kTileN, splits);
         const CUtensorMap map = hopper::tensor_map(W_.data(), kTurned<T> ? kHidden : features,
                                                    kTurned<T> ? features : kHidden, 64);
         kernel<<<grid, kThreads, sizeof(Memory<T>), stream>>>(z_.data(), map, partials_.data(), N,
@@ -449,10 +452,13 @@ class Outer {
     const size_t N = m.shape.N;
     const unsigned int E = m.shape.E, width = m.shape.width, steps = FeatureTile<T>::count(width);
     const size_t pitch = (width + 15) / 16 * 16, features = size_t(steps) * kFeatures<T>;
-    // Few samples make few tiles, so several blocks divide the steps of each: 132 blocks in all,
-    // one for each multiprocessor of an H100 or H200, with 8 steps or more.
-    const size_t row_tiles = (N + kTileM - 1) / kTileM, tiles = row_tiles * (kHidden / kTileN),
-                 splits = std::max<size_t>(std::min(132 / tiles, size_t(steps / 8)), 1);
+    // One, or for clusters of two an even number.
+    const size_t row_tiles = N <= kTileM ? 1 : (N + 2 * kTileM - 1) / (2 * kTileM) * 2;
+    // Few samples make few tiles, so several blocks divide the steps of each: one block for each
+    // multiprocessor, of 8 steps or more.
+    const size_t tiles = row_tiles * (kHidden / kTileN),
+                 splits = std::max<size_t>(
+                     std::min(session_.gpu.multiprocessors / tiles, size_t(steps / 8)), 1);
     const demo::Buffer<T> z_{N, pitch}, f_{N, features}, W_{features, kHidden};
     const demo::Buffer<float> partials_{splits * N, kHidden};
 };

@@ -1,5 +1,5 @@
-// Bonus: Matrix multiplication on Hopper (compute capability 9.0), at most N on a level with the
-// library: fp16 or bfloat16 in and out, sums in fp32.
+// Bonus: Matrix multiplication on Hopper (compute capability 9.0), at most sizes as fast as the
+// library or faster: fp16 or bfloat16 in and out, sums in fp32.
 //
 // In 3_matmul_tensorcore warps spend their time on loading fragments. Hopper's tensor cores read
 // shared memory themselves (wgmma: warpgroup matrix multiply-add), and a copy engine fills it (TMA:
@@ -15,9 +15,13 @@
 //           |   |     |   warpgroup 1     |                  nobody needs them any more.
 //           +---+     +-------------------+
 //
-// Nine rungs lead from wgmma alone to matmul_hopper, the record that other programs run. Each adds
-// one thing; what they share is in matmul/matmul_hopper.cuh and matmul_hopper_record.cuh, in the
-// same order. From N = 2048 on the last four differ by at most 5%, and now one, now another leads.
+// Nine rungs lead from wgmma alone to matmul_hopper, the record that other programs run. From N =
+// 2048 on the last four differ by at most 5%, and now one, now another leads.
+//
+//     matmul/matmul_hopper.cuh         what the rungs are made of, in their order, up to the kernel
+//                                      of 7, stream_k
+//     matmul/matmul_hopper_record.cuh  the kernels of 8 and 9, and how they are launched
+//     matmul/hopper_tiles.cuh          the model that chooses for 9
 //
 //     ./bonus_matmul_hopper 4096 --dtype bf16
 //
@@ -27,6 +31,7 @@
 #include "demo/cublaslt.cuh"
 #include "hopper.cuh"
 #include "matmul/matmul.cuh"
+#include "matmul/matmul_hopper.cuh"
 #include "matmul/matmul_hopper_record.cuh"
 
 namespace matmul_hopper {
@@ -320,13 +325,13 @@ __global__ void __launch_bounds__(kThreads, 1)
             float sums[kBlockN / 2];
             consume(
                 sums, ring, at, steps, warpgroup,
-                [&](int t) {  // the tile before
+                [&](int t) {  // beside this step's wgmma a panel of the tile before leaves
                     if (t < kPanels) outgoing.store(t, out, C);
                 },
                 [&](int stage) {
                     if (threadIdx.x % 32 == 0) hopper::mbarrier_arrive(&ring.empty[stage]);
                 });
-            for (int p = steps; p < kPanels; ++p) outgoing.store(p, out, C);
+            for (int p = steps; p < kPanels; ++p) outgoing.store(p, out, C);  // few steps
             outgoing.take(sums, tile.x * kBlockM + threadIdx.x / 32 * 16, tile.y * kBlockN);
         }
         outgoing.store_all(out, C);
@@ -340,7 +345,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 //         is blocks on neighboring multiprocessors that reach each other's shared memory.)
 // Costs   waiting: a stage is free when the consumers of both blocks have freed it. And a cluster
 //         takes longer to start, which does not pay for a single tile. Alone this gains little.
-// Limits  at large N misses in the L2 cache: when a tile begins, its first columns of A are gone.
+// Limits  a last round in which most blocks have no tile.
 // Source  PTX ISA, "cp.async.bulk.tensor" with .multicast::cluster; NVIDIA Hopper Tuning Guide.
 
 // Four would read less, but only 30 such clusters fit an H200: 120 of its 132 multiprocessors.
@@ -375,7 +380,7 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
                 load_stage_multicast<kCluster>(stage, full, A, B, rank, row, col, t * kBlockK);
             });
         }
-        wait_until_free(ring, at);
+        wait_until_free(ring, at);  // the other block's consumers arrive at this one's barriers
     } else {
         hopper::setmaxnreg_inc<232>();
         constexpr int kPanels = kBlockN / kPanel;
@@ -387,14 +392,14 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
             float sums[kBlockN / 2];
             consume(
                 sums, ring, at, steps, warpgroup,
-                [&](int t) {  // the tile before
+                [&](int t) {  // beside this step's wgmma a panel of the tile before leaves
                     if (t < kPanels) outgoing.store(t, out, C);
                 },
                 [&](int stage) {  // lane 0 tells one block, lane 1 the other
                     const int lane = threadIdx.x % 32;
                     if (lane < kCluster) hopper::mbarrier_arrive_cluster(&ring.empty[stage], lane);
                 });
-            for (int p = steps; p < kPanels; ++p) outgoing.store(p, out, C);
+            for (int p = steps; p < kPanels; ++p) outgoing.store(p, out, C);  // few steps
             outgoing.take(sums, row + threadIdx.x / 32 * 16, col);
         }
         outgoing.store_all(out, C);
@@ -403,11 +408,13 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 
 // --- 7: stream_k --------------------------------------------------------------------------------
 //
-// Adds    division by steps (Schedule): the tiles that fill no round, and those of the one before,
-//         are divided among all clusters, so that each computes equally many steps. The block with
-//         a tile's first steps adds the sums of the others (Exchange) and stores the tile. See
-//         multiply_parts(), and divide() in matmul/hopper_tiles.cuh. (Every second whole tile is
-//         walked backward, a serpentine order. On an H200 that gains no more than runs differ by.)
+// Adds    division by steps. The tiles of the last, incomplete round, and those of the round before
+//         it, are lined up with all their steps, and each cluster gets an even share of the line
+//         (Schedule). A block whose share begins within a tile stores its sums in global memory and
+//         sets a flag; the block with the tile's first steps waits for the flags, adds the sums and
+//         stores the tile (Exchange, join_parts()). The kernel is multiply_parts(). (Every second
+//         whole tile is walked backward, since its last columns are still in L2. On an H200 that
+//         gains no more than runs differ by.)
 // Costs   sums that travel through global memory, in the time of some 18 steps; and clusters that
 //         are out of step, some 4 steps a tile. So a last round that is nearly full is not divided,
 //         nor the last of many. Powers of two do not gain.
@@ -429,14 +436,17 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 // --- 9: matmul_hopper, the record ---------------------------------------------------------------
 //
 // Adds    tiles of 19 shapes, since at each N others fill the last round. fastest_shape() in
-//         matmul/hopper_tiles.cuh chooses, by a model of the time. Where all tiles run at once, a
-//         block computes one (multiply_tile): its code is short, and at small N fetching code takes
-//         time. Where they make several rounds, ping-pong (multiply_pingpong): a block's warpgroups
-//         have whole tiles in turn, and one's tile leaves while the other multiplies. Both kernels
-//         compute C's transpose, whose tiles can have 80 or 208 rows: matmul_hopper_record.cuh
-//         draws them. At large N mostly the clusters of rung 8 are chosen, now and then those of
-//         rung 7. Of 12320 rows and columns patches cover 12288, and a third launch the edges, in
-//         tiles of 64 x 64.
+//         matmul/hopper_tiles.cuh chooses among these, by a model of the time:
+//
+//             multiply_tile       a block computes one tile. Its code is short, and at small N
+//                                 fetching code takes time
+//             multiply_pingpong   several rounds: a block's two warpgroups have whole tiles in
+//                                 turn, and one's tile leaves while the other multiplies
+//             rung 7, rung 8      at large N. Where patches leave a narrow edge of C, as 32 rows
+//                                 and columns of 12320, a third launch has it in tiles of 64 x 64
+//
+//         The first two compute C's transpose: so a tile of C can have 80 or 208 rows.
+//         matmul_hopper_record.cuh draws that.
 // Costs   an instance of a kernel for each shape, or two. Smaller tiles read more per
 //         multiplication.
 // Limits  at large N power: the tensor cores are active in 95% of the cycles (ncu, N = 4096,

@@ -13,24 +13,25 @@
 //       8 KiB          by_warp            a warp (RMSNorm: 4 KiB)
 //       64 KiB         by_block           up to 16 warps
 //       512 KiB        by_cluster         2 to 8 blocks, a cluster
-//       any length     by_cluster_twice   8 blocks, but of each share only the end: the rest is
-//                                         loaded twice
+//       any length     by_cluster_twice   8 blocks; of what is beyond 256 KiB only the end: the
+//                                         rest is loaded twice
 //
 // Do not compute a variance as the mean of squares minus the squared mean. Here rows lie around
 // 100 or -100 with a variance of 1/3: the mean of squares is 10,000.33, where fp32 has steps of
-// 0.001, and each addition to their sum rounds as coarsely.
+// 0.001, and a sum of many such squares has larger ones.
 // To read a row twice costs no traffic while it is in registers. So each warp finds its mean first,
 // then the squares of the distances from it: its moments. Moments merge, as a softmax's maxima and
 // sums do.
 //
-//     rows/norm_row.cuh      a row in registers: pieces, moments, results. All rungs use it
+//     rows/row_pieces.cuh    pieces of 16 bytes, shares of a row, clusters: for softmax, too
+//     rows/norm_row.cuh      a row in registers: its moments and results. All rungs use it
 //     rows/norm_cluster.cuh  by_cluster
 //
 //     ./bonus_norm 16384        ./bonus_norm 16384 --op rmsnorm        (and --dtype fp32)
 //     ./bonus_norm --rows 4096 --cols 131072
 //
-// What limits it: memory; LayerNorm, where memory is as fast as an H200's, also the instructions,
-// above all where rows are not aligned, and beyond some 200 KiB waiting for moments.
+// What limits it: memory. LayerNorm on an H200 is limited by its instructions, too, where rows are
+// not aligned; and beyond some 200 KiB by waiting for moments.
 #include <algorithm>
 
 #include "demo.cuh"
@@ -40,6 +41,8 @@
 #include "rows/norm_row.cuh"
 
 namespace norms {
+
+// --- The two operations, plainly: tests hold the kernels to these -------------------------------
 
 /// LayerNorm of a row on the CPU: x, gamma, beta and out are [cols].
 inline void layernorm_on_cpu(const float* x, const float* gamma, const float* beta, float* out,
@@ -62,12 +65,12 @@ inline void rmsnorm_on_cpu(const float* x, const float* residual, const float* g
 }
 
 // --- by_warp ------------------------------------------------------------------------------------
-// Adds    a row stays in the registers of one warp, whose threads merge by shuffles. Rows that
-//         begin anywhere need 16 bytes of gamma and beta from anywhere: a block keeps these in
-//         shared memory, for all of its rows.
+// Adds    a row stays in the registers of one warp, whose threads merge by shuffles. Where rows are
+//         not aligned, a piece's 16 bytes of gamma and beta begin at any element: a block keeps
+//         both in shared memory, for all of its rows.
 // Costs   registers.
-// Limits  8 pieces of 16 bytes a thread, so rows of 4 KiB, in LayerNorm 16, of 8. In a short row
-//         most lanes have nothing to do.
+// Limits  pieces of 16 bytes that a thread can keep: 8 make rows of 4 KiB; in LayerNorm 16, of 8.
+//         In a short row most lanes have nothing to do.
 // Source  CUDA Programming Guide, "Warp Shuffle Functions".
 
 template <class Op>
@@ -110,7 +113,7 @@ std::function<void()> prepare_by_warp(const Arrays<T>& a) {
     const auto kernel = pieces <= 4 * 32   ? by_warp<Op, T, kAligned, 4>
                         : pieces <= 8 * 32 ? by_warp<Op, T, kAligned, 8>
                                            : by_warp<Op, T, kAligned, kMostWarpPieces<Op>>;
-    // Two where gamma and beta are then loaded for twice as many rows. More would leave launches
+    // Two rows a warp where that halves the loads of gamma and beta. More would leave launches
     // uneven.
     const unsigned int turns = Op::kCenters && !a.aligned() && pieces <= 8 * 32 ? 2 : 1;
     const size_t blocks = (a.rows + kTogether * turns - 1) / (kTogether * turns);
@@ -126,17 +129,17 @@ std::function<void()> prepare_by_warp(const Arrays<T>& a) {
 // Costs   a barrier, at which memory idles, unless other blocks of the multiprocessor load
 //         meanwhile.
 // Limits  the registers of 512 threads, 64 KiB.
-// Source  Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
-//         Variances", 1979, for the merge.
+// Source  CUDA Programming Guide, "Shared Memory".
 
 constexpr int kFew = kKept / 2;  // pieces of a thread, as long as a block can have enough threads
 
-/// How many blocks of 512 threads with so few pieces must fit a multiprocessor. For three a thread
-/// has at most 40 registers: the code for 8.0 and 10.0 would spill, and fp16 that begins anywhere.
-template <class T, bool kAligned>
+/// How many blocks of 512 threads with so few pieces must fit a multiprocessor. Three leave a
+/// thread 40 registers: too few for fp16 that is not aligned, and in the code for 8.0 and 10.0.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+template <class T, bool kAligned>
 constexpr int kBlocksOfFew = kAligned || sizeof(T) == 4 ? 3 : 2;
 #else
+template <class T, bool kAligned>
 constexpr int kBlocksOfFew = 2;
 #endif
 
@@ -165,11 +168,11 @@ std::function<void()> prepare_by_block(const Arrays<T>& a) {
 
 // --- by_cluster_twice ---------------------------------------------------------------------------
 // Adds    rows of any length. Of a long row a block keeps only the last step's pieces.
-// Costs   the others are loaded twice, the second time perhaps from the L2 cache.
-// Limits  that traffic. Before 9.0 there are no clusters: one block a row, as in rows of up to
-//         32 KiB anyway.
-// Source  Welford, "Note on a Method for Calculating Corrected Sums of Squares and Products", 1962,
-//         for merging step by step.
+// Costs   the others are loaded again, x or RMSNorm's sums, perhaps from the L2 cache.
+// Limits  that traffic. A row of up to 32 KiB gets one block, not 8 (launch_by_cluster_twice), and
+//         before 9.0, without clusters, each row does.
+// Source  Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
+//         Variances", 1979: merge(), step by step.
 
 template <class Op, class T>
 __global__ void __launch_bounds__(kTwiceThreads, 2) by_cluster_twice(Arrays<T> a) {
@@ -184,6 +187,7 @@ __global__ void __launch_bounds__(kTwiceThreads, 2) by_cluster_twice(Arrays<T> a
         kept.load_pieces(p += kBlockPieces);
         own = merge(own, kept.moments(p, false));
     }
+    // merge_block() has a barrier of the block, merge_all() two of the cluster.
     const Moments whole = cluster.merge_all(merge_block(own), Moments{});
     kept.store_edge(whole), kept.store_pieces(whole, p);
     while (p > 0) {  // backward: the latest pieces are the likeliest to be in the cache
@@ -218,19 +222,20 @@ void run_all(demo::Session& session, const Arrays<T>& a, demo::Workload work, Ch
                                .moved_bytes = work.least_bytes + more,
                                .why_not = reason};
     };
+    const size_t kept = 16 * kTwicePieces * kTwiceThreads * (has_clusters(gpu) ? kMostBlocks : 1);
     auto prepare_cluster = [&gpu](const Arrays<T>& a) {
         return prepare_by_cluster<Op>(a, gpu.l2_bytes);
     };
-    session.run(
-        work, check_of(1),
-        {rung("by_warp", prepare_by_warp<Op, T>, 1, why_not(kMostWarpBytes<Op>)),
-         rung("by_block", prepare_by_block<Op, T>, 2, why_not(kMostBlockBytes)),
-         rung("by_cluster", prepare_cluster, 3,
-              !has_clusters(gpu) ? "needs clusters (sm_90)"
-              : a.rows >> 32     ? "numbers rows in 32 bits"
-                                 : why_not(kMostClusterBytes)),
-         rung("by_cluster_twice", prepare_by_cluster_twice<Op, T>, 3, "", a.rows * a.row_bytes()),
-         demo::copy_contender(session, work)});
+    session.run(work, check_of(1),
+                {rung("by_warp", prepare_by_warp<Op, T>, 1, why_not(kMostWarpBytes<Op>)),
+                 rung("by_block", prepare_by_block<Op, T>, 2, why_not(kMostBlockBytes)),
+                 rung("by_cluster", prepare_cluster, 3,
+                      !has_clusters(gpu) ? "needs clusters (sm_90)"
+                      : a.rows >> 32     ? "numbers rows in 32 bits"
+                                         : why_not(kMostClusterBytes)),
+                 rung("by_cluster_twice", prepare_by_cluster_twice<Op, T>, 3, "",
+                      a.rows * (a.row_bytes() - std::min(a.row_bytes(), kept))),
+                 demo::copy_contender(session, work)});
 }
 
 template <class T>

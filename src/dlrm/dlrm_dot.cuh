@@ -4,7 +4,8 @@
 // mma, by one warp. They are cheap: what takes time is to look the vectors up, and with few samples
 // to read the weights.
 //
-//     all_products    lookups and products in one kernel, between the library's gemms
+//     all_products    lookups and products in one kernel, between the library's gemms: with --dot
+//                     the program calls that library_best
 //     fused_model     the MLPs, too: the whole model in one kernel
 #pragma once
 
@@ -46,7 +47,8 @@ struct Products {
     float sums[6][4] = {};  // 16 x 8 products: two tiles for vectors 0 to 15, four for the rest
 
     /// Adds the products of 32 bytes of each vector. A thread has word lane % 4 of both 16 bytes of
-    /// vector 8 q + lane / 4: low[q] and high[q]. A tile of 8 vectors is rows and columns.
+    /// vector 8 q + lane / 4: low[q] and high[q]. That is how mma wants a row of A and a column of
+    /// B (see ptx::mma_m16n8k16): so the same registers serve as both.
     __device__ void add(const uint32_t (&low)[4], const uint32_t (&high)[4]) {
 #pragma unroll
         for (int tile = 0; tile < 6; ++tile) {
@@ -71,9 +73,9 @@ struct Products {
 };
 
 // --- all_products: lookups and products between the library's gemms ------------------------------
-// Adds    to lesson 13's gather_dot: mma, and copies that never stop. A block is a warp, and does
-//         sample after sample. While it multiplies, the next sample's vectors arrive in shared
-//         memory, and the ids after that in registers.
+// Adds    to lesson 13's gather_dot: mma, and copies beside it. A block is a warp, and does sample
+//         after sample. While it multiplies, the next sample's vectors arrive in shared memory, and
+//         the ids after that in registers.
 // Costs   shared memory: two samples' vectors for each warp. With E = 128 the 14 warps of a
 //         multiprocessor have 100 KB under way; 32 KB would be enough to keep memory busy.
 // Limits  memory: each lookup reads a row, 256 bytes with E = 128. See --lookups.

@@ -22,7 +22,7 @@ using dlrm::kTables, dlrm::kHidden;
 using matmul_hopper::Position, matmul_hopper::warpgroup_index;
 
 constexpr int kWarpgroups = 4, kWarps = 4 * kWarpgroups, kConsumers = 32 * kWarps;
-constexpr int kMlpThreads = kConsumers + 128;  // a warp of these copies, three prefetch
+constexpr int kMlpThreads = kConsumers + 128;  // one thread of these copies, three warps prefetch
 
 template <class T>
 constexpr int kDepth = 32 / sizeof(T);  // what wgmma multiplies at a time: 16 k, or 8 in TF32
@@ -150,7 +150,8 @@ class Block {
         auto for_each_group = [&](auto visit) {
             for (size_t first = begin; first < m.N; first += step) visit(first);
         };
-        auto together = [=](size_t first) {  // nobody is further ahead than this group
+        auto together = [=](size_t first) {  // those who multiply, and those who are ahead: these
+                                             // may not be further ahead than one group
             if (first > begin) hopper::barrier_sync(2, kMlpThreads - 32);
         };
         if (warpgroup_index() < kWarpgroups) {

@@ -21,13 +21,13 @@
 // rows: of these there can be 80 or 208.
 //
 //                     B: 64 deep                 multiply_tile: a block has one tile, and each of
-//                    +---------+---------+       its warpgroups multiplies one panel.
+//                    +---------+---------+       its consumers multiplies one panel.
 //                    | panel 0 | panel 1 |
 //     A: kTileM x 64 +---------+---------+       multiply_pingpong: warpgroups 0 and 1 have whole
 //         +---+      |  strip  |         |       tiles in turn, and multiply both panels.
 //         |   |      +- - - - -+- - - - -+
-//         |   |      |  strip  |         |       A strip is 16 or 32 rows of a panel, which go to
-//         +---+      +---------+---------+       shared memory and are stored together.
+//         |   |      |  strip  |         |       A strip is 16 or 32 rows of a panel (in tiles of
+//         +---+      +---------+---------+       64 columns all), which are stored together.
 //
 // For such tiles ..._transposed does what the function of that name does in the other rungs.
 #pragma once
@@ -112,7 +112,7 @@ constexpr int tile_threads(int tile_columns) {
     return consumers * kWarpgroup + (consumers == 2 ? kWarpgroup : 32);
 }
 
-/// Rows of a tile that are stored at once: all, if one warpgroup has the whole tile.
+/// Rows of a panel that are stored at once: all, if the tile is one panel.
 constexpr int strip_rows(int tile_rows, int tile_columns) {
     return tile_columns == 64 ? tile_rows : tile_rows % 32 == 0 ? 32 : 16;
 }

@@ -1,7 +1,8 @@
 // Belongs to bonus_norm: by_cluster, which keeps a row in the registers of 2 to 8 blocks.
 //
 // Adds    a cluster of blocks, which reach each other's shared memory. Each warp sends its moments
-//         straight to every block. And a cluster takes row after row, three at a time:
+//         straight to every block, and waits for all warps' moments, while copies go on. For a
+//         cluster takes row after row, three at a time:
 //
 //             row                 is on its way to    by
 //             this one            registers           take(), then its results leave
@@ -12,8 +13,9 @@
 //         at nearly the same time, which memory does faster. Each block's share begins at an L2
 //         line, since stores that begin within one are slower; what lies before the first line of
 //         a row and after the last is single elements. Gamma and beta stay in shared memory.
-// Costs   shared memory for three rows, so that two blocks fit a multiprocessor up to some 256 KiB
-//         a row, then one; a counter, which each launch leaves at 0.
+// Costs   shared memory for x, gamma and beta (or residual), so that two blocks fit a
+//         multiprocessor up to some 256 KiB a row, then one; a counter, which each launch leaves
+//         at 0.
 // Limits  8 blocks of 512 threads: rows of 512 KiB. Before 9.0 there are no clusters.
 // Source  CUDA Programming Guide, "Thread Block Clusters", "Distributed Shared Memory" and
 //         "Asynchronous Data Copies"; PTX ISA, "st.async" and "cp.async.bulk".
@@ -31,8 +33,8 @@ namespace norms {
 
 constexpr int kLine = 128;  // bytes, of the L2 cache
 
-/// A warp's shared memory, so that it waits for no other. The next row's x arrives in `x`. Copies
-/// to where no line begins would take longer.
+/// A warp's shared memory, so that it waits for no other. The next row's x arrives in `x`. (Copies
+/// to addresses between lines take longer: so all begin at a line.)
 template <class Op, class T, bool kAligned, int kPieces>
 struct WarpMemory {
     // Unless rows are aligned to lines, their pieces begin up to a line apart, and gamma and beta
@@ -145,7 +147,8 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
         if (Op::kCenters) memory.other.set(place, piece_at(a.beta, at, a.cols));
     }
     __syncwarp();  // all lanes find what others have loaded
-    // A thread's element at the edges is always in the same column.
+    // A thread's element at the edges is always in the same column. (The first and the last block
+    // have some.)
     const size_t edge_column = rank == 0 ? threadIdx.x : a.cols - 1 - threadIdx.x;
     typename Row::EdgeParameters of_edge{};
     if (!kAligned && edge_column < a.cols) of_edge = Row::edge_parameters(a, edge_column);
@@ -160,8 +163,10 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
         const unsigned int of_turn = turn % 2;
         unsigned int drawn_now = 0;
         if (threadIdx.x == 0) {
+            // Moments that arrive before this count as well: the phase waits for this arrival.
             hopper::mbarrier_arrive_expect_tx(&full[of_turn], senders * sizeof moments[0]);
-            // Arrives meanwhile. Each row draws once, and the last draw sets the counter back to 0.
+            // Its result arrives while moments are found. Each row draws once, and the last draw
+            // sets the counter back to 0.
             if (rank == 0) drawn_now = atomicInc(drawn, a.rows - 1);
         }
         const Moments own = kept.moments();
@@ -180,9 +185,9 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
             for (int i = 0; i < kPieces; ++i) kept.store(a.sum, 0, i, kept.pieces[i]);
             if (kept.share.has_edge) a.sum[kept.share.edge_at] = kept.edge;
         }
-        // A warp sends only after it has read the moments of the row before. So once a row's are
-        // complete, the next row's places are free. After the last row nobody sends: a block may
-        // end.
+        // A warp sends only after it has read the moments of the row before. So when this row's are
+        // complete, all have read that row's, and the next row's may take their places. After the
+        // last row nobody sends: a block may end.
         hopper::mbarrier_wait(&full[of_turn], turn / 2 % 2);
         const Moments whole = merge_sent<Op>(sent, senders);
         row = next, next = __float_as_uint(sent[0].w);
@@ -220,7 +225,8 @@ std::function<void()> prepare_shape(const Arrays<T>& a, unsigned int blocks, uns
 /// Prepares the launch in the fastest clusters by a model, with one of those numbers of pieces.
 template <class Op, class T, bool kAligned, int... kPieces>
 std::function<void()> prepare_fastest(const Arrays<T>& a, size_t l2_bytes) {
-    // Fixed cost of a row, in pieces. Warps that saturate an SM. Penalty for one block an SM.
+    // Fitted to an NVIDIA H200. Fixed cost of a row, in pieces. Warps that saturate an SM. Penalty
+    // for one block an SM.
     constexpr double kElse = 5, kBusy = 12.5, kAlone = 1.1;
     double least = INFINITY;
     std::function<std::function<void()>()> prepare_best;

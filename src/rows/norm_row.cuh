@@ -53,7 +53,7 @@ __device__ inline Moments merge_warp(Moments own) {
     return {count, mean, sum_of_warp(own.squares + own.count * away * away)};
 }
 
-/// Merges the moments of a block's warps. All threads get the result.
+/// Merges the moments of a block's warps. All threads get the result: each warp merges for itself.
 __device__ inline Moments merge_block(Moments of_warp) {
     __shared__ Moments all[32];
     const unsigned int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -146,8 +146,9 @@ __device__ Piece<T> sum_of(Piece<T> a, const Piece<T>& b) {
     return a;
 }
 
-/// A thread's pieces of a row, or of a share of it, and perhaps an element at the edges. A warp's
-/// pieces are neighbors, and a thread has every 32nd. kUnit: Share's.
+/// A thread's pieces of a row, or of a block's share of it, and perhaps an element at the edges,
+/// where no whole piece is (see Share). A warp's pieces are neighbors, and a thread has every 32nd.
+/// kUnit: Share's.
 template <class Op, class T, bool kAligned, int kPieces, int kUnit = 16>
 struct Kept {
     using RowShare = Share<T, kAligned, kUnit>;
@@ -175,7 +176,8 @@ struct Kept {
         const unsigned int begin = p + first_of_warp;
         return begin < share.pieces ? min(share.pieces - begin, 32u * kPieces) : 0;
     }
-    /// How many columns after the earliest possible one this row's pieces begin.
+    /// Where rows are not aligned, their pieces begin at different columns, less than a unit apart:
+    /// how many after the earliest this row's do.
     __device__ unsigned int behind() const {
         return kAligned ? 0 : share.column % RowShare::kUnitElements;
     }

@@ -64,7 +64,7 @@ MUTANTS = [
            **CLUSTERS),
     Mutant("dlrm_hopper_rows_rounded_down", "folded",
            "the last samples have no tile",
-           [("row_tiles = (N + kTileM - 1) / kTileM,", "row_tiles = N / kTileM,")],
+           [("N <= kTileM ? 1", "N <= 2 * kTileM ? 1")],
            kind="grid", **CLUSTERS),
     Mutant("dlrm_hopper_wrong_bias", "folded",
            "every column gets the bias of the fourth after it",
