@@ -258,8 +258,8 @@ __device__ void load_rows(Stage& stage, hopper::Barrier* full, const CUtensorMap
 }
 
 /// load_stage() in such a cluster: blocks below each other share the tile of B in the same way. A
-/// stage is complete when the bytes from all blocks have arrived. (Some may arrive before this block
-/// expects them. They count: the phase cannot end before its arrival.)
+/// stage is complete when the bytes from all blocks have arrived. (Some may arrive before this
+/// block expects them. They count: the phase cannot end before its arrival.)
 template <int kBelow, int kBeside = 1, class T, int kTileN, int kTileM>
 __device__ void load_stage_multicast(Stage<T, kTileN, kTileM>& stage, hopper::Barrier* full,
                                      const CUtensorMap& A, const CUtensorMap& B, int rank, int row,
