@@ -49,11 +49,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple, Tuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
-import command_line  # noqa: E402
-import programs  # noqa: E402
-import table  # noqa: E402
-from command_line import FAILED, OK, PROJECT, SKIPPED, USAGE, WRONG  # noqa: E402
+from shared import command_line, programs, table
+from shared.command_line import FAILED, OK, PROJECT, SKIPPED, USAGE, WRONG
 
 PAGES = PROJECT / "scripts/frameworks"  # a file for each program that is compared
 DTYPES = ("fp32", "tf32", "fp16", "bf16")

@@ -6,12 +6,9 @@ Exit status: 2 usage; 3 the file cannot be written.
 """
 
 import json
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
-import command_line  # noqa: E402
-from command_line import PROJECT  # noqa: E402
+from shared import command_line
+from shared.command_line import PROJECT
 
 WHO = "compile_commands.py"
 SOURCES = ("src/*.cu", "src/*/*.c*", "include/*.cuh",

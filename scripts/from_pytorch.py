@@ -23,11 +23,9 @@ import re
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
-import command_line  # noqa: E402
-import cuda_toolkit  # noqa: E402
-from command_line import OK, PROJECT, SKIPPED, WRONG, Stop  # noqa: E402
-from table import number, ratio  # noqa: E402
+from shared import command_line, cuda_toolkit
+from shared.command_line import OK, PROJECT, SKIPPED, WRONG, Stop
+from shared.table import number, ratio
 
 WHO = "from_pytorch.py"
 BUILD = PROJECT / "build/from_pytorch"

@@ -44,20 +44,12 @@ import math
 import multiprocessing
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE / "shared"), str(HERE / "plot")]
-import asked_bytes  # noqa: E402
-import command_line  # noqa: E402
-import data_sheets  # noqa: E402
-import grid  # noqa: E402
-import programs  # noqa: E402
-import several_gpus  # noqa: E402
-import table  # noqa: E402
-from command_line import PROJECT  # noqa: E402
+import asked_bytes
+from shared import command_line, data_sheets, grid, programs, several_gpus, table
+from shared.command_line import PROJECT
 
 
 class Theme:

@@ -85,7 +85,8 @@ fi
 make_work_folder
 cd "$caller"
 status=0
-PROFILE_RECORDS=$WORK CUDA_INJECTION64_PATH=$root/$library \
+callers=${PYTHONPATH#"$here"} # the program may be a Python of its own
+PYTHONPATH=${callers#:} PROFILE_RECORDS=$WORK CUDA_INJECTION64_PATH=$root/$library \
     NVTX_INJECTION64_PATH=$root/$library "${program[@]}" || status=$?
 
 if compgen -G "$WORK/*.txt" >/dev/null; then

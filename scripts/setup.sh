@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # How the scripts begin and end, and what they need, installed where it is missing. Sourced: defines
-# functions and does nothing else. They touch no network where nothing is missing, never ask, and
-# end the script with one line and status 3 where they cannot help. Python packages go to .venv.
-# What installs or builds is called in the repository's root.
+# functions, and lets Python find what lies in scripts/. They touch no network where nothing is
+# missing, never ask, and end the script with one line and status 3 where they cannot help. Python
+# packages go to .venv. What installs or builds is called in the repository's root.
 # Called, it installs the compiler of CUDA Tile C++: see the end.
+
+SCRIPTS=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+[[ ${PYTHONPATH-}: == "$SCRIPTS":* ]] || export PYTHONPATH=$SCRIPTS${PYTHONPATH:+:$PYTHONPATH}
 
 CUDA_WHEELS="cuda-toolkit[nvcc,nvvm,crt,cudart,cccl,cublas,nvtx,cupti]==13.0.*"
 # The compiler of tile kernels alone, which lies beside any toolkit: no cuBLAS, no CCCL, no tools.
@@ -325,23 +328,23 @@ END
     fi
 }
 
-# Sets PYTEST, the command that runs pytest, on several cores too.
+# Sets PYTEST, the command that runs pytest 7 or later, on several cores too.
 ensure_pytest() {
     local python
     ensure_python
     for python in python3 .venv/bin/python; do
         PYTEST=("$python" -m pytest)
-        "$python" -c 'import pytest, xdist' 2>/dev/null && return
+        "$python" -c 'import pytest, xdist; pytest.version_tuple' 2>/dev/null && return
     done
-    pip_install pytest pytest pytest-xdist
+    pip_install pytest "pytest>=7" pytest-xdist
 }
 
 # More packages for PYTEST, which skips some tests without them: jsonschema for what --describe
-# prints, hypothesis for tests/properties.py.
+# prints, hypothesis for scripts/properties.py.
 ensure_test_packages() {
     "${PYTEST[0]}" -c 'import hypothesis
 from jsonschema import Draft202012Validator' 2>/dev/null && return
-    if (pip_install "what some tests need" pytest pytest-xdist "jsonschema>=4" hypothesis); then
+    if (pip_install "what tests need" "pytest>=7" pytest-xdist "jsonschema>=4" hypothesis); then
         PYTEST=(.venv/bin/python -m pytest)
     else
         say "some tests are skipped, then"
@@ -451,7 +454,7 @@ mention_tile() {
 }
 
 has_nccl() {
-    PYTHONPATH=scripts/shared python3 -c 'import cuda_toolkit, sys
+    python3 -c 'import sys; from shared import cuda_toolkit
 sys.exit(not cuda_toolkit.find().nccl())'
 }
 
@@ -494,7 +497,7 @@ ensure_cupti() {
 
 # What takes programs apart, for the tests of machine code, which are skipped without.
 ensure_disassembler() {
-    PYTHONPATH=scripts/shared python3 -c 'import cuda_toolkit, sys
+    python3 -c 'import sys; from shared import cuda_toolkit
 toolkit = cuda_toolkit.find()
 sys.exit(not (toolkit.tool("nvdisasm") and toolkit.tool("cuobjdump")))' && return
     (pip_install "a disassembler" nvidia-cuda-nvdisasm nvidia-cuda-cuobjdump) ||

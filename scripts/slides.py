@@ -34,18 +34,13 @@ import base64
 import re
 import shlex
 import subprocess
-import sys
 import textwrap
 from html import escape
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "shared"))
-import command_line  # noqa: E402
-import data_sheets  # noqa: E402
-import plot  # noqa: E402
-import programs  # noqa: E402
-import table  # noqa: E402
-from command_line import PROJECT, USAGE, WRONG, Stop  # noqa: E402
+import plot
+from shared import command_line, data_sheets, programs, table
+from shared.command_line import PROJECT, USAGE, WRONG, Stop
 
 SLIDES = PROJECT / "docs/slides"
 TEMPLATE = PROJECT / "scripts/slides/template.html"

@@ -24,16 +24,10 @@ Exit status: 2 usage, also of the files that it reads; 3 a program is not built,
 """
 
 import functools
-import sys
-from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent / folder) for folder in ("shared", "docs")]
-import command_line  # noqa: E402
-import links  # noqa: E402
-import outputs  # noqa: E402
-import quotes  # noqa: E402
-import tables  # noqa: E402
-from command_line import PROJECT, USAGE, WRONG, Stop  # noqa: E402
+from docs import links, outputs, quotes, tables
+from shared import command_line
+from shared.command_line import PROJECT, USAGE, WRONG, Stop
 
 PARTS = {
     "README.md": {"terminal": outputs.terminal, "lessons": tables.lessons,

@@ -16,11 +16,11 @@ from suite import COLUMNS, ROOT
 
 
 def script(name, *arguments, root=ROOT, cwd=None, env=None, python=sys.executable):
-    path = root / "scripts" / name
     command = [python] if name.endswith(".py") else ["bash"]
-    return subprocess.run(command + [str(path)] + [str(a) for a in arguments], cwd=cwd or root,
-                          capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL,
-                          env={**os.environ, **(env or {})})
+    path = {"PYTHONPATH": str(root / "scripts")} if "/" in name else {}  # as setup.sh exports it
+    return subprocess.run(command + [str(root / "scripts" / name), *map(str, arguments)],
+                          cwd=cwd or root, env={**os.environ, **path, **(env or {})}, timeout=300,
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
 # --- Results ----------------------------------------------------------------------------------

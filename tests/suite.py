@@ -16,10 +16,9 @@ from typing import NamedTuple, Tuple
 import pytest
 
 import pages
+from shared import cuda_toolkit
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / folder) for folder in ("scripts", "scripts/shared", "scripts/inspect")]
-import cuda_toolkit  # noqa: E402  scripts/shared/cuda_toolkit.py
 
 PROGRAMS = sorted(path.stem for path in (ROOT / "src").glob("*.cu"))
 EVERYTHING = "TEST_ALL" in os.environ  # scripts/test.sh --all: what takes too long for every day

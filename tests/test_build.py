@@ -4,25 +4,21 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import bundles
 import pages
-from fakes import copy_folders
-from suite import FAILED, PROGRAMS, ROOT, assert_one_line, cuda_toolkit, run, scons
-
-sys.path.append(str(ROOT / "simulator"))
-import translate  # noqa: E402  simulator/translate.py
-
-FIND = [sys.executable, str(ROOT / "scripts/shared/cuda_toolkit.py")]
+import translate
+from fakes import copy_folders, script
+from shared import cuda_toolkit
+from suite import FAILED, PROGRAMS, ROOT, assert_one_line, run, scons
 
 
 @pytest.fixture
 def nvcc():
-    if subprocess.run(FIND, capture_output=True).returncode != 0:
+    if script("shared/cuda_toolkit.py").returncode != 0:
         pytest.skip("no CUDA toolkit here")
 
 
@@ -53,8 +49,8 @@ def fake(tmp_path):
 
 
 def find_toolkit(home, *arguments, tile="", variable="CUDA_HOME"):
-    env = {**os.environ, "CUDA_HOME": "", "TILE": tile, variable: str(home)}
-    return subprocess.run(FIND + list(arguments), capture_output=True, text=True, env=env)
+    env = {"CUDA_HOME": "", "TILE": tile, variable: str(home)}
+    return script("shared/cuda_toolkit.py", *arguments, env=env)
 
 
 def test_a_toolkit_of_wheels_is_found(tmp_path):

@@ -13,12 +13,11 @@ import types
 
 import pytest
 
-from fakes import copy_folders
-from suite import FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, describe
-
 import compare_frameworks
-import table
+from fakes import copy_folders
 from frameworks import splitmix64
+from shared import table
+from suite import FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, describe
 
 NAME = "compare_frameworks.py"
 SCRIPT = ROOT / "scripts" / NAME

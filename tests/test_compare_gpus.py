@@ -6,18 +6,14 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 
-from fakes import (CLOCKS, FAKE_NVIDIA_SMI, TWO_GPUS, FakeMachine, clocked, description, row,
-                   script, stopped, table_lines, write_csv)
+import expectations
+import fakes
+from fakes import TWO_GPUS, FakeMachine, clocked, description, row, script, stopped, write_csv
+from shared import data_sheets, programs
 from suite import COLUMNS, FAILED, PROGRAMS, ROOT, USAGE, assert_one_line
-
-sys.path.insert(0, str(ROOT / "scripts/compare_gpus"))
-import data_sheets  # noqa: E402
-import expectations  # noqa: E402  scripts/compare_gpus/expectations.py
-import programs  # noqa: E402
 
 
 @pytest.fixture
@@ -75,7 +71,7 @@ def test_compare_measures_each_gpu_into_a_file_of_its_own(machine):
         ("6_gating_fused", "square", "fp32"), ("6_gating_fused", "talk", "fp32"),
         ("10_fake", "square", "fp32"), ("10_fake", "square", "fp16"),
         ("bonus_fake", "square", "fp32")]
-    assert list(rows[0]) == COLUMNS + CLOCKS
+    assert list(rows[0]) == COLUMNS + fakes.CLOCKS
 
     assert len(machine.calls()) == 2 * 7
     assert {call.split()[-1] for call in machine.calls()} == {"GPU-aaa", "GPU-bbb"}
@@ -89,9 +85,9 @@ def test_compare_measures_everything_into_results_and_a_selection_elsewhere(mach
     assert machine.run("compare_gpus.sh").returncode == 0
     _, rows = machine.results("fake-gpu.csv", "results")
     sizes = {}
-    for row in rows:
-        shape = "other" if "x" in row["shape"] else row["shape"]
-        sizes.setdefault((row["program"], shape, row["dtype"]), []).append(int(row["n"]))
+    for each in rows:
+        shape = "other" if "x" in each["shape"] else each["shape"]
+        sizes.setdefault((each["program"], shape, each["dtype"]), []).append(int(each["n"]))
     assert sizes == {
         ("1_matmul_basic", "square", "fp32"): [1024, 2048, 4096, 8192],
         ("2_matmul_sharedmem", "square", "fp32"): [1024, 2048, 4096, 8192],
@@ -231,7 +227,7 @@ def test_compare_joins_clocks_with_what_ran_meanwhile(machine):
     done = machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1")
     assert done.returncode == 0, done.stderr
     about, (row,) = machine.results("fake-gpu.csv")
-    assert [row[name] for name in CLOCKS] == ["1755", "61", "698", "power cap 100%", ""]
+    assert [row[name] for name in fakes.CLOCKS] == ["1755", "61", "698", "power cap 100%", ""]
     assert about["SM clock"] == "1755 MHz" and about["temperature"] == "61 C"
     assert about["power"] == "698 W" and about["throttled"] == "power cap 100%"
 
@@ -253,7 +249,7 @@ def test_compare_takes_what_nvidia_smi_tells(machine, how, seen):
     done = machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1")
     assert done.returncode == 0, done.stderr
     _, (row,) = machine.results("fake-gpu.csv")
-    assert [row[name] for name in CLOCKS[:4]] == seen
+    assert [row[name] for name in fakes.CLOCKS[:4]] == seen
 
 
 def test_compare_asks_the_driver_for_sms_and_memory(machine, tmp_path):
@@ -373,7 +369,8 @@ def test_compare_starts_over_where_something_has_changed(machine, change):
     machine.has(TWO_GPUS[0])
     command = interrupted(machine)
     if change == "driver":
-        machine.install(machine.root / "bin/nvidia-smi", FAKE_NVIDIA_SMI.replace("580.1", "590.2"))
+        machine.install(machine.root / "bin/nvidia-smi",
+                        fakes.FAKE_NVIDIA_SMI.replace("580.1", "590.2"))
     elif change == "program":
         for path in machine.root.glob("*_*"):  # built once more
             os.utime(path, (os.path.getmtime(path) + 3600,) * 2)
@@ -418,20 +415,19 @@ def test_every_column_is_explained():
     table = re.search(r"\n\| column \|.*?\n\n", text, re.DOTALL)[0]
     words = {word for cell in re.findall(r"^\| `([^`]*)`", table, re.MULTILINE)
              for word in cell.split(", ")}
-    assert words == set(COLUMNS + CLOCKS)
+    assert words == set(COLUMNS + fakes.CLOCKS)
 
 
 # --- Tables -----------------------------------------------------------------------------------
 
 
 def test_compare_puts_two_gpus_side_by_side(tmp_path):
-    a = write_csv(tmp_path / "a.csv", row(), row(n="2048", tflops="4.000"),
-                  row("6_gating_fused", "fused_tiled", dtype="fp16", shape="talk", n="512",
-                      tflops="50.00", gb_per_s="1000"),
-                  comments=["GPU: GPU A", "protocol: 1"])
-    b = write_csv(tmp_path / "b.csv", row(gpu="GPU B", tflops="5.000"),
-                  row("2_matmul_sharedmem", "matmul_sharedmem", gpu="GPU B", tflops="8.000"),
-                  comments=["GPU: GPU B", "protocol: 1"])
+    write_csv(tmp_path / "a.csv", row(), row(n="2048", tflops="4.000"),
+              row("6_gating_fused", "fused_tiled", dtype="fp16", shape="talk", n="512",
+                  tflops="50.00", gb_per_s="1000"), comments=["GPU: GPU A", "protocol: 1"])
+    write_csv(tmp_path / "b.csv", row(gpu="GPU B", tflops="5.000"),
+              row("2_matmul_sharedmem", "matmul_sharedmem", gpu="GPU B", tflops="8.000"),
+              comments=["GPU: GPU B", "protocol: 1"])
     done = compare("a.csv", "b.csv", cwd=tmp_path)  # names are relative to the caller
     assert done.returncode == 0
     assert done.stderr == ""
@@ -473,7 +469,7 @@ def test_compare_says_why_a_program_has_no_figure(tmp_path):
                   row("8_softmax", "fused", dtype="fp16"), comments=["GPU: A"])
     b = write_csv(tmp_path / "b.csv", stopped(),
                   stopped("7_gelu", dtype="fp16", verified="skipped"),
-                  stopped("8_softmax", dtype="fp32"), columns=COLUMNS + CLOCKS,
+                  stopped("8_softmax", dtype="fp32"), columns=COLUMNS + fakes.CLOCKS,
                   comments=["GPU: B"])
     assert [line[:2] + line[-2:] for line in compared(a, b)] == [
         ["1_matmul_basic", "matmul_basic", "failed", "-"],
@@ -547,8 +543,8 @@ def test_compare_says_how_two_runs_of_one_gpu_differ(tmp_path):
               clocked(row(n="2048", tflops="96.0"), "1755", "61", "700", "power cap 90%"),
               clocked(row(n="4096", tflops="50.0", spread_pct="2.50")),  # noisy: says nothing
               clocked(row(n="8192", tflops="100.0", verified="no"))]
-    a = write_csv(tmp_path / "a.csv", *first, comments=["GPU: X"], columns=COLUMNS + CLOCKS)
-    b = write_csv(tmp_path / "b.csv", *second, comments=["GPU: X"], columns=COLUMNS + CLOCKS)
+    a = write_csv(tmp_path / "a.csv", *first, comments=["GPU: X"], columns=COLUMNS + fakes.CLOCKS)
+    b = write_csv(tmp_path / "b.csv", *second, comments=["GPU: X"], columns=COLUMNS + fakes.CLOCKS)
     done = compare(a, b)
     assert done.returncode == 0
     assert done.stdout.split("\n\n")[-1].splitlines() == [
@@ -620,7 +616,7 @@ def measured_by(tmp_path):
 
 def test_a_summary_is_the_mean_over_the_best_kernels_of_each_kind_of_work(tmp_path):
     a, b, c = measured_by(tmp_path)
-    assert table_lines(compare(a, b, c).stdout)[:6] == [
+    assert fakes.table_lines(compare(a, b, c).stdout)[:6] == [
         ["ratio to H300", "RTX 1", "Small One"], ["-" * 45],
         ["matmul, tensor cores", "0.250x (2)", "0.0100x (2)"],  # of 1/2 and 1/8; 1/10 and 1/1000
         ["fusion", "0.500x (1)", "0.100x (1)"],  # by role: the chain is faster, the copy too
@@ -632,7 +628,7 @@ def test_the_summary_of_one_file_says_how_much_of_the_peak_was_reached(tmp_path)
     a = write_csv(tmp_path / "a.csv", row("7_gelu", "fused", tflops="4", gb_per_s="1200"),
                   row("4_matmul", "cublas", dtype="fp16", tflops="494.7", role="library"),
                   comments=["GPU: NVIDIA H200"])
-    assert table_lines(compare(a).stdout)[2:4] == [
+    assert fakes.table_lines(compare(a).stdout)[2:4] == [
         ["matmul, tensor cores", "495 TFLOP/s", "50%", "cublas of 4_matmul"],
         ["memory", "1200 GB/s", "25%", "fused of 7_gelu"]]
 
@@ -643,8 +639,8 @@ def test_the_baseline_can_be_another_file(tmp_path, baseline):
     done = compare("--baseline", baseline, "--programs", "7", *files)
     assert done.returncode == 0
     text, lines = done.stdout.split("\n\n")
-    assert table_lines(text)[0] == ["ratio to RTX 1", "H300", "Small One"]
-    assert table_lines(text)[2] == ["memory", "4.00x (1)", "0.0400x (1)"]
+    assert fakes.table_lines(text)[0] == ["ratio to RTX 1", "H300", "Small One"]
+    assert fakes.table_lines(text)[2] == ["memory", "4.00x (1)", "0.0400x (1)"]
     assert lines.splitlines()[3].split() == ["fused", "fp32", "4000", "4.00x", "1000", "40.0",
                                              "0.0400x"]
     assert lines.splitlines()[-1] == "x: the ratio to RTX 1"

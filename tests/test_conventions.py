@@ -7,9 +7,8 @@ import re
 import pytest
 
 from fakes import TWO_GPUS, FakeMachine, script
+from shared import programs
 from suite import FAILED, PROGRAMS, ROOT, USAGE, assert_one_line
-
-import programs
 
 
 @pytest.fixture
@@ -20,7 +19,7 @@ def machine(tmp_path):
 CALLED_BY_PEOPLE = ["run.sh", "test.sh", "compare_gpus.sh", "compare_frameworks.py", "report.sh",
                     "plot.py", "slides.py", "count.sh", "profile.sh", "inspect.sh",
                     "from_pytorch.py", "step.sh", "talk.sh", "update_docs.py", "setup.sh",
-                    "compare_gpus.sbatch", "compile_commands.py"]
+                    "compare_gpus.sbatch", "compile_commands.py", "properties.py", "asked_bytes.py"]
 
 
 @pytest.mark.parametrize("name", CALLED_BY_PEOPLE)

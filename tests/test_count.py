@@ -4,17 +4,14 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 
+import side_by_side
+import suite
 from fakes import copy_folders, script
 from pages import accesses, boxes, of_page
-from suite import (CPU, FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, run,
-                   runs_of, scons, words)
-
-sys.path.insert(0, str(ROOT / "scripts/count"))
-import side_by_side  # noqa: E402  scripts/count/side_by_side.py
+from suite import CPU, FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, run, scons
 
 COUNT = {"DEMO_COUNT": "1"}
 COMPARED = ["1_matmul_basic", "2_matmul_sharedmem", "bonus_matmul_A_stationary"]
@@ -90,7 +87,7 @@ def count(program, *arguments, **options):
 # --- The programs, against closed forms -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("program, arguments", runs_of("COUNTS"), ids=words)
+@pytest.mark.parametrize("program, arguments", suite.runs_of("COUNTS"), ids=suite.words)
 def test_counts_are_those_of_the_closed_form(program, arguments):
     """And no other kernel is counted: not those of the harness, which check and fill."""
     by_hand = of_page(program, "COUNTS")[" ".join(arguments)]
@@ -105,8 +102,8 @@ def test_counts_are_those_of_the_closed_form(program, arguments):
 
 
 @pytest.mark.parametrize("program, arguments", [
-    (program, arguments) for program, arguments in runs_of("COUNTS")
-    if arguments == runs_of("COUNTS")[0][1]], ids=words)
+    (program, arguments) for program, arguments in suite.runs_of("COUNTS")
+    if arguments == suite.runs_of("COUNTS")[0][1]], ids=suite.words)
 @pytest.mark.parametrize("schedule", CPU.schedules[1:])
 def test_counts_are_the_same_in_any_order(program, arguments, schedule):
     found = count(program, *arguments, schedule=schedule)

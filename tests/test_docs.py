@@ -4,14 +4,11 @@ promises, that figures in prose are those of results/, and that the outputs show
 import csv
 import re
 import subprocess
-import sys
 
 import pytest
 
+from docs import outputs
 from suite import CPU, PROGRAMS, ROOT, SKIPPED, describe, run, scons
-
-sys.path.insert(0, str(ROOT / "scripts/docs"))
-import outputs  # noqa: E402  scripts/docs/outputs.py
 
 LECTURE = ROOT / "docs/lecture.md"
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / "results/README.md",

@@ -9,11 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
+import frameworks
+import from_pytorch
 from fakes import script
 from suite import FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line
-
-import from_pytorch
-import frameworks
 
 
 def test_bad_arguments_end_with_one_line():

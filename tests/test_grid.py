@@ -1,17 +1,12 @@
 """Ours beside the library's best at many sizes: what documents and pictures make of it."""
 
-import sys
 
 import pytest
 
+from docs import tables
 from fakes import write_grid, write_measured
+from shared import grid, table
 from suite import ROOT
-
-import grid
-import table
-
-sys.path.append(str(ROOT / "scripts/docs"))
-import tables  # noqa: E402
 
 HOPPER, TILED = "bonus_matmul_hopper", "bonus_matmul_register_tiled"
 RATES = {(HOPPER, "fp16", 512): (96, 100), (HOPPER, "fp16", 1056): (94, 100),

@@ -13,12 +13,11 @@ import subprocess
 
 import pytest
 
-from suite import ROOT, SKIPPED, USAGE, assert_one_line, toolkit
-
 import instructions
 import launches
 import machine_code
 from machine_code import command_line, cuda_toolkit
+from suite import ROOT, SKIPPED, USAGE, assert_one_line, toolkit
 
 SHARED, TILED, HOPPER = "2_matmul_sharedmem", "bonus_matmul_register_tiled", "bonus_gating_hopper"
 GATING = "6_gating_fused"  # has tile kernels, too
@@ -189,8 +188,8 @@ def test_a_listing_has_each_source_line_above_its_instructions(form, product, lo
         needs_nvdisasm()
     text = shown("2", "matmul_sharedmem", form)
     below = {}
-    for line, instructions in groups(text):
-        below.setdefault(line, []).extend(instructions)
+    for line, group in groups(text):
+        below.setdefault(line, []).extend(group)
 
     def lines_with(pattern):
         return {line for line, code in below.items() if any(re.match(pattern, c) for c in code)}

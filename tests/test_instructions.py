@@ -12,12 +12,11 @@ from typing import NamedTuple, Tuple
 
 import pytest
 
-from pages import SHARED_16, of_page
-from suite import PROGRAMS, ROOT, needs, toolkit
-
 import instructions
 import machine_code
 from machine_code import Resources
+from pages import SHARED_16, of_page
+from suite import PROGRAMS, ROOT, needs, toolkit
 
 
 class Kernel(NamedTuple):

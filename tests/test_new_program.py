@@ -10,9 +10,8 @@ import sys
 
 import pytest
 
+from shared import programs
 from suite import PROGRAMS, ROOT, WRONG, own_files, read_rows, scons
-
-import programs
 
 NAME = "bonus_example"
 EXAMPLE = ROOT / "tests/data/new_program"
@@ -100,8 +99,8 @@ def test_it_is_described_and_listed(tree):
     assert about["program"] == NAME and about["summary"] in (EXAMPLE / f"{NAME}.cu").read_text()
     assert {c["kernel"]: c["role"] for c in about["contenders"]} == {
         "chain": "chain", "fused": "ours"}
-    listed = tree.must(sys.executable, "-c", "import sys; sys.path.insert(0, 'scripts/shared'); "
-                       "import programs; print(*programs.listed())").split()
+    listed = tree.must("env", "PYTHONPATH=scripts", sys.executable, "-c",
+                       "from shared import programs; print(*programs.listed())").split()
     assert sorted(listed) == sorted([*PROGRAMS, NAME])
     assert programs.runs_to_show(programs.describe(tree.program), 33, 16) == [("N=33", "33")]
     runs = programs.runs_to_measure(programs.describe(tree.program))

@@ -5,14 +5,12 @@ import subprocess
 
 import pytest
 
-from fakes import (PLOTS, STOPPED, copy_folders, measured, python_with_matplotlib, row, script,
-                   write_csv, write_measured)
-from suite import CPU, FAILED, ROOT, SKIPPED, USAGE, assert_one_line, run
-
-import command_line
+import asked_bytes
+import fakes
 import plot
-import table
-from plot import asked_bytes
+from fakes import measured, python_with_matplotlib, row, script, write_csv, write_measured
+from shared import command_line, table
+from suite import CPU, FAILED, ROOT, SKIPPED, USAGE, assert_one_line, run
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +48,14 @@ def test_what_cannot_be_written_is_named_in_one_line(python, tmp_path, out):
 
 def test_plot_draws_every_plot_for_light_and_dark(python, tmp_path):
     """And removes older plots, but nothing else."""
-    file, out = write_measured(tmp_path / "a.csv", extra=[STOPPED]), tmp_path / "plots"
+    file, out = write_measured(tmp_path / "a.csv", extra=[fakes.STOPPED]), tmp_path / "plots"
     out.mkdir()
     for name in ("curves-old-fp16-dark.png", "bars-memory-2-light.svg", "mine.svg"):
         (out / name).touch()
     done = script("plot.py", "--out", out, file, python=python)
     assert done.returncode == 0, done.stderr
-    expected = {f"{name}-{theme}.{form}" for name in ["roofline-a", "roofline-a-asked", *PLOTS]
+    expected = {f"{name}-{theme}.{form}"
+                for name in ["roofline-a", "roofline-a-asked", *fakes.PLOTS]
                 for theme in ("light", "dark") for form in ("png", "svg")}
     files = {path.name: path for path in out.iterdir()}
     assert set(files) == expected | {"mine.svg"}
@@ -73,11 +72,11 @@ def test_plot_draws_every_plot_for_light_and_dark(python, tmp_path):
 
 def draw(python, code, *files):
     """What Python code prints, which finds the files' plots as `plots`, by name."""
-    code = ("import sys; sys.path.insert(0, sys.argv[1]); import plot, table\n"
-            "tables = table.read_all('plot.py', sys.argv[2:])\n"
+    code = ("import sys; import plot; from shared import table\n"
+            "tables = table.read_all('plot.py', sys.argv[1:])\n"
             "plots = {p.name: p for p in plot.plots(tables, plot.choose_size(tables, None))}\n"
             + code)
-    done = subprocess.run([python, "-c", code, str(ROOT / "scripts"), *map(str, files)],
+    done = subprocess.run([python, "-c", code, *map(str, files)], cwd=ROOT / "scripts",
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -148,7 +147,7 @@ def test_the_documents_pictures_are_what_the_results_say(python, tmp_path):
 
 
 def test_results_without_a_program_are_named_in_one_line(tmp_path):
-    copy_folders(tmp_path, "scripts", "src/demo")
+    fakes.copy_folders(tmp_path, "scripts", "src/demo")
     (tmp_path / "results").mkdir()
     lines = (ROOT / "results/nvidia-h200.csv").read_text().splitlines()
     (tmp_path / "results/nvidia-h200.csv").write_text("\n".join(
@@ -160,7 +159,7 @@ def test_results_without_a_program_are_named_in_one_line(tmp_path):
 
 
 def test_bars_and_lines_are_as_long_as_their_figures_say(python):
-    code = ("import grid, several_gpus\n"
+    code = ("from shared import grid, several_gpus\n"
             "panels = plot.ladder()\n"
             "for parts, ax in zip(panels, plot.draw_ladder(panels, plot.LIGHT).figure.axes):\n"
             "    rates = [rate for _, rows in parts\n"

@@ -6,14 +6,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 
 import pytest
 
 from fakes import copy_folders, script
+from shared import kernel_names
 from suite import GPU, NO_GPU, ROOT, SKIPPED, USAGE, assert_one_line, run
-
-import kernel_names
 
 GATING = ROOT / "tests/data/profile_gating.txt"  # 5_gating_unfused 4096: verified, timed 5 times
 STREAMS = ROOT / "tests/data/profile_streams.txt"  # a program without ranges, with two streams
@@ -24,8 +22,7 @@ BIAS = ("gating_unfused::add_bias(__half const*, __half const*, __half*, unsigne
 
 
 def report(*arguments):
-    command = [sys.executable, ROOT / "scripts/profile/profile_report.py", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return script("profile/profile_report.py", *arguments)
 
 
 def profile(*arguments, env=None, cwd=None):

@@ -3,15 +3,13 @@
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 
 import pytest
 
-from fakes import FakeMachine, copy_folders, description, row
-from suite import (COLUMNS, CPU, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line,
-                   declared_by)
+from fakes import FakeMachine, copy_folders, description, row, script
+from suite import COLUMNS, CPU, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, declared_by
 
 pytest.importorskip("hypothesis", reason="hypothesis is not installed")
 
@@ -26,11 +24,6 @@ echo "ROW"
     "ROW", row("1_fake", "fused", verified="$verified", output_hash="$hash"))
 
 
-def properties(*arguments, root=ROOT, python=(sys.executable,)):
-    return subprocess.run([*python, str(root / "tests/properties.py"), *arguments], cwd=root,
-                          capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
-
-
 @pytest.fixture
 def fake(tmp_path):
     """Installs a program with that bug in a tree of its own."""
@@ -40,10 +33,9 @@ def fake(tmp_path):
 
     def install(bug):
         copy_folders(tmp_path, "scripts")
-        for folder in ("src", "cpu", "tests"):
+        for folder in ("src", "cpu"):
             (tmp_path / folder).mkdir()
         (tmp_path / "src/1_fake.cu").touch()
-        shutil.copy(ROOT / "tests/properties.py", tmp_path / "tests")
         FakeMachine.install(tmp_path / "cpu/1_fake", FAKE.replace("BUG", bug).replace(
             "DESCRIPTION", json.dumps(about)))
         return tmp_path
@@ -54,7 +46,8 @@ def fake(tmp_path):
 def test_programs_hold():
     for program in ("2_matmul_sharedmem", "7_gelu", "9_bias_activation"):
         declared_by(CPU.folder / program)  # skips the test where it is not built
-    done = properties("--simulator", "--seconds", "5", "--programs", "2,7,9_bias_activation")
+    done = script("properties.py", "--simulator", "--seconds", "5",
+                  "--programs", "2,7,9_bias_activation")
     assert (done.returncode, done.stderr) == (VERIFIED, ""), done.stdout
     assert re.fullmatch(r"(\d+) runs on the simulator in \d+ s: \1 verified, 0 skipped, "
                         r"none failed\n", done.stdout)
@@ -63,7 +56,7 @@ def test_programs_hold():
 def test_a_failure_is_shrunk_and_can_be_repeated(fake):
     tree = fake("""[[ ! $* =~ --cols\\ [0-9]{4} ]] ||
         { echo '1_fake: fused: 3 elements wrong' >&2 && exit 1; }""")
-    done = properties("--simulator", "--seconds", "5", root=tree)
+    done = script("properties.py", "--simulator", "--seconds", "5", root=tree)
     assert (done.returncode, done.stderr) == (WRONG, "")
     command, reason, summary = done.stdout.splitlines()
     assert reason == "    exit status 1: 1_fake: fused: 3 elements wrong"
@@ -83,7 +76,7 @@ def test_a_failure_is_shrunk_and_can_be_repeated(fake):
     ("exit 77", SKIPPED, " 0 verified, "),
 ])
 def test_what_counts_as_a_failure(fake, bug, status, told):
-    done = properties("--simulator", "--seconds", "2", root=fake(bug))
+    done = script("properties.py", "--simulator", "--seconds", "2", root=fake(bug))
     assert (done.returncode, done.stderr) == (status, "")
     assert told in done.stdout
 
@@ -91,7 +84,8 @@ def test_what_counts_as_a_failure(fake, bug, status, told):
 def test_a_seed_draws_the_same_again(fake):
     tree, calls = fake(""), []
     for _ in range(2):
-        assert properties("--simulator", "--seconds", "2", root=tree).returncode == VERIFIED
+        done = script("properties.py", "--simulator", "--seconds", "2", root=tree)
+        assert done.returncode == VERIFIED
         calls.append((tree / "calls").read_text().splitlines())
         (tree / "calls").unlink()
     both = min(map(len, calls))
@@ -100,12 +94,13 @@ def test_a_seed_draws_the_same_again(fake):
 
 @pytest.mark.parametrize("argument", ["--seconds=x", "--programs=99", "--no-such", "64"])
 def test_usage(argument):
-    done = properties(argument)
+    done = script("properties.py", argument)
     assert (done.returncode, done.stdout) == (USAGE, "")
     assert_one_line(done.stderr, "properties.py")
 
 
-def test_without_hypothesis():
-    done = properties(python=(sys.executable, "-S"))
+def test_without_hypothesis(tmp_path):
+    FakeMachine.install(tmp_path / "python3", f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    done = script("properties.py", python=str(tmp_path / "python3"))
     assert (done.returncode, done.stdout) == (SKIPPED, "")
     assert_one_line(done.stderr, "properties.py")

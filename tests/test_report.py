@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from fakes import (PLOTS, STOPPED, python_with_matplotlib, row, script, write_csv,
-                   write_measured)
+from fakes import PLOTS, STOPPED, python_with_matplotlib, row, script, write_csv, write_measured
 from suite import FAILED, USAGE, assert_one_line
 
 

@@ -10,14 +10,10 @@ import sys
 
 import pytest
 
-from fakes import (FAKE_NVIDIA_SMI, FAKES, FakeMachine, description, row, script, table_lines,
-                   write_csv)
+import fakes
+from fakes import FakeMachine, description, row, script, table_lines, write_csv
+from shared import cuda_toolkit, programs, runner, table
 from suite import FAILED, GPU, NO_GPU, SKIPPED, USAGE, assert_one_line, run
-
-import cuda_toolkit
-import programs
-import runner
-import table
 
 
 @pytest.fixture
@@ -67,9 +63,9 @@ def test_run_all_shows_every_kernel_of_every_program(machine):
     assert len(steps.splitlines()) == len(begin)
     assert all(line.startswith(text) for line, text in zip(steps.splitlines(), begin)), steps
     lines = table.splitlines()[2:]
-    assert [line for line in lines if not line.startswith(" ")] == list(FAKES)
+    assert [line for line in lines if not line.startswith(" ")] == list(fakes.FAKES)
     kernels = [line.split() for line in lines if line.startswith(" ")]
-    names = list(FAKES)
+    names = list(fakes.FAKES)
     assert [row[0] for row in kernels] == ["kernel_of_" + name for name in names[:3] + names[2:]]
     assert all(row[-1] == "yes" for row in kernels)
 
@@ -82,7 +78,8 @@ def test_run_runs_what_describes_itself(machine):
     assert_one_line(done.stderr, "run.sh")
     assert "2_matmul_sharedmem does not describe itself" in done.stderr
     ran = {call.split()[0] for call in machine.calls()}
-    assert ran == set(FAKES) - {"2_matmul_sharedmem", "bonus_fake"}  # which does not take this size
+    # The latter does not take this size.
+    assert ran == set(fakes.FAKES) - {"2_matmul_sharedmem", "bonus_fake"}
 
 
 @pytest.mark.parametrize("program, reason", [
@@ -108,7 +105,7 @@ def test_a_program_that_does_not_describe_itself_is_named(tmp_path, program, rea
     ({"2_matmul_sharedmem": 3, "10_fake": 1}, 1, "FAILED, a wrong result"),
     ({"2_matmul_sharedmem": 1, "10_fake": 3}, 1, "FAILED, exit status 3"),
     ({"2_matmul_sharedmem": 77}, 0, "skipped: some reason"),
-    ({name: 77 for name in FAKES}, 77, "skipped: some reason"),
+    ({name: 77 for name in fakes.FAKES}, 77, "skipped: some reason"),
 ], ids=["wrong", "error", "error-then-wrong", "wrong-then-error", "one-skipped", "all-skipped"])
 def test_run_goes_on_after_a_failure_and_reports_it(machine, failures, status, shown):
     for program, code in failures.items():
@@ -116,7 +113,7 @@ def test_run_goes_on_after_a_failure_and_reports_it(machine, failures, status, s
     done = machine.run("run.sh", "--all")
     assert done.returncode == status
     assert shown in done.stdout
-    assert {call.split()[0] for call in machine.calls()} == set(FAKES)
+    assert {call.split()[0] for call in machine.calls()} == set(fakes.FAKES)
 
 
 def test_run_ends_where_it_is_interrupted(machine):
@@ -128,7 +125,7 @@ def test_run_ends_where_it_is_interrupted(machine):
 def copy_to_the_simulator(machine):
     """The same programs once more, as if they were built for the simulator."""
     (machine.root / "cpu").mkdir()
-    for name in FAKES:
+    for name in fakes.FAKES:
         shutil.copy(machine.root / name, machine.root / "cpu" / name)
 
 
@@ -143,13 +140,13 @@ def assert_ran_on_the_simulator(machine, done, why, programs):
     assert {"4096", "--talk 16"} == set(re.findall(r"(?<= )(?:--talk )?\d+(?= )", calls))
 
 
-LESSONS = {name for name in FAKES if name[0].isdigit()}
+LESSONS = {name for name in fakes.FAKES if name[0].isdigit()}
 
 
 def test_run_without_a_gpu_runs_the_same_programs_on_the_cpu(machine):
     FakeMachine.install(machine.root / "bin/nvidia-smi", "#!/bin/sh\nexit 9\n")
     copy_to_the_simulator(machine)
-    for arguments, ran in (["--all"], set(FAKES)), ([], LESSONS):
+    for arguments, ran in (["--all"], set(fakes.FAKES)), ([], LESSONS):
         done = machine.run("run.sh", *arguments)
         assert_ran_on_the_simulator(machine, done, "no GPU here", ran)
     assert not (machine.root / "calls").exists()
@@ -195,7 +192,7 @@ def test_run_where_the_driver_serves_no_gpu_builds_for_the_cpu_alone(machine, sa
     (("*) exit 1", "*compute_cap*) echo 6.1 ;; *) exit 1"), "capability 6.1, and 7.5 (Turing) or"),
 ], ids=["driver", "gpu"])
 def test_a_gpu_that_no_program_could_use_is_told_before_any_is_built(machine, answers, why):
-    machine.install(machine.root / "bin/nvidia-smi", FAKE_NVIDIA_SMI.replace(*answers))
+    machine.install(machine.root / "bin/nvidia-smi", fakes.FAKE_NVIDIA_SMI.replace(*answers))
     copy_to_the_simulator(machine)
     done, built = with_a_build(machine, "compare_gpus.sh")
     assert (done.returncode, done.stdout, built) == (SKIPPED, "", None)
@@ -236,9 +233,9 @@ def test_what_programs_need_of_a_machine(monkeypatch, version, driver, runs, cap
 ])
 def test_run_where_no_program_can_use_the_gpu_runs_them_on_the_cpu(machine, reason):
     copy_to_the_simulator(machine)
-    for program in FAKES:
+    for program in fakes.FAKES:
         machine.fail(program, 77, reason)
-    for arguments, ran in (["--all"], set(FAKES)), ([], LESSONS):
+    for arguments, ran in (["--all"], set(fakes.FAKES)), ([], LESSONS):
         done = machine.run("run.sh", *arguments)
         why = "there is a GPU here, but no program can use it"
         assert_ran_on_the_simulator(machine, done, why, ran)
@@ -248,8 +245,8 @@ def test_run_where_no_program_can_use_the_gpu_runs_them_on_the_cpu(machine, reas
 
 @pytest.mark.parametrize("reasons", [
     {"1_matmul_basic": "no NVIDIA driver, so no GPU, on this machine"},
-    {name: "built for other GPUs; build it here with scons" for name in FAKES},
-    {**{name: "no NVIDIA driver, so no GPU, on this machine" for name in FAKES},
+    {name: "built for other GPUs; build it here with scons" for name in fakes.FAKES},
+    {**{name: "no NVIDIA driver, so no GPU, on this machine" for name in fakes.FAKES},
      "10_fake": "built for other GPUs; build it here with scons"},
 ], ids=["one", "other-reason", "one-other-reason"])
 def test_run_leaves_skipped_what_is_skipped_for_another_reason(machine, reasons):

@@ -16,11 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from fakes import (FakeMachine, copy_folders, description, python_with_matplotlib, row, script,
-                   write_csv, write_measured)
+import fakes
+from fakes import FakeMachine, copy_folders, description, row, script, write_csv, write_measured
+from shared import command_line
 from suite import FAILED, ROOT, USAGE, assert_one_line
-
-import command_line
 
 INTERRUPTED = 130
 
@@ -45,9 +44,8 @@ def test_results_that_cannot_be_written(machine, command, stdout):
 
 
 def test_a_terminal_that_has_ascii_alone(tmp_path):
-    code = ("import sys; sys.path.insert(0, sys.argv.pop()); import command_line; "
-            "command_line.run(lambda _: print('\\u00e9'))")
-    done = subprocess.run([sys.executable, "-c", code, ROOT / "scripts/shared"], text=True,
+    code = "from shared import command_line; command_line.run(lambda _: print('\\u00e9'))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "scripts", text=True,
                           capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stdout, done.stderr) == (0, "\\xe9\n", "")
 
@@ -194,11 +192,11 @@ def test_what_goes_wrong_is_one_line(capsys, code, said):
 def test_a_file_is_written_whole_or_left_as_it_was(tmp_path):
     """As where the disk is full: here no file may grow beyond a thousand bytes."""
     (tmp_path / "report.html").write_text("the old one")
-    code = ("import resource, sys; sys.path.insert(0, sys.argv[1]); import command_line; "
+    code = ("import resource, sys; from shared import command_line; "
             "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); sys.exit("
-            "command_line.attempt('x.py', command_line.write_text, sys.argv[2], 'x' * 9999))")
-    done = subprocess.run([sys.executable, "-c", code, ROOT / "scripts/shared",
-                           tmp_path / "report.html"], capture_output=True, text=True)
+            "command_line.attempt('x.py', command_line.write_text, sys.argv[1], 'x' * 9999))")
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "report.html"],
+                          cwd=ROOT / "scripts", capture_output=True, text=True)
     assert done.returncode == FAILED
     assert done.stderr == f"x.py: {tmp_path}/report.html: File too large\n"
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
@@ -274,7 +272,7 @@ def test_an_interrupt_ends_all_within_a_second(machine, tmp_path, command, name)
 
 
 def test_an_interrupt_ends_the_workers_of_a_plot(tmp_path):
-    python = python_with_matplotlib()
+    python = fakes.python_with_matplotlib()
     a = write_measured(tmp_path / "a.csv", "NVIDIA H200")
     mark = f"MARK={uuid.uuid4()}"
     process = subprocess.Popen([python, ROOT / "scripts/plot.py", "--out", tmp_path / "out", a],

@@ -1,14 +1,10 @@
 """What the lecture has of a layer on several GPUs: its table."""
 
-import sys
 
+from docs import tables
 from fakes import CLOCKS, measured, write_csv
-from suite import COLUMNS, ROOT
-
-sys.path.insert(0, str(ROOT / "scripts/docs"))
-import several_gpus  # noqa: E402
-import table  # noqa: E402
-import tables  # noqa: E402  scripts/docs/tables.py
+from shared import several_gpus, table
+from suite import COLUMNS
 
 MS = {("square", 4096): {"one_gpu": 2.0, "fused": 2.1},
       ("g2", 4096): {"one_gpu": 2.0, "fused": 1.25, "row_split": 1.0},

@@ -1,6 +1,5 @@
 """The simulator: its translator, what its kernels can do, and what it catches."""
 
-import importlib.util
 import os
 import platform
 import re
@@ -9,13 +8,10 @@ import subprocess
 
 import pytest
 
+import translate as translator
 from suite import ROOT, scons
 
 SCHEDULES = ["forward", "reverse", "random:1"]
-
-spec = importlib.util.spec_from_file_location("translate", ROOT / "simulator/translate.py")
-translator = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(translator)
 
 
 def translate(text):

@@ -8,12 +8,11 @@ import subprocess
 import pytest
 
 import browser
-from fakes import script
-from suite import ROOT, USAGE, WRONG, assert_one_line
-
 import slides
-import table
-from command_line import Stop
+from fakes import script
+from shared import table
+from shared.command_line import Stop
+from suite import ROOT, USAGE, WRONG, assert_one_line
 
 SOURCES = {path.stem: path for path in (ROOT / "docs/slides").glob("*.md")}
 DECKS = {name: ROOT / f"docs/slides/{name}.html" for name in SOURCES}

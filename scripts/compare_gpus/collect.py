@@ -5,9 +5,8 @@ import csv
 from datetime import date
 
 import clocks
-import data_sheets
-import table
-from command_line import OK, SKIPPED, WRONG
+from shared import data_sheets, table
+from shared.command_line import OK, SKIPPED, WRONG
 
 COLUMNS = ["sm_mhz", "temperature_c", "power_w", "throttled", "note"]  # beside the programs' own
 

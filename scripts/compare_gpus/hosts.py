@@ -6,9 +6,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import command_line
-import table
-from command_line import FAILED, OK, SKIPPED, WRONG
+from shared import command_line, table
+from shared.command_line import FAILED, OK, SKIPPED, WRONG
 
 OPTIONS = ("-oBatchMode=yes -oLogLevel=ERROR -oConnectTimeout=20 -oServerAliveInterval=15 "
            "-oControlMaster=no").split()  # as a master it would outlive its command

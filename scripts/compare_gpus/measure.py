@@ -57,17 +57,13 @@ from concurrent import futures
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
-import clocks  # noqa: E402
-import collect  # noqa: E402
-import command_line  # noqa: E402
-import cuda_toolkit  # noqa: E402
-import expectations  # noqa: E402
-import hosts  # noqa: E402
-import programs  # noqa: E402
-import table  # noqa: E402
-from command_line import FAILED, INTERRUPTED, OK, PROJECT, SKIPPED, USAGE, WRONG, Stop  # noqa: E402
-from runner import Runner  # noqa: E402
+import clocks
+import collect
+import expectations
+import hosts
+from shared import command_line, cuda_toolkit, programs, table
+from shared.command_line import FAILED, INTERRUPTED, OK, PROJECT, SKIPPED, USAGE, WRONG, Stop
+from shared.runner import Runner
 
 WHO = "compare_gpus.sh"
 PROTOCOL = 3  # of measuring: changes when figures are no longer comparable with earlier ones

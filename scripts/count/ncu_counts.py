@@ -7,13 +7,9 @@
 
 import csv
 import re
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
-import command_line  # noqa: E402
-import kernel_names  # noqa: E402
-from command_line import USAGE, Stop  # noqa: E402
+from shared import command_line, kernel_names
+from shared.command_line import USAGE, Stop
 
 KINDS = ["global loads", "global stores", "global atomics", "shared loads", "shared stores",
          "shared atomics", "barriers"]

@@ -5,15 +5,11 @@
 """
 
 import re
-import sys
 import textwrap
-from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
-import command_line  # noqa: E402
-import kernel_names  # noqa: E402
-from command_line import USAGE, Stop  # noqa: E402
+from shared import command_line, kernel_names
+from shared.command_line import USAGE, Stop
 
 WIDTH = 79  # of a line that projects
 NAME, NUMBER = 20, (15, 15, 15, 14)  # its columns

@@ -2,7 +2,7 @@
 
 import re
 
-from command_line import USAGE, Stop, read_text
+from shared.command_line import USAGE, Stop, read_text
 
 LINK = re.compile(r"\[(?P<name>\w+)\]\((?P<path>[^)#\s]+\.cuh?)#L\d+-L\d+\)")
 

@@ -4,9 +4,8 @@ one for the simulator, a file for each program; `update_docs.py --record` writes
 import re
 import subprocess
 
-import command_line
-import programs
-from command_line import OK, PROJECT, SKIPPED, Stop
+from shared import command_line, programs
+from shared.command_line import OK, PROJECT, SKIPPED, Stop
 
 FOLDER = PROJECT / "results/outputs"
 SIMULATOR = "simulator"

@@ -10,7 +10,7 @@ import re
 import shlex
 
 import slides
-from command_line import USAGE, Stop
+from shared.command_line import USAGE, Stop
 
 QUOTE = re.compile(r"^(?P<head><!-- quote (?P<options>.*) -->\n)```cpp\n(?:.*\n)*?```$",
                    re.MULTILINE)

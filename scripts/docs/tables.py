@@ -5,14 +5,10 @@ import functools
 import re
 from pathlib import Path
 
-import command_line
 import compare_frameworks
-import grid
-import programs
-import several_gpus
-import table
-from command_line import PROJECT, USAGE, Stop
-from outputs import SHOWN_GPU
+from docs.outputs import SHOWN_GPU
+from shared import command_line, grid, programs, several_gpus, table
+from shared.command_line import PROJECT, USAGE, Stop
 
 # What the README shows first: before and after as PROGRAM:KERNEL, at what size and in which type,
 # and why the one is faster.

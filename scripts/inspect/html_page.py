@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import instructions
-from command_line import PROJECT
+from shared.command_line import PROJECT
 
 KINDS = {  # class: what the legend says
     "global": "global memory", "shared": "shared memory", "local": "local memory: spills",

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple, Tuple
 
-from command_line import PROJECT
+from shared.command_line import PROJECT
 
 
 class Instruction(NamedTuple):
@@ -31,6 +31,8 @@ LOCAL, TENSORS, ARITHMETIC = "local memory", "tensor cores", "arithmetic"
 SPECIAL, LANES, BARRIERS = "special functions", "between lanes", "barriers"
 GROUPS = (LOADS, STORES, COPIES, SHARED_LOADS, SHARED_STORES, LOCAL, ATOMICS, TENSORS, ARITHMETIC,
           SPECIAL, LANES, BARRIERS)
+COLORS = {LOADS: "36", SHARED_LOADS: "36", COPIES: "36", STORES: "33", SHARED_STORES: "33",
+          ATOMICS: "33", LOCAL: "1;31", TENSORS: "1;35", BARRIERS: "34", "source": "1"}
 
 
 def on_tensor_cores(group, label):

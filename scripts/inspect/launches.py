@@ -5,10 +5,8 @@ import json
 import os
 import subprocess
 
-import command_line
-import kernel_names
-import programs
-from command_line import PROJECT, Stop
+from shared import command_line, kernel_names, programs
+from shared.command_line import PROJECT, Stop
 
 SIZES = [["64"], ["128"]]
 SHAPES = [["--rows", "2", "--cols", "256"], ["--rows", "2", "--cols", "8192"]]

@@ -33,19 +33,12 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple, Optional, Tuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
-import command_line  # noqa: E402
-import cuda_toolkit  # noqa: E402
-import html_page  # noqa: E402
-import kernel_names  # noqa: E402
-import launches  # noqa: E402
-import programs  # noqa: E402
-import table  # noqa: E402
-from command_line import PROJECT, SKIPPED, USAGE, Stop  # noqa: E402
-from instructions import (  # noqa: E402
-    ATOMICS, BARRIERS, COPIES, GROUPS, LOADS, LOCAL, SHARED_LOADS, SHARED_STORES, STORES, TENSORS,
-    Instruction, classify, counts, is_below, main_loop, multiplies_and_adds, places_of,
-    source_lines)
+import html_page
+import instructions
+import launches
+from instructions import LOCAL, Instruction, classify, counts, main_loop, multiplies_and_adds
+from shared import command_line, cuda_toolkit, kernel_names, programs, table
+from shared.command_line import PROJECT, SKIPPED, USAGE, Stop
 
 CACHE = PROJECT / "build/inspect"
 LONGEST_LOOP_SHOWN = 120  # instructions, of two loops side by side
@@ -165,7 +158,8 @@ class Kernel(NamedTuple):
 
     @property
     def verifies(self):
-        return self.name.startswith("reference_") or not is_below(PROJECT / "src", self.file)
+        return (self.name.startswith("reference_")
+                or not instructions.is_below(PROJECT / "src", self.file))
 
 
 def read_resources(notes):
@@ -227,7 +221,8 @@ def without_padding(code):
     """Without what fills the last bytes of a kernel: a branch to itself, and NOPs."""
     while code and code[-1].opcode == "NOP":
         code = code[:-1]
-    if code and code[-1].opcode == "BRA" and any(l in code[-1].operands for l in code[-1].labels):
+    if code and code[-1].opcode == "BRA" and any(
+            label in code[-1].operands for label in code[-1].labels):
         code = code[:-1]
     return code
 
@@ -356,10 +351,6 @@ def occupancy(limits, threads, registers, shared):
 
 # --- Showing ----------------------------------------------------------------------------------
 
-COLORS = {LOADS: "36", SHARED_LOADS: "36", COPIES: "36", STORES: "33", SHARED_STORES: "33",
-           ATOMICS: "33", LOCAL: "1;31", TENSORS: "1;35", BARRIERS: "34", "source": "1"}
-
-
 class Show:
     """How the command line wants it shown."""
 
@@ -372,7 +363,7 @@ class Show:
         self.limits = LIMITS.get(int(arch.rstrip("a")))
 
     def paint(self, group, text):
-        color = COLORS.get(group)
+        color = instructions.COLORS.get(group)
         return f"\033[{color}m{text}\033[0m" if self.colored and color else text
 
     def code(self, kernel):
@@ -455,8 +446,10 @@ def show_program(show, program, kernels, everything, missing):
             values["stack, bytes"], values["shared memory, bytes"].replace(" + dynamic", "+"),
             values["threads a block"].replace("unknown", "?"),
             values["warps an SM"].split(",")[0].replace("up to ", "<=").replace(" of ", "/"),
-            total(LOADS, STORES, COPIES), total(SHARED_LOADS, SHARED_STORES), total(LOCAL),
-            total(TENSORS), str(sum(multiplies_and_adds(*kind) for kind in kinds)), str(len(code))])
+            total(instructions.LOADS, instructions.STORES, instructions.COPIES),
+            total(instructions.SHARED_LOADS, instructions.SHARED_STORES), total(LOCAL),
+            total(instructions.TENSORS), str(sum(multiplies_and_adds(*kind) for kind in kinds)),
+            str(len(code))])
     print(f"{program}, {'SASS' if show.sass else 'PTX'} for sm_{show.arch}\n")
     lines = table.layout(head, rows).splitlines()
     for line, kernel in zip(lines, [None, None] + listed):
@@ -491,7 +484,8 @@ def show_kernels(show, kernels):
         rows.append(["multiply-adds of them"] + [
             share(part, size) for i, code in enumerate(codes)
             for part, size in ((whole[i], len(code)), (inside[i], len(main[i])))])
-    for kind in sorted(set().union(*whole), key=lambda kind: (GROUPS.index(kind[0]), kind[1])):
+    for kind in sorted(set().union(*whole),
+                       key=lambda kind: (instructions.GROUPS.index(kind[0]), kind[1])):
         groups.append(kind[0])
         rows.append([f"{kind[0]}  {kind[1]}"] + [str(part[kind]) for pair in zip(whole, inside)
                                                  for part in pair])
@@ -514,7 +508,7 @@ def show_listing(show, kernel):
     print(f"{kernel.name}, {'SASS' if show.sass else 'PTX'} for sm_{show.arch}\n")
     before = []
     for i, instruction in enumerate(code):
-        places = places_of(instruction)
+        places = instructions.places_of(instruction)
         if places != before:
             # The line in src/, and below it the line of a header that was inlined there.
             known = places[:1] == before[:1] and len(places) > 1
@@ -535,7 +529,7 @@ def describe(place):
     if place is None:
         return "(no source line)"
     path, number = place
-    lines = source_lines(path)
+    lines = instructions.source_lines(path)
     text = lines[number - 1].strip() if number <= len(lines) else ""
     return f"{os.path.basename(path)}:{number}  {text}"
 

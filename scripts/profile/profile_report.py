@@ -13,15 +13,12 @@ import math
 import re
 import statistics
 import string
-import sys
 from collections import defaultdict, deque
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Tuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
-import command_line  # noqa: E402
-import kernel_names  # noqa: E402
-from command_line import OK, USAGE  # noqa: E402
+from shared import command_line, kernel_names
+from shared.command_line import OK, USAGE
 
 WIDTH = 100  # columns
 TIMED = "timed"  # the range that the demos put around what they measure

@@ -11,16 +11,12 @@ else: to open on stage, to mail, to print.
 """
 
 import base64
-import sys
 from html import escape
 from pathlib import Path
 
-SCRIPTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "shared")]
-import command_line  # noqa: E402
-import plot  # noqa: E402
-import table  # noqa: E402
-from command_line import PROJECT  # noqa: E402
+import plot
+from shared import command_line, table
+from shared.command_line import PROJECT
 
 MOST = 6  # figures in a line: more would not fit the narrowest screen that shows tables
 STYLE = """

@@ -8,16 +8,12 @@ the talk's shape where it has that. Exit status: that of run.sh, or 78 where CUD
 is told by the first program's line alone, and nothing more is run.
 """
 
-import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
-import command_line  # noqa: E402
-import programs  # noqa: E402
-import table  # noqa: E402
-from command_line import PROJECT  # noqa: E402
-from runner import Runner, run_program  # noqa: E402
+from shared import command_line, programs, table
+from shared.command_line import PROJECT
+from shared.runner import Runner, run_program
 
 NO_GPU = 78  # exit status, for run.sh
 WITHOUT_A_GPU = """\

@@ -18,7 +18,7 @@ import sys
 import sysconfig
 from typing import NamedTuple
 
-from host_compiler import words
+from shared.host_compiler import words
 
 PROJECT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 OLDEST_RELEASE = (12, 0)  # the first with C++20 and with sm_90a

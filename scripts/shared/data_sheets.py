@@ -4,7 +4,7 @@ measuring than a record."""
 import functools
 import re
 
-from command_line import PROJECT
+from shared.command_line import PROJECT
 
 COLUMNS = ("fp32", "tf32", "fp16", "bf16", "GB/s")
 

@@ -4,9 +4,8 @@ products, and results/frameworks/ of gating."""
 import statistics
 from typing import Dict, NamedTuple
 
-import programs
-import table
-from command_line import PROJECT
+from shared import programs, table
+from shared.command_line import PROJECT
 
 FOLDER = PROJECT / "results/grid"
 GATING = "6"  # its program's number

@@ -12,8 +12,8 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-import command_line
-from command_line import PROJECT, USAGE
+from shared import command_line
+from shared.command_line import PROJECT, USAGE
 
 LIMIT_S = 60
 # What the scripts need of it.

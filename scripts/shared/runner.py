@@ -5,9 +5,8 @@ import os
 import subprocess
 from typing import NamedTuple
 
-import command_line
-import table
-from command_line import FAILED, OK, SKIPPED, USAGE, WRONG
+from shared import command_line, table
+from shared.command_line import FAILED, OK, SKIPPED, USAGE, WRONG
 
 NOT_BUILT = 127  # as a shell calls it
 # In the words of a program that finds no GPU: see src/demo/device.cu.

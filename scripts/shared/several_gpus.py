@@ -3,8 +3,8 @@
 import re
 from typing import Dict, NamedTuple
 
-import table
-from command_line import PROJECT
+from shared import table
+from shared.command_line import PROJECT
 
 FOLDER = PROJECT / "results/gpus"
 PROGRAM = "bonus_gating_gpus"

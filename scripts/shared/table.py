@@ -20,10 +20,8 @@ import textwrap
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
-import command_line
-import data_sheets
-import programs
-from command_line import USAGE
+from shared import command_line, data_sheets, programs
+from shared.command_line import USAGE
 
 REQUIRED = (
     "program kernel gpu sm dtype shape n median_ms spread_pct tflops gb_per_s verified role".split()

@@ -16,14 +16,10 @@ import subprocess
 import sys
 import termios
 import textwrap
-from pathlib import Path
 from typing import List, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
-import command_line  # noqa: E402
-import programs  # noqa: E402
-from command_line import (FAILED, INTERRUPTED, OK, PROJECT, SKIPPED, USAGE, WRONG,  # noqa: E402
-                          Stop)
+from shared import command_line, programs
+from shared.command_line import FAILED, INTERRUPTED, OK, PROJECT, SKIPPED, USAGE, WRONG, Stop
 
 LECTURE = PROJECT / "docs/lecture.md"
 WIDTH = 79

@@ -25,16 +25,11 @@ import random
 import re
 import shlex
 import subprocess
-import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
-sys.path.append(str(Path(__file__).resolve().parent.parent / "scripts/shared"))
-import command_line  # noqa: E402
-import cuda_toolkit  # noqa: E402
-import programs  # noqa: E402
-from command_line import FAILED, OK, PROJECT, SKIPPED, WRONG, Stop  # noqa: E402
+from shared import command_line, cuda_toolkit, programs
+from shared.command_line import FAILED, OK, PROJECT, SKIPPED, WRONG, Stop
 
 try:
     from hypothesis import HealthCheck, Phase, assume, configuration, errors, given, seed, settings

@@ -15,14 +15,10 @@ import functools
 import io
 import os
 import subprocess
-import sys
-from pathlib import Path
 from typing import Dict, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
-import command_line  # noqa: E402
-import programs  # noqa: E402
-from command_line import FAILED, PROJECT, USAGE, Stop  # noqa: E402
+from shared import command_line, programs
+from shared.command_line import FAILED, PROJECT, USAGE, Stop
 
 FILE = PROJECT / "results/counts/asked_bytes.csv"
 SIZES = (256, 512)
