@@ -3,7 +3,6 @@
 # compare_gpus.sh --help says more.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")") # files are named from where the caller is
-# shellcheck source=scripts/setup.sh
 source "$here/setup.sh"
 attend "$@"
 

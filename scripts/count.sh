@@ -2,7 +2,6 @@
 # Counts what a program's kernels touch: with ncu on a GPU, else on the simulator.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-# shellcheck source=scripts/setup.sh
 source "$here/setup.sh"
 attend "$@"
 cd -- "$here/.."

@@ -3,7 +3,6 @@
 # and stores counted, registers, spills, occupancy.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-# shellcheck source=scripts/setup.sh
 source "$here/setup.sh"
 attend "$@"
 cd -- "$here/.."

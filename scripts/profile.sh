@@ -2,7 +2,6 @@
 # Runs a CUDA program and shows where its time went: kernels, copies, launches, gaps, a timeline.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-# shellcheck source=scripts/setup.sh
 source "$here/setup.sh"
 attend "$@"
 

@@ -2,7 +2,6 @@
 # Writes measured results as one HTML file: report.sh --help says more.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")") # files are named from where the caller is
-# shellcheck source=scripts/setup.sh
 source "$here/setup.sh"
 attend "$@"
 

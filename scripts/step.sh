@@ -2,7 +2,6 @@
 # A debugger at the first line of a program's kernel, with commands for a lecture.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-# shellcheck source=scripts/setup.sh
 source "$here/setup.sh"
 case " $* " in
     *" --batch "*) attend "$@" ;;

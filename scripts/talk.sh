@@ -2,7 +2,6 @@
 # Gives the talk: its programs in their order, Enter for the next.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-# shellcheck source=scripts/setup.sh
 source "$here/setup.sh"
 if [[ -t 0 && -t 1 ]]; then
     begin # it needs the keyboard

@@ -2,7 +2,6 @@
 # Builds everything and runs every test.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-# shellcheck source=scripts/setup.sh
 source "$here/setup.sh"
 attend "$@"
 cd -- "$here/.."
@@ -58,7 +57,7 @@ make_work_folder
 export TEST_TIMES=$WORK/times # run_scons and tests/conftest.py write there what each step took
 touch "$TEST_TIMES"
 
-# shellcheck disable=SC2317 # build calls it
+# shellcheck disable=SC2317,SC2329 # build calls it
 run_scons() { # in place of setup.sh's: SCons says "Command execution time: TARGET: SECONDS seconds"
     "${SCONS[@]}" -Q --debug=time "$@" | awk -v times="$TEST_TIMES" '
         /^Command execution time: / { sub(":$", "", $4); printf "%.1f %s\n", $5, $4 >>times; next }
@@ -77,6 +76,7 @@ if [[ ${CUDA-} != 0 ]]; then
 fi
 ensure_pytest
 ensure_test_packages
+(ensure_linters) || say "the style is not checked, then"
 ensure_matplotlib
 ensure_notebook_runner
 ensure_browser

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from suite import (NO_GPU, PROGRAMS, USAGE, VERIFIED, any_n, any_shape, assert_one_line, kernels,
-                   programs, runs_of, takes_n, takes_talk, words)
+import suite
+from suite import NO_GPU, PROGRAMS, USAGE, VERIFIED, assert_one_line
 
 each_program = pytest.mark.parametrize("program", PROGRAMS)
 
@@ -31,9 +31,9 @@ REFUSED_SHAPES = [
 @pytest.mark.parametrize("program, arguments", [
     *((program, tuple(arguments)) for program in ("1_matmul_basic", "6_gating_fused")
       for arguments in REFUSED),
-    *((program, tuple(arguments)) for program in programs(any_shape)[:1]
+    *((program, tuple(arguments)) for program in suite.programs(suite.any_shape)[:1]
       for arguments in REFUSED_SHAPES),
-    *((program, ("--bogus",)) for program in PROGRAMS), *runs_of("REFUSED")], ids=words)
+    *((program, ("--bogus",)) for program in PROGRAMS), *suite.runs_of("REFUSED")], ids=suite.words)
 def test_bad_arguments_end_with_one_line_before_cuda_is_touched(backend, program, arguments):
     done = backend.run(program, *arguments, env=NO_GPU)
     assert done.returncode == USAGE
@@ -42,25 +42,25 @@ def test_bad_arguments_end_with_one_line_before_cuda_is_touched(backend, program
     assert len(done.stderr) < 250
 
 
-@pytest.mark.parametrize("program", programs(takes_n))
+@pytest.mark.parametrize("program", suite.programs(suite.takes_n))
 def test_a_bad_size_is_answered_with_what_is_accepted(backend, program):
-    accepted = "a whole number from 1 up" if any_n(program) else "a multiple of 32 from 32 up"
+    accepted = "a whole number from 1 up" if suite.any_n(program) else "a multiple of 32 from 32 up"
     assert accepted in backend.run(program, "0", env=NO_GPU).stderr
 
 
 @each_program
 def test_talk_is_for_the_programs_that_declare_it(backend, program):
     done = backend.run(program, "--talk", "32", "--describe", env=NO_GPU)
-    assert done.returncode == (VERIFIED if takes_talk(program) else USAGE)
+    assert done.returncode == (VERIFIED if suite.takes_talk(program) else USAGE)
 
 
 @each_program
 def test_an_unknown_kernel_is_answered_with_the_known_ones(backend, program):
     message = backend.run(program, "--kernel", "bogus", env=NO_GPU).stderr
-    assert all(name in message for name in kernels(program))
+    assert all(name in message for name in suite.kernels(program))
 
 
-@pytest.mark.parametrize("program", programs(any_shape)[:1])
+@pytest.mark.parametrize("program", suite.programs(suite.any_shape)[:1])
 def test_too_many_rows_are_refused_with_how_many_fit(live, program):
     done = live.run(program, "--rows", 10**12, "--cols", 1000)
     assert done.returncode == 3 and done.stdout == ""

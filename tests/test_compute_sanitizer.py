@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
-from suite import (GPU, ROOT, SKIPPED, any_shape, declared, needs, one_size, programs, run, runs_of,
-                   takes_n, takes_talk, words)
+import suite
+from suite import GPU, ROOT, SKIPPED, run
 
 SUMMARY = {
     "memcheck": "ERROR SUMMARY: 0 errors",
@@ -35,17 +35,18 @@ def sanitizer():
     return find_sanitizer() or pytest.skip("compute-sanitizer is not installed")
 
 
-RUNS = [(program, ("160",)) for program in programs(takes_n)]
+RUNS = [(program, ("160",)) for program in suite.programs(suite.takes_n)]
 RUNS += [(program, ("--rows", "37", "--cols", "1003", "--dtype", "fp16"))
-         for program in programs(any_shape)]
-RUNS += [(program, ("--talk", "32")) for program in programs(takes_talk, one_size)]
-RUNS += runs_of("SANITIZED")
+         for program in suite.programs(suite.any_shape)]
+RUNS += [(program, ("--talk", "32"))
+         for program in suite.programs(suite.takes_talk, suite.one_size)]
+RUNS += suite.runs_of("SANITIZED")
 
 
 def race_runs(program, size):
     """racecheck is about shared memory, and instrumenting cuBLASLt's kernels for it ends some
     processes without a word. So where a library is called only our own kernels are run."""
-    about = declared(program)
+    about = suite.declared(program)
     if about is None:
         return [(program, size)]  # it is not built, which is why it is skipped
     libraries = {"library"} if about["problems"][0]["memory_bound"] else {"library", "yardstick"}
@@ -56,21 +57,21 @@ def race_runs(program, size):
             if c["role"] == "ours" and c["only"] in (None, shape)]
 
 
-RACE_RUNS = [race_run for program, size in RUNS if program in programs(one_size)
+RACE_RUNS = [race_run for program, size in RUNS if program in suite.programs(suite.one_size)
              for race_run in race_runs(program, size)]
 
 
 @pytest.mark.parametrize(
     "tool, program, arguments",
     [(tool, *run) for tool in SUMMARY for run in (RACE_RUNS if tool == "racecheck" else RUNS)],
-    ids=words)
+    ids=suite.words)
 def test_clean(sanitizer, tool, program, arguments):
     if not (ROOT / program).exists():
         pytest.skip(f"{program} is not built")
     done = run(sanitizer, "--tool", tool, "--error-exitcode", FOUND, ROOT / program, *arguments,
                "--once", timeout=300)
     if done.returncode == SKIPPED and (GPU.may_skip(program) or
-                                       set(needs(program)) & set(arguments)):
+                                       set(suite.needs(program)) & set(arguments)):
         pytest.skip(done.stderr.strip())
     findings = [line for line in done.stdout.splitlines() if line.startswith("=========")]
     assert done.returncode == 0, "\n".join(findings[:40]) or done.stderr

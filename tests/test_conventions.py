@@ -16,13 +16,8 @@ def machine(tmp_path):
     return FakeMachine(tmp_path)
 
 
-CALLED_BY_PEOPLE = ["run.sh", "test.sh", "compare_gpus.sh", "compare_frameworks.py", "report.sh",
-                    "plot.py", "slides.py", "count.sh", "profile.sh", "inspect.sh",
-                    "from_pytorch.py", "step.sh", "talk.sh", "update_docs.py", "setup.sh",
-                    "compare_gpus.sbatch", "compile_commands.py", "properties.py", "asked_bytes.py"]
-
-
-@pytest.mark.parametrize("name", CALLED_BY_PEOPLE)
+@pytest.mark.parametrize("name", sorted(
+    path.name for path in (ROOT / "scripts").iterdir() if path.suffix in (".py", ".sh", ".sbatch")))
 def test_help(name):
     done = script(name, "--help")
     assert (done.returncode, done.stderr) == (0, "")

@@ -8,10 +8,9 @@ from typing import NamedTuple, Tuple
 
 import pytest
 
+import suite
 from pages import of_page
-from suite import (NO_GPU, PROGRAMS, ROOT, SKIPPED, USAGE, VERIFIED, any_shape, assert_one_line,
-                   describe, lacks_its_kernels, one_comparison, one_size, problem_of,
-                   run, runs_of, takes, takes_n, takes_talk, verified_rows, words)
+from suite import NO_GPU, PROGRAMS, ROOT, SKIPPED, USAGE, VERIFIED, assert_one_line, describe, run
 
 each_program = pytest.mark.parametrize("program", PROGRAMS)
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "int8": 1, "fp8": 1, "int32": 4,
@@ -44,16 +43,16 @@ def command_lines(backend, program):
     """Without arguments, then sizes, shapes and types."""
     about = described(backend, program)
     n = min(96, backend.size_of(program))
-    if takes_n(program):
+    if suite.takes_n(program):
         sizes = [((), "square", about["sizes"]["default"]), ((str(n),), "square", n)]
     else:
         [talk] = [option for option in about["options"] if option["name"] == "--talk"]
         sizes = [((), "talk", talk["default"])]
-    if takes_talk(program):
+    if suite.takes_talk(program):
         sizes.append((("--talk", "48"), "talk", 48))
-    if any_shape(program):
+    if suite.any_shape(program):
         sizes.append((("--rows", "3", "--cols", "1000"), "3x1000", 3))
-    if not takes(program, "--dtype"):
+    if not suite.takes(program, "--dtype"):
         return [CommandLine(*size, tuple(about["dtypes"])) for size in sizes]
     lines = [CommandLine(*size, (about["dtypes"][0],)) for size in sizes]
     return lines + [CommandLine(arguments + ("--dtype", dtype), shape, n, (dtype,))
@@ -157,7 +156,7 @@ def test_a_problem_is_that_of_the_command_line(backend, program):
                 c["kernel"] for c in found["contenders"]
                 if dtype in c["dtypes"] and c["only"] in (None, line.shape)]
         assert tuple(dict.fromkeys(p["dtype"] for p in found["problems"])) == line.dtypes
-        if one_comparison(program):
+        if suite.one_comparison(program):
             assert len(found["problems"]) == len(line.dtypes)
         else:  # of which not every size has all
             assert all(c in about["contenders"] for c in found["contenders"])
@@ -190,7 +189,7 @@ def test_bytes_are_those_of_the_shapes(backend, program):
         assert problem["flops"] >= 0  # 0: it moves numbers, and computes none
 
 
-@pytest.mark.parametrize("program, arguments", runs_of("OPERATIONS"), ids=words)
+@pytest.mark.parametrize("program, arguments", suite.runs_of("OPERATIONS"), ids=suite.words)
 def test_operations_are_those_of_the_formula(backend, program, arguments):
     problems = described(backend, program, *arguments)["problems"]
     by_formula = of_page(program, "OPERATIONS")[" ".join(arguments)]
@@ -226,7 +225,7 @@ def test_tile_kernels_are_named_without_their_compiler_too(backend):
     for kernel in ("fused_tile", "fused_talk_tile"):
         assert re.search(r"nvcc 13\.3|compute capability 8\.0", needs[kernel])
     path = backend.folder / "bonus_tile"
-    if path.exists() and lacks_its_kernels(path):
+    if path.exists() and suite.lacks_its_kernels(path):
         done = run(path, 32, "--once")
         assert (done.returncode, done.stdout) == (SKIPPED, "")
         assert_one_line(done.stderr, "bonus_tile")
@@ -244,17 +243,17 @@ def test_the_rows_of_a_run_are_those_described(live, program):
     others = [line for line in lines if "--dtype" in line.arguments[:-1]
               and line.dtypes[0] != about["dtypes"][0] and line.n == lines[1].n]
     for line in [line for line in lines if "--dtype" not in line.arguments] + others:
-        rows = verified_rows(live.run(program, *line.arguments, "--once", "--csv"), program)
+        rows = suite.verified_rows(live.run(program, *line.arguments, "--once", "--csv"), program)
         for row in rows:
             contender = contenders[row["kernel"]]
             assert row["role"] == contender["role"]
             assert row["dtype"] in contender["dtypes"]
             assert contender["only"] in (None, row["shape"])
-            problem = problem_of(live, row)
+            problem = suite.problem_of(live, row)
             assert row["kernel"] in problem["contenders"]
             assert row["least_bytes"] == str(problem["least_bytes"])
             assert (row["sm"] == "") == (live.name == "cpu")
-        if not one_size(program):
+        if not suite.one_size(program):
             continue
         expected = [(problem["dtype"], kernel)
                     for problem in described(live, program, *line.arguments)["problems"]

@@ -9,7 +9,7 @@ import pytest
 import exercises
 from pages import in_one, kernel_headers, owner
 from suite import CPU, FAILED, PROGRAMS, ROOT, VERIFIED, WRONG, build_lock, run
-from test_style import CLANG_FORMAT
+from test_style import CLANG_FORMAT, linted
 
 EXERCISES = exercises.read()
 SOLVED = [each for each in EXERCISES if each.patch]
@@ -66,15 +66,12 @@ def test_git_takes_the_patch(exercise):
     assert done.returncode == 0, done.stderr
 
 
+@linted
 @by_number
 def test_clang_format_would_change_nothing_of_a_solution(exercise):
-    version = shutil.which("clang-format") and subprocess.run(
-        ["clang-format", "--version"], capture_output=True, text=True).stdout
-    if not version or f"version {CLANG_FORMAT}." not in version:
-        pytest.skip(f"clang-format {CLANG_FORMAT} is not installed")
     patch = exercises.read_patch(exercise.patch)
     text = exercises.edited(patch, (ROOT / patch.file).read_text(encoding="utf-8"))
-    done = subprocess.run(["clang-format", f"--assume-filename={ROOT / patch.file}"], input=text,
+    done = subprocess.run([CLANG_FORMAT, f"--assume-filename={ROOT / patch.file}"], input=text,
                           capture_output=True, text=True)
     assert done.stdout == text
     assert max(map(len, text.splitlines())) <= 100

@@ -6,16 +6,14 @@ import time
 
 import pytest
 
+import suite
 from pages import of_page
-from suite import (CPU, FAILED, GPU, NO_GPU, PROGRAMS, SKIPPED, USAGE, VERIFIED, assert_one_line,
-                   describe, kernels, needs, one_comparison,
-                   one_size, problem_of, programs, run, runs_of, takes_n,
-                   takes_talk, verified_rows, words)
+from suite import CPU, FAILED, GPU, NO_GPU, PROGRAMS, SKIPPED, USAGE, VERIFIED, assert_one_line, run
 
-each_with_n = pytest.mark.parametrize("program", programs(takes_n))
-each_of_one_size = pytest.mark.parametrize("program", programs(one_size, takes_n))
+each_with_n = pytest.mark.parametrize("program", suite.programs(suite.takes_n))
+each_of_one_size = pytest.mark.parametrize("program", suite.programs(suite.one_size, suite.takes_n))
 each_with_tables = pytest.mark.parametrize(
-    "program", programs(lambda program: describe(program)["sweep"] != "never"))
+    "program", suite.programs(lambda program: suite.describe(program)["sweep"] != "never"))
 
 COLUMNS_OF_A_TERMINAL = 79
 
@@ -34,10 +32,10 @@ def test_help(backend, program):
     assert done.stdout.startswith(program + ": ")
     assert_fits_a_terminal(done.stdout)
     shown = done.stdout.replace(",", " ").split()
-    about = describe(program)
+    about = suite.describe(program)
     assert all(option["name"] in shown for option in about["options"])
     assert all(value in shown for option in about["options"] for value in option.get("values", []))
-    assert all(kernel in shown for kernel in kernels(program))
+    assert all(kernel in shown for kernel in suite.kernels(program))
     assert backend.run(program, "-h", env=NO_GPU).stdout == done.stdout
 
 
@@ -53,8 +51,8 @@ def small_size(live, program):
 @pytest.mark.parametrize("options", [[], ["--hot"]], ids=["cold", "hot"])
 def test_figures_agree_with_each_other(live, program, options):
     done = live.run(program, small_size(live, program), "--csv", *options)
-    for row in verified_rows(done, program):
-        problem = problem_of(live, row)
+    for row in suite.verified_rows(done, program):
+        problem = suite.problem_of(live, row)
         assert row["least_bytes"] == str(problem["least_bytes"])
         ms = float(row["median_ms"])
         assert ms > 0
@@ -94,18 +92,20 @@ def figures_of(live, lines):
     return head, {row["kernel"]: row.groupdict() for row in rows if row}
 
 
-RUNS = [(program, ()) for program in programs(one_size, takes_n, one_comparison)]
-RUNS += [(program, ("--talk", "32")) for program in programs(one_size, takes_talk)]
+RUNS = [(program, ())
+        for program in suite.programs(suite.one_size, suite.takes_n, suite.one_comparison)]
+RUNS += [(program, ("--talk", "32"))
+         for program in suite.programs(suite.one_size, suite.takes_talk)]
 
 
-@pytest.mark.parametrize("program, size", RUNS, ids=words)
+@pytest.mark.parametrize("program, size", RUNS, ids=suite.words)
 def test_people_get_a_row_for_each_kernel(live, program, size):
     size = size or (str(small_size(live, program)),)
     lines = assert_for_people(live.run(program, *size), program)
     assert size[-1] in " ".join(lines[:2])
     head, rows = figures_of(live, lines)
-    [shape] = {problem["shape"] for problem in describe(program, *size)["problems"]}
-    contenders = [c for c in describe(program)["contenders"] if c["only"] in (None, shape)]
+    [shape] = {problem["shape"] for problem in suite.describe(program, *size)["problems"]}
+    contenders = [c for c in suite.describe(program)["contenders"] if c["only"] in (None, shape)]
     records = {c["kernel"] for c in contenders if c["role"] == "record"}
     assert len(records & set(rows)) == bool(records)  # the fastest that can run here
     absent = {c["kernel"] for c in contenders if c["needs"]} - set(rows)
@@ -116,7 +116,7 @@ def test_people_get_a_row_for_each_kernel(live, program, size):
     for c in contenders:
         if c["kernel"] in records & set(rows):
             assert f"  {c['kernel']}: see {c['program']}" in lines
-    memory_bound = describe(program, *size)["problems"][0]["memory_bound"]
+    memory_bound = suite.describe(program, *size)["problems"][0]["memory_bound"]
     copies = [c["kernel"] for c in contenders if c["role"] == "yardstick" and memory_bound]
 
     if live.name == "cpu":
@@ -144,15 +144,15 @@ def test_people_get_a_row_for_each_kernel(live, program, size):
 
 def counts_lines(program):
     """Whether kernels of ours for several operations stand in one table."""
-    return not one_comparison(program) and any(c["role"] == "ours"
-                                               for c in describe(program)["contenders"])
+    return not suite.one_comparison(program) and any(c["role"] == "ours"
+                                               for c in suite.describe(program)["contenders"])
 
 
-@pytest.mark.parametrize("program", programs(counts_lines))
+@pytest.mark.parametrize("program", suite.programs(counts_lines))
 def test_several_comparisons_stand_below_each_other(live, program):
     """Each kernel of ours, what it is compared with, and how many lines the kernel has."""
     lines = assert_for_people(live.run(program, live.size_of(program)), program)
-    roles = {c["kernel"]: c["role"] for c in describe(program)["contenders"]}
+    roles = {c["kernel"]: c["role"] for c in suite.describe(program)["contenders"]}
     skipped = re.findall(r"^  (\w+) +skipped: ", "\n".join(lines), re.MULTILINE)
     pattern = ROW if live.name == "gpu" else ROW_OF_THE_SIMULATOR
     rows = [row["kernel"] for row in map(pattern.fullmatch, lines) if row]
@@ -187,7 +187,7 @@ def test_verbose_tells_launches_and_bytes(live, program):
     done = live.run(program, n, "--verbose", "--once")
     lines = assert_for_people(done, program)
     details = [line.strip() for line in lines if line.startswith("      ")]
-    rows = verified_rows(live.run(program, n, "--csv", "--once"), program)
+    rows = suite.verified_rows(live.run(program, n, "--csv", "--once"), program)
     text = " ".join(details)
     for row in rows:
         if row["role"] != "library":  # which chooses by time, anew in each run
@@ -214,9 +214,9 @@ def table_lines(lines, facts=()):
 
 @each_with_tables
 def test_a_sweep_prints_a_line_for_each_size(live, program):
-    always = not one_size(program)
+    always = not suite.one_size(program)
     options = [live.size_of(program)] if always else ["--sweep"]
-    rows = verified_rows(live.run(program, *options, "--csv", timeout=300), program)
+    rows = suite.verified_rows(live.run(program, *options, "--csv", timeout=300), program)
     sizes = list(dict.fromkeys(
         {"square": f"N = {row['n']}", "talk": f"S = {row['n']}"}.get(row["shape"], row["shape"])
         for row in rows))
@@ -224,18 +224,18 @@ def test_a_sweep_prints_a_line_for_each_size(live, program):
     facts = set(of_page(program, "FACTS"))
     table = table_lines(lines, facts)
     assert [size.replace(" x ", "x") for size, *_ in table] == sizes and len(sizes) > 1
-    roles = {c["role"] for c in describe(program)["contenders"]}
+    roles = {c["role"] for c in suite.describe(program)["contenders"]}
     for size, head, cells, verdict in table:
         assert verdict == "ok" and len(cells) == len(head)
         times = dict(zip(head, cells))
         ratios = [times.pop(name) for name in head if name.startswith("x_")]
         assert facts <= set(head)
-        assert {name for name in times if name not in facts} <= set(kernels(program))
+        assert {name for name in times if name not in facts} <= set(suite.kernels(program))
         assert all(float(times[name].rstrip("!")) > 0 for name in set(times) - facts)
         assert bool(ratios) == (live.name == "gpu" and bool(roles & {"chain", "library"}))
         assert all(re.fullmatch(r"[\d.]+x", ratio) for ratio in ratios)
     if not always:
-        shapes = [f"{rows}x{cols}" for rows, cols in describe(program)["shapes"]]
+        shapes = [f"{rows}x{cols}" for rows, cols in suite.describe(program)["shapes"]]
         assert sizes == shapes[:len(sizes)] and (live.name == "cpu" or sizes == shapes)
 
     said = assert_for_people(live.run(program, *options, "--once"), program)
@@ -245,7 +245,7 @@ def test_a_sweep_prints_a_line_for_each_size(live, program):
                for _, head, cells, _ in untimed)
 
 
-@pytest.mark.parametrize("program, arguments", runs_of("PRINTS"), ids=words)
+@pytest.mark.parametrize("program, arguments", suite.runs_of("PRINTS"), ids=suite.words)
 def test_what_only_this_program_prints(live, program, arguments):
     text = live.run(program, *arguments).stdout
     for pattern in of_page(program, "PRINTS")[" ".join(arguments)]:
@@ -255,7 +255,7 @@ def test_what_only_this_program_prints(live, program, arguments):
 @pytest.mark.timed
 @each_with_n
 def test_the_first_line_appears_within_two_seconds(live, program):
-    arguments = ["--once"] if one_size(program) else ["64", "--once"]
+    arguments = ["--once"] if suite.one_size(program) else ["64", "--once"]
     live.run(program, "64", "--once")  # from the disk into memory, as on a stage
     start = time.monotonic()
     with subprocess.Popen([str(live.folder / program)] + arguments, stdout=subprocess.PIPE,
@@ -276,12 +276,12 @@ TOO_LARGE_TALK = [["--talk", "1048576"], ["--talk", "9223372036854775792"]]
 
 @pytest.mark.parametrize(
     "program, arguments",
-    [(p, a) for p in programs(takes_n) for a in TOO_LARGE]
-    + [(p, a) for p in programs(takes_talk) for a in TOO_LARGE_TALK],
-    ids=words)
+    [(p, a) for p in suite.programs(suite.takes_n) for a in TOO_LARGE]
+    + [(p, a) for p in suite.programs(suite.takes_talk) for a in TOO_LARGE_TALK],
+    ids=suite.words)
 def test_too_little_memory_names_the_largest_size_that_fits(live, program, arguments):
     name = "S" if "--talk" in arguments else "N"
-    step = describe(program)["talk" if name == "S" else "sizes"]["multiple"]
+    step = suite.describe(program)["talk" if name == "S" else "sizes"]["multiple"]
     done = live.run(program, *arguments)
     assert done.returncode == FAILED
     assert done.stdout == ""
@@ -321,8 +321,8 @@ def test_what_this_gpu_lacks_is_named(live, program):
     if done.returncode == SKIPPED and live.may_skip(program):
         assert done.stdout == ""
         assert_one_line(done.stderr, program)
-        assert any(reason in done.stderr for reason in needs(program).values())
+        assert any(reason in done.stderr for reason in suite.needs(program).values())
         return
     assert done.returncode == VERIFIED, done.stderr
     skipped = re.findall(r"^  (\w+) +skipped: (.*)$", done.stdout, re.MULTILINE)
-    assert dict(skipped).items() <= (needs(program) if live is GPU else {}).items()
+    assert dict(skipped).items() <= (suite.needs(program) if live is GPU else {}).items()

@@ -3,10 +3,9 @@ under the host compiler's sanitizers. What needs other checks stands on the prog
 
 import pytest
 
+import suite
 from pages import in_one, of_page, sanitized
-from suite import (CPU, EVERYTHING, GPU, PROGRAMS, ROOT, SKIPPED, TIMES, any_shape, declared,
-                   describe, one_size, programs, run, runs_of, takes, takes_n, takes_talk,
-                   verified_rows, words)
+from suite import CPU, EVERYTHING, GPU, PROGRAMS, ROOT, SKIPPED, TIMES, describe, run, verified_rows
 
 
 def a_few(live, program):
@@ -14,7 +13,7 @@ def a_few(live, program):
     return str(min(32, live.size_of(program)))
 
 
-each_with_n = pytest.mark.parametrize("program", programs(takes_n))
+each_with_n = pytest.mark.parametrize("program", suite.programs(suite.takes_n))
 
 
 def assert_untimed(rows):
@@ -31,18 +30,18 @@ def test_every_size_is_verified(live_n, program):
         pytest.skip("takes too long here")
     rows = verified_rows(live.run(program, n, "--once", "--csv"), program)
     assert_untimed(rows)
-    if one_size(program):
+    if suite.one_size(program):
         assert {(row["shape"], row["n"]) for row in rows} == {("square", str(n))}
         return
     square = [int(row["n"]) for row in rows if row["shape"] == "square"]
     assert max(square) <= n
-    if takes_talk(program):
+    if suite.takes_talk(program):
         assert max(square) == n and min(square) == min(n, 1024)
         talk = [int(row["n"]) for row in rows if row["shape"] == "talk"]
         assert max(talk) == max(32, n // 8 // 16 * 16) and min(talk) == 32
 
 
-@pytest.mark.parametrize("program", programs(takes_talk))
+@pytest.mark.parametrize("program", suite.programs(suite.takes_talk))
 def test_every_talk_size_is_verified(live_s, program):
     live, s = live_s
     rows = verified_rows(live.run(program, "--talk", s, "--once", "--csv"), program)
@@ -58,8 +57,8 @@ LARGE = [(5, 16384), (24, 20000), (3, 131072), (2, 1048576), (3, 100003), (20000
 
 
 @pytest.mark.parametrize("program, dtype", [
-    (program, dtype) for program in programs(any_shape)
-    for dtype in (declared(program) or {"dtypes": ["fp32"]})["dtypes"]])
+    (program, dtype) for program in suite.programs(suite.any_shape)
+    for dtype in (suite.declared(program) or {"dtypes": ["fp32"]})["dtypes"]])
 @pytest.mark.parametrize("rows, cols", SHAPES + LARGE)
 def test_every_shape_is_verified(live, program, dtype, rows, cols):
     if live is CPU and (rows > 10000 or rows * cols > 2000000):
@@ -69,7 +68,7 @@ def test_every_shape_is_verified(live, program, dtype, rows, cols):
         assert (row["shape"], row["n"], row["dtype"]) == (f"{rows}x{cols}", str(rows), dtype)
 
 
-@pytest.mark.parametrize("program, arguments", runs_of("RUNS"), ids=words)
+@pytest.mark.parametrize("program, arguments", suite.runs_of("RUNS"), ids=suite.words)
 def test_what_only_this_program_has_is_verified(live, program, arguments):
     verified_rows(live.run(program, *arguments, "--csv"), program)
 
@@ -86,10 +85,10 @@ def test_each_kernel_can_be_run_alone(live, program):
         assert {row["kernel"] for row in rows} == {contender["kernel"]}
 
 
-@pytest.mark.parametrize("program", programs(one_size, takes_n))
+@pytest.mark.parametrize("program", suite.programs(suite.one_size, suite.takes_n))
 def test_the_seed_decides_the_data(live, program):
     # In the last type, so that every program rounds: x + b is exact in fp32.
-    dtype = ["--dtype", describe(program)["dtypes"][-1]] if takes(program, "--dtype") else []
+    dtype = ["--dtype", describe(program)["dtypes"][-1]] if suite.takes(program, "--dtype") else []
 
     def errors(seed):
         done = live.run(program, a_few(live, program), "--once", "--csv", "--seed", seed, *dtype)
@@ -113,14 +112,15 @@ def test_special_values():
 
 # --- On the simulator: in other orders of the threads, and under the sanitizers -----------------
 
-ONE_SIZE = [(program, (str(CPU.size_of(program)),)) for program in programs(takes_n)]
-ONE_SIZE += [(program, ("--talk", "16")) for program in programs(takes_talk)]
+ONE_SIZE = [(program, (str(CPU.size_of(program)),)) for program in suite.programs(suite.takes_n)]
+ONE_SIZE += [(program, ("--talk", "16")) for program in suite.programs(suite.takes_talk)]
 ONE_SIZE += [(program, ("--rows", "5", "--cols", "1032", "--dtype", "fp16"))
-             for program in programs(any_shape)]
-MORE_SIZES = [(program, (str(n),)) for program in programs(takes_n) for n in CPU.sizes
+             for program in suite.programs(suite.any_shape)]
+MORE_SIZES = [(program, (str(n),)) for program in suite.programs(suite.takes_n) for n in CPU.sizes
               if n != CPU.size_of(program) and n <= of_page(program, "LARGEST", n)]
 each_run = pytest.mark.parametrize(
-    "program, arguments", ONE_SIZE + runs_of("ANY_ORDER") + MORE_SIZES * EVERYTHING, ids=words)
+    "program, arguments", ONE_SIZE + suite.runs_of("ANY_ORDER") + MORE_SIZES * EVERYTHING,
+    ids=suite.words)
 
 
 @each_run
@@ -132,7 +132,7 @@ def test_verified_in_any_order(program, arguments, schedule):
 
 @pytest.mark.parametrize("program, arguments", [
     (program, arguments) for program, arguments in ONE_SIZE
-    if "--rows" not in arguments and program in programs(one_size)], ids=words)
+    if "--rows" not in arguments and program in suite.programs(suite.one_size)], ids=suite.words)
 def test_the_sanitizers_find_nothing(program, arguments):
     [bundle] = [target for target, names in sanitized(PROGRAMS).items() if program in names]
     done = run(ROOT / bundle, in_one(program), *arguments, "--once", "--csv", timeout=300)
@@ -143,7 +143,7 @@ def test_the_sanitizers_find_nothing(program, arguments):
 # --- What kernels move --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("program, arguments", runs_of("TRAFFIC"), ids=words)
+@pytest.mark.parametrize("program, arguments", suite.runs_of("TRAFFIC"), ids=suite.words)
 def test_traffic_is_that_counted_by_hand(live, program, arguments):
     by_hand = of_page(program, "TRAFFIC")[" ".join(arguments)]
     by_hand = by_hand.get(live.name, by_hand)
@@ -157,11 +157,11 @@ def has_chain(program):
     return "chain" in [contender["role"] for contender in describe(program)["contenders"]]
 
 
-@pytest.mark.parametrize("program", programs(one_size, has_chain))
+@pytest.mark.parametrize("program", suite.programs(suite.one_size, has_chain))
 def test_fusion_saves_launches_memory_and_bytes(live, program):
     """A kernel of ours takes one launch, keeps nothing and moves what must be moved; a library's
     calls, and what takes several kernels of ours, lie between that and the chain's."""
-    size = [a_few(live, program)] if takes_n(program) else ["--talk", "16"]
+    size = [a_few(live, program)] if suite.takes_n(program) else ["--talk", "16"]
     rows = verified_rows(live.run(program, *size, "--once", "--csv"), program)
     [chain] = [row for row in rows if row["role"] == "chain"]
     assert int(chain["temp_bytes"]) > 0

@@ -8,9 +8,9 @@ import torch
 import triton
 import triton.language as tl
 
+from frameworks import triton_kernels
 from frameworks.peers import Peer, compiled
-from frameworks.triton_kernels import (count_tiles, even_tiles, launch, load_step, multiprocessors,
-                                       place_of, store_tile, tuned, within)
+from frameworks.triton_kernels import launch, load_step, place_of, store_tile, tuned, within
 from frameworks.verification import ROUNDOFF, SUBNORMAL, product
 
 # 1056, 1952, 3104 and 4064 are no multiples of any tile's side.
@@ -58,7 +58,7 @@ def gate(v1, v2, b1, b2, columns):
 @tuned(["N"], *[({"BM": m, "BN": n, "BK": k}, warps, stages) for m, n, k, warps, stages in (
     (128, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 64, 64, 4, 4), (128, 64, 64, 8, 4),
     (64, 128, 64, 4, 4), (64, 64, 64, 4, 5), (256, 64, 64, 8, 3))])
-@even_tiles
+@triton_kernels.even_tiles
 @triton.jit
 def gate_tile(x, W1, W2, b1, b2, out, N, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
               GROUP: tl.constexpr, EVEN: tl.constexpr):
@@ -87,7 +87,7 @@ def gate_tile(x, W1, W2, b1, b2, out, N, BM: tl.constexpr, BN: tl.constexpr, BK:
 @tuned(["N"], *[({"BM": m, "BN": n, "BK": k}, warps, stages) for m, n, k, warps, stages in (
     (128, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 64, 64, 4, 4), (64, 128, 64, 4, 4),
     (256, 64, 64, 8, 3), (128, 64, 128, 8, 3))])
-@even_tiles
+@triton_kernels.even_tiles
 @triton.jit
 def gate_tiles_tma(x, W1, W2, b1, b2, out, N, BM: tl.constexpr, BN: tl.constexpr,
                    BK: tl.constexpr, GROUP: tl.constexpr, EVEN: tl.constexpr):
@@ -117,13 +117,14 @@ def gate_tiles_tma(x, W1, W2, b1, b2, out, N, BM: tl.constexpr, BN: tl.constexpr
 
 def square_in_triton(x, W1, W2, b1, b2):
     N, out = len(x), torch.empty_like(x)
-    launch(gate_tile, lambda tile: (count_tiles(N, tile),), x, W1, W2, b1, b2, out, N, GROUP=8)
+    launch(gate_tile, lambda tile: (triton_kernels.count_tiles(N, tile),),
+           x, W1, W2, b1, b2, out, N, GROUP=8)
     return out
 
 
 def square_by_tma(x, W1, W2, b1, b2):
-    N, out, blocks = len(x), torch.empty_like(x), multiprocessors()
-    launch(gate_tiles_tma, lambda tile: (min(blocks, count_tiles(N, tile)),),
+    N, out, blocks = len(x), torch.empty_like(x), triton_kernels.multiprocessors()
+    launch(gate_tiles_tma, lambda tile: (min(blocks, triton_kernels.count_tiles(N, tile)),),
            x, W1, W2, b1, b2, out, N, GROUP=8)
     return out
 
@@ -174,7 +175,7 @@ def talk_in_triton(x, W1, W2, b1, b2):
 
 def talk_by_tma(x, W1, W2, b1, b2):
     M, K, H, out = shape_and_output(x, W1)
-    sms = multiprocessors()
+    sms = triton_kernels.multiprocessors()
     launch(gate_rows_tma, lambda tile: (min(sms * tile["PER_SM"], M // tile["BM"]),),
            x, W1, W2, b1, b2, out, M, K=K, H=H)
     return out

@@ -4,10 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
-from frameworks import verification
+from frameworks import triton_kernels, verification
 from frameworks.peers import Peer
-from frameworks.triton_kernels import (count_tiles, even_tiles, launch, load_step, place_of,
-                                       store_tile, tuned, within)
+from frameworks.triton_kernels import launch, load_step, place_of, store_tile, tuned, within
 
 
 def formula(A, B):  # [M, K], [K, N]
@@ -15,7 +14,7 @@ def formula(A, B):  # [M, K], [K, N]
 
 
 # In Triton, square: a block computes a tile.
-@even_tiles
+@triton_kernels.even_tiles
 @triton.jit
 def product_tile(A, B, C, N, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
                  GROUP: tl.constexpr, PRECISION: tl.constexpr, EVEN: tl.constexpr):
@@ -49,7 +48,7 @@ TUNED = {size: tuned(["N"], *[({"BM": m, "BN": n, "BK": k}, warps, stages)
 def in_triton(A, B):
     N, C = len(A), torch.empty_like(A)
     precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"  # of fp32's products
-    launch(TUNED[A.element_size()], lambda tile: (count_tiles(N, tile),),
+    launch(TUNED[A.element_size()], lambda tile: (triton_kernels.count_tiles(N, tile),),
            A, B, C, N, GROUP=8, PRECISION=precision)
     return C
 

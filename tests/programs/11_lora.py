@@ -1,6 +1,6 @@
 """What the tests of 11_lora need besides what it declares (see tests/pages.py)."""
 
-from pages import COPY_16, Mutant, STORE_16, launch_once
+from pages import COPY_16, STORE_16, Mutant, launch_once
 
 SMALL = dict(sizes=(33, 160))  # N odd, and rows that are copied 16 bytes at a time
 BY_LIBRARY = "its sums are the library's"

@@ -1,6 +1,6 @@
 """What the tests of 5_gating_unfused need besides what it declares (see tests/pages.py)."""
 
-from pages import LOAD_16, Mutant, STORE_16, launch_once
+from pages import LOAD_16, STORE_16, Mutant, launch_once
 
 ALWAYS_PACKED = ("packed = demo::quick_time(packed_gemm) < demo::quick_time(two_gemms);",
                  "packed = true;")

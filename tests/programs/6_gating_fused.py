@@ -1,6 +1,6 @@
 """What the tests of 6_gating_fused need besides what it declares (see tests/pages.py)."""
 
-from pages import COPY_16, Mutant, STORE_16, launch_once
+from pages import COPY_16, STORE_16, Mutant, launch_once
 
 BOTH = dict(sizes=(160, 1024), talk_sizes=(16, 256))
 

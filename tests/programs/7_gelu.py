@@ -1,6 +1,6 @@
 """What the tests of 7_gelu need besides what it declares (see tests/pages.py)."""
 
-from pages import launch_once, LOAD_16, Mutant, PAST_THE_END, READ_ONLY, STORE_16
+from pages import LOAD_16, PAST_THE_END, READ_ONLY, STORE_16, Mutant, launch_once
 
 MUTANTS = [
     Mutant("gelu_missing_bounds_check", "fused",

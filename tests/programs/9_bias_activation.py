@@ -1,6 +1,6 @@
 """What the tests of 9_bias_activation need besides what it declares (see tests/pages.py)."""
 
-from pages import LOAD_16, Mutant, PAST_THE_END, STORE_16
+from pages import LOAD_16, PAST_THE_END, STORE_16, Mutant
 
 ALL = "chain fused fused_vectorized"
 

@@ -1,6 +1,6 @@
 """What the tests of bonus_gating_gpus need besides what it declares (see tests/pages.py)."""
 
-from pages import LAST_WGMMA_TWICE, Mutant, SUMS_AS_THEY_WERE, WAITS_LATE, page
+from pages import LAST_WGMMA_TWICE, SUMS_AS_THEY_WERE, WAITS_LATE, Mutant, page
 
 OURS = "one_gpu fused chunked overlapped row_split"
 

@@ -1,6 +1,6 @@
 """What the tests of bonus_gating_hopper need besides what it declares (see tests/pages.py)."""
 
-from pages import LAST_WGMMA_TWICE, Mutant, SUMS_AS_THEY_WERE, WAITS_LATE, launch_once
+from pages import LAST_WGMMA_TWICE, SUMS_AS_THEY_WERE, WAITS_LATE, Mutant, launch_once
 
 EVERY = "fused_panels fused_turns fused_hopper"
 

@@ -1,6 +1,6 @@
 """What the tests of bonus_gating_mma need besides what it declares (see tests/pages.py)."""
 
-from pages import COPY_16, Mutant, STORE_16, launch_once
+from pages import COPY_16, STORE_16, Mutant, launch_once
 
 MUTANTS = [
     # Its main loop is mma_ptx's: what can be wrong there is tried in bonus_matmul_mma.

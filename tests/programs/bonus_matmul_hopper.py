@@ -1,7 +1,7 @@
 """What the tests of bonus_matmul_hopper need besides what it declares (see tests/pages.py)."""
 
-from pages import (LAST_WGMMA_TWICE, Mutant, SUMS_AS_THEY_WERE, WAITS_LATE, accesses, boxes,
-                   launch_once)
+import pages
+from pages import LAST_WGMMA_TWICE, SUMS_AS_THEY_WERE, WAITS_LATE, Mutant, accesses, launch_once
 
 EVERY = ("wgmma tma warp_specialized persistent overlapped multicast stream_k eights_and_twos "
          "matmul_hopper")
@@ -253,8 +253,8 @@ def counts(n, kernel, cluster=1):
     loads = blocks * steps + rows // cluster * panels * steps
     loaded = 2 * n * n * (columns + rows // cluster)
     return {f"{kernel}<__half>: ({blocks} x 1) blocks of (384 x 1) threads, one launch": {
-        "bulk loads": boxes(loads, loaded, sectors=loaded // 32),
-        "bulk stores": boxes(blocks * 8 * 4, 2 * n * n, sectors=2 * n * n // 32),
+        "bulk loads": pages.boxes(loads, loaded, sectors=loaded // 32),
+        "bulk stores": pages.boxes(blocks * 8 * 4, 2 * n * n, sectors=2 * n * n // 32),
         "shared stores": accesses(blocks * 128 * 256 // 8, 16),
         "wgmma": accesses(blocks * steps * 4 * 8 * 32, 0),
         **({"barriers": accesses(blocks * 384, 0)} if cluster == 1 else {})}}

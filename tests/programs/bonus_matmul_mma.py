@@ -1,6 +1,6 @@
 """What the tests of bonus_matmul_mma need besides what it declares (see tests/pages.py)."""
 
-from pages import COPY_16, Mutant, STORE_16, launch_once
+from pages import COPY_16, STORE_16, Mutant, launch_once
 
 MUTANTS = [
     Mutant("mma_swizzled_dropped_k", "mma_swizzled",

@@ -1,6 +1,6 @@
 """What the tests of bonus_matmul_register_tiled need besides what it declares (see tests/pages.py)."""
 
-from pages import COPY_16, Mutant, SHARED_16, STORE_16, launch_once
+from pages import COPY_16, SHARED_16, STORE_16, Mutant, launch_once
 
 MUTANTS = [
     Mutant("block_tiled_wrong_row", "block_tiled",

@@ -1,6 +1,6 @@
 """What the tests of bonus_norm need besides what it declares (see tests/pages.py)."""
 
-from pages import LOAD_16, Mutant, STORE_16
+from pages import LOAD_16, STORE_16, Mutant
 
 ALL = "by_warp by_block by_cluster by_cluster_twice"
 BLOCKS = "by_block by_cluster by_cluster_twice"

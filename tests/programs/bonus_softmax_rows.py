@@ -1,6 +1,6 @@
 """What the tests of bonus_softmax_rows need besides what it declares (see tests/pages.py)."""
 
-from pages import COPY_16, FEWER_TILES, launch_once, LOAD_16, Mutant, PAST_THE_END, STORE_16
+from pages import COPY_16, FEWER_TILES, LOAD_16, PAST_THE_END, STORE_16, Mutant, launch_once
 
 KEEPERS = "by_warp by_block by_cluster by_grid by_cluster_twice"  # of pieces, in registers
 ALL = "by_tile " + KEEPERS

@@ -1,6 +1,6 @@
 """What the tests of bonus_transpose need besides what it declares (see tests/pages.py)."""
 
-from pages import Mutant, accesses, launch_once, LOAD_16, SHARED_16, STORE_16
+from pages import LOAD_16, SHARED_16, STORE_16, Mutant, accesses, launch_once
 
 MUTANTS = [
     Mutant("transpose_short_grid", "naive tiled padded swizzled",
