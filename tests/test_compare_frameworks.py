@@ -14,7 +14,7 @@ import types
 import pytest
 
 import compare_frameworks
-from fakes import copy_folders
+from fakes import copy_folders, script
 from frameworks import splitmix64
 from shared import table
 from suite import FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, describe
@@ -745,8 +745,7 @@ def test_the_tables_come_from_results_frameworks(compare, tmp_path):
     readme.write_text("a\n<!-- results:begin -->\n<!-- results:end -->\nb\n")
 
     def update(*arguments):
-        return subprocess.run([sys.executable, str(project / "scripts/update_docs.py"),
-                               *arguments], capture_output=True, text=True)
+        return script("update_docs.py", *arguments, root=project)
 
     done = update()
     assert done.returncode == USAGE

@@ -477,8 +477,7 @@ def test_a_long_name_has_a_line_of_its_own(capsys):
 
 
 def count_script(*arguments, env=None):
-    return subprocess.run([ROOT / "scripts/count.sh", *map(str, arguments)], capture_output=True,
-                          text=True, timeout=300, env={**os.environ, **(env or {})}, cwd="/")
+    return script("count.sh", *arguments, env=env, cwd="/")
 
 
 @pytest.mark.parametrize("program", COMPARED)

@@ -16,6 +16,7 @@ import pytest
 import instructions
 import launches
 import machine_code
+from fakes import script
 from machine_code import command_line, cuda_toolkit
 from suite import ROOT, SKIPPED, USAGE, assert_one_line, toolkit
 
@@ -29,11 +30,10 @@ def arch():
     return "90a" if toolkit().builds_for("90a") else str(toolkit().architectures()[-1])
 
 
-def inspect(*arguments, env=None):
+def inspect(*arguments):
     """Runs it for one architecture, whatever GPU is here."""
     toolkit()
-    return subprocess.run([ROOT / "scripts/inspect.sh", *arguments, "--arch", arch()], text=True,
-                          capture_output=True, timeout=300, cwd="/", env=env)
+    return script("inspect.sh", *arguments, "--arch", arch(), cwd="/")
 
 
 @functools.lru_cache(maxsize=None)
@@ -465,8 +465,7 @@ def test_an_unknown_kernel_ends_with_the_names(arguments, says):
 @pytest.mark.parametrize("wanted", ["77", "70", "86b", "75a", "sm_86", "086", "", "a"])
 def test_an_unknown_architecture_ends_with_those_of_nvcc(wanted):
     toolkit()
-    done = subprocess.run([ROOT / "scripts/inspect.sh", "2", "--arch", wanted], text=True,
-                          capture_output=True)
+    done = script("inspect.sh", "2", "--arch", wanted)
     assert done.returncode == USAGE and done.stdout == ""
     assert_one_line(done.stderr, "inspect.sh")
     assert str(toolkit().architectures()[-1]) in done.stderr

@@ -3,7 +3,6 @@ the trace, what is wrong with records and command lines; and, on a GPU, the whol
 
 import glob
 import json
-import os
 import re
 import subprocess
 
@@ -26,9 +25,7 @@ def report(*arguments):
 
 
 def profile(*arguments, env=None, cwd=None):
-    return subprocess.run(["bash", ROOT / "scripts/profile.sh", *map(str, arguments)], cwd=cwd,
-                          capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL,
-                          env={**os.environ, **(env or {})})
+    return script("profile.sh", *arguments, env=env, cwd=cwd)
 
 
 def sections(text):
