@@ -5,9 +5,6 @@
 # packages go to .venv. What installs or builds is called in the repository's root.
 # Called, it installs the compiler of CUDA Tile C++: see the end.
 
-SCRIPTS=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-[[ ${PYTHONPATH-}: == "$SCRIPTS":* ]] || export PYTHONPATH=$SCRIPTS${PYTHONPATH:+:$PYTHONPATH}
-
 CUDA_WHEELS="cuda-toolkit[nvcc,nvvm,crt,cudart,cccl,cublas,nvtx,cupti]==13.0.*"
 # The compiler of tile kernels alone, which lies beside any toolkit: no cuBLAS, no CCCL, no tools.
 TILE_WHEELS=(nvidia-{cuda-nvcc,nvvm,cuda-crt,cuda-runtime,cuda-tileiras}"==13.5.*")
@@ -110,6 +107,10 @@ alone() {
     exec {lock}<&-
     return "$status"
 }
+
+SCRIPTS=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+[[ $SCRIPTS != *:* ]] || die 3 "Python imports nothing from a folder with a colon: move the checkout"
+[[ ${PYTHONPATH-}: == "$SCRIPTS":* ]] || export PYTHONPATH=$SCRIPTS${PYTHONPATH:+:$PYTHONPATH}
 
 # --- What is there, and what is installed ---
 
