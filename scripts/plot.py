@@ -1013,7 +1013,7 @@ def choose_size(tables, size):
 
 def run_with_matplotlib(who):
     """Starts this program once more, where matplotlib is, if it is missing here."""
-    command_line.run_with(who, ["matplotlib"], "ensure_matplotlib", "PLOT_PYTHON")
+    command_line.run_with(who, ["matplotlib"], "ensure_matplotlib")
 
 
 @command_line.reporting("plot.py")

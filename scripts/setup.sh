@@ -109,7 +109,7 @@ alone() {
 }
 
 SCRIPTS=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-[[ $SCRIPTS != *:* ]] || die 3 "Python imports nothing from a folder with a colon: move the checkout"
+[[ $SCRIPTS != *:* ]] || die 3 "Python imports from no folder with a colon: move this checkout"
 [[ ${PYTHONPATH-}: == "$SCRIPTS":* ]] || export PYTHONPATH=$SCRIPTS${PYTHONPATH:+:$PYTHONPATH}
 
 # --- What is there, and what is installed ---
@@ -329,15 +329,20 @@ END
     fi
 }
 
+# find_python CODE: sets FOUND_PYTHON, the first of python3 and that of .venv which can run this.
+find_python() {
+    ensure_python
+    for FOUND_PYTHON in python3 .venv/bin/python; do
+        ! "$FOUND_PYTHON" -c "$1" 2>/dev/null || return 0
+    done
+    return 1
+}
+
 # Sets PYTEST, the command that runs pytest 7 or later, on several cores too.
 ensure_pytest() {
-    local python
-    ensure_python
-    for python in python3 .venv/bin/python; do
-        PYTEST=("$python" -m pytest)
-        "$python" -c 'import pytest, xdist; pytest.version_tuple' 2>/dev/null && return
-    done
-    pip_install pytest "pytest>=7" pytest-xdist
+    find_python 'import pytest, xdist; pytest.version_tuple' ||
+        pip_install pytest "pytest>=7" pytest-xdist
+    PYTEST=("$FOUND_PYTHON" -m pytest)
 }
 
 # More packages for PYTEST, which skips some tests without them: jsonschema for what --describe
@@ -362,34 +367,24 @@ ensure_linters() {
         pip_install "what checks the style" "${packages[@]}"
 }
 
-# Sets PLOT_PYTHON, a Python that has matplotlib.
+# Sets FOUND_PYTHON, a Python that has matplotlib.
 ensure_matplotlib() {
-    ensure_python
-    for PLOT_PYTHON in python3 .venv/bin/python; do
-        "$PLOT_PYTHON" -c 'import matplotlib' 2>/dev/null && return
-    done
-    pip_install matplotlib "matplotlib>=3.7,<4"
+    find_python 'import matplotlib' || pip_install matplotlib "matplotlib>=3.7,<4"
 }
 
-# Sets SLIDES_PYTHON, a Python that has matplotlib, and pandoc in the version that made docs/slides.
+# Sets FOUND_PYTHON, a Python that has matplotlib, and pandoc in the version that made docs/slides.
 ensure_pandoc() {
-    ensure_python
-    for SLIDES_PYTHON in python3 .venv/bin/python; do
-        "$SLIDES_PYTHON" -c 'import matplotlib, pypandoc, sys
+    find_python 'import matplotlib, pypandoc, sys
 from importlib.metadata import version
-sys.exit(version("pypandoc_binary") != "1.17")' 2>/dev/null && return
-    done
-    pip_install "pandoc and matplotlib" pypandoc_binary==1.17 "matplotlib>=3.7,<4"
+sys.exit(version("pypandoc_binary") != "1.17")' ||
+        pip_install "pandoc and matplotlib" pypandoc_binary==1.17 "matplotlib>=3.7,<4"
 }
 
 # What executes notebooks, for the test of docs/colab.ipynb, which is skipped without it.
 ensure_notebook_runner() {
-    local python
-    ensure_python
-    for python in python3 .venv/bin/python; do
-        "$python" -c 'import ipykernel, nbclient' 2>/dev/null && return
-    done
-    (pip_install "a notebook runner" ipykernel nbclient) || say "the notebook is not tested, then"
+    find_python 'import ipykernel, nbclient' ||
+        (pip_install "a notebook runner" ipykernel nbclient) ||
+        say "the notebook is not tested, then"
 }
 
 has_gtest() {

@@ -72,13 +72,16 @@ PLOTS = ["bars-fp32", "bars-tensor-cores", "bars-memory", "curves-1_matmul_basic
 STOPPED = stopped("8_softmax", n="4096", dtype="fp32", note="out of <memory>")
 
 
+def python_with(name, code):
+    """Where the scripts look for what this code imports; skips the test where there is none."""
+    for python in filter(shutil.which, ["python3", str(ROOT / ".venv/bin/python")]):
+        if subprocess.run([python, "-c", code], capture_output=True).returncode == 0:
+            return python
+    pytest.skip(f"{name} is not installed: scripts/test.sh installs it")
+
+
 def python_with_matplotlib():
-    """Where the scripts look for it; skips the test where there is none."""
-    for name in ["python3", str(ROOT / ".venv/bin/python")]:
-        if shutil.which(name) and subprocess.run([name, "-c", "import matplotlib"],
-                                                 capture_output=True).returncode == 0:
-            return name
-    pytest.skip("matplotlib is not installed: scripts/test.sh installs it")
+    return python_with("matplotlib", "import matplotlib")
 
 
 def measured(program, kernel, dtype, n, ms, flops, moved="", least=100, launches=1, shape="square",

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from fakes import python_with_matplotlib
 from shared import programs
 from suite import PROGRAMS, ROOT, WRONG, own_files, read_rows, scons
 
@@ -137,13 +138,7 @@ def test_it_is_compared(tree, measured):
 
 
 def test_it_is_plotted(tree, measured, tmp_path):
-    pythons = [sys.executable, "python3", str(ROOT / ".venv/bin/python")]
-    for python in filter(shutil.which, pythons):
-        if subprocess.run([python, "-c", "import matplotlib"], capture_output=True).returncode == 0:
-            break
-    else:
-        pytest.skip("matplotlib is not installed: scripts/test.sh installs it")
-    tree.must(python, "scripts/plot.py", "--out", tmp_path, measured)
+    tree.must(python_with_matplotlib(), "scripts/plot.py", "--out", tmp_path, measured)
     drawn = (tmp_path / f"curves-{NAME}-fp32-light.svg").read_text()
     assert "chain" in drawn and "fused" in drawn
 

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from fakes import FakeMachine
+from fakes import FakeMachine, python_with
 from suite import ROOT, assert_one_line, build_lock, own_files, read_rows
 
 NOTEBOOK = ROOT / "docs/colab.ipynb"
@@ -40,20 +40,13 @@ def code_cells(notebook):
 
 # --- As it runs -----------------------------------------------------------------------------------
 
-
-def runner():
-    """A Python that executes notebooks; skips the test where there is none."""
-    for python in ["python3", str(ROOT / ".venv/bin/python")]:
-        if shutil.which(python) and subprocess.run(
-                [python, "-c", "import ipykernel, nbclient"], capture_output=True).returncode == 0:
-            return python
-    pytest.skip("nbclient and ipykernel are not installed: scripts/test.sh installs them")
+RUNNER = "a notebook runner", "import ipykernel, nbclient"
 
 
 def execute(notebook, folder, **environment):
     """Executes a notebook in a folder where there is nothing else, as if there were no GPU. Returns
     what the runner did, and the notebook with its outputs."""
-    python = runner()
+    python = python_with(*RUNNER)
     (folder / "bin").mkdir(parents=True)
     FakeMachine.install(folder / "bin/nvidia-smi", "#!/bin/sh\nexit 9\n")
     (folder / "in.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
@@ -132,7 +125,7 @@ class Executed:
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
-    runner()
+    python_with(*RUNNER)
     for built in (".sconsign.dblite", "build/cpu/release", "cpu/count/2_matmul_sharedmem",
                   *(f"cpu/{program}" for program in SHOWN)):
         if not (ROOT / built).exists():

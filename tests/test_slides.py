@@ -2,14 +2,12 @@
 finds nothing is an error."""
 
 import re
-import shutil
-import subprocess
 
 import pytest
 
 import browser
 import slides
-from fakes import script
+from fakes import python_with, script
 from shared import table
 from shared.command_line import Stop
 from suite import ROOT, USAGE, WRONG, assert_one_line
@@ -19,13 +17,7 @@ DECKS = {name: ROOT / f"docs/slides/{name}.html" for name in SOURCES}
 
 
 def python_with_pandoc():
-    """Where the scripts look for it; skips the test where there is none."""
-    code = "import matplotlib, pypandoc; pypandoc.get_pandoc_path()"
-    for name in ["python3", str(ROOT / ".venv/bin/python")]:
-        if shutil.which(name) and subprocess.run([name, "-c", code],
-                                                 capture_output=True).returncode == 0:
-            return name
-    pytest.skip("pandoc is not installed: scripts/test.sh installs it")
+    return python_with("pandoc", "import matplotlib, pypandoc; pypandoc.get_pandoc_path()")
 
 
 # --- The decks ----------------------------------------------------------------------------------

@@ -164,12 +164,12 @@ def set_up(who, commands, **streams):
     return printed
 
 
-def run_with(who, modules, ensure, variable):
+def run_with(who, modules, ensure):
     """Starts this script once more, by a Python that has these modules, if they are missing here: a
-    function of setup.sh makes sure of them, and sets the variable to that Python."""
+    function of setup.sh makes sure of them, and sets FOUND_PYTHON."""
     if all(importlib.util.find_spec(module) for module in modules):
         return
-    python = set_up(who, f'{ensure} >&2\necho "${variable}"', stdout=subprocess.PIPE).strip()
+    python = set_up(who, f'{ensure} >&2\necho "$FOUND_PYTHON"', stdout=subprocess.PIPE).strip()
     python = str(PROJECT / python) if "/" in python else shutil.which(python)
     os.execv(python, [python] + sys.argv)
 
