@@ -680,7 +680,7 @@ void Runner::attend_to_debugger() {
     wait();
 }
 
-// scripts/step/step_commands.py stops a thread anywhere, writes wanted_ or asked_ and sends this
+// scripts/step/simulator.py stops a thread anywhere, writes wanted_ or asked_ and sends this
 // signal. It calls no function: gdb 13 cannot, on a processor with AMX.
 struct DebuggersSignal {
     DebuggersSignal() {

@@ -225,7 +225,7 @@ def test_where_there_is_no_barrier(tmp_path):
 @on_cpu
 def test_halves_are_numbers(tmp_path):
     said = walk(tmp_path, 3, "next-barrier", "tile stages[0].A",
-                "python print([round(x, 3) for x in struct.unpack('<8e', "
+                "python import struct; print([round(x, 3) for x in struct.unpack('<8e', "
                 "gdb.selected_inferior().read_memory(int(gdb.parse_and_eval('A')), 16))])",
                 "tile A 2 4", options=("--kernel", "wmma_tiled"))
     first = said[2].splitlines()[2].split()
