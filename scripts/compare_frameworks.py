@@ -49,7 +49,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple, Tuple
 
-from shared import command_line, programs, table
+from shared import command_line, measurements, programs, table
 from shared.command_line import FAILED, OK, PROJECT, SKIPPED, USAGE, WRONG
 
 PAGES = PROJECT / "scripts/frameworks"  # a file for each program that is compared
@@ -202,7 +202,7 @@ def run_program(program, arguments, kernel):
         said = done.stderr.strip().splitlines() or [f"{name} gave no reason"]
         raise Failure(f"exit status {done.returncode}: {said[-1]}", done.returncode)
     rows = list(csv.DictReader(done.stdout.splitlines()))
-    if any(row.get(column) is None for row in rows for column in table.REQUIRED):
+    if any(row.get(column) is None for row in rows for column in measurements.REQUIRED):
         raise Failure(f"{name} prints something else than its CSV")
     return rows
 
@@ -397,7 +397,7 @@ def ratios(entries):
 
 # --- Results ---
 
-COLUMNS = list(table.REQUIRED) + (
+COLUMNS = list(measurements.REQUIRED) + (
     "operation contender low_ms high_ms rounds pct_of_copy against ratio ratio_low ratio_high "
     "reason suite software").split()
 TEXT_COLUMNS = 5  # of the table: the first
@@ -462,7 +462,7 @@ def is_memory_bound(rows):
 
 
 def cells_of(rows):
-    """(head, lines) of the table, from rows of the CSV: text, or as table.read() gives them."""
+    """(head, lines) of the table, from rows of the CSV: text, or as read() gives them."""
     # The columns stand in the order of the case that has the most. The copy comes last.
     groups = sorted(by_case(rows).values(), key=len, reverse=True)
     names = list(dict.fromkeys(row["contender"] for group in groups for row in group))
@@ -500,17 +500,17 @@ def show(rows):
 
 
 def read_results(path):
-    """table.Results of a file that --csv wrote. Raises table.TableError."""
-    results = table.read(path)
+    """measurements.Results of a file that --csv wrote. Raises measurements.TableError."""
+    results = measurements.read(path)
     try:
         cells_of(results.rows)
     except (KeyError, ValueError, TypeError):
-        raise table.TableError(f"{path}: not written by compare_frameworks.py --csv")
+        raise measurements.TableError(f"{path}: not written by compare_frameworks.py --csv")
     return results
 
 
 def markdown(path):
-    """Such a file as a section of results/README.md. Raises table.TableError."""
+    """Such a file as a section of results/README.md. Raises measurements.TableError."""
     results = read_results(path)
     versions = "; ".join(dict.fromkeys(row["software"] for row in results.rows))
     suites = ", ".join(dict.fromkeys(row.get("suite") or "unknown" for row in results.rows))
@@ -559,7 +559,7 @@ def earlier_results(path, comments):
     same GPU. The software may have been another: figures are compared within a case alone."""
     try:
         results = read_results(path)
-    except table.TableError:
+    except measurements.TableError:
         return {}  # nothing is there yet, or nothing of ours
     if any(results.about.get(name) != str(comments[name]) for name in ("GPU", "protocol")):
         return {}

@@ -48,7 +48,7 @@ from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
 import asked_bytes
-from shared import command_line, data_sheets, grid, programs, several_gpus, table
+from shared import command_line, data_sheets, grid, measurements, programs, several_gpus, table
 from shared.command_line import PROJECT
 
 
@@ -93,18 +93,19 @@ def of_shape(program, shape):
 
 
 def rate(row):
-    return table.shown_rate(row)[0]
+    return measurements.shown_rate(row)[0]
 
 
 def usual_size(tables):
     """The N that most programs have; 4096 where it is one of them."""
     programs = {}
     for results in tables:
-        for row in table.shown(results.rows):
+        for row in measurements.shown(results.rows):
             if row["shape"] == "square":
                 programs.setdefault(row["n"], set()).add((results.path, row["program"]))
     if not programs:
-        raise table.TableError("nothing to draw: no program has a figure for an N x N matrix")
+        raise measurements.TableError(
+            "nothing to draw: no program has a figure for an N x N matrix")
     return max(programs, key=lambda n: (n == 4096, len(programs[n]), n))
 
 
@@ -119,7 +120,7 @@ def chosen(row, n):
 
 
 def at_size(rows, n):
-    return [row for row in table.plotted(rows) if chosen(row, n)]
+    return [row for row in measurements.plotted(rows) if chosen(row, n)]
 
 
 def groups(rows, *names):
@@ -217,15 +218,16 @@ def curves(tables):
     found = {}
     for program in dict.fromkeys(row["program"] for t in tables for row in t.rows):
         for i, results in enumerate(tables):
-            rows = [row for row in table.plotted(results.rows) if row["program"] == program
+            rows = [row for row in measurements.plotted(results.rows) if row["program"] == program
                     and row["shape"] in ("square", "talk")]
             for (dtype, shape, n), rows in groups(rows, "dtype", "shape", "n").items():
-                own = table.own_kernels(rows)
+                own = measurements.own_kernels(rows)
                 if len(tables) > 1:
                     rows = [max(own, key=rate)]
                 for row in rows:
-                    rival = row["role"] in ("library", table.YARDSTICK) and row not in own
-                    plot = found.setdefault((program, dtype, shape, table.shown_rate(row)[1]), {})
+                    rival = row["role"] in ("library", measurements.YARDSTICK) and row not in own
+                    unit = measurements.shown_rate(row)[1]
+                    plot = found.setdefault((program, dtype, shape, unit), {})
                     if len(tables) > 1:
                         curve = Curve(names[i], i)
                     else:
@@ -301,7 +303,7 @@ def _peaks_beside(tables, plot):
     for i, results in enumerate(tables):
         rows = [row for curve, rows in plot.items() for row in rows
                 if len(tables) == 1 or curve.color == i]
-        is_rate = rows and table.shown_rate(rows[0])[1] in RATES
+        is_rate = rows and measurements.shown_rate(rows[0])[1] in RATES
         peak = is_rate and data_sheets.peak(results.gpu, rows[0])
         if peak and peak <= FAR * max(map(rate, rows)):
             near.setdefault(peak, i if len(tables) > 1 else None)
@@ -350,7 +352,7 @@ def numbered(results):
     """{(program, data type, N, what the shapes begin with): {contender: {number: its row}}}, of
     shapes that end with different numbers: d64l1, d64l2, ..."""
     found = {}
-    for row in table.shown(results.rows):
+    for row in measurements.shown(results.rows):
         shape = re.fullmatch(r"(.*[a-z])\d+", row["shape"])
         if shape:
             at = row["program"], row["dtype"], row["n"], shape[1]
@@ -404,7 +406,7 @@ def bars(tables, n):
     their traffic."""
     kinds = {"fp32": {}, "tensor-cores": {}, "memory": {}}
     for i, results in enumerate(tables):
-        every = [row for row in at_size(results.rows, n) if not table.of_experiment(row)]
+        every = [row for row in at_size(results.rows, n) if not measurements.of_experiment(row)]
         for key, rows in groups(every, "program", "shape", "dtype").items():
             kind = "fp32" if key[2] == "fp32" else "tensor-cores"
             kind = "memory" if rows[0]["gb_per_s"] else kind
@@ -432,7 +434,7 @@ def draw_bars(tables, n, kind, found, theme, title=None):
     if len(tables) > 1:
         figure.key([("\u25a0 " + name, theme.color(i)) for i, name in enumerate(names)])
     kernels = {row["kernel"] for rows_of in found.values() for rows in rows_of.values()
-               for row in table.own_kernels(rows)}
+               for row in measurements.own_kernels(rows)}
     ax = figure.axes(0.5 + max(inches(_bar_name(key)) for key in found),
                      2.5 + max(map(inches, kernels)), bottom=0.6)
     ax.set_ylim(len(found) * (len(tables) + 1), 0)
@@ -467,15 +469,15 @@ def why_missing(rows, key, n):
     """What became of a program that has no figure."""
     program, shape, dtype = key
     n = talk_size(n) if shape == "talk" else n
-    found = table.without_figure(rows, dict(program=program, shape=shape, dtype=dtype, n=n))
+    found = measurements.without_figure(rows, dict(program=program, shape=shape, dtype=dtype, n=n))
     return table.figure(found[0], None) if found else "not measured"
 
 
 def _draw_bar(ax, y, rows, column, theme, color):
-    best = max(table.own_kernels(rows), key=lambda row: row[column])
+    best = max(measurements.own_kernels(rows), key=lambda row: row[column])
     ax.barh(y, best[column], height=0.8, color=color, zorder=3)
     rival = max((row[column] for row in rows if row is not best
-                 and row["role"] in ("library", table.YARDSTICK)), default=None)
+                 and row["role"] in ("library", measurements.YARDSTICK)), default=None)
     cells = [(1.0, "right", table.number(best[column]), dict(weight="bold", color=theme.ink)),
              (2.3, "left", best["kernel"], dict(color=theme.muted))]
     if rival:
@@ -500,11 +502,11 @@ def intensity(row):
 
 def roofs(rows):
     """(GB/s of a copy, {data type: TFLOP/s of the library}), the best that the file has."""
-    copies = [row["gb_per_s"] for row in rows if row["role"] == table.YARDSTICK
+    copies = [row["gb_per_s"] for row in rows if row["role"] == measurements.YARDSTICK
               and row["tflops"] is None and row["gb_per_s"]]
     peaks = {}
     for row in rows:
-        if row["role"] in ("library", table.YARDSTICK) and row["gb_per_s"] is None:
+        if row["role"] in ("library", measurements.YARDSTICK) and row["gb_per_s"] is None:
             peaks[row["dtype"]] = max(peaks.get(row["dtype"], 0), row["tflops"])
     return max(copies, default=None), peaks
 
@@ -514,10 +516,10 @@ def placed(rows):
     first data type. A program that has no kernel of its own shows all that it runs, without a name
     where it runs the library alone: the roofs name that already."""
     points, seen = [], {}
-    rows = [row for row in rows if row["tflops"] and not table.of_experiment(row)]
+    rows = [row for row in rows if row["tflops"] and not measurements.of_experiment(row)]
     for (program, shape), rows in groups(rows, "program", "shape").items():
-        own = table.own_kernels(rows)
-        if own[0]["role"] in table.OWN:
+        own = measurements.own_kernels(rows)
+        if own[0]["role"] in measurements.OWN:
             own = [row for row in own if row["dtype"] == own[0]["dtype"]]
             best = max(own, key=lambda row: row["tflops"])
             chains = [row for row in rows if row["role"] == "chain" and row["moved_bytes"]
@@ -527,7 +529,7 @@ def placed(rows):
             start = start and seen.get((start["kernel"], shape), start)
             points.append((of_shape(program, shape), best, start))
             continue
-        about_library = all(row["role"] in ("library", table.YARDSTICK) for row in rows)
+        about_library = all(row["role"] in ("library", measurements.YARDSTICK) for row in rows)
         for row in rows:
             kernel = of_shape(row["kernel"], shape)
             name = "" if about_library else f"{program.split('_')[0]} {kernel}"
@@ -573,7 +575,7 @@ def draw_roofline(results, n, what, points, theme, title=None):
 def _under_roofs(figure, results, x, y, what, dtypes=None):
     """Axes for points at (x, y) with the roofs of some data types."""
     theme = figure.theme
-    bandwidth, peaks = roofs(table.shown(results.rows))
+    bandwidth, peaks = roofs(measurements.shown(results.rows))
     peaks = {dtype: peak for dtype, peak in peaks.items() if dtypes is None or dtype in dtypes}
     sheet = data_sheets.peaks().get(results.gpu, {})
     names = {dtype: f"library {dtype}  {table.number(peak)}"
@@ -716,12 +718,12 @@ DOCUMENT = 10  # inches across: on a phone its text is 10 pixels high
 
 def of(number, shape, n, *roles):
     """A program's rows with these roles, in the order of the roles."""
-    rows = table.shown(table.read(SHOWN).rows)
+    rows = measurements.shown(measurements.read(SHOWN).rows)
     program = programs.named(number, dict.fromkeys(row["program"] for row in rows))
     found = [row for role in roles for row in rows if row["role"] == role and row["n"] == n
              and row["program"] == program and row["shape"] == shape]
     if not found:
-        raise table.TableError(f"{SHOWN.name} has nothing of program {number} at {n}")
+        raise measurements.TableError(f"{SHOWN.name} has nothing of program {number} at {n}")
     return found
 
 
@@ -730,7 +732,7 @@ def ladder():
     gating by one kernel per operation, by the library, and by our fastest."""
     matmul = [row for number in "123" for row in of(number, "square", N, "ours")]
     gating = "chain", "library", "record"
-    return [[(f"Matmul, N = {N}", matmul + of("3", "square", N, "record", table.YARDSTICK))],
+    return [[(f"Matmul, N = {N}", matmul + of("3", "square", N, "record", measurements.YARDSTICK))],
             [(f"Gating, fp16, N = {N}", of("6", "square", N, *gating)),
              (f"Tall and skinny, S = {S}", of("6", "talk", S, *gating))]]
 
@@ -738,7 +740,7 @@ def ladder():
 def draw_ladder(panels, theme):
     """Names above bars. All bars have one scale from 0, so that lengths compare as figures do."""
     figure = Figure(theme, "Feeding, then fusing", "TFLOP/s on one linear scale: longer is faster. "
-                    + table.short(table.read(SHOWN).gpu), DOCUMENT, 6.1)
+                    + table.short(measurements.read(SHOWN).gpu), DOCUMENT, 6.1)
     longest = max(row["tflops"] for parts in panels for _, rows in parts for row in rows)
     for parts, left in zip(panels, (0.35, DOCUMENT / 2 + 0.2)):
         ax = figure.axes(left, DOCUMENT / 2 + 0.2 - left + 0.15, bottom=0.2, top=1.3)
@@ -753,7 +755,7 @@ def draw_ladder(panels, theme):
                     name += f", {row['dtype']}"
                 elif row is not rows[0]:
                     text = f"{table.ratio(row['tflops'], rows[0]['tflops'])}  {text}"
-                color = {"library": theme.muted, table.YARDSTICK: theme.muted,
+                color = {"library": theme.muted, measurements.YARDSTICK: theme.muted,
                          "chain": theme.color(1)}.get(row["role"], theme.color(0))
                 lines.append((name, text, row["tflops"], color))
             for name, text, rate_of, color in lines:
@@ -802,7 +804,7 @@ def draw_charts(title, subtitle, charts, theme):
 
 def draw_grid(file, theme):
     """Ours over the best of theirs, by N."""
-    results = table.read(file)
+    results = measurements.read(file)
     gating = grid.of_gating(file)[:1]  # by pointers alone
     every = grid.of_products(results) + gating
     lines = {series.name: [(n, pair.ratio) for n, pair in series.pairs.items()]
@@ -842,7 +844,7 @@ def plain(numbers):
     return {number: str(number) for number in numbers}
 
 
-def lines_of(rows, value=lambda row: table.shown_rate(row)[0]):
+def lines_of(rows, value=lambda row: measurements.shown_rate(row)[0]):
     """{kernel: its values by N}"""
     return {kernel: [(row["n"], value(row)) for row in some]
             for (kernel,), some in groups(rows, "kernel").items()}
@@ -891,7 +893,8 @@ def documents():
         yield Plot(several_gpus.picture(each[0]), "", functools.partial(draw_gpus, *each))
     for charts, program in ((waves, "bonus_waves"), (memory, "bonus_memory"),
                             (loads, "bonus_memory")):
-        rows = [row for row in table.of_program(program, SHOWN.stem) if row["verified"] == "yes"]
+        rows = [row for row in measurements.of_program(program, SHOWN.stem)
+                if row["verified"] == "yes"]
         if rows:
             title, found = charts(rows)
             yield Plot(charts.__name__, title, functools.partial(
@@ -1007,7 +1010,7 @@ def choose_size(tables, size):
     n = usual_size(tables) if size is None else size
     rows = [row for results in tables for row in at_size(results.rows, n)]
     if not any(row["shape"] == "square" for row in rows):
-        raise table.TableError(f"no file has figures for N = {n}")
+        raise measurements.TableError(f"no file has figures for N = {n}")
     return n
 
 
@@ -1029,7 +1032,7 @@ def main(arguments):
     if options.documents:
         found, out = list(documents()), options.out or PROJECT / "docs/pictures"
     else:
-        tables = table.read_all("plot.py", options.files)
+        tables = measurements.read_all("plot.py", options.files)
         found = plots(tables, choose_size(tables, options.size))
         out = options.out or PROJECT / "build/plots"
     run_with_matplotlib("plot.py")

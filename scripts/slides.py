@@ -39,7 +39,7 @@ from html import escape
 from pathlib import Path
 
 import plot
-from shared import command_line, data_sheets, programs, table
+from shared import command_line, data_sheets, measurements, programs, table
 from shared.command_line import PROJECT, USAGE, WRONG, Stop
 
 SLIDES = PROJECT / "docs/slides"
@@ -65,7 +65,7 @@ class Figures:
 
     def __init__(self, results):
         self.results = results
-        self.rows = [row for row in table.shown(results.rows) if row["kernel"]]
+        self.rows = [row for row in measurements.shown(results.rows) if row["kernel"]]
         self.names = list(dict.fromkeys(row["program"] for row in self.rows))
         self.sheet = data_sheets.peaks().get(results.gpu, {})
 
@@ -277,8 +277,9 @@ def main(arguments):
     for name in options.names:
         if name not in decks:
             fail(f"no deck '{name}'; there are {' '.join(decks)}")
-    results = table.read(options.results)
-    command_line.run_with("slides.py", ["matplotlib", "pypandoc"], "ensure_pandoc")
+    results = measurements.read(options.results)
+    command_line.run_with("slides.py", ["matplotlib", "pypandoc"], "ensure_pandoc",
+                          "SLIDES_PYTHON")
     figures, pictures = Figures(results), Pictures(results)
     for name in options.names or decks:
         text = deck(SLIDES / f"{name}.md", figures, pictures)

@@ -16,7 +16,7 @@ import pytest
 import compare_frameworks
 from fakes import copy_folders, script
 from frameworks import splitmix64
-from shared import table
+from shared import measurements, table
 from suite import FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, describe
 
 NAME = "compare_frameworks.py"
@@ -95,7 +95,7 @@ echo "$*" >>"$here/commands"
 """
 ROWS = """echo %s
 grep "7_gelu,$kernel," "$here/rows.csv"
-""" % ",".join(table.REQUIRED)
+""" % ",".join(measurements.REQUIRED)
 
 
 def contender(kernel, role, dtypes=("fp32",)):
@@ -191,7 +191,7 @@ def compare(monkeypatch, capsys, tmp_path):
 
     run.file = tmp_path / "new/results.csv"
     run.measured = lambda: [(row["shape"], row["contender"], row["median_ms"])
-                            for row in table.read(run.file).rows]
+                            for row in measurements.read(run.file).rows]
     return run
 
 
@@ -260,7 +260,7 @@ def test_what_is_much_slower_than_the_best_of_theirs_has_one_round(compare):
     done = compare({"eager": [1.2], "library": [1, 1, 1], "compile": [1.05, 1.05, 1.05],
                     "copy": [0.1, 0.1, 0.1]})  # a copy is no rival of theirs
     assert (done.status, done.err) == (VERIFIED, "")
-    rows = {row["contender"]: row["rounds"] for row in table.read(compare.file).rows}
+    rows = {row["contender"]: row["rounds"] for row in measurements.read(compare.file).rows}
     assert rows == {"ours": "3", "eager": "1", "library": "3", "compile": "3", "copy": "3"}
 
 
@@ -305,7 +305,7 @@ def test_the_tile_kernel_has_a_column_and_is_neither_ours_nor_theirs(compare):
     line = cells(done.out)
     assert line["our kernel"] == "fused_fast" and line["best of theirs"] == "library"
     assert line["tile"] == f"{LEAST_BYTES / 0.5e6:.0f} 200%" and line["ours / theirs"] == "2.00x"
-    [row] = [row for row in table.read(compare.file).rows if row["contender"] == "tile"]
+    [row] = [row for row in measurements.read(compare.file).rows if row["contender"] == "tile"]
     assert (row["kernel"], row["role"], row["rounds"]) == ("in_tiles", "yardstick", "3")
     forward = ["ours fused_fast", "library", "copy", "ours in_tiles"]  # it takes turns
     assert done.calls == ["ours fused"] + forward + forward[::-1] + forward
@@ -377,7 +377,7 @@ def test_the_csv_holds_every_contender_and_prints_the_same_table(compare, capsys
     # Flops and bytes are the program's. A copy computes nothing.
     assert float(rows["library"]["tflops"]) == pytest.approx(9 * 16384**2 / 1.1e9, rel=1e-4)
     assert rows["copy"]["tflops"] == "" and float(rows["copy"]["gb_per_s"]) > 0
-    assert table.read(compare.file).gpu == "Fake, GPU"  # the other scripts read it too
+    assert measurements.read(compare.file).gpu == "Fake, GPU"  # the other scripts read it too
 
     assert compare_frameworks.main(["--table", str(compare.file)]) == VERIFIED
     assert capsys.readouterr().out == done.out.split("\n\n")[-1]
@@ -389,7 +389,7 @@ def test_where_arithmetic_is_the_limit_the_unit_is_tflops(compare):
     line = cells(done.out)
     assert line["unit"] == "TFLOP/s" and line["shape"] == "N=16384" and "copy" not in line
     assert line["library"] == table.number(9 * 16384**2 / 2e9)
-    assert {row["gb_per_s"] for row in table.read(compare.file).rows} == {None}
+    assert {row["gb_per_s"] for row in measurements.read(compare.file).rows} == {None}
 
 
 def at(shape, ms, compare, *arguments, **more):

@@ -5,7 +5,7 @@ import pytest
 
 from docs import tables
 from fakes import write_grid, write_measured
-from shared import grid, table
+from shared import grid, measurements
 from suite import ROOT
 
 HOPPER, TILED = "bonus_matmul_hopper", "bonus_matmul_register_tiled"
@@ -15,7 +15,7 @@ RATES = {(HOPPER, "fp16", 512): (96, 100), (HOPPER, "fp16", 1056): (94, 100),
 
 
 def test_ratios_are_summed_up(tmp_path):
-    fp16, fp32 = grid.of_products(table.read(write_grid(tmp_path / "a.csv", RATES)))
+    fp16, fp32 = grid.of_products(measurements.read(write_grid(tmp_path / "a.csv", RATES)))
     assert (fp16.program, fp16.dtype, fp16.against) == (HOPPER, "fp16", "cublas")
     assert fp16.short == {1056: pytest.approx(0.94), 2048: pytest.approx(0.96)}
     assert fp16.lowest == 1056
@@ -25,14 +25,14 @@ def test_ratios_are_summed_up(tmp_path):
 
 def test_a_file_without_the_library_is_refused(tmp_path):
     path = write_measured(tmp_path / "a.csv")
-    alone = table.read(path)._replace(
-        rows=[row for row in table.read(path).rows if row["program"] == "1_matmul_basic"])
-    with pytest.raises(table.TableError, match="no kernel of ours beside"):
+    alone = measurements.read(path)._replace(
+        rows=[row for row in measurements.read(path).rows if row["program"] == "1_matmul_basic"])
+    with pytest.raises(measurements.TableError, match="no kernel of ours beside"):
         grid.of_products(alone)
 
 
 def test_gating_is_beside_the_best_of_theirs():
-    results = table.read(ROOT / "results/frameworks/nvidia-h200.csv")
+    results = measurements.read(ROOT / "results/frameworks/nvidia-h200.csv")
     by_pointers, with_all = grid.of_gating(grid.FOLDER / "nvidia-h200.csv")
     assert grid.of_gating(grid.FOLDER / "another.csv") == []
     rates = {row["contender"]: row["tflops"] for row in results.rows

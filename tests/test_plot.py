@@ -9,7 +9,7 @@ import asked_bytes
 import fakes
 import plot
 from fakes import measured, python_with_matplotlib, row, script, write_csv, write_measured
-from shared import command_line, table
+from shared import command_line, measurements, one_gpu
 from suite import CPU, FAILED, ROOT, SKIPPED, USAGE, assert_one_line, run
 
 
@@ -72,8 +72,8 @@ def test_plot_draws_every_plot_for_light_and_dark(python, tmp_path):
 
 def draw(python, code, *files):
     """What Python code prints, which finds the files' plots as `plots`, by name."""
-    code = ("import sys; import plot; from shared import table\n"
-            "tables = table.read_all('plot.py', sys.argv[1:])\n"
+    code = ("import sys; import plot; from shared import measurements\n"
+            "tables = measurements.read_all('plot.py', sys.argv[1:])\n"
             "plots = {p.name: p for p in plot.plots(tables, plot.choose_size(tables, None))}\n"
             + code)
     done = subprocess.run([python, "-c", code, *map(str, files)], cwd=ROOT / "scripts",
@@ -167,7 +167,7 @@ def test_bars_and_lines_are_as_long_as_their_figures_say(python):
             "    assert len(rates) > 6 and [bar.get_width() for bar in ax.patches] == rates\n"
             "for file in grid.FOLDER.glob('*.csv'):\n"
             "    [ax] = plot.draw_grid(file, plot.LIGHT).figure.axes\n"
-            "    for series, line in zip(grid.of_products(table.read(file)), ax.lines):\n"
+            "    for series, line in zip(grid.of_products(measurements.read(file)), ax.lines):\n"
             "        ratios = [pair.ratio for pair in series.pairs.values()]\n"
             "        assert len(ratios) > 20 and list(line.get_ydata()) == ratios\n"
             "for results, layers in several_gpus.measured():\n"
@@ -175,7 +175,7 @@ def test_bars_and_lines_are_as_long_as_their_figures_say(python):
             "    assert [bar.get_height() for bar in ax.patches] == [\n"
             "        layer.speed_up(kernel) for layer in layers for kernel in layer.ms\n"
             "        if kernel != several_gpus.FIRST]\n"
-            "title, charts = plot.waves(table.of_program('bonus_waves', plot.SHOWN.stem))\n"
+            "title, charts = plot.waves(measurements.of_program('bonus_waves', plot.SHOWN.stem))\n"
             "for ax in plot.draw_charts(title, '', charts, plot.LIGHT).figure.axes:\n"
             "    print([line.get_label() for line in ax.lines if line.is_dashed()])")
     assert draw(python, code, ROOT / "results/nvidia-h200.csv") == (
@@ -185,7 +185,7 @@ def test_bars_and_lines_are_as_long_as_their_figures_say(python):
 # What follows draws nothing, so it needs no matplotlib.
 
 def test_roofline_places_programs_by_their_own_count_of_bytes(tmp_path):
-    results = table.read(write_measured(tmp_path / "a.csv"))
+    results = measurements.read(write_measured(tmp_path / "a.csv"))
     placed = plot.placed(plot.at_size(results.rows, 4096))
     points = {name: (row, start) for name, row, start in placed}
     assert set(points) == {"1 matmul basic", "", "5 six kernels", "5 six kernels, talk",
@@ -199,18 +199,18 @@ def test_roofline_places_programs_by_their_own_count_of_bytes(tmp_path):
     assert fused["kernel"] == "fused"
     assert unfused is points["5 six kernels"][0]  # one point for what both programs run
     assert points["1 matmul basic"][1] is None
-    bandwidth, peaks = plot.roofs(table.shown(results.rows))
+    bandwidth, peaks = plot.roofs(measurements.shown(results.rows))
     assert bandwidth == pytest.approx(4200) and peaks == {"fp32": 50, "fp16": 700}
 
 
 def test_roofs_are_the_librarys_and_a_copys(tmp_path):
     gelu = dict(memory=True, least=4e9)
-    rows = table.read(write_measured(tmp_path / "a.csv", extra=[
+    rows = measurements.read(write_measured(tmp_path / "a.csv", extra=[
         measured("3_matmul_tensorcore", "gemm", "bf16", 4096, 1, 500e9, role="yardstick"),
         measured("3_matmul_tensorcore", "mine", "bf16", 4096, 1, 600e9),
         measured("7_gelu", "library", "fp64", 4096, 1, 9e9, role="library", **gelu),
         measured("7_gelu", "faster_copy", "fp16", 4096, 0.9, 0, role="yardstick", **gelu)])).rows
-    bandwidth, peaks = plot.roofs(table.shown(rows))
+    bandwidth, peaks = plot.roofs(measurements.shown(rows))
     assert bandwidth == pytest.approx(4e9 / 0.9 / 1e6)
     assert peaks == {"fp32": 50, "fp16": 700, "bf16": 500}
 
@@ -221,7 +221,8 @@ def test_roofs_are_the_librarys_and_a_copys(tmp_path):
     (["yardstick"], ["yardstick"]),
 ])
 def test_a_programs_own_kernels_are_told_by_their_roles(roles, best):
-    assert [row["role"] for row in table.own_kernels([{"role": role} for role in roles])] == best
+    own = measurements.own_kernels([{"role": role} for role in roles])
+    assert [row["role"] for row in own] == best
 
 
 def test_a_chain_is_never_a_programs_best_kernel(python, tmp_path):
@@ -315,7 +316,7 @@ def test_the_bytes_asked_for_are_those_that_the_simulator_counts(program):
 
 
 def test_larger_tiles_climb_the_roofline_of_bytes_asked_for():
-    rows = table.shown(table.read(ROOT / "results/nvidia-h200.csv").rows)
+    rows = measurements.shown(measurements.read(ROOT / "results/nvidia-h200.csv").rows)
     climb = plot.climbing([row for row in rows if row["n"] == 4096])
     names = [row["kernel"] for _, row in climb["fp32"]]
     assert names == ["matmul_basic", "matmul_sharedmem", "matmul_A_stationary", "block_tiled",
@@ -329,7 +330,7 @@ def test_larger_tiles_climb_the_roofline_of_bytes_asked_for():
 def test_bars_go_on_where_a_page_is_full(tmp_path):
     """Each in its kind, and each program once."""
     rows = [measured(f"{i}_more", "mine", "fp16", 4096, 1, 500e9) for i in range(20, 50)]
-    tables = [table.read(write_measured(tmp_path / "a.csv", extra=rows))]
+    tables = [measurements.read(write_measured(tmp_path / "a.csv", extra=rows))]
     pages = plot.bars(tables, 4096)
     assert [(kind, page) for kind, page, _ in pages] == [
         ("fp32", 1), ("tensor-cores", 1), ("tensor-cores", 2), ("tensor-cores", 3),
@@ -351,7 +352,7 @@ def test_a_bar_that_is_missing_says_why(dtype, verified, said):
 
 
 def test_the_usual_size_is_4096_or_what_most_programs_have(tmp_path):
-    a = table.read(write_measured(tmp_path / "a.csv"))
+    a = measurements.read(write_measured(tmp_path / "a.csv"))
     assert plot.usual_size([a]) == 4096
     small = a._replace(rows=[row for row in a.rows if row["n"] != 4096])
     assert plot.usual_size([small]) == 2048
@@ -360,7 +361,7 @@ def test_the_usual_size_is_4096_or_what_most_programs_have(tmp_path):
 def test_every_file_of_results_can_be_drawn():
     """Also older ones, which have columns that nobody writes any more."""
     for file in (ROOT / "results").glob("**/nvidia*.csv"):
-        tables = [table.read(file)]
+        tables = [measurements.read(file)]
         assert plot.plots(tables, plot.choose_size(tables, None)), file
 
 
@@ -373,7 +374,7 @@ def test_a_size_that_no_file_has_is_refused(tmp_path, size):
 
 
 def test_a_file_that_does_not_count_launches_and_bytes_is_drawn(tmp_path):
-    rows = table.read(write_measured(tmp_path / "a.csv", extra=[
+    rows = measurements.read(write_measured(tmp_path / "a.csv", extra=[
         measured("8_softmax", "chain", "fp32", 4096, 2, 9e9, launches="", role="chain"),
         measured("8_softmax", "fused", "fp32", 4096, 1, 9e9, moved=50),
         measured("9_bias_relu", "chain", "fp32", 4096, 2, 9e9, moved=100, launches=2,
@@ -381,6 +382,6 @@ def test_a_file_that_does_not_count_launches_and_bytes_is_drawn(tmp_path):
         measured("9_bias_relu", "fused", "fp16", 4096, 1, 9e9)])).rows
     points = {name: (row["kernel"], start) for name, row, start in plot.placed(rows)}
     assert points["8 softmax"] == points["9 bias relu"] == ("fused", None)
-    saved = [line[:2] for line in table.fusion(rows)[1]]
+    saved = [line[:2] for line in one_gpu.fusion(rows)[1]]
     assert saved == [["6_gating_fused", "six_kernels -> fused"],
                      ["6_gating_fused", "library_best -> fused"], ["7_gelu", "chain -> fused"]]

@@ -12,7 +12,7 @@ import pytest
 
 import fakes
 from fakes import FakeMachine, description, row, script, table_lines, write_csv
-from shared import cuda_toolkit, programs, runner, table
+from shared import cuda_toolkit, one_run, programs, runner, table
 from suite import FAILED, GPU, NO_GPU, SKIPPED, USAGE, assert_one_line, run
 
 
@@ -22,8 +22,7 @@ def machine(tmp_path):
 
 
 @pytest.mark.parametrize("name, arguments", [
-    ("shared/table.py", []), ("shared/table.py", ["bogus", "x.csv"]),
-    ("shared/table.py", ["run"]), ("shared/programs.py", []), ("shared/programs.py", ["6"]),
+    ("shared/programs.py", []), ("shared/programs.py", ["6"]),
 ], ids=lambda value: value if isinstance(value, str) else " ".join(value) or "none")
 def test_bad_arguments_end_with_one_line(name, arguments):
     done = script(name, *arguments)
@@ -289,7 +288,7 @@ def test_one_runs_table_has_a_heading_for_each_program(tmp_path):
                   row("7_gelu", "copy", dtype="fp16", sm="", tflops="", role="yardstick"),
                   row("bonus_matmul_register_tiled", "matmul_A_stationary", n="16384",
                       tflops="0.00312", spread_pct="3"))
-    text = script("shared/table.py", "run", a, b).stdout
+    text = one_run.run([a, b])
     lines = table_lines(text)
     assert lines == [
         ["kernel", "data", "size", "time/ms", "rate", "verified"], [lines[1][0]],
@@ -307,11 +306,10 @@ def test_one_runs_table_has_a_heading_for_each_program(tmp_path):
 
 
 def lessons_table(tmp_path, *rows):
-    """What `table.py lessons` prints of these rows: its text, and its lines as lists of cells."""
-    done = script("shared/table.py", "lessons", write_csv(tmp_path / "a.csv", *rows))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert max(map(len, done.stdout.splitlines())) <= 79
-    return done.stdout, [cells for cells in table_lines(done.stdout) if cells[0].strip("-")]
+    """The table of lessons of these rows: its text, and its lines as lists of cells."""
+    text = one_run.lessons([write_csv(tmp_path / "a.csv", *rows)])
+    assert max(map(len, text.splitlines())) <= 79
+    return text, [cells for cells in table_lines(text) if cells[0].strip("-")]
 
 
 def gating(kernel, ms, role, program="6_gating_fused", tflops="100", **more):
@@ -374,7 +372,7 @@ def test_a_wrong_kernel_is_a_row_of_its_own_and_never_the_best(tmp_path):
         ["fused_wmma", "fp16", "wrong", "-", "-"],
         ["record", "fused_hopper", "fp16", "wrong", "-", "-"],
         ["7_gelu", "fused", "fp32", "wrong", "-", "-"]]
-    assert text.endswith("\nresults: 4 of 5 WRONG\n")
+    assert text.endswith("\nresults: 4 of 5 WRONG")
 
 
 def test_a_lessons_row_on_the_simulator_has_kernels_and_no_times(tmp_path):
@@ -406,8 +404,7 @@ def test_a_lessons_row_on_the_simulator_has_kernels_and_no_times(tmp_path):
      "300 TFLOP/s (a, the best of 2)"),
 ], ids=["one", "ours", "no-own", "copy", "units"])
 def test_one_line_names_the_best_kernel_of_the_programs_own(tmp_path, rows, text):
-    done = script("shared/table.py", "summary", write_csv(tmp_path / "a.csv", *rows))
-    assert (done.returncode, done.stdout) == (0, text + "\n")
+    assert one_run.summary(write_csv(tmp_path / "a.csv", *rows)) == text
 
 
 @pytest.mark.parametrize("value, text", [

@@ -3,7 +3,7 @@
 
 from docs import tables
 from fakes import CLOCKS, measured, write_csv
-from shared import several_gpus, table
+from shared import measurements, several_gpus
 from suite import COLUMNS
 
 MS = {("square", 4096): {"one_gpu": 2.0, "fused": 2.1},
@@ -12,7 +12,7 @@ MS = {("square", 4096): {"one_gpu": 2.0, "fused": 2.1},
 
 
 def test_the_table_has_a_row_for_each_size_on_several_gpus(tmp_path):
-    results = table.read(write_csv(tmp_path / "gpu-a.csv", *(
+    results = measurements.read(write_csv(tmp_path / "gpu-a.csv", *(
         measured(several_gpus.PROGRAM, kernel, "fp16", n, ms, 24 * n**3, shape=shape)
         for (shape, n), times in MS.items() for kernel, ms in times.items()),
         comments=["GPU: GPU A"], columns=COLUMNS + CLOCKS))

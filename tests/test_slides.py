@@ -8,7 +8,7 @@ import pytest
 import browser
 import slides
 from fakes import python_with, script
-from shared import table
+from shared import measurements, table
 from shared.command_line import Stop
 from suite import ROOT, USAGE, WRONG, assert_one_line
 
@@ -168,7 +168,7 @@ def test_a_deck_is_shown_page_by_page(tmp_path):
 
 @pytest.fixture(scope="module")
 def figures():
-    return slides.Figures(table.read(ROOT / "results/nvidia-h200.csv"))
+    return slides.Figures(measurements.read(ROOT / "results/nvidia-h200.csv"))
 
 
 def test_figures_are_those_of_the_results(figures):

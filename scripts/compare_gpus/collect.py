@@ -5,7 +5,7 @@ import csv
 from datetime import date
 
 import clocks
-from shared import data_sheets, table
+from shared import data_sheets, measurements
 from shared.command_line import OK, SKIPPED, WRONG
 
 COLUMNS = ["sm_mhz", "temperature_c", "power_w", "throttled", "note"]  # beside the programs' own
@@ -25,7 +25,7 @@ def rows_of(folder, step, gpu):
     if path.exists():
         reader = csv.DictReader(path.read_text().splitlines())
         rows, columns = list(reader), reader.fieldnames
-        for row, checked in zip(rows, table.read(path, mistakes=True).rows):
+        for row, checked in zip(rows, measurements.read(path, mistakes=True).rows):
             wrong = about["reason"] if row["verified"] == "no" else ""
             row["note"] = wrong or data_sheets.doubt(gpu, checked)
     if status not in (OK, WRONG) or not rows:  # a wrong result has a row already

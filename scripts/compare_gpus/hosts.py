@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from shared import command_line, table
+from shared import command_line, measurements
 from shared.command_line import FAILED, OK, SKIPPED, WRONG
 
 OPTIONS = ("-oBatchMode=yes -oLogLevel=ERROR -oConnectTimeout=20 -oServerAliveInterval=15 "
@@ -66,8 +66,8 @@ def measure(host, place, archive, words, out, who):
         new = sorted(Path(brought).iterdir())
         try:
             for file in new:
-                table.read(file)
-        except table.TableError as error:
+                measurements.read(file)
+        except measurements.TableError as error:
             status, said, new = FAILED, str(error).replace(f"{brought}/", ""), []
         new = [shutil.move(str(file), str(out / file.name)) for file in new]
     if new and not stopping:

@@ -61,7 +61,8 @@ import clocks
 import collect
 import expectations
 import hosts
-from shared import command_line, cuda_toolkit, programs, table
+import print_table
+from shared import command_line, cuda_toolkit, measurements, programs
 from shared.command_line import FAILED, INTERRUPTED, OK, PROJECT, SKIPPED, USAGE, WRONG, Stop
 from shared.runner import Runner
 
@@ -339,7 +340,7 @@ class Measuring:
         problems = programs.describe(path)["problems"]
         if any(problem.get("expected") for problem in problems):
             problems = programs.describe(path, *step.run.arguments.split())["problems"]
-        found = expectations.left(problems, table.read(file, mistakes=True).rows, gpu.name)
+        found = expectations.left(problems, measurements.read(file, mistakes=True).rows, gpu.name)
         for text in found:
             self.runner.failed()
             command_line.say(WHO, f"{step}: {text}")
@@ -405,7 +406,7 @@ def measure_each(gpus, options):
 
 def show(files):
     if files:
-        print("\n" + table.compare(files), flush=True)
+        print("\n" + print_table.compare(files), flush=True)
         command_line.say(WHO, "wrote " + " ".join(files))
 
 
@@ -450,7 +451,7 @@ def main(arguments):
     if arguments and arguments[0] == "--table" and not {"-h", "--help"} & set(arguments):
         if len(arguments) == 1:
             raise Stop("--table needs files (--help shows the usage)", USAGE)
-        print(table.compare(arguments[1:]))
+        print(print_table.compare(arguments[1:]))
         return OK
     if {"-h", "--help"} & set(arguments):
         print(__doc__.strip())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import compare_frameworks
 from docs.outputs import SHOWN_GPU
-from shared import command_line, grid, programs, several_gpus, table
+from shared import command_line, grid, measurements, one_gpu, programs, several_gpus, table
 from shared.command_line import PROJECT, USAGE, Stop
 
 # What the README shows first: before and after as PROGRAM:KERNEL, at what size and in which type,
@@ -69,12 +69,12 @@ def minutes(program):
 
 
 def headline_rows():
-    return table.read(PROJECT / f"results/{SHOWN_GPU}.csv").rows
+    return measurements.read(PROJECT / f"results/{SHOWN_GPU}.csv").rows
 
 
 def rate(row):
     """"2.95 TFLOP/s"; in GB/s where memory is the limit."""
-    value, unit = table.rate(row)
+    value, unit = measurements.rate(row)
     if row["shape"] == "talk":
         value, unit = row["gb_per_s"], "GB/s"
     return f"{table.number(value)} {unit}"
@@ -83,13 +83,13 @@ def rate(row):
 def figure(program):
     """A lesson's fastest kernel at N = 4096, or else at its largest size."""
     rows = [row for row in headline_rows() if row["program"] == program
-            and row["verified"] == "yes" and row["role"] not in (table.YARDSTICK, "limit")]
+            and row["verified"] == "yes" and row["role"] not in (measurements.YARDSTICK, "limit")]
     if not rows:
         return "-"
     largest = max(row["n"] for row in rows)
     rows = ([row for row in rows if row["n"] == 4096 and row["shape"] == "square"]
             or [row for row in rows if row["n"] == largest])
-    best = max(rows, key=lambda row: table.rate(row)[0])
+    best = max(rows, key=lambda row: measurements.rate(row)[0])
     return f"{rate(best)} ({best['kernel']})"
 
 
@@ -120,7 +120,7 @@ def headlines():
 def claims(program):
     """The speed-ups of an experiment, beside the ranges that it expects, at the sizes measured: of
     the README's GPU, or else of the first that ran it."""
-    path, rows = programs.latest_build(program), table.of_program(program, SHOWN_GPU)
+    path, rows = programs.latest_build(program), measurements.of_program(program, SHOWN_GPU)
     head, lines = [rows[0]["gpu"] if rows else NOT_YET], {}
     for n in (programs.describe(path)["sizes"] or {}).get("measured", []):
         head += [f"N = {n}", "range"]
@@ -135,8 +135,8 @@ def claims(program):
 
 def by_size(program, dtype, shape="square"):
     """What an experiment shows: a line for each N."""
-    rows = table.of_program(program, SHOWN_GPU)
-    found = table.experiments(rows).get((program, dtype, shape))
+    rows = measurements.of_program(program, SHOWN_GPU)
+    found = one_gpu.experiments(rows).get((program, dtype, shape))
     if not found:
         return NOT_YET
     (_, *head), lines = found
@@ -145,14 +145,15 @@ def by_size(program, dtype, shape="square"):
 
 def by_kernel(program, dtype, n):
     """A line for each kernel: its time, its rate, and how much faster it is than the first."""
-    rows = [row for row in table.of_program(program, SHOWN_GPU)
+    rows = [row for row in measurements.of_program(program, SHOWN_GPU)
             if (row["dtype"], row["n"]) == (dtype, n)]
     if not rows:
         return NOT_YET
     first = rows[0]
     return table.markdown(
-        [first["gpu"], "time, ms", table.rate(first)[1], "speed-up"],
-        [[f"`{row['kernel']}`", table.number(row["median_ms"]), table.number(table.rate(row)[0]),
+        [first["gpu"], "time, ms", measurements.rate(first)[1], "speed-up"],
+        [[f"`{row['kernel']}`", table.number(row["median_ms"]),
+          table.number(measurements.rate(row)[0]),
           table.ratio(first["median_ms"], row["median_ms"])] for row in rows])
 
 
@@ -164,7 +165,7 @@ REGISTER_BYTES = 128 * 3 * 4  # a cycle and SM: 128 multiply-adds read three eac
 
 def levels():
     """How soon each memory answers, and how much it delivers."""
-    results = table.measured("bonus_memory", SHOWN_GPU)
+    results = measurements.measured("bonus_memory", SHOWN_GPU)
     found = {(row["kernel"], row["n"]): row for row in (results.rows if results else [])
              if row["shape"] == "square"}
     if any((kernel, kib) not in found for _, kib, *kernels in LEVELS for kernel in kernels):
@@ -198,17 +199,17 @@ def results():
     files = sorted((PROJECT / "results").glob("*.csv"))
     if not files:
         raise Stop("results/ holds no measurements: scripts/compare_gpus.sh writes them", USAGE)
-    measured = [table.read(file) for file in files]
+    measured = [measurements.read(file) for file in files]
     return "\n\n".join(map(section, table.titles(measured), measured))
 
 
 def section(title, measured):
     """One GPU's tables."""
-    lines = [f"### {title}", "", table.circumstances(measured)]
-    for title, (head, rows) in table.families(measured.rows):
+    lines = [f"### {title}", "", one_gpu.circumstances(measured)]
+    for title, (head, rows) in one_gpu.families(measured.rows):
         rows = [[f"`{program}`", *cells] for program, *cells in rows]
         lines += ["", title + ":", "", table.markdown(head, rows, left=3)]
-    for (program, dtype, shape), (head, rows) in table.experiments(measured.rows).items():
+    for (program, dtype, shape), (head, rows) in one_gpu.experiments(measured.rows).items():
         title = f"`{program}`, {dtype}" + f", {shape}" * (shape != "square")
         lines += ["", f"{title}, by N:", "", table.markdown(head, rows, left=0)]
     return "\n".join(lines)
@@ -225,9 +226,9 @@ def sizes():
 
 
 def sizes_of(file):
-    measured = table.read(file)
+    measured = measurements.read(file)
     products, gating = grid.of_products(measured), grid.of_gating(file)
-    lines = [f"### {measured.gpu}, the grid", "", table.circumstances(measured), "",
+    lines = [f"### {measured.gpu}, the grid", "", one_gpu.circumstances(measured), "",
              "Ours over the best of theirs:", ""]
     head = ["program", "data", "against", "sizes", "geometric mean", "lowest", "below the aim"]
     lines.append(table.markdown(head, [summary_of(series) for series in products + gating], left=3))

@@ -15,8 +15,9 @@ from html import escape
 from pathlib import Path
 
 import plot
-from shared import command_line, table
+from shared import command_line, comparison, measurements, one_gpu, table
 from shared.command_line import PROJECT
+from shared.differences import differences
 
 MOST = 6  # figures in a line: more would not fit the narrowest screen that shows tables
 STYLE = """
@@ -70,7 +71,7 @@ def html_comparison(caption, tables, lines, baseline, best):
     head += [(gpu, 1 + (i != baseline)) for i, gpu in enumerate(gpus)]
     width = sum(columns for _, columns in head)
     body = []
-    for title, some in table.headed(lines, best).items():
+    for title, some in comparison.headed(lines, best).items():
         body.append(f'<tr class="title"><th colspan="{width}">{escape(title)}</th></tr>')
         for line in some:
             words = [line.program, line.dtype, line.kernel] if best else [line.kernel, line.dtype]
@@ -124,9 +125,9 @@ def document(tables, n, baseline=0):
         return plot.chosen(row, n)
 
     names = table.titles(tables)
-    lines, notes = table.comparison(tables, wanted, baseline)
-    notes = [table.mixed(tables)] * bool(table.mixed(tables)) + notes
-    notes += table.differences(tables, baseline)
+    lines, notes = comparison.lines_of(tables, wanted, baseline)
+    notes = [measurements.mixed(tables)] * bool(measurements.mixed(tables)) + notes
+    notes += differences(tables, baseline)
 
     title = "GPUs and kernel fusion: " + ", ".join(
         dict.fromkeys(table.short(results.gpu) for results in tables))
@@ -134,27 +135,27 @@ def document(tables, n, baseline=0):
     parts += [f'<a href="#{anchor}">{escape(text)}</a>' for anchor, text in [
         ("plots", "Plots"), ("best", "Programs"), ("kernels", "Kernels")] + [
         (f"gpu{i}", name) for i, name in enumerate(names)]]
-    head, summary = table.summary_of(tables, wanted, baseline)
+    head, summary = comparison.summary_of(tables, wanted, baseline)
     parts += ["</nav>", html_table(f"In short, at N = {n}", head, summary, 1),
-              f"<p>{table.about_summary(tables)}. Figures are medians of launches on random data, "
-              "the cache emptied before each, of verified results.</p>"]
+              f"<p>{comparison.about_summary(tables)}. Figures are medians of launches on random "
+              "data, the cache emptied before each, of verified results.</p>"]
     if notes:
         parts.append("<ul>" + "".join(f'<li class="note">{escape(note.strip())}</li>'
                                       for note in notes) + "</ul>")
     parts.append('<h2 id="plots">Plots</h2>')
     parts += [html_plot(drawing) for drawing in plot.plots(tables, n)]
     parts += [f'<h2 id="best">Programs at N = {n}</h2>', html_comparison(
-        "The best kernel of each program", tables, table.best_of(tables, wanted, baseline),
+        "The best kernel of each program", tables, comparison.best_of(tables, wanted, baseline),
         baseline, True)]
     parts += [f'<h2 id="kernels">Kernels at N = {n}</h2>',
               html_comparison("All kernels", tables, lines, baseline, False)]
     for i, (results, name) in enumerate(zip(tables, names)):
         parts += [f'<h2 id="gpu{i}">{escape(name)}</h2>',
-                  f"<p>{escape(table.circumstances(results))} "
+                  f"<p>{escape(one_gpu.circumstances(results))} "
                   f"Protocol {escape(results.protocol)}.</p>"]
-        for caption, (head, rows) in table.families(results.rows):
+        for caption, (head, rows) in one_gpu.families(results.rows):
             parts += [html_table(caption, *part, 3) for part in _parts(head, rows, 3)]
-        for (program, dtype, shape), (head, rows) in table.experiments(results.rows).items():
+        for (program, dtype, shape), (head, rows) in one_gpu.experiments(results.rows).items():
             parts += [html_table(f"{program}, {dtype}, {shape}, by N", *part, 1)
                       for part in _parts(head, rows, 1)]
         stopped = [[row["program"], table.size(row), row["verified"], row["note"]]
@@ -177,8 +178,8 @@ def main(arguments):
     parser.add_argument("--out", type=Path, default=PROJECT / "build/report.html")
     parser.add_argument("files", nargs="+")
     options = parser.parse_args(arguments)
-    tables = table.read_all("report.sh", options.files)
-    baseline = table.baseline_of(options.baseline, tables)
+    tables = measurements.read_all("report.sh", options.files)
+    baseline = comparison.baseline_of(options.baseline, tables)
     n = plot.choose_size(tables, options.size)
     plot.run_with_matplotlib("report.sh")
     text = document(tables, n, baseline)

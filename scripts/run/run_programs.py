@@ -11,7 +11,7 @@ is told by the first program's line alone, and nothing more is run.
 import tempfile
 from pathlib import Path
 
-from shared import command_line, programs, table
+from shared import command_line, one_run, programs
 from shared.command_line import PROJECT
 from shared.runner import Runner, run_program
 
@@ -61,7 +61,7 @@ def main(arguments):
                 return NO_GPU
         files = sorted(folder.glob("*.csv"))
         if files:
-            print("\n" + (table.run if options.all else table.lessons)(files))
+            print("\n" + (one_run.run if options.all else one_run.lessons)(files))
             if options.folder.name == "cpu":
                 print(WITHOUT_A_GPU.format(number=names[0].split("_")[0]))
     return runner.status

@@ -4,7 +4,7 @@ products, and results/frameworks/ of gating."""
 import statistics
 from typing import Dict, NamedTuple
 
-from shared import programs, table
+from shared import measurements, programs
 from shared.command_line import PROJECT
 
 FOLDER = PROJECT / "results/grid"
@@ -59,22 +59,23 @@ class Series(NamedTuple):
 
 
 def of_products(results):
-    """[Series] of a file in results/grid/. Raises table.TableError where there is none."""
+    """[Series] of a file in results/grid/. Raises measurements.TableError where there is none."""
     groups = {}
-    for row in table.shown(results.rows):
+    for row in measurements.shown(results.rows):
         groups.setdefault((row["program"], row["dtype"]), {}).setdefault(row["n"], []).append(row)
     series = [of_kernels(*at, rows_of) for at, rows_of in groups.items()]
     found = [each for each in series if each.pairs]
     if not found:
-        raise table.TableError(f"{results.path}: no kernel of ours beside one of the library's")
+        raise measurements.TableError(
+            f"{results.path}: no kernel of ours beside one of the library's")
     return found
 
 
 def of_kernels(program, dtype, rows_of):
     pairs, theirs = {}, []
     for n, rows in sorted(rows_of.items()):
-        own = [row for row in rows if row["role"] in table.OWN]
-        others = [row for row in rows if row["role"] not in table.OWN]
+        own = [row for row in rows if row["role"] in measurements.OWN]
+        others = [row for row in rows if row["role"] not in measurements.OWN]
         if own and others:
             pairs[n] = Pair(*(max(row["tflops"] for row in some) for some in (own, others)))
             theirs += [row["kernel"] for row in others]
@@ -87,10 +88,10 @@ def of_gating(file):
     beside = PROJECT / "results/frameworks" / file.name
     if not beside.exists():
         return []
-    results = table.read(beside)
+    results = measurements.read(beside)
     program = programs.named(GATING, [row["program"] for row in results.rows])
     rates_of = {}  # {N: {contender: TFLOP/s}}
-    for row in table.shown(results.rows):
+    for row in measurements.shown(results.rows):
         if row["program"] == program and row["shape"] == "square":
             rates_of.setdefault(row["n"], {})[row["contender"]] = row["tflops"]
     found = []

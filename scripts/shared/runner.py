@@ -5,7 +5,7 @@ import os
 import subprocess
 from typing import NamedTuple
 
-from shared import command_line, table
+from shared import command_line, measurements, one_run
 from shared.command_line import FAILED, OK, SKIPPED, USAGE, WRONG
 
 NOT_BUILT = 127  # as a shell calls it
@@ -60,8 +60,8 @@ class Runner:
         self.without_gpu += outcome.no_gpu
         result = ""
         try:
-            result = table.summary([rows])
-        except table.TableError as error:
+            result = one_run.summary(rows)
+        except measurements.TableError as error:
             if outcome.status == OK:
                 outcome = Outcome(FAILED, str(error))
             if rows.exists():

@@ -3,7 +3,7 @@
 import re
 from typing import Dict, NamedTuple
 
-from shared import table
+from shared import measurements
 from shared.command_line import PROJECT
 
 FOLDER = PROJECT / "results/gpus"
@@ -26,7 +26,7 @@ class Layer(NamedTuple):
 def layers(results):
     """[Layer] of a file, without those on a single GPU."""
     found = {}
-    for row in table.shown(results.rows):
+    for row in measurements.shown(results.rows):
         shape = re.fullmatch(r"(?:h(\d+))?g(\d+)", row["shape"])
         if row["program"] == PROGRAM and shape and int(shape[2]) > 1:
             at = row["n"], int(shape[1] or 4 * row["n"]), int(shape[2])
@@ -36,7 +36,7 @@ def layers(results):
 
 def measured():
     """[(Results, its layers)] of the files that have some."""
-    every = [table.read(file) for file in sorted(FOLDER.glob("*.csv"))]
+    every = [measurements.read(file) for file in sorted(FOLDER.glob("*.csv"))]
     return [(results, layers(results)) for results in every if layers(results)]
 
 

@@ -8,8 +8,20 @@ import os
 
 import gdb
 
-from debugger import (NOT_RUNNING, alive, fail, here, is_at, linear, moved, quietly,
-                      run_selected_until, run_until, spell, vector)
+from debugger import (
+    NOT_RUNNING,
+    alive,
+    fail,
+    here,
+    is_at,
+    linear,
+    moved,
+    quietly,
+    run_selected_until,
+    run_until,
+    spell,
+    vector,
+)
 from source_text import first_line, from_root, in_a_kernel, kernel_ends, kernels_of, source_line
 
 NAMES = "simulator::(anonymous namespace)::"

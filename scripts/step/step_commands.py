@@ -14,8 +14,19 @@ import gdb
 sys.path.insert(0, "scripts/step")
 import command_files  # noqa: E402
 from debugger import (  # noqa: E402
-    NOT_RUNNING, ON_GPU, alive, fail, here, moved, quietly, run_until, say, spell, tell_of_stops,
-    vector)
+    NOT_RUNNING,
+    ON_GPU,
+    alive,
+    fail,
+    here,
+    moved,
+    quietly,
+    run_until,
+    say,
+    spell,
+    tell_of_stops,
+    vector,
+)
 from showing import position, show_place, show_warps, world  # noqa: E402
 from source_text import PROGRAM, in_a_kernel, kernel_starts  # noqa: E402
 from values import printer_of, show_tile  # noqa: E402
