@@ -278,8 +278,7 @@ def main(arguments):
         if name not in decks:
             fail(f"no deck '{name}'; there are {' '.join(decks)}")
     results = measurements.read(options.results)
-    command_line.run_with("slides.py", ["matplotlib", "pypandoc"], "ensure_pandoc",
-                          "SLIDES_PYTHON")
+    command_line.run_with("slides.py", ["matplotlib", "pypandoc"], "ensure_pandoc")
     figures, pictures = Figures(results), Pictures(results)
     for name in options.names or decks:
         text = deck(SLIDES / f"{name}.md", figures, pictures)

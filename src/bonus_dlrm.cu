@@ -454,11 +454,10 @@ class Outer {
     const size_t pitch = (width + 15) / 16 * 16, features = size_t(steps) * kFeatures<T>;
     // One, or for clusters of two an even number.
     const size_t row_tiles = N <= kTileM ? 1 : (N + 2 * kTileM - 1) / (2 * kTileM) * 2;
-    // Few samples make few tiles, so several blocks divide the steps of each: one block for each
-    // multiprocessor, of 8 steps or more.
+    // Few samples make few tiles, so several blocks divide the steps of each: up to 132 blocks in
+    // all, one for each multiprocessor of an H100 or H200, with 8 steps or more.
     const size_t tiles = row_tiles * (kHidden / kTileN),
-                 splits = std::max<size_t>(
-                     std::min(session_.gpu.multiprocessors / tiles, size_t(steps / 8)), 1);
+                 splits = std::max<size_t>(std::min(132 / tiles, size_t(steps / 8)), 1);
     const demo::Buffer<T> z_{N, pitch}, f_{N, features}, W_{features, kHidden};
     const demo::Buffer<float> partials_{splits * N, kHidden};
 };
