@@ -44,6 +44,7 @@ make_work_folder() {
 }
 
 clean_up() {
+    [[ ! ${BESIDE-} ]] || kill "$BESIDE" 2>/dev/null || true # what ran beside the script
     [[ ! ${WORK-} ]] || rm -rf -- "$WORK"
 }
 

@@ -1,5 +1,6 @@
 """Fixtures: each test of a program runs once for every backend (see suite.py). And how long each
-file of tests took, for test.sh."""
+file of tests took, for test.sh. What takes long, or needs what takes long to build or to install,
+is marked `full`: scripts/test.sh leaves it to --full, and ends within 8 minutes on 2 cores."""
 
 import collections
 import os
@@ -35,8 +36,9 @@ def pytest_configure(config):
 
 
 # Each file runs in one process: the longest come first, so that none is alone at the end.
-LONGEST = ("test_results", "test_mutants", "test_step", "test_output", "test_inspect",
-           "test_describe", "test_docs", "test_count", "test_compare_gpus", "test_build")
+LONGEST = ("test_mutants", "test_results", "test_step", "test_build", "test_output",
+           "test_inspect", "test_instructions", "test_properties", "test_update_docs",
+           "test_describe", "test_docs", "test_compare_gpus")
 
 
 def pytest_collection_modifyitems(items):

@@ -15,12 +15,13 @@ import pytest
 from suite import COLUMNS, ROOT
 
 
-def script(name, *arguments, root=ROOT, cwd=None, env=None, python=sys.executable):
+def script(name, *arguments, root=ROOT, cwd=None, env=None, python=sys.executable, limit_s=300):
     command = [python] if name.endswith(".py") else ["bash"]
     path = {"PYTHONPATH": str(root / "scripts")} if "/" in name else {}  # as setup.sh exports it
     return subprocess.run(command + [str(root / "scripts" / name), *map(str, arguments)],
-                          cwd=cwd or root, env={**os.environ, **path, **(env or {})}, timeout=300,
-                          capture_output=True, text=True, stdin=subprocess.DEVNULL)
+                          cwd=cwd or root, env={**os.environ, **path, **(env or {})},
+                          timeout=limit_s, capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL)
 
 
 # --- Results ----------------------------------------------------------------------------------
@@ -77,7 +78,7 @@ def python_with(name, code):
     for python in filter(shutil.which, ["python3", str(ROOT / ".venv/bin/python")]):
         if subprocess.run([python, "-c", code], capture_output=True).returncode == 0:
             return python
-    pytest.skip(f"{name} is not installed: scripts/test.sh installs it")
+    pytest.skip(f"{name} is not installed: scripts/test.sh --full installs it")
 
 
 def python_with_matplotlib():

@@ -21,6 +21,8 @@ from shared import cuda_toolkit
 ROOT = Path(__file__).resolve().parent.parent
 
 PROGRAMS = sorted(path.stem for path in (ROOT / "src").glob("*.cu"))
+# scripts/test.sh without --full: the programs whose mutants are tested, and then all is quick.
+QUICK = os.environ.get("TEST_QUICK", "").split()
 EVERYTHING = "TEST_ALL" in os.environ  # scripts/test.sh --all: what takes too long for every day
 
 COLUMNS = (
@@ -83,14 +85,13 @@ class Backend(NamedTuple):
         return _why_not(self)
 
 
-BACKENDS = [
-    Backend("gpu", ROOT, ROOT / "build/mutants", sizes=(32, 64, 96, 160, 2080, 4096, 4128),
-            talk_sizes=(16, 32, 48, 112, 128, 1024), usual_size=1024, largest_mutant=8192),
-    Backend("cpu", ROOT / "cpu", ROOT / "cpu/mutants", sizes=(32, 64, 96, 160, 256),
-            talk_sizes=(16,), usual_size=96, largest_mutant=160,
-            schedules=("forward", "reverse", "random:7"), block_schedules=("alone",)),
-]
-GPU, CPU = BACKENDS
+GPU = Backend("gpu", ROOT, ROOT / "build/mutants", sizes=(32, 64, 96, 160, 2080, 4096, 4128),
+              talk_sizes=(16, 32, 48, 112, 128, 1024), usual_size=1024, largest_mutant=8192)
+CPU = Backend("cpu", ROOT / "cpu", ROOT / "cpu/mutants",
+              sizes=(32, 160) if QUICK else (32, 64, 96, 160, 256), talk_sizes=(16,),
+              usual_size=96, largest_mutant=160,
+              schedules=("forward", "reverse", "random:7"), block_schedules=("alone",))
+BACKENDS = [CPU] if QUICK and not cuda_toolkit.gpus_here() else [GPU, CPU]
 
 
 @functools.lru_cache(maxsize=None)

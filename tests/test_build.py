@@ -86,6 +86,7 @@ def hpc_sdk(folder, release):
     return folder / "cuda" / release, folder / "math_libs" / release
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("libraries", ["lib64", "targets/x86_64-linux/lib"])
 def test_cublas_of_the_hpc_sdk_is_found_beside_its_toolkit(tmp_path, libraries):
     home, math = hpc_sdk(tmp_path / "24.5", "12.4")
@@ -111,6 +112,7 @@ def test_cublas_of_the_hpc_sdk_is_found_beside_its_toolkit(tmp_path, libraries):
     assert "lacks cuBLAS" in find_toolkit(home).stderr
 
 
+@pytest.mark.full
 def test_a_program_builds_with_the_hpc_sdk_and_starts(nvcc, tmp_path):
     """An SDK made of this machine's toolkit: cuBLAS and its headers moved aside."""
     toolkit = cuda_toolkit.find()
@@ -166,6 +168,7 @@ def test_a_compiler_that_is_too_old_is_refused_in_one_line(tmp_path):
                             done.stderr), done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("env, used", [
     ({}, None), ({"CXX": "g++"}, None), ({"CXX": "other"}, "other"), ({"CXX": "clang++"}, None),
     ({"CXX": "g++", "NVCC_CCBIN": "other"}, "other"),
@@ -212,6 +215,7 @@ def test_a_compiler_that_nvcc_refuses_is_named_in_one_line(fake, said):
         "supported; NVCC_CCBIN=g++-12, say, names another compiler for nvcc\n")
 
 
+@pytest.mark.full
 def test_clang_compiles_all_programs_for_the_cpu(tmp_path):
     """In one file, beside what they share, as far as the syntax: what g++ passes over, clang may
     not."""
@@ -311,6 +315,7 @@ def compilers(home, tile="", target="programs"):
     return {name: (nvcc, "--enable-tile" in flags) for nvcc, flags, name in commands}
 
 
+@pytest.mark.full
 def test_programs_without_tile_kernels_keep_their_compiler(tmp_path):
     home = fake_toolkit(tmp_path / "cuda", "13.3", ["libcublas.so.13", "libcublasLt.so.13"])
     (home / "bin/tileiras").touch(mode=0o755)
@@ -330,6 +335,7 @@ def test_what_is_missing_for_tile_kernels_is_said_in_one_line(tmp_path):
     assert re.fullmatch(r"TILE=0 [^\n]+\n", done.stderr)
 
 
+@pytest.mark.full
 def test_a_compiler_of_tile_kernels_that_is_installed_later_rebuilds_what_has_them(tmp_path):
     """In a copy of what programs are built of, where an nvcc makes what it is asked for."""
     project = tmp_path / "project"
@@ -353,6 +359,7 @@ def test_a_compiler_of_tile_kernels_that_is_installed_later_rebuilds_what_has_th
     assert built() == with_tiles(PROGRAMS) and built() == []
 
 
+@pytest.mark.full
 def test_all_but_the_profiler_builds_without_cupti(tmp_path):
     home = fake_toolkit(tmp_path / "cuda", "13.0", ["libcublas.so.13", "libcublasLt.so.13"])
     done = find_toolkit(home, "--cupti")
@@ -383,6 +390,7 @@ def test_a_toolkit_without_nvtx_is_passed_over(tmp_path):
     assert str(home) not in find_toolkit(home).stdout
 
 
+@pytest.mark.full
 def test_programs_for_debuggers_replace_no_others(nvcc):
     """Nor does what they share. Built for an architecture that nothing was built for, so that there
     is something to do."""
@@ -397,6 +405,7 @@ def test_programs_for_debuggers_replace_no_others(nvcc):
     assert shared and all(path.startswith("build/demo/") for path in shared)
 
 
+@pytest.mark.full
 def test_kernels_for_hopper_may_spill_where_they_are_built_for_older_gpus(nvcc):
     """In one build of several architectures ptxas does not say which of them it warns of."""
     for arch, warned in (("90a", True), ("75,90a", False)):
@@ -413,6 +422,7 @@ def test_lessons_are_the_numbered_programs(fake):
                                  if target == "programs" or name[0].isdigit()], done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("target, has", [
     ("cpu/lessons", lambda name: name[0].isdigit()),
     ("cpu/programs", lambda name: "count/" not in name),
@@ -456,6 +466,7 @@ def test_a_bad_option_ends_with_one_line(nvcc, option):
     assert len(lines) == 1 and lines[0].startswith("scons: "), done.stderr
 
 
+@pytest.mark.full
 def test_architectures_are_compiled_of_what_asks_for_them(fake):
     """A program whose sources are the same for all GPUs needs no more than one."""
     done = scons("-n", "architectures", env={"CUDA_HOME": str(fake)})
@@ -482,6 +493,7 @@ def test_the_small_header_lists_its_files_and_is_small():
     assert sum(text.count("\n") for text in texts.values()) <= 1200
 
 
+@pytest.mark.full
 def test_editing_any_header_rebuilds_what_includes_it(nvcc):
     """SCons does not look into .cu files by itself."""
     one, other = (scons("-n", "--tree=all", program).stdout
@@ -500,6 +512,7 @@ def test_every_source_is_a_target(nvcc):
     assert all(f"Removed {name}\n" in done.stdout for name in built)
 
 
+@pytest.mark.full
 def test_the_line_of_the_documents_builds_a_program(nvcc, tmp_path):
     text = (ROOT / "docs/install.md").read_text(encoding="utf-8")
     [line] = re.findall(r"^    nvcc ((?:.*\\\n)*.* -o 2_matmul_sharedmem)$", text, re.MULTILINE)

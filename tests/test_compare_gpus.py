@@ -703,6 +703,7 @@ def test_compare_finds_columns_by_name(tmp_path):
     assert "2.00" in done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("content", [
     b"",
     b"\n\n",

@@ -11,6 +11,8 @@ import pytest
 import suite
 from suite import GPU, ROOT, SKIPPED, run
 
+pytestmark = pytest.mark.full
+
 SUMMARY = {
     "memcheck": "ERROR SUMMARY: 0 errors",
     "initcheck": "ERROR SUMMARY: 0 errors",

@@ -87,6 +87,7 @@ def count(program, *arguments, **options):
 # --- The programs, against closed forms -----------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("program, arguments", suite.runs_of("COUNTS"), ids=suite.words)
 def test_counts_are_those_of_the_closed_form(program, arguments):
     """And no other kernel is counted: not those of the harness, which check and fill."""
@@ -101,6 +102,7 @@ def test_counts_are_those_of_the_closed_form(program, arguments):
     assert {table.title: table.whole for table in found.values()} == by_hand
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("program, arguments", [
     (program, arguments) for program, arguments in suite.runs_of("COUNTS")
     if arguments == suite.runs_of("COUNTS")[0][1]], ids=suite.words)
@@ -181,6 +183,7 @@ GLOBAL = {  # of one warp's loads: sectors, bytes of each, distinct addresses
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", GLOBAL)
 def test_coalescing(counts, case):
     sectors, size, distinct = GLOBAL[case]
@@ -203,6 +206,7 @@ SHARED = {  # conflicts of the loads, bytes of each
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", SHARED)
 def test_bank_conflicts(counts, case):
     conflicts, size = SHARED[case]
@@ -277,19 +281,23 @@ OTHERS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", OTHERS)
 def test_other_accesses(counts, case):
     assert one_table(counts, case).whole == OTHERS[case]
 
 
+@pytest.mark.full
 def test_kernels_are_named_without_namespaces(counts):
     assert one_table(counts, "registers").kernel == "registers<Values<4> >"
 
 
+@pytest.mark.full
 def test_no_table_without_a_launch(counts):
     assert counted_run(counts, "nothing").stdout == "cudaSuccess\n"
 
 
+@pytest.mark.full
 def test_without_addr2line(counts):
     counted_run(counts, "stride_1")  # skips where that cannot count
     done = run(counts, "stride_1", env={**COUNT, "PATH": "/nowhere"})
@@ -480,6 +488,7 @@ def count_script(*arguments, env=None):
     return script("count.sh", *arguments, env=env, cwd="/")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("program", COMPARED)
 def test_ncu_agrees(program):
     """The simulator's counts against the hardware's, of a GPU whose counters may be read."""
@@ -511,6 +520,7 @@ def test_script_without_gpu(name):
     assert done.stdout == counted_run(CPU.folder / "2_matmul_sharedmem", 32).stdout
 
 
+@pytest.mark.full
 def test_script_with_another_compiler(tmp_path):
     """Where the program is still to be built."""
     copy_folders(tmp_path, "scripts", "src")
@@ -581,6 +591,7 @@ def test_nothing_counted(fake_ncu):
     assert_one_line(done.stderr, "count.sh")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("status", [1, 2, 3, 77])
 def test_the_program_fails_under_ncu(fake_ncu, status):
     said = f"==WARNING== The application returned an error code ({status}).\n"
@@ -590,6 +601,7 @@ def test_the_program_fails_under_ncu(fake_ncu, status):
     assert (both.returncode, both.stdout) == (status, done.stdout)
 
 
+@pytest.mark.full
 def test_ncu_table(fake_ncu):
     raw = ('==PROF== note\n"ID","Kernel Name","Block Size","Grid Size",'
            '"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",'

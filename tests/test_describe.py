@@ -234,6 +234,7 @@ def test_tile_kernels_are_named_without_their_compiler_too(backend):
 # --- What it says of the runs -------------------------------------------------------------------
 
 
+@pytest.mark.full
 @each_program
 def test_the_rows_of_a_run_are_those_described(live, program):
     about = describe(program)

@@ -4,6 +4,8 @@ import pytest
 
 from suite import ROOT, SKIPPED, run
 
+pytestmark = pytest.mark.full
+
 
 @pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "tests/device").glob("*.cu")))
 def test_device(name):

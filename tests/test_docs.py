@@ -133,6 +133,7 @@ def assert_promised(command, lines):
         rest = rest[found.end():]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command, lines", WITHOUT_GPU, ids=[each[0] for each in WITHOUT_GPU])
 def test_the_lecture_keeps_its_promises(ready, command, lines):
     assert_promised(command, lines)
@@ -169,6 +170,7 @@ def recorded_outputs(folder):
     return sorted(file.stem for file in (outputs.FOLDER / folder).iterdir())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("program", recorded_outputs(outputs.SIMULATOR))
 def test_the_outputs_are_what_the_program_prints(program):
     run(CPU.folder / program, "--help")  # skips where it is not built

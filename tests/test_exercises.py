@@ -49,6 +49,7 @@ def test_every_patch_is_one_exercises_solution():
         assert each.patch.startswith(f"{each.number:02d}-")
 
 
+@pytest.mark.full
 @by_number
 def test_a_patch_changes_one_file_of_its_program(exercise):
     file = exercises.read_patch(exercise.patch).file
@@ -66,6 +67,7 @@ def test_git_takes_the_patch(exercise):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full
 @linted
 @by_number
 def test_clang_format_would_change_nothing_of_a_solution(exercise):
@@ -99,6 +101,7 @@ def run_exercise(exercise, solved):
     return run(bundle, name, *arguments, *["--once"] * exercise.counts, env=env, called=program)
 
 
+@pytest.mark.full
 @by_number
 def test_a_solution_prints_what_is_promised(exercise):
     done = run_exercise(exercise, solved=True)
@@ -108,12 +111,14 @@ def test_a_solution_prints_what_is_promised(exercise):
         assert re.search(r"^  \w+ .*\b(verified|ok)$", done.stdout, re.MULTILINE)
 
 
+@pytest.mark.full
 @by_number
 def test_without_it_the_program_does_not(exercise):
     done = run_exercise(exercise, solved=False)
     assert not prints(done, exercise.promise)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "exercise", [each for each in EXERCISES if each.program and not each.patch],
     ids=lambda each: each.in_one)
@@ -123,6 +128,7 @@ def test_what_is_to_be_predicted_is_printed(exercise):
     assert prints(done, exercise.promise), done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "exercise", [each for each in EXERCISES if each.command[:1] == ["scripts/step.sh"]],
     ids=lambda each: each.in_one)

@@ -9,6 +9,8 @@ from generated_mutants import generated
 from pages import of_page
 from suite import CPU, EVERYTHING, PROGRAMS, ROOT, any_shape, run, takes_n, takes_talk
 
+pytestmark = pytest.mark.full
+
 MUTANTS = [(program, mutant) for program in PROGRAMS if EVERYTHING
            for mutant in generated(program, PROGRAMS)]
 

@@ -101,6 +101,7 @@ def by_hand(tmp_path_factory):
     return (folder / f"{SHARED}.ptx").read_text(), done.stderr
 
 
+@pytest.mark.full
 def test_counts_of_ptx_are_those_of_a_search_in_it(by_hand):
     whole = re.search(r"\.entry _Z16matmul_sharedmem.*?\n}", by_hand[0], re.DOTALL)[0]
     head, loop = re.search(r"(\$L__BB0_\d+):((?:(?!\$L__BB0_\d+:).)*bra\s+\1;)", whole,
@@ -122,6 +123,7 @@ def test_counts_of_ptx_are_those_of_a_search_in_it(by_hand):
     assert cells(text, "global stores  st.global.f32 (4 bytes)") == ["1", "0"]
 
 
+@pytest.mark.full
 def test_figures_are_those_of_ptxas(by_hand):
     said = re.search(r"Compiling entry function '_Z16matmul_sharedmem.*?(\d+) bytes stack.*?"
                      r"(\d+) bytes spill.*?Used (\d+) registers.*?(\d+) bytes smem", by_hand[1],
@@ -136,6 +138,7 @@ def test_figures_are_those_of_ptxas(by_hand):
     assert cells(text, "threads a block") == ["256"]
 
 
+@pytest.mark.full
 def test_a_block_that_the_source_does_not_state_is_the_simulators():
     simulators_blocks()
     limits = machine_code.LIMITS[int(arch().rstrip("a"))]
@@ -160,6 +163,7 @@ def test_a_block_that_the_source_does_not_state_is_the_simulators():
     assert cells(text, "blocks an SM") == ["0, by shared memory"]
 
 
+@pytest.mark.full
 def test_a_table_has_the_programs_own_kernels():
     text = shown(SHARED, "--ptx")
     assert "reference_products" not in text
@@ -181,6 +185,7 @@ def test_a_table_has_the_programs_own_kernels():
 # --- Listings ---
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("form, product, load, barrier", [
     ("--ptx", r"fma\.rn\.f32", r"ld\.shared\.f32", r"bar\.sync"), ("--sass", "FFMA", "LDS", "BAR")])
 def test_a_listing_has_each_source_line_above_its_instructions(form, product, load, barrier):
@@ -204,6 +209,7 @@ def test_a_listing_has_each_source_line_above_its_instructions(form, product, lo
     assert [str(len(marked))] == cells(text, "instructions")[1:]
 
 
+@pytest.mark.full
 def test_counts_of_machine_code_are_those_of_a_search_in_it():
     needs_nvdisasm()
     text = shown("2", "matmul_sharedmem", "--sass")
@@ -222,6 +228,7 @@ def test_counts_of_machine_code_are_those_of_a_search_in_it():
     assert "local memory" not in text
 
 
+@pytest.mark.full
 def test_hoppers_kernel_multiplies_on_tensor_cores_and_spills_nothing():
     if arch() != "90a":
         pytest.skip("this toolkit does not compile for 90a")
@@ -239,6 +246,7 @@ def test_hoppers_kernel_multiplies_on_tensor_cores_and_spills_nothing():
                      r"  [| ] .*(WARPGROUP|wgmma)", text, re.MULTILINE)
 
 
+@pytest.mark.full
 def test_tile_kernels_have_machine_code_alone():
     needs_nvdisasm()
     tile, missing = machine_code.tile_compiler(toolkit(), GATING, arch())
@@ -346,6 +354,7 @@ def test_a_block_that_depends_on_the_size_stays_unknown():
     assert named["fused"] == named["row_max"] == 256 and named["online"] == 0
 
 
+@pytest.mark.full
 def test_the_simulator_is_asked_for_what_is_shown_alone(monkeypatch):
     asked = []
     monkeypatch.setattr(launches, "blocks", lambda program: asked.append(program) or {})
@@ -365,6 +374,7 @@ def test_a_block_takes_gxx_to_count(monkeypatch, capfd):
     assert "takes g++, not clang++" in capfd.readouterr().err
 
 
+@pytest.mark.full
 def test_a_run_that_fails_is_not_kept(monkeypatch, capsys):
     simulators_blocks()
     monkeypatch.setattr(launches, "LIMIT_S", 0)
@@ -399,6 +409,7 @@ def html():
     return path, path.read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_the_page_has_all_lines_and_instructions(html):
     text = html[1]
     assert not re.search(r"https?://|<link|src=|@import", text)  # one file, offline
@@ -426,6 +437,7 @@ def test_the_page_has_all_lines_and_instructions(html):
 # --- Two kernels side by side ---
 
 
+@pytest.mark.full
 def test_diff_puts_two_kernels_side_by_side():
     text = shown(TILED, "--ptx", "--diff", "block_tiled", "vectorized")
     assert text.splitlines()[2].split() == ["block_tiled", "vectorized"]
@@ -436,6 +448,7 @@ def test_diff_puts_two_kernels_side_by_side():
     assert cells(text, "barriers  cp.async.commit_group")[:2] == ["0", "0"]
 
 
+@pytest.mark.full
 def test_diff_shows_short_loops_and_no_long_ones():
     # The loops of the same kernel: each line twice, and as many as the count says.
     text = shown("2", "--ptx", "--diff", "matmul_sharedmem", "matmul_sharedmem")
@@ -449,6 +462,7 @@ def test_diff_shows_short_loops_and_no_long_ones():
 # --- What goes wrong, and colors ---
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("arguments, says", [
     (["2", "bogus"], "there are 'matmul_sharedmem'"),
     ([TILED, "warp"], "may be any of 'warp_tiled<3>' 'warp_tiled<2>'"),
@@ -462,6 +476,7 @@ def test_an_unknown_kernel_ends_with_the_names(arguments, says):
     assert says in done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("wanted", ["77", "70", "86b", "75a", "sm_86", "086", "", "a"])
 def test_an_unknown_architecture_ends_with_those_of_nvcc(wanted):
     toolkit()
@@ -479,6 +494,7 @@ def test_without_nvcc_it_says_what_to_install(monkeypatch, capsys):
     assert out == "" and "install the CUDA Toolkit" in err
 
 
+@pytest.mark.full
 def test_without_nvdisasm_it_names_the_package_and_shows_ptx(monkeypatch, capsys):
     shown("2", "--ptx")  # compiles
     asked = []  # of setup.sh
@@ -499,6 +515,7 @@ def test_without_nvdisasm_it_names_the_package_and_shows_ptx(monkeypatch, capsys
     assert len(asked) == 3
 
 
+@pytest.mark.full
 def test_a_kernel_without_code_for_an_architecture_is_named(tmp_path):
     source = tmp_path / "hopper.cu"
     source.write_text('#include "hopper.cuh"\n'
@@ -513,6 +530,7 @@ def test_a_kernel_without_code_for_an_architecture_is_named(tmp_path):
     assert len(notes) == 1 and notes[0].endswith("feeds")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("env, colored", [({}, True), ({"NO_COLOR": "1"}, False),
                                            ({"TERM": "dumb"}, False)])
 def test_a_terminal_gets_colors(env, colored):
@@ -668,6 +686,7 @@ int main(int, char** argv) {
 """
 
 
+@pytest.mark.full
 def test_occupancy_is_that_of_the_toolkits_header(tmp_path):
     """Its rules and numbers of blocks; it takes the warps and the shared memory from us."""
     source = tmp_path / "occupancy.cpp"

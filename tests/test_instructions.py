@@ -18,6 +18,8 @@ from machine_code import Resources
 from pages import SHARED_16, of_page
 from suite import PROGRAMS, ROOT, needs, toolkit
 
+pytestmark = pytest.mark.full
+
 
 class Kernel(NamedTuple):
     """A kernel that must be fast (FAST of its program's page), and what its machine code must hold:

@@ -9,12 +9,14 @@ import re
 
 import pytest
 
+import suite
 from pages import KINDS, NEEDED, SRC, kernel_headers, of_page, why_not
 from suite import CPU, FAILED, PROGRAMS, ROOT, SKIPPED, WRONG, describe, needs, read_rows, run
 
 # What a GPU says of a kernel that it had to end.
 FAULT = "cudaError(LaunchFailure|IllegalAddress|IllegalInstruction|MisalignedAddress)"
-MUTANTS = [(program, mutant) for program in PROGRAMS for mutant in of_page(program, "MUTANTS")]
+MUTANTS = [(program, mutant) for program in suite.QUICK or PROGRAMS
+           for mutant in of_page(program, "MUTANTS")]
 
 
 @pytest.fixture
@@ -122,6 +124,7 @@ def cell(program, kernel, kind):
     return why_not(program, kernel, kind)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_kernel_has_every_usual_mistake(program):
     """But those that it cannot have: its text or its inputs show that, or its page says why."""
@@ -134,6 +137,7 @@ def test_every_kernel_has_every_usual_mistake(program):
     assert all(reason for reasons in said.values() for reason in reasons.values())
 
 
+@pytest.mark.full
 def test_what_a_kernels_text_rules_out():
     """By way of all that the kernel calls: by_block's shared memory is merge_block()'s."""
     assert all(why_not("7_gelu", "fused", kind) for kind in NEEDED)
@@ -154,6 +158,7 @@ def test_kinds_are_known():
             assert set(mutant.kind) <= set(mutant.kernels.split()), mutant.name
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_kernel_is_broken_by_some_mutant(program):
     """The library's as well, which lesson 4 is about."""

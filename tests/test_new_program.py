@@ -14,6 +14,8 @@ from fakes import python_with_matplotlib
 from shared import programs
 from suite import PROGRAMS, ROOT, WRONG, own_files, read_rows, scons
 
+pytestmark = pytest.mark.full
+
 NAME = "bonus_example"
 EXAMPLE = ROOT / "tests/data/new_program"
 TWO_FILES = {f"src/{NAME}.cu": EXAMPLE / f"{NAME}.cu",

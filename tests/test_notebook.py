@@ -13,6 +13,8 @@ import pytest
 from fakes import FakeMachine, python_with
 from suite import ROOT, assert_one_line, build_lock, own_files, read_rows
 
+pytestmark = pytest.mark.full
+
 NOTEBOOK = ROOT / "docs/colab.ipynb"
 SHOWN = ["1_matmul_basic", "2_matmul_sharedmem", "3_matmul_tensorcore", "5_gating_unfused",
          "6_gating_fused"]

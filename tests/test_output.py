@@ -47,6 +47,7 @@ def small_size(live, program):
 # --- Figures ------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @each_with_n
 @pytest.mark.parametrize("options", [[], ["--hot"]], ids=["cold", "hot"])
 def test_figures_agree_with_each_other(live, program, options):
@@ -161,6 +162,7 @@ def test_several_comparisons_stand_below_each_other(live, program):
     assert re.findall(r"^  (\w+): \d+ lines$", "\n".join(lines), re.MULTILINE) == ours
 
 
+@pytest.mark.full
 @each_of_one_size
 @pytest.mark.parametrize("backend", [CPU, pytest.param(GPU, marks=pytest.mark.timed)],
                          ids=lambda backend: backend.name)
@@ -181,6 +183,7 @@ def test_rounds_measure_more_often(live, program):
     assert min(one) >= 3 and all(more > few for few, more in zip(one, three))
 
 
+@pytest.mark.full
 @each_of_one_size
 def test_verbose_tells_launches_and_bytes(live, program):
     n = small_size(live, program)
@@ -212,6 +215,7 @@ def table_lines(lines, facts=()):
     return found
 
 
+@pytest.mark.full
 @each_with_tables
 def test_a_sweep_prints_a_line_for_each_size(live, program):
     always = not suite.one_size(program)

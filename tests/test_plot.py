@@ -12,6 +12,8 @@ from fakes import measured, python_with_matplotlib, row, script, write_csv, writ
 from shared import command_line, measurements, one_gpu
 from suite import CPU, FAILED, ROOT, SKIPPED, USAGE, assert_one_line, run
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def python():

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+import suite
 from fakes import FakeMachine, copy_folders, description, row, script
 from suite import COLUMNS, CPU, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, declared_by
 
@@ -44,13 +45,15 @@ def fake(tmp_path):
 
 
 def test_programs_hold():
-    for program in ("2_matmul_sharedmem", "7_gelu", "9_bias_activation"):
-        declared_by(CPU.folder / program)  # skips the test where it is not built
-    done = script("properties.py", "--simulator", "--seconds", "5",
-                  "--programs", "2,7,9_bias_activation")
+    """Where there is a GPU ten minutes on it, but not in a hurry."""
+    declared_by(CPU.folder / "2_matmul_sharedmem")  # skips the test where none is built
+    where = ["--seconds", 600]
+    if suite.QUICK or suite.GPU.why_not():
+        where = ["--simulator", "--seconds", 20 if suite.QUICK else 60]
+    done = script("properties.py", *where, limit_s=900)
     assert (done.returncode, done.stderr) == (VERIFIED, ""), done.stdout
-    assert re.fullmatch(r"(\d+) runs on the simulator in \d+ s: \1 verified, 0 skipped, "
-                        r"none failed\n", done.stdout)
+    assert re.fullmatch(r"\d+ runs on .* in \d+ s: [1-9]\d* verified, \d+ skipped, none failed\n",
+                        done.stdout)
 
 
 def test_a_failure_is_shrunk_and_can_be_repeated(fake):
@@ -68,6 +71,7 @@ def test_a_failure_is_shrunk_and_can_be_repeated(fake):
     assert subprocess.run(["bash", "-c", command], cwd=tree, capture_output=True).returncode == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("bug, status, told", [
     ("hash=$$", WRONG, "fused: output_hash is "),
     ("verified=no", WRONG, "exit status 0, and a row that is not verified"),
@@ -81,6 +85,7 @@ def test_what_counts_as_a_failure(fake, bug, status, told):
     assert told in done.stdout
 
 
+@pytest.mark.full
 def test_a_seed_draws_the_same_again(fake):
     tree, calls = fake(""), []
     for _ in range(2):

@@ -59,7 +59,7 @@ LARGE = [(5, 16384), (24, 20000), (3, 131072), (2, 1048576), (3, 100003), (20000
 @pytest.mark.parametrize("program, dtype", [
     (program, dtype) for program in suite.programs(suite.any_shape)
     for dtype in (suite.declared(program) or {"dtypes": ["fp32"]})["dtypes"]])
-@pytest.mark.parametrize("rows, cols", SHAPES + LARGE)
+@pytest.mark.parametrize("rows, cols", SHAPES[::5] if suite.QUICK else SHAPES + LARGE)
 def test_every_shape_is_verified(live, program, dtype, rows, cols):
     if live is CPU and (rows > 10000 or rows * cols > 2000000):
         pytest.skip("takes too long here")
@@ -73,6 +73,7 @@ def test_what_only_this_program_has_is_verified(live, program, arguments):
     verified_rows(live.run(program, *arguments, "--csv"), program)
 
 
+@pytest.mark.full
 @each_with_n
 def test_each_kernel_can_be_run_alone(live, program):
     for contender in describe(program)["contenders"]:
@@ -85,6 +86,7 @@ def test_each_kernel_can_be_run_alone(live, program):
         assert {row["kernel"] for row in rows} == {contender["kernel"]}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("program", suite.programs(suite.one_size, suite.takes_n))
 def test_the_seed_decides_the_data(live, program):
     # In the last type, so that every program rounds: x + b is exact in fp32.
@@ -103,6 +105,7 @@ def test_the_seed_decides_the_data(live, program):
             assert first.get(contender["kernel"]) == second.get(contender["kernel"])
 
 
+@pytest.mark.full
 def test_special_values():
     """On the simulator; on a GPU test_device.py runs them."""
     done = run(ROOT / "build/cpu/release/tests/test_special_values", "--gtest_brief=1", timeout=300)
@@ -123,6 +126,7 @@ each_run = pytest.mark.parametrize(
     ids=suite.words)
 
 
+@pytest.mark.full
 @each_run
 @pytest.mark.parametrize("schedule", CPU.schedules[1:])
 def test_verified_in_any_order(program, arguments, schedule):
@@ -130,6 +134,7 @@ def test_verified_in_any_order(program, arguments, schedule):
     verified_rows(done, program)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("program, arguments", [
     (program, arguments) for program, arguments in ONE_SIZE
     if "--rows" not in arguments and program in suite.programs(suite.one_size)], ids=suite.words)
@@ -157,6 +162,7 @@ def has_chain(program):
     return "chain" in [contender["role"] for contender in describe(program)["contenders"]]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("program", suite.programs(suite.one_size, has_chain))
 def test_fusion_saves_launches_memory_and_bytes(live, program):
     """A kernel of ours takes one launch, keeps nothing and moves what must be moved; a library's

@@ -11,6 +11,8 @@ import pytest
 import translate as translator
 from suite import ROOT, scons
 
+pytestmark = pytest.mark.full
+
 SCHEDULES = ["forward", "reverse", "random:1"]
 
 

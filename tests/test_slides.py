@@ -12,6 +12,8 @@ from shared import measurements, table
 from shared.command_line import Stop
 from suite import ROOT, USAGE, WRONG, assert_one_line
 
+pytestmark = pytest.mark.full
+
 SOURCES = {path.stem: path for path in (ROOT / "docs/slides").glob("*.md")}
 DECKS = {name: ROOT / f"docs/slides/{name}.html" for name in SOURCES}
 

@@ -15,6 +15,8 @@ from fakes import copy_folders
 from suite import ROOT, SKIPPED, USAGE, assert_one_line, build_lock, scons
 from terminal import CTRL_C, CTRL_D, on_a_terminal
 
+pytestmark = pytest.mark.full
+
 SCRIPT = ROOT / "scripts/step.sh"
 WALKS = sorted((ROOT / "scripts/step/walks").iterdir())
 WALK = ROOT / "scripts/step/walks/2_matmul_sharedmem.txt"

@@ -77,6 +77,7 @@ def test_bad_arguments_end_with_one_line():
     assert_one_line(done.stderr, "update_docs.py")
 
 
+@pytest.mark.full
 def test_it_writes_between_the_markers_alone(tmp_path):
     project = Project(tmp_path)
     before = project.documents()
@@ -97,6 +98,7 @@ def test_it_writes_between_the_markers_alone(tmp_path):
     assert project.documents() == after  # once more changes nothing
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("change", ["summary", "results", "lines", "quote", "minutes", "output"])
 def test_check_notices_what_is_out_of_date_and_changes_nothing(project, change):
     if change == "summary":
@@ -122,6 +124,7 @@ def test_check_notices_what_is_out_of_date_and_changes_nothing(project, change):
     assert project.update("--check").returncode == VERIFIED
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("damage", ["markers", "broken", "headline", "function", "quote"])
 def test_it_refuses_what_it_cannot_do(project, damage):
     if damage == "markers":
@@ -144,6 +147,7 @@ def test_it_refuses_what_it_cannot_do(project, damage):
     assert project.documents() == before
 
 
+@pytest.mark.full
 def test_the_results_show_what_fusion_saved(project):
     def gelu(kernel, n, ms, launches, moved, **more):
         return row("7_gelu", kernel, n=n, median_ms=ms, launches=launches, moved_bytes=moved,
@@ -171,6 +175,7 @@ def test_the_results_show_what_fusion_saved(project):
                      "| 8.00 -> 4.00 | 5.00 -> 2.00 | 2.50x |"]
 
 
+@pytest.mark.full
 def test_a_headline_is_what_results_holds(project):
     text = project.read("README.md")
     line = next(line for line in text.splitlines() if line.startswith("| tiles in shared memory"))
@@ -184,6 +189,7 @@ def test_a_headline_is_what_results_holds(project):
 # --- The programs -------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_an_experiment_shows_its_claims_beside_their_ranges(project):
     program = project.root / "cpu/bonus_pitfalls"
     about = {**dict.fromkeys("program summary sweep talk shapes dtypes options".split()),
@@ -199,6 +205,7 @@ def test_an_experiment_shows_its_claims_beside_their_ranges(project):
     assert "wrong" not in project.read("results/README.md").partition("### GPU A")[2]
 
 
+@pytest.mark.full
 def test_an_experiment_has_tables_of_its_own(project):
     write_csv(project.root / "results/gpu-a.csv", row("2_matmul_sharedmem", "tiles"), *(
         row("bonus_waves", kernel, dtype="fp16", n=n, median_ms=ms, predicted_ms=predicted)
@@ -232,12 +239,14 @@ def test_the_rows_are_in_the_order_of_the_course(project):
     assert all(name.startswith("bonus_") for name in project.rows("bonuses"))
 
 
+@pytest.mark.full
 def test_what_markdown_would_take_for_its_own_is_shown_as_it_is(project):
     project.build(project.root / "cpu/2_matmul_sharedmem", "a * b, x[4*S*S] | f<T>")
     assert project.update().returncode == VERIFIED
     assert r"| a * b, x[4\*S\*S] \| f\<T> |" in project.read("README.md")
 
 
+@pytest.mark.full
 def test_a_new_program_gets_a_row(project):
     (project.root / "src/bonus_new.cu").touch()
     project.build(project.root / "cpu/bonus_new", "what is new")
@@ -254,6 +263,7 @@ def test_a_program_that_is_not_built_is_named(project):
     assert "7_gelu" in done.stderr
 
 
+@pytest.mark.full
 def test_a_document_that_cannot_be_written_or_read_is_named(project):
     project.build(project.root / "cpu/2_matmul_sharedmem", "another idea")
     (project.root / "README.md.new").mkdir()  # where the new text is written first
@@ -269,6 +279,7 @@ def test_a_document_that_cannot_be_written_or_read_is_named(project):
     assert "tools.md: not a text file" in done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seconds_ago, told", [(100, "simulator"), (-100, "GPU")])
 def test_the_latest_build_says_it(project, seconds_ago, told):
     project.build(project.root / "cpu/2_matmul_sharedmem", "simulator")
