@@ -144,18 +144,21 @@ class Figure:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
         self.theme, self.width, self.height = theme, width, height
+        matplotlib.rcParams.update({
+            "font.size": SIZES["text"], "axes.titlesize": "medium", "axes.titlecolor": theme.muted,
+            "axes.labelcolor": theme.muted, "axes.facecolor": theme.background, "axes.grid": True,
+            "axes.axisbelow": True, "grid.color": theme.grid, "grid.linewidth": 1})
         self.figure = matplotlib.figure.Figure((width, height), facecolor=theme.background)
         self.renderer = FigureCanvasAgg(self.figure).get_renderer()
         # A long one is smaller; bold letters are wider by a tenth.
         fitting = (width - 0.7) / (1.12 * inches(title, "title"))
-        self.text(0.35, height - 0.28, title, theme.ink, "title", weight="bold",
+        self.text(0.35, height - 0.28, title, theme.ink, weight="bold",
                   fontsize=SIZES["title"] * min(1, fitting))
         self.text(0.35, height - 0.84, subtitle, theme.muted)
 
-    def text(self, x, y, text, color, size="text", **more):
+    def text(self, x, y, text, color, **more):
         """Text from a place in inches, to the right and down."""
-        self.figure.text(x / self.width, y / self.height, text, color=color, va="top",
-                         **{"fontsize": SIZES[size], **more})
+        self.figure.text(x / self.width, y / self.height, text, color=color, va="top", **more)
 
     def key(self, names):
         """A line that says what colors mean: [(text, color)]."""
@@ -168,13 +171,9 @@ class Figure:
         """Axes between margins, in inches."""
         across, up = self.width, self.height
         ax = self.figure.add_axes([left / across, bottom / up, (across - left - right) / across,
-                                   (up - top - bottom) / up], facecolor=self.theme.background)
-        for side in ax.spines.values():
-            side.set_visible(False)
-        ax.tick_params(length=0, labelsize=SIZES["text"], colors=self.theme.muted, pad=7)
-        ax.minorticks_off()
-        ax.grid(color=self.theme.grid, linewidth=1)
-        ax.set_axisbelow(True)
+                                   (up - top - bottom) / up])
+        ax.spines[:].set_visible(False)
+        ax.tick_params(length=0, colors=self.theme.muted, pad=7)
         return ax
 
     def labels_at_right(self, ax, labels):
@@ -190,8 +189,14 @@ class Figure:
             limit -= height
         for (_, text, color), y in zip(labels, places):
             y = ax.transAxes.inverted().transform((0, y))[1]
-            ax.text(1, y, "  " + text, transform=ax.transAxes, color=color, va="center",
-                    fontsize=SIZES["text"], clip_on=False)
+            ax.text(1, y, "  " + text, transform=ax.transAxes, color=color, va="center")
+
+
+def plain_ticks(ax):
+    """Numbers as they are, also after a scale has become logarithmic, and nothing between them."""
+    ax.minorticks_off()
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter("{x:g}")
 
 
 @functools.lru_cache(maxsize=None)
@@ -272,17 +277,14 @@ def draw_curves(tables, at, plot, theme, title=None):
         top = max(top, value)
     sizes = sorted({row["n"] for rows in plot.values() for row in rows})
     ax.set_xscale("log", base=2)
+    plain_ticks(ax)
     named = [n for n, before in zip(sizes, [0] + sizes) if n > 1.12 * before]  # others would touch
     if len(named) > MANY:
         named = [n for n in named if n & (n - 1) == 0]  # powers of two
-    ax.set_xticks(named, [str(size) for size in named])
-    ax.minorticks_off()
+    ax.set_xticks(named, list(map(str, named)))
     if len(sizes) > 1:
         ax.set_xlim(sizes[0] / 1.12, sizes[-1] * 1.06)
-    ax.set_xlabel("S" if shape == "talk" else "N", fontsize=SIZES["text"], color=theme.muted)
-    ax.set_ylabel(unit, fontsize=SIZES["text"], color=theme.muted)
-    ax.set_ylim(0, top * 1.06)
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.set(xlabel="S" if shape == "talk" else "N", ylabel=unit, ylim=(0, top * 1.06))
     ax.grid(axis="x", visible=False)
     figure.labels_at_right(ax, [
         (rate(max(rows, key=lambda row: row["n"])), curve.name, _curve_color(curve, theme))
@@ -372,6 +374,7 @@ def draw_times(results, heading, over, tick, curves_of, theme, title=None):
     ax = figure.axes(1.4, 0.25 + max(inches("  " + name) for name in names.values()), bottom=1.3)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
+    plain_ticks(ax)
     labels = []
     for contender, row_of in curves_of.items():
         x = sorted(row_of)
@@ -386,10 +389,7 @@ def draw_times(results, heading, over, tick, curves_of, theme, title=None):
         labels.append((y[-1], names[contender], color))
     ticks = {x: tick(row) for row_of in curves_of.values() for x, row in sorted(row_of.items())}
     ax.set_xticks(list(ticks), list(ticks.values()))
-    ax.set_xlabel(over, fontsize=SIZES["text"], color=theme.muted)
-    ax.set_ylabel("microseconds", fontsize=SIZES["text"], color=theme.muted)
-    ax.minorticks_off()
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.set(xlabel=over, ylabel="microseconds")
     ax.grid(axis="x", visible=False)
     figure.labels_at_right(ax, labels)
     return figure
@@ -450,12 +450,12 @@ def draw_bars(tables, n, kind, found, theme, title=None):
                 _draw_bar(ax, start + i + 0.5, rows_of[i], column, theme, theme.color(i))
             else:
                 ax.text(0, start + i + 0.5, "  " + why_missing(results.rows, key, n), va="center",
-                        fontsize=SIZES["text"], color=theme.muted)
+                        color=theme.muted)
+    plain_ticks(ax)
     ax.set_yticks(ticks, [_bar_name(key) for key in found], va="center")
     ax.tick_params(axis="y", labelcolor=theme.ink)
     ax.set_xlim(0)
     ax.locator_params(axis="x", nbins=5, steps=[1, 2, 2.5, 5, 10])
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.grid(axis="y", visible=False)
     return figure
 
@@ -487,8 +487,8 @@ def _draw_bar(ax, y, rows, column, theme, color):
         cells.append((2.1, "right", table.ratio(best[column], rival), dict(color=theme.ink)))
     for right, align, text, style in cells:
         ax.annotate(text, (1, y), (72 * right, 0), xycoords=("axes fraction", "data"),
-                    textcoords="offset points", ha=align, va="center", fontsize=SIZES["text"],
-                    annotation_clip=False, **style)
+                    textcoords="offset points", ha=align, va="center", annotation_clip=False,
+                    **style)
 
 
 # --- Roofline ---------------------------------------------------------------------------------
@@ -582,17 +582,11 @@ def _under_roofs(figure, results, x, y, what, dtypes=None):
              + f" of {table.number(sheet.get(dtype))}" * (dtype in sheet)
              for dtype, peak in peaks.items()}
     ax = figure.axes(1.2, 0.3 + max([inches("  " + text) for text in names.values()] or [0]))
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.minorticks_off()
     low_x, high_x = min(x) / 2.6, max(x) * 15
     low_y, high_y = min(y) / 2.5, max(y + list(peaks.values())) * 4
-    ax.set_xlim(low_x, high_x)
-    ax.set_ylim(low_y, high_y)
-    ax.set_xlabel(what, fontsize=SIZES["text"], color=theme.muted)
-    ax.set_ylabel("TFLOP/s", fontsize=SIZES["text"], color=theme.muted)
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.set(xscale="log", yscale="log", xlim=(low_x, high_x), ylim=(low_y, high_y), xlabel=what,
+           ylabel="TFLOP/s")
+    plain_ticks(ax)
 
     measured = dict(linewidth=3, solid_capstyle="round")
     by_data_sheet = dict(linewidth=2, linestyle=(0, (1, 2)))
@@ -615,8 +609,8 @@ def _under_roofs(figure, results, x, y, what, dtypes=None):
 
 def _arrow(ax, start, end, color, bend):
     ax.annotate("", end, start, zorder=4, arrowprops=dict(
-        arrowstyle="-|>,head_width=0.4,head_length=0.8", color=color, linewidth=2.2, shrinkA=9,
-        shrinkB=9, connectionstyle=f"arc3,rad={bend}"))
+        arrowstyle="-|>,head_width=4,head_length=8", mutation_scale=1, color=color, linewidth=2.2,
+        shrinkA=9, shrinkB=9, connectionstyle=f"arc3,rad={bend}"))
 
 
 def climbing(rows):
@@ -683,7 +677,7 @@ def _name_roof(figure, ax, bandwidth, low_x, ridge, taken):
     x = max(places, key=lambda place: min(abs(math.log(place / other)) for other in taken))
     ax.annotate(f"a copy: {table.number(bandwidth)} GB/s", (x, x * bandwidth / 1000), (0, 7),
                 textcoords="offset points", rotation=angle, rotation_mode="anchor", ha="center",
-                va="bottom", fontsize=SIZES["text"], color=figure.theme.muted)
+                va="bottom", color=figure.theme.muted)
 
 
 def _name_points(figure, ax, labels, marks):
@@ -706,7 +700,7 @@ def _name_points(figure, ax, labels, marks):
         best = costs.index(min(costs))
         taken.append(boxes[best])
         ax.annotate(text, point, [part / dpi * 72 for part in shifts[best]],
-                    textcoords="offset points", fontsize=SIZES["text"], color=color, zorder=6,
+                    textcoords="offset points", color=color, zorder=6,
                     arrowprops=dict(arrowstyle="-", color=color, shrinkB=9))
 
 
@@ -759,7 +753,7 @@ def draw_ladder(panels, theme):
                          "chain": theme.color(1)}.get(row["role"], theme.color(0))
                 lines.append((name, text, row["tflops"], color))
             for name, text, rate_of, color in lines:
-                style = dict(fontsize=SIZES["text"], color=theme.ink, va="center")
+                style = dict(color=theme.ink, va="center")
                 ax.text(0, y + 0.4, name, weight="normal" if text else "bold", **style)
                 ax.text(longest, y + 0.4, text, weight="bold", ha="right", **style)
                 ax.barh(y + 0.85, rate_of, height=0.25, color=color)
@@ -785,20 +779,18 @@ def draw_charts(title, subtitle, charts, theme):
     figure = Figure(theme, title, subtitle, DOCUMENT, 1.2 + 4.7 * len(charts))
     for i, chart in enumerate(charts):
         ax = figure.axes(1.1, 0.3, 0.55 + 4.7 * (len(charts) - 1 - i), 1.75 + 4.7 * i)
-        ax.set_title(chart.caption, loc="left", fontsize=SIZES["text"], color=theme.muted)
+        ax.set_title(chart.caption, loc="left")
         for j, (name, points) in enumerate(chart.lines.items()):
             ax.plot(*zip(*points), marker="o", label=name, color=theme.color(j), linewidth=2.5)
             for point, text in zip(points, chart.texts.get(name, [])):
-                ax.annotate(text, point, (6, 6), textcoords="offset points", color=theme.color(j),
-                            fontsize=SIZES["text"])
+                ax.annotate(text, point, (6, 6), textcoords="offset points", color=theme.color(j))
         for name, points in chart.dashed.items():
             ax.plot(*zip(*points), "--", label=name, color=theme.muted, linewidth=1.5)
         ax.set_xscale(chart.xscale)
         ax.set_ylim(chart.low)
+        plain_ticks(ax)
         ax.set_xticks(list(chart.marks), list(chart.marks.values()))
-        ax.minorticks_off()
-        ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        ax.legend(fontsize=SIZES["text"], labelcolor="linecolor", frameon=False)
+        ax.legend(labelcolor="linecolor", frameon=False)
     return figure
 
 
