@@ -38,6 +38,7 @@ inches wide.
 matplotlib goes into .venv if it is missing. Bad input: one line, exit 2; cannot write: 3.
 """
 
+import collections
 import functools
 import io
 import math
@@ -61,7 +62,8 @@ class Theme:
         self.muted, self.grid, self.colors = muted, grid, colors
 
     def color(self, i):
-        return self.colors[i % len(self.colors)]
+        """The i-th, or that of what the others are compared with: None."""
+        return self.muted if i is None else self.colors[i % len(self.colors)]
 
     def palette(self):
         return [self.background, self.ink, self.muted, self.grid, *self.colors]
@@ -98,15 +100,13 @@ def rate(row):
 
 def usual_size(tables):
     """The N that most programs have; 4096 where it is one of them."""
-    programs = {}
-    for results in tables:
-        for row in measurements.shown(results.rows):
-            if row["shape"] == "square":
-                programs.setdefault(row["n"], set()).add((results.path, row["program"]))
-    if not programs:
+    runs = {(row["n"], results.path, row["program"]) for results in tables
+            for row in measurements.shown(results.rows) if row["shape"] == "square"}
+    if not runs:
         raise measurements.TableError(
             "nothing to draw: no program has a figure for an N x N matrix")
-    return max(programs, key=lambda n: (n == 4096, len(programs[n]), n))
+    programs = collections.Counter(n for n, _, _ in runs)
+    return max(programs, key=lambda n: (n == 4096, programs[n], n))
 
 
 def talk_size(n):
@@ -214,7 +214,7 @@ def inches(text, size="text"):
 
 class Curve(NamedTuple):
     name: str
-    color: Optional[int]  # None: what the others are compared with
+    color: Optional[int]  # of the theme
 
 
 def curves(tables):
@@ -261,7 +261,7 @@ def draw_curves(tables, at, plot, theme, title=None):
         rows = sorted(rows, key=lambda row: row["n"])
         x, y = [row["n"] for row in rows], [rate(row) for row in rows]
         half = [value * (row["spread_pct"] or 0) / 200 for value, row in zip(y, rows)]
-        color = _curve_color(curve, theme)
+        color = theme.color(curve.color)
         low, high = [a - b for a, b in zip(y, half)], [a + b for a, b in zip(y, half)]
         ax.fill_between(x, low, high, alpha=0.3, linewidth=0, color=color, zorder=3)
         if curve.color is None:
@@ -272,8 +272,7 @@ def draw_curves(tables, at, plot, theme, title=None):
         ax.plot(x, y, linewidth=3.5, color=color, zorder=3, **style)
         top = max(top, *high)
     for value, _, color in peaks:
-        ax.axhline(value, linewidth=2.5, linestyle=(0, (1, 2)), zorder=2,
-                   color=_curve_color(Curve("", color), theme))
+        ax.axhline(value, linewidth=2.5, linestyle=(0, (1, 2)), zorder=2, color=theme.color(color))
         top = max(top, value)
     sizes = sorted({row["n"] for rows in plot.values() for row in rows})
     ax.set_xscale("log", base=2)
@@ -286,10 +285,8 @@ def draw_curves(tables, at, plot, theme, title=None):
         ax.set_xlim(sizes[0] / 1.12, sizes[-1] * 1.06)
     ax.set(xlabel="S" if shape == "talk" else "N", ylabel=unit, ylim=(0, top * 1.06))
     ax.grid(axis="x", visible=False)
-    figure.labels_at_right(ax, [
-        (rate(max(rows, key=lambda row: row["n"])), curve.name, _curve_color(curve, theme))
-        for curve, rows in plot.items()] + [
-        (value, name, _curve_color(Curve("", color), theme)) for value, name, color in peaks])
+    ends = [(rate(max(rows, key=lambda row: row["n"])), *curve) for curve, rows in plot.items()]
+    figure.labels_at_right(ax, [(y, name, theme.color(color)) for y, name, color in ends + peaks])
     return figure
 
 
@@ -314,10 +311,6 @@ def _peaks_beside(tables, plot):
     return [(peak, f"peak {table.number(peak)}", color) for peak, color in near.items()], far
 
 
-def _curve_color(curve, theme):
-    return theme.muted if curve.color is None else theme.color(curve.color)
-
-
 # --- Times ------------------------------------------------------------------------------------
 
 SWEEP = 5  # shapes that make a curve
@@ -327,14 +320,10 @@ IN_WORDS = {"eager": "PyTorch eager", "compile": "torch.compile", "script": "tor
 def sweeps(results):
     """{(program, data type): {contender: {elements: its row}}}, of what compare_frameworks.py
     measured at many shapes. Of two shapes with as many elements the one with more rows counts."""
-    found = {}
     rows = [row for row in results.rows if row.get("contender") and row["verified"] == "yes"
             and re.fullmatch(r"\d+x\d+", row["shape"])]
-    for row in sorted(rows, key=lambda row: row["n"]):
-        curves_of = found.setdefault((row["program"], row["dtype"]), {})
-        curves_of.setdefault(row["contender"], {})[math.prod(sides(row))] = row
-    return {at: curves_of for at, curves_of in found.items()
-            if max(map(len, curves_of.values())) >= SWEEP}
+    return _of_many_shapes(((row["program"], row["dtype"]), math.prod(sides(row)), row)
+                           for row in sorted(rows, key=lambda row: row["n"]))
 
 
 def sides(row):
@@ -353,14 +342,18 @@ def last_number(row):
 def numbered(results):
     """{(program, data type, N, what the shapes begin with): {contender: {number: its row}}}, of
     shapes that end with different numbers: d64l1, d64l2, ..."""
+    rows = [(row, re.fullmatch(r"(.*[a-z])(\d+)", row["shape"]))
+            for row in measurements.shown(results.rows)]
+    return _of_many_shapes(((row["program"], row["dtype"], row["n"], shape[1]), int(shape[2]), row)
+                           for row, shape in rows if shape)
+
+
+def _of_many_shapes(points):
+    """{at: {contender: {x: its row}}} of points (at, x, row), where that makes a curve."""
     found = {}
-    for row in measurements.shown(results.rows):
-        shape = re.fullmatch(r"(.*[a-z])\d+", row["shape"])
-        if shape:
-            at = row["program"], row["dtype"], row["n"], shape[1]
-            curves_of = found.setdefault(at, {})
-            contender = row.get("contender") or row["kernel"]
-            curves_of.setdefault(contender, {})[int(last_number(row))] = row
+    for at, x, row in points:
+        contender = row.get("contender") or row["kernel"]
+        found.setdefault(at, {}).setdefault(contender, {})[x] = row
     return {at: curves_of for at, curves_of in found.items()
             if max(map(len, curves_of.values())) >= SWEEP}
 
@@ -836,7 +829,7 @@ def plain(numbers):
     return {number: str(number) for number in numbers}
 
 
-def lines_of(rows, value=lambda row: measurements.shown_rate(row)[0]):
+def lines_of(rows, value=rate):
     """{kernel: its values by N}"""
     return {kernel: [(row["n"], value(row)) for row in some]
             for (kernel,), some in groups(rows, "kernel").items()}
@@ -1006,11 +999,6 @@ def choose_size(tables, size):
     return n
 
 
-def run_with_matplotlib(who):
-    """Starts this program once more, where matplotlib is, if it is missing here."""
-    command_line.run_with(who, ["matplotlib"], "ensure_matplotlib")
-
-
 @command_line.reporting("plot.py")
 def main(arguments):
     parser = command_line.Parser(prog="plot.py", add_help=False, allow_abbrev=False)
@@ -1027,7 +1015,7 @@ def main(arguments):
         tables = measurements.read_all("plot.py", options.files)
         found = plots(tables, choose_size(tables, options.size))
         out = options.out or PROJECT / "build/plots"
-    run_with_matplotlib("plot.py")
+    command_line.run_with("plot.py", ["matplotlib"], "ensure_matplotlib")
     out.mkdir(parents=True, exist_ok=True)
     remove_older(out)
     # Forked before matplotlib is imported: a process with threads may not.

@@ -181,7 +181,7 @@ def main(arguments):
     tables = measurements.read_all("report.sh", options.files)
     baseline = comparison.baseline_of(options.baseline, tables)
     n = plot.choose_size(tables, options.size)
-    plot.run_with_matplotlib("report.sh")
+    command_line.run_with("report.sh", ["matplotlib"], "ensure_matplotlib")
     text = document(tables, n, baseline)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     command_line.write_text(options.out, text)
