@@ -3,6 +3,7 @@ them make up the main loop."""
 
 import collections
 import functools
+import operator
 import re
 from pathlib import Path
 from typing import NamedTuple, Tuple
@@ -35,16 +36,8 @@ COLORS = {LOADS: "36", SHARED_LOADS: "36", COPIES: "36", STORES: "33", SHARED_ST
           ATOMICS: "33", LOCAL: "1;31", TENSORS: "1;35", BARRIERS: "34", "source": "1"}
 
 
-def on_tensor_cores(group, label):
-    return group == TENSORS
-
-
 def multiplies_and_adds(group, label):
     return group == ARITHMETIC and "fma" in label.lower()
-
-
-def reaches_global_memory(group, label):
-    return group in (LOADS, STORES, COPIES)
 
 
 def classify(instruction):
@@ -162,55 +155,30 @@ def loops(code):
     follow = successors(code)
     if not follow:
         return []
-    order, seen, stack = [], {0}, [(0, iter(follow[0]))]  # depth first, finished last
-    while stack:
-        at, rest = stack[-1]
-        ahead = next((i for i in rest if i not in seen), None)
-        if ahead is None:
-            order.append(at)
-            stack.pop()
-        else:
-            seen.add(ahead)
-            stack.append((ahead, iter(follow[ahead])))
-    order.reverse()
-    rank = {at: i for i, at in enumerate(order)}
-    before = collections.defaultdict(list)
-    for at in order:
-        for ahead in follow[at]:
-            before[ahead].append(at)
+    before = [[] for _ in code]
+    for at, ahead in enumerate(follow):
+        for i in ahead:
+            before[i].append(at)
 
-    # The immediate dominator of each instruction: the last that every way to it leads through.
-    # K. Cooper, T. Harvey, K. Kennedy: A Simple, Fast Dominance Algorithm (2001).
-    dominator, changed = {0: 0}, True
+    # Bit i of dominators[at]: every way to instruction `at` leads through instruction i. All bits
+    # are set, as in -1, of what is never reached.
+    dominators, changed = [1] + [-1] * (len(code) - 1), True
     while changed:
         changed = False
-        for at in order[1:]:
-            new = None
-            for one in before[at]:
-                if one in dominator:
-                    while new is not None and one != new:
-                        if rank[one] > rank[new]:
-                            one = dominator[one]
-                        else:
-                            new = dominator[new]
-                    new = one
-            changed |= dominator.get(at) != new
-            dominator[at] = new
-
-    def dominates(head, at):
-        while rank[at] > rank[head]:
-            at = dominator[at]
-        return at == head
+        for at in range(1, len(code)):
+            new = functools.reduce(operator.and_, (dominators[i] for i in before[at]), -1) | 1 << at
+            changed |= dominators[at] != new
+            dominators[at] = new
 
     bodies = collections.defaultdict(set)  # by head
-    for at in order:
-        for head in follow[at]:
-            if dominates(head, at):
+    for at, ahead in enumerate(follow):
+        for head in ahead:
+            if dominators[at] != -1 and dominators[at] >> head & 1:
                 bodies[head].add(head)
                 reached = [at]
                 while reached:
                     one = reached.pop()
-                    if one not in bodies[head]:
+                    if one not in bodies[head] and dominators[one] != -1:
                         bodies[head].add(one)
                         reached += before[one]
     return list(bodies.values())
@@ -220,7 +188,8 @@ def main_loop(code):
     """The innermost loop with most of the work, as a set of indices: of tensor cores if there is
     such work in any loop, else multiply-adds, else accesses to global memory. Empty without one."""
     found = loops(code)
-    for is_work in (on_tensor_cores, multiplies_and_adds, reaches_global_memory):
+    for is_work in (lambda group, _: group == TENSORS, multiplies_and_adds,
+                    lambda group, _: group in (LOADS, STORES, COPIES)):
         work = [sum(is_work(*(classify(code[i]) or ("", ""))) for i in loop) for loop in found]
         working = [(amount, loop) for amount, loop in zip(work, found) if amount]
         innermost = [(amount, loop) for amount, loop in working
