@@ -11,39 +11,31 @@ import re
 from shared import command_line, kernel_names
 from shared.command_line import USAGE, Stop
 
-KINDS = ["global loads", "global stores", "global atomics", "shared loads", "shared stores",
-         "shared atomics", "barriers"]
-
-# What an instruction does. LDGSTS (cp.async) loads from global and stores to shared memory.
+# What instructions do. LDGSTS (cp.async) loads from global and stores to shared memory.
 OPCODES = {
-    "LDG": ["global loads"], "LD": ["global loads"], "LDGSTS": ["global loads", "shared stores"],
-    "STG": ["global stores"], "ST": ["global stores"],
-    "RED": ["global atomics"], "REDG": ["global atomics"], "ATOM": ["global atomics"],
-    "ATOMG": ["global atomics"],
-    "LDS": ["shared loads"], "LDSM": ["shared loads"],
-    "STS": ["shared stores"], "STSM": ["shared stores"],
-    "ATOMS": ["shared atomics"],
-    "BAR": ["barriers"],
-}  # yapf: disable
+    "global loads": ["LDG", "LD", "LDGSTS"], "global stores": ["STG", "ST"],
+    "global atomics": ["RED", "REDG", "ATOM", "ATOMG"], "shared loads": ["LDS", "LDSM"],
+    "shared stores": ["STS", "STSM", "LDGSTS"], "shared atomics": ["ATOMS"], "barriers": ["BAR"]}
+# What to add up, by column and kind: the ends of metrics' names, and what these begin with.
+BEGINNINGS = {"sectors": "l1tex__t_sectors_pipe_lsu_mem_", "bytes": "smsp__sass_data_bytes_mem_"}
+OPERATIONS = {
+    "sectors": {"global loads": ["ld"], "global stores": ["st"], "global atomics": ["red", "atom"]},
+    "bytes": {"global loads": ["ld", "ldgsts"], "global stores": ["st"],
+              "global atomics": ["red", "atom"], "shared loads": ["ld", "ldsm"],
+              "shared stores": ["st", "stsm", "ldgsts"], "shared atomics": ["atom"]}}
 
-SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_"
-BYTES = "smsp__sass_data_bytes_mem_"
-METRICS = {  # what to add up, by column and kind
-    "sectors": {"global loads": [SECTORS + "ld"], "global stores": [SECTORS + "st"],
-                "global atomics": [SECTORS + "red", SECTORS + "atom"]},
-    "bytes": {"global loads": [BYTES + "global_op_ld", BYTES + "global_op_ldgsts"],
-              "global stores": [BYTES + "global_op_st"],
-              "global atomics": [BYTES + "global_op_red", BYTES + "global_op_atom"],
-              "shared loads": [BYTES + "shared_op_ld", BYTES + "shared_op_ldsm"],
-              "shared stores": [BYTES + "shared_op_st", BYTES + "shared_op_stsm",
-                                BYTES + "shared_op_ldgsts"],
-              "shared atomics": [BYTES + "shared_op_atom"]},
-}  # yapf: disable
+
+def metrics_of(column, kind):
+    """ncu's names of the metrics of a column."""
+    memory = kind.split()[0]
+    return [f"{BEGINNINGS[column]}{memory}_op_{operation}"
+            for operation in OPERATIONS[column].get(kind, [])]
 
 
 def metrics(known):
-    """ncu's names of all the metrics above that this GPU has."""
-    wanted = {name for rows in METRICS.values() for names in rows.values() for name in names}
+    """ncu's names of all the metrics that are asked for and that this GPU has."""
+    wanted = {name for column in OPERATIONS for kind in OPCODES
+              for name in metrics_of(column, kind)}
     return ",".join(sorted(f"{name}.sum" for name in wanted & set(known.split())))
 
 
@@ -81,7 +73,8 @@ def instructions(lines):
             words = [word for word in of["Source"].split() if not word.startswith("@")]
             if threads == 0 or not words:
                 continue
-            for kind in OPCODES.get(words[0].split(".")[0], []):
+            opcode = words[0].split(".")[0]
+            for kind in [kind for kind, opcodes in OPCODES.items() if opcode in opcodes]:
                 sums = counts.setdefault(kind, {"threads": 0, "requests": 0, "conflicts": 0})
                 sums["threads"] += threads
                 sums["requests"] += number(of["Instructions Executed"])
@@ -111,17 +104,15 @@ def print_table(raw, sass):
               f"{shape(launch[column['Block Size']])} threads, one launch")
         print(f"{'':20}{'threads':>15}{'requests':>14}{'bytes':>17}{'sectors':>14}"
               f"{'/request':>9}{'conflicts':>11}")
-        for kind in KINDS:
-            if kind not in counts:
-                continue
+        for kind in filter(counts.get, OPCODES):
             sums = counts[kind]
-            for field, metrics_of in METRICS.items():
-                names = [m + ".sum" for m in metrics_of.get(kind, []) if m + ".sum" in column]
-                sums[field] = sum(number(launch[column[name]]) for name in names)
+            for field in OPERATIONS:
+                names = [name + ".sum" for name in metrics_of(field, kind)]
+                sums[field] = sum(number(launch[column[name]]) for name in names if name in column)
             fields = ["", "", "", ""]  # bytes, sectors, sectors per request, conflicts
             if kind != "barriers":
                 fields[0] = f"{sums['bytes']:,}"
-            if kind in METRICS["sectors"]:
+            if kind in OPERATIONS["sectors"]:
                 fields[1] = f"{sums['sectors']:,}"
                 fields[2] = f"{sums['sectors'] / sums['requests']:.2f}"
             elif kind != "barriers":
@@ -133,16 +124,14 @@ def print_table(raw, sass):
 
 @command_line.reporting("ncu_counts.py")
 def main(arguments):
-    def read(path):
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-
-    if arguments[:1] == ["metrics"] and len(arguments) == 2:
-        print(metrics(read(arguments[1])))
-    elif arguments[:1] == ["table"] and len(arguments) == 3:
-        print_table(read(arguments[1]).splitlines(), read(arguments[2]).splitlines())
-    else:
+    what, *files = arguments or [""]
+    if (what, len(files)) not in (("metrics", 1), ("table", 2)):
         raise Stop("metrics or table is expected, then files", USAGE)
+    texts = [command_line.read_text(file) for file in files]
+    if what == "metrics":
+        print(metrics(*texts))
+    else:
+        print_table(*(text.splitlines() for text in texts))
 
 
 if __name__ == "__main__":
