@@ -149,12 +149,9 @@ def excerpt(where, kernel="", first="", last="", comment=False, width=None):
 
 def holds(line, text):
     """Whether a line holds a text, at its beginning with ^, at its end with $."""
-    words = text[text.startswith("^"):len(text) - text.endswith("$")]
-    if text.startswith("^") and text.endswith("$"):
-        return line == words
-    if text.startswith("^"):
-        return line.startswith(words)
-    return line.endswith(words) if text.endswith("$") else words in line
+    begins, ends = text.startswith("^"), text.endswith("$")
+    words = re.escape(text[begins:len(text) - ends])
+    return re.search("^" * begins + words + "$" * ends, line)
 
 
 def kernel_lines(lines, kernel, where):
@@ -175,19 +172,25 @@ def kernel_lines(lines, kernel, where):
     return lines[begin:end]
 
 
+def named_excerpt(text):
+    """The lines that src=..., kernel=..., from=... and to=... name, with .comment those of a
+    comment. Raises ValueError where the text says something else."""
+    words = shlex.split(text)
+    options = {"kernel": "", "from": "", "to": "", "width": 0,
+               **dict(word.split("=", 1) for word in words if word != ".comment")}
+    if sorted(options) != ["from", "kernel", "src", "to", "width"]:
+        raise ValueError
+    return excerpt(options["src"], options["kernel"], options["from"], options["to"],
+                   ".comment" in words, int(options["width"]) or None)
+
+
 def code(match):
     """The code block that a marker stands for, as Markdown."""
     try:
-        words = shlex.split(match[1])
-        options = dict(word.split("=", 1) for word in words if word != ".comment")
-        where, width = options.pop("src"), int(options.pop("width", 0)) or None
-        text = excerpt(where, options.pop("kernel", ""), options.pop("from", ""),
-                       options.pop("to", ""), ".comment" in words, width)
-    except (KeyError, ValueError):
-        options = True
-    if options:
+        text = named_excerpt(match[1])
+    except ValueError:
         fail(f"{{{match[1]}}} is no excerpt: slides.py --help has an example")
-    return f"``` {'text' if '.comment' in words else 'cpp'}\n{text}\n```"
+    return f"``` {'text' if '.comment' in shlex.split(match[1]) else 'cpp'}\n{text}\n```"
 
 
 # --- Pictures ---------------------------------------------------------------------------------

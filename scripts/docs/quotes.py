@@ -7,7 +7,6 @@
 """
 
 import re
-import shlex
 
 import slides
 from shared.command_line import USAGE, Stop
@@ -21,16 +20,12 @@ def updated(text, document):
 
     def write(quote):
         try:
-            options = dict(word.split("=", 1) for word in shlex.split(quote["options"]))
-            code = slides.excerpt(options.pop("src"), options.pop("kernel", ""),
-                                  options.pop("from", ""), options.pop("to", ""))
-        except (KeyError, ValueError):
-            options = True
-        except Stop as stop:
-            raise Stop(f"{document.name}: {stop}", stop.status)
-        if options:
+            code = slides.named_excerpt(quote["options"])
+        except ValueError:
             raise Stop(f"{document.name}: {quote['options']} is no quote: it takes src=FILE, and "
                        "kernel, from and to", USAGE)
+        except Stop as stop:
+            raise Stop(f"{document.name}: {stop}", stop.status)
         return f"{quote['head']}```cpp\n{code}\n```"
 
     return QUOTE.sub(write, text)
