@@ -38,8 +38,8 @@ import csv
 import datetime
 import functools
 import importlib.util
+import io
 import math
-import os
 import re
 import signal
 import statistics
@@ -124,20 +124,13 @@ def load_page(name):
     return page
 
 
-def describe(program, arguments=()):
-    try:
-        return programs.describe(program, *arguments)
-    except programs.ProgramError as error:
-        raise Failure(error)
-
-
 def cases_of(name, folder, sizes, dtypes):
     """The cases of one program. `sizes` has what the user chose, by kind; without any, the page
-    says what to compare. Raises Failure."""
+    says what to compare. Raises Stop."""
     program = folder / name
     with step():
         page = load_page(name)
-    about = describe(program)
+    about = programs.describe(program)
     cases = []
     for kind, arguments_of in KINDS.items():
         wanted = getattr(page, kind, ())
@@ -167,7 +160,7 @@ def tile_kernels(page):
 
 
 def case_of(page, program, size, options, dtype, series, between):
-    about = describe(program, size + options)
+    about = programs.describe(program, *size, *options)
     try:
         problem = next(p for p in about["problems"] if p["dtype"] == dtype)
         here = [c for c in about["contenders"]
@@ -191,8 +184,7 @@ def run_program(program, arguments, kernel):
     name = program.name
     command = [str(program), *arguments, "--csv", "--kernel", kernel]
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              stdin=subprocess.DEVNULL, universal_newlines=True,
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL,
                               timeout=STEP_LIMIT_S)
     except subprocess.TimeoutExpired:
         raise Failure(f"{name} took more than {STEP_LIMIT_S} s")
@@ -227,17 +219,17 @@ def fastest(program, arguments, dtype, roles, kernels):
 
 
 def find_tile(case):
-    """(program, arguments, kernel) in CUDA Tile C++ for a case, or None. Raises Failure."""
+    """(program, arguments, kernel) in CUDA Tile C++ for a case, or None. Raises Stop."""
     name, kernels = tile_kernels(case.page)
     dtype = case.problem["dtype"]
     if not name or case.series[1] == "RUNS":  # which have options of this program's
         return None
     program = case.program.with_name(name)
-    about = describe(program)
+    about = programs.describe(program)
     if not any(c["kernel"] in kernels and dtype in c["dtypes"] for c in about["contenders"]):
         return None
     arguments = [*case.size, *dtype_arguments(about, dtype)]
-    for problem in describe(program, arguments)["problems"]:
+    for problem in programs.describe(program, *arguments)["problems"]:
         for kernel in kernels:
             if kernel in problem["contenders"] and problem["dtype"] == dtype:
                 if any(array not in data_of(problem) for array in data_of(case.problem)):
@@ -287,8 +279,8 @@ def step(seconds=STEP_LIMIT_S):
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
-    except Failure:
-        raise
+    except command_line.Stop as stop:
+        raise Failure(stop, stop.status)
     except TimeIsUp:
         raise Failure(f"not done after {seconds} s")
     except theirs.Wrong as error:
@@ -533,23 +525,14 @@ def software_of(about):
 
 def environment(gpu):
     """The lines that a file of results begins with."""
-
-    def output(*command):
-        try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                  universal_newlines=True, cwd=PROJECT, timeout=30)
-            return done.stdout.splitlines()[0]
-        except (OSError, IndexError, subprocess.TimeoutExpired):
-            return "unknown"
-
     toolkit = PROJECT / "build/toolkit.txt"
     return {
         "GPU": gpu,
-        "driver": output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        "driver": command_line.driver_version(),
         "toolkit": toolkit.read_text().strip() if toolkit.is_file() else "unknown",
         **theirs.versions(),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "suite": output("git", "describe", "--always", "--dirty"),
+        "suite": command_line.suite_version(),
         "protocol": PROTOCOL,
     }
 
@@ -583,15 +566,14 @@ def with_columns(earlier, rows):
 
 
 def write_csv(path, comments, rows):
+    text = io.StringIO()
+    text.writelines(f"# {name}: {value}\n" for name, value in comments.items())
+    # What was read back may have columns of the programs' own beside ours.
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")  # whoever interrupts the writing loses nothing
-    with part.open("w", encoding="utf-8") as file:
-        file.writelines(f"# {name}: {value}\n" for name, value in comments.items())
-        # What was read back may have columns of the programs' own beside ours.
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
-    os.replace(part, path)
+    command_line.write_text(path, text.getvalue())
 
 
 # --- Command line ---
@@ -606,8 +588,8 @@ def shapes(text):
     return [tuple(int(number) for number in part.split("x")) for part in text.split(",")]
 
 
-def operations(names):
-    """A parser of programs' names and numbers."""
+def some_of(names):
+    """A parser of a list of these; numbers stand for programs."""
 
     def find(part):
         name = programs.named(part, names)
@@ -618,26 +600,19 @@ def operations(names):
     return lambda text: [find(part) for part in text.split(",")]
 
 
-def dtypes(text):
-    for part in text.split(","):
-        if part not in DTYPES:
-            raise argparse.ArgumentTypeError(f"'{part}' is none of {', '.join(DTYPES)}")
-    return text.split(",")
-
-
 def parse_arguments(arguments):
     parser = command_line.Parser(prog="compare_frameworks.py", description=__doc__,
                                  allow_abbrev=False,
                                  formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     names = compared_programs()
-    add("--operations", metavar="NAME,...", type=operations(names), default=names,
+    add("--operations", metavar="NAME,...", type=some_of(names), default=names,
         help="programs, or their numbers; all without it: " + ", ".join(names))
     add("--sizes", metavar="N,...", type=command_line.sizes(32), help="square matrices")
     add("--talk", metavar="S,...", type=command_line.sizes(16), help="the talk's shape")
     add("--shapes", metavar="RxC,...", type=shapes,
         help="rows x columns; once --sizes, --talk or --shapes is given, nothing else is compared")
-    add("--dtype", metavar="NAME,...", type=dtypes, default=list(DTYPES),
+    add("--dtype", metavar="NAME,...", type=some_of(DTYPES), default=list(DTYPES),
         help="leaves out the others: " + ", ".join(DTYPES))
     add("--columns", metavar="NAME,...", type=lambda text: text.split(","), default=[],
         help="measures these of theirs, or tile, alone; for cases of which --csv's FILE has the "
@@ -670,9 +645,9 @@ def main(arguments):
     for name in options.operations:
         try:
             cases += cases_of(name, options.programs.resolve(), sizes, options.dtype)
-        except Failure as failure:
-            statuses.add(failure.status)
-            say(f"{name}: {failure}")
+        except command_line.Stop as stop:
+            statuses.add(stop.status)
+            say(f"{name}: {stop}")
     if not cases:
         return FAILED if statuses else say("nothing to compare has that size and dtype", USAGE)
 

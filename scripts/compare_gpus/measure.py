@@ -48,7 +48,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -153,23 +152,6 @@ class Gpu(NamedTuple):
     name: str
 
 
-def output(*command, **environment):
-    """(whether a command went well, what it printed)"""
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, universal_newlines=True, errors="replace",
-                              env={**os.environ, **environment})
-    except OSError:
-        return False, ""
-    return done.returncode == 0, done.stdout
-
-
-def first_line(*command):
-    """Of what a command prints; "unknown" where it fails."""
-    went_well, text = output(*command)
-    return text.splitlines()[0] if went_well and text else "unknown"
-
-
 def list_gpus(text):
     """Those of `nvidia-smi -L`. A GPU that is divided into instances is not visited itself."""
     gpus, whole = [], None
@@ -227,7 +209,7 @@ def steps_of(options):
 def suite_version():
     """Of the files that are measured. A host has those of another checkout, which says it."""
     return (SUITE.read_text().strip() if SUITE.is_file() else
-            first_line("git", "describe", "--always", "--dirty"))
+            command_line.suite_version())
 
 
 def toolkit_version():
@@ -252,8 +234,7 @@ class Measuring:
         self.runner = Runner(WHO)
         self.left = len(steps) * len(gpus)
         self.began = time.monotonic()
-        self.driver = first_line("nvidia-smi", "--query-gpu=driver_version",
-                                 "--format=csv,noheader")  # the same for every GPU
+        self.driver = command_line.driver_version()
         self.suite = suite_version()
         self.toolkit = toolkit_version()
 
@@ -267,7 +248,7 @@ class Measuring:
     def about(self, gpu, place):
         """What makes figures comparable, as lines. An interrupted run goes on only where all of it
         is the same."""
-        _, facts = output(sys.executable, DEVICE_FACTS, CUDA_VISIBLE_DEVICES=gpu.uuid)
+        _, facts = command_line.output(sys.executable, DEVICE_FACTS, CUDA_VISIBLE_DEVICES=gpu.uuid)
         return (f"GPU: {gpu.name}\n" + f"place: {place}\n" * bool(place) +
                 f"{facts}driver: {self.driver}\ntoolkit: {self.toolkit}\n"
                 f"seed: {SEED}\nrounds: {self.options.rounds}\n"
@@ -378,7 +359,7 @@ def alone(path):
 
 def measure_all(options):
     """Measures all GPUs, prints a table, and returns the exit status."""
-    gpus = list_gpus(output("nvidia-smi", "-L")[1])
+    gpus = list_gpus(command_line.output("nvidia-smi", "-L")[1])
     if not gpus:
         raise Stop("no GPU here: measuring needs an NVIDIA GPU and its driver", SKIPPED)
     problem = cuda_toolkit.unusable(builds=not options.no_build)
@@ -412,7 +393,7 @@ def show(files):
 
 def pack(archive, with_programs):
     """The files that git tracks, as they are now, and perhaps the programs that lie here."""
-    listed, names = output("git", "ls-files", "-z")
+    listed, names = command_line.output("git", "ls-files", "-z")
     if not listed:
         raise Stop("--hosts sends the files that git tracks, and it knows of none here")
     names = names.split("\0")[:-1] + [*programs.listed(), "build/toolkit.txt"] * with_programs

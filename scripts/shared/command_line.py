@@ -164,6 +164,32 @@ def set_up(who, commands, **streams):
     return printed
 
 
+def output(*command, **environment):
+    """(whether a command, started in the repository's root, went well, what it printed)"""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, errors="replace", cwd=PROJECT,
+                              env={**os.environ, **environment}, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return False, ""
+    return done.returncode == 0, done.stdout
+
+
+def first_line(*command):
+    """Of what a command prints; "unknown" where it fails."""
+    went_well, text = output(*command)
+    return text.splitlines()[0] if went_well and text else "unknown"
+
+
+def driver_version():
+    """The same for every GPU of a machine."""
+    return first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+
+
+def suite_version():
+    return first_line("git", "describe", "--always", "--dirty")
+
+
 def run_with(who, modules, ensure):
     """Starts this script once more, by a Python that has these modules, if they are missing here: a
     function of setup.sh makes sure of them, and sets FOUND_PYTHON."""
