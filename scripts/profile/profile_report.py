@@ -73,6 +73,10 @@ class Operation(NamedTuple):
     def range(self):
         return self.call.range if self.call else None
 
+    @property
+    def took(self):
+        return self.end - self.start
+
 
 class Profile(NamedTuple):
     operations: List[Operation]  # by start
@@ -249,6 +253,10 @@ def span(operations):
     return max(operation.end for operation in operations) - operations[0].start
 
 
+def busy(operations):
+    return sum(operation.took for operation in operations)
+
+
 class Host(NamedTuple):
     """What the host does in a call: its name, and its letter in a timeline."""
 
@@ -258,6 +266,12 @@ class Host(NamedTuple):
 
 LAUNCHING, COPYING = Host("host: launching", "L"), Host("host: copying", "M")
 WAITING, OTHER = Host("host: synchronizing", "W"), Host("host: other calls", "C")
+
+
+def names_of(profile):
+    """{an operation's name: how it is shown}"""
+    return {**{o.name: o.name for o in profile.operations},
+            **kernel_names.short_names(o.name for o in profile.operations if o.what == "kernel")}
 
 
 def host_work(profile):
@@ -278,15 +292,10 @@ def human_bytes(size):
         size /= 1024
 
 
-def digits(value):
-    """`value` with four significant digits, without an exponent."""
-    if value <= 0:
-        return "0"
-    return f"{value:.{max(0, 3 - math.floor(math.log10(value)))}f}"
-
-
 def ms(us):
-    return digits(us / 1000) + " ms"
+    """In milliseconds, with four significant digits and without an exponent."""
+    places = 3 - math.floor(math.log10(us / 1000)) if us > 0 else 0
+    return f"{us / 1000:.{max(0, places)}f} ms"
 
 
 COLUMNS = "launches|total ms|mean us|share|grid|block|regs|shared|call us".split("|")
@@ -306,13 +315,11 @@ def table(group, names, work):
     for operation in group.operations:
         rows[(names[operation.name], operation.shape)].append(operation)
     gaps = [gap for time in group.gaps for gap in time]
-    busy = sum(operation.end - operation.start for operation in group.operations)
-    total = busy + sum(gaps)
+    total = busy(group.operations) + sum(gaps)
 
     lines = [line("kernel or copy", COLUMNS)]
-    for (name, shape), operations in sorted(
-            rows.items(), key=lambda row: -sum(o.end - o.start for o in row[1])):
-        time = sum(operation.end - operation.start for operation in operations)
+    for (name, shape), operations in sorted(rows.items(), key=lambda row: -busy(row[1])):
+        time = busy(operations)
         callers = {operation.call.number: operation.call for operation in operations
                    if operation.call}
         host = [caller.end - caller.start for caller in callers.values()]
@@ -342,16 +349,9 @@ def headline(group):
     """What one time through the group takes on the GPU: what the program measures of it."""
     if len(group.times) == 1:
         return group.title
-    busy = statistics.median(sum(o.end - o.start for o in time) for time in group.times)
-    whole = statistics.median(span(time) for time in group.times)
+    working, whole = (statistics.median(map(of, group.times)) for of in (busy, span))
     return (f"{group.title}: {len(group.times)} times, median {ms(whole)} from first start to last "
-            f"end, {ms(busy)} of it busy")
-
-
-def summary(group):
-    """A group in one line."""
-    busy = sum(operation.end - operation.start for operation in group.operations)
-    return line(group.title, [len(group.operations), f"{busy / 1000:.3f}"])
+            f"end, {ms(working)} of it busy")
 
 
 # --- The timeline -----------------------------------------------------------------------------
@@ -416,7 +416,7 @@ def timeline(group, profile, names, work):
             name += "\n" + " " * (TIMELINE_NAME_WIDTH + 4)
         began = max(operation.start - begin, 0)
         lines.append(f"  {letter} {name:<{TIMELINE_NAME_WIDTH}} {launched:>9} {began:>9.1f} "
-                     f"{operation.end - operation.start:>9.1f}")
+                     f"{operation.took:>9.1f}")
     launched = max((operation.call.end for operation in own if operation.call), default=None)
     if around and launched:
         done = max(operation.end for operation in own)
@@ -434,16 +434,14 @@ def encloses(group, other):
 
 def report(profile, show_all=False):
     """All that is printed, as lines."""
-    names = kernel_names.short_names(o.name for o in profile.operations if o.what == "kernel")
-    names.update((o.name, o.name) for o in profile.operations if o.what != "kernel")
-    work = host_work(profile)
+    names, work = names_of(profile), host_work(profile)
     groups = groups_of(profile)
     # What the program times, else what it names, else all of it.
     chosen = ([group for group in groups if TIMED in group.path]
               or [group for group in groups if group.path] or groups)
     # Inner ranges first, enclosing ranges last.
     shown = sorted(groups if show_all else chosen, key=lambda group: -len(group.path))
-    longest = sorted(shown, key=lambda group: -sum(o.end - o.start for o in group.operations))
+    longest = sorted(shown, key=lambda group: -busy(group.operations))
     tables = [group for group in shown if group in longest[:MOST_GROUPS]]
 
     lines = []
@@ -453,7 +451,8 @@ def report(profile, show_all=False):
     if rest:
         lines.append(line("also ran" + ("" if show_all else " (--all shows more)"),
                           ["launches", "total ms"]))
-        lines += [summary(group) for group in rest] + [""]
+        lines += [line(group.title, sums(len(group.operations), busy(group.operations))[:2])
+                  for group in rest] + [""]
     # Draws one pass through the range with the most operations, of those that enclose no other and
     # are passed often, where there are any.
     inner = [group for group in tables if not any(encloses(group, other) for other in tables)]
@@ -482,7 +481,7 @@ def remarks(profile):
 
 def trace(profile):
     """The profile in the Chrome trace format, which Perfetto opens. Times are in us."""
-    names = kernel_names.short_names(o.name for o in profile.operations if o.what == "kernel")
+    names = names_of(profile)
     threads = {thread: i + 1 for i, thread in enumerate(
         dict.fromkeys([r.thread for r in profile.ranges] + [c.thread for c in profile.calls]))}
 
@@ -506,8 +505,7 @@ def trace(profile):
     for number, o in enumerate(profile.operations):
         args = {"bytes": o.bytes} if o.bytes else dict(
             zip(("grid", "block", "registers", "shared bytes"), o.shape), full_name=o.name)
-        body.append(event(names.get(o.name, o.name), o.what, o.start, o.end, GPUS + o.device,
-                          o.stream, **args))
+        body.append(event(names[o.name], o.what, o.start, o.end, GPUS + o.device, o.stream, **args))
         if o.call:  # an arrow from the launch to what it launched
             arrow = {"name": "launch", "cat": "launch", "id": number}
             body.append({**arrow, "ph": "s", "ts": round(o.call.start, 3), "pid": HOST,
