@@ -123,14 +123,6 @@ def at_size(rows, n):
     return [row for row in measurements.plotted(rows) if chosen(row, n)]
 
 
-def groups(rows, *names):
-    """{values of some columns: rows}, in the order of the rows."""
-    found = {}
-    for row in rows:
-        found.setdefault(tuple(row[name] for name in names), []).append(row)
-    return found
-
-
 # --- Drawing ----------------------------------------------------------------------------------
 
 
@@ -225,7 +217,7 @@ def curves(tables):
         for i, results in enumerate(tables):
             rows = [row for row in measurements.plotted(results.rows) if row["program"] == program
                     and row["shape"] in ("square", "talk")]
-            for (dtype, shape, n), rows in groups(rows, "dtype", "shape", "n").items():
+            for (dtype, shape, n), rows in measurements.groups(rows, "dtype", "shape", "n").items():
                 own = measurements.own_kernels(rows)
                 if len(tables) > 1:
                     rows = [max(own, key=rate)]
@@ -400,7 +392,7 @@ def bars(tables, n):
     kinds = {"fp32": {}, "tensor-cores": {}, "memory": {}}
     for i, results in enumerate(tables):
         every = [row for row in at_size(results.rows, n) if not measurements.of_experiment(row)]
-        for key, rows in groups(every, "program", "shape", "dtype").items():
+        for key, rows in measurements.groups(every, "program", "shape", "dtype").items():
             kind = "fp32" if key[2] == "fp32" else "tensor-cores"
             kind = "memory" if rows[0]["gb_per_s"] else kind
             kinds[kind].setdefault(key, {})[i] = rows
@@ -510,7 +502,7 @@ def placed(rows):
     where it runs the library alone: the roofs name that already."""
     points, seen = [], {}
     rows = [row for row in rows if row["tflops"] and not measurements.of_experiment(row)]
-    for (program, shape), rows in groups(rows, "program", "shape").items():
+    for (program, shape), rows in measurements.groups(rows, "program", "shape").items():
         own = measurements.own_kernels(rows)
         if own[0]["role"] in measurements.OWN:
             own = [row for row in own if row["dtype"] == own[0]["dtype"]]
@@ -832,7 +824,7 @@ def plain(numbers):
 def lines_of(rows, value=rate):
     """{kernel: its values by N}"""
     return {kernel: [(row["n"], value(row)) for row in some]
-            for (kernel,), some in groups(rows, "kernel").items()}
+            for (kernel,), some in measurements.groups(rows, "kernel").items()}
 
 
 def waves(rows):

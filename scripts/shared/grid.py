@@ -60,10 +60,9 @@ class Series(NamedTuple):
 
 def of_products(results):
     """[Series] of a file in results/grid/. Raises measurements.TableError where there is none."""
-    groups = {}
-    for row in measurements.shown(results.rows):
-        groups.setdefault((row["program"], row["dtype"]), {}).setdefault(row["n"], []).append(row)
-    series = [of_kernels(*at, rows_of) for at, rows_of in groups.items()]
+    rows = measurements.shown(results.rows)
+    series = [of_kernels(*at, measurements.groups(some, "n"))
+              for at, some in measurements.groups(rows, "program", "dtype").items()]
     found = [each for each in series if each.pairs]
     if not found:
         raise measurements.TableError(
@@ -73,7 +72,7 @@ def of_products(results):
 
 def of_kernels(program, dtype, rows_of):
     pairs, theirs = {}, []
-    for n, rows in sorted(rows_of.items()):
+    for (n,), rows in sorted(rows_of.items()):
         own = [row for row in rows if row["role"] in measurements.OWN]
         others = [row for row in rows if row["role"] not in measurements.OWN]
         if own and others:

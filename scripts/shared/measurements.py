@@ -177,6 +177,14 @@ def key(row):
     return tuple(row[name] for name in ("program", "kernel", "dtype", "shape", "n"))
 
 
+def groups(rows, *names):
+    """{values of some columns: rows}, in the order of the rows."""
+    found = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in names), []).append(row)
+    return found
+
+
 def rate(row):
     """(value, unit) by which rows are compared: GB/s where memory is the limit, else TFLOP/s."""
     return (row["tflops"], "TFLOP/s") if row["gb_per_s"] is None else (row["gb_per_s"], "GB/s")

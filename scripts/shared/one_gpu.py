@@ -1,7 +1,7 @@
 """One GPU's results in full: tables by program and size, what fusion saved, what experiments show,
 and how all that was measured. Several GPUs are put side by side in comparison.py."""
 
-from shared.measurements import OWN, fastest, of_experiment
+from shared.measurements import OWN, fastest, groups, of_experiment
 from shared.table import figure, number, ratio, size
 
 
@@ -29,12 +29,10 @@ def families(rows):
 def fusion(rows):
     """(head, lines): what each program starts from, the many launches and the library's calls, each
     against the program's fastest kernel."""
-    groups = {}
-    for row in rows:
-        if row["verified"] == "yes" and row["moved_bytes"] and row["launches"]:
-            groups.setdefault((row["program"], row["dtype"], row["shape"]), []).append(row)
+    rows = [row for row in rows
+            if row["verified"] == "yes" and row["moved_bytes"] and row["launches"]]
     lines = []
-    for (program, dtype, _), group in groups.items():
+    for (program, dtype, _), group in groups(rows, "program", "dtype", "shape").items():
         largest = max(row["n"] for row in group)
         group = [row for row in group if row["n"] == largest]
         fused = fastest(group, *OWN)
@@ -52,11 +50,8 @@ def experiments(rows):
     """{(program, data type, shape): (head, lines)} of programs that show or predict something: a
     line for each N, a column for each kernel, and beside its time the predicted one."""
     apart = {row["program"] for row in rows if of_experiment(row)}
-    groups = {}
-    for row in rows:
-        if row["program"] in apart:
-            groups.setdefault((row["program"], row["dtype"], row["shape"]), []).append(row)
-    return {at: _by_size(group) for at, group in groups.items()}
+    rows = [row for row in rows if row["program"] in apart]
+    return {at: _by_size(group) for at, group in groups(rows, "program", "dtype", "shape").items()}
 
 
 def _by_size(rows):
