@@ -39,6 +39,7 @@ from html import escape
 from pathlib import Path
 
 import plot
+from docs import links
 from shared import command_line, data_sheets, measurements, programs, table
 from shared.command_line import PROJECT, USAGE, WRONG, Stop
 
@@ -126,7 +127,10 @@ def excerpt(where, kernel="", first="", last="", comment=False, width=None):
         fail(f"there is no {where}")
     lines = command_line.read_text(path).splitlines()
     if kernel:
-        lines = kernel_lines(lines, kernel, where)
+        found = list(links.definitions("\n".join(lines), kernel))
+        if len(found) != 1:
+            fail(f"{where}: {len(found)} kernels are named {kernel}, and one is expected")
+        lines = lines[found[0][0] - 1:found[0][1]]
     begin, end = 0, len(lines)
     if first:
         found = [i for i, line in enumerate(lines) if holds(line, first)]
@@ -152,24 +156,6 @@ def holds(line, text):
     begins, ends = text.startswith("^"), text.endswith("$")
     words = re.escape(text[begins:len(text) - ends])
     return re.search("^" * begins + words + "$" * ends, line)
-
-
-def kernel_lines(lines, kernel, where):
-    """The lines of one kernel, or of another function, without the comment above it."""
-    def begins_it(i):
-        """Whether line i is where it is defined; calls are indented, and so is what follows
-        __launch_bounds__."""
-        return re.search(rf"\b{re.escape(kernel)}\(", lines[i]) and (
-            not lines[i].startswith((" ", "//")) or "__global__" in lines[i - 1])
-
-    begins = [i for i in range(len(lines)) if begins_it(i)]
-    if len(begins) != 1:
-        fail(f"{where}: {len(begins)} kernels are named {kernel}, and one is expected")
-    begin = begins[0]
-    while begin and re.match(r"(template|__global__|__device__|\[\[)", lines[begin - 1]):
-        begin -= 1
-    end = next((i + 1 for i in range(begins[0], len(lines)) if lines[i] == "}"), len(lines))
-    return lines[begin:end]
 
 
 def named_excerpt(text):

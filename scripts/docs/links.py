@@ -13,27 +13,26 @@ def updated(text, document):
     def write(link):
         name, path = link["name"], link["path"]
         file = document.parent / path
-        found = lines_of(read_text(file), name) if file.is_file() else None
+        found = list(definitions(read_text(file), name))[:1] if file.is_file() else None
         if not found:
             raise Stop(f"{document.name}: there is no function {name} in {path}", USAGE)
-        return f"[{name}]({path}#L{found[0]}-L{found[1]})"
+        return "[{}]({}#L{}-L{})".format(name, path, *found[0])
 
     return LINK.sub(write, text)
 
 
-def lines_of(source, name):
-    """(first, last) line of a function, from 1: from its template and attributes to the } in the
-    column of its head. None where there is none."""
+def definitions(source, name):
+    """(first, last) line, from 1, of each function of that name: from its template and attributes
+    to the } in the column of its head."""
     lines = source.splitlines()
-    for found in re.finditer(rf"\b{name}\(", source):
+    for found in re.finditer(rf"\b{re.escape(name)}\(", source):
         if not re.match(r"[\s\w]*\{", source[_after_parentheses(source, found.end()):]):
             continue  # a call, or a declaration alone
         first = source.count("\n", 0, found.start())
         while first > 0 and _goes_on(lines[first - 1]):
             first -= 1
         end = lines[first][:len(lines[first]) - len(lines[first].lstrip())] + "}"
-        return first + 1, next(i for i in range(first, len(lines)) if lines[i].startswith(end)) + 1
-    return None
+        yield first + 1, next(i for i in range(first, len(lines)) if lines[i].startswith(end)) + 1
 
 
 def _after_parentheses(source, start):
