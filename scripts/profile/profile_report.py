@@ -13,7 +13,7 @@ import math
 import re
 import statistics
 import string
-from collections import defaultdict, deque
+from collections import defaultdict
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Tuple
 
@@ -136,11 +136,11 @@ def read(paths):
     def us(time):
         return (time - first) / 1000
 
-    ranges = nested(((process + ":" + thread, us(pair[0][0]), pair[0][1],
-                      us(pair[1][0]) if len(pair) > 1 else us(last))
-                     for (process, thread, _), pair in marks.items() if len(pair[0]) > 1))
+    ranges = [Range((pair[0][1],), us(pair[0][0]), us(pair[1][0] if len(pair) > 1 else last),
+                    f"{process}:{thread}")
+              for (process, thread, _), pair in marks.items() if len(pair[0]) > 1]
     calls = [call._replace(start=us(call.start), end=us(call.end)) for call in calls]
-    outer, caused_by = outermost(calls, ranges)
+    ranges, outer, caused_by = nested(ranges, calls)
     operations = sorted((Operation(kind, name, us(start), us(end), device, stream, shape, size,
                                    caused_by.get(call))
                          for kind, start, end, device, stream, call, name, shape, size in rows),
@@ -165,37 +165,27 @@ def extent(text):
     return "x".join([x] + [y] * ((y, z) != ("1", "1")) + [z] * (z != "1"))
 
 
-def nested(spans):
-    """Ranges with their paths, from (thread, start, name, end)."""
-    ranges, open_ranges = [], defaultdict(list)
-    for thread, start, name, end in sorted(spans, key=lambda span: (span[1], -span[3])):
-        around = open_ranges[thread]
-        around[:] = [outer for outer in around if outer.end >= end]
-        path = (around[-1].path if around else ()) + (name,)
-        ranges.append(Range(path, start, end, thread))
-        around.append(ranges[-1])
-    return ranges
-
-
-def outermost(calls, ranges):
-    """The calls that the program made, each with its range, and for every number the one of them
-    that it belongs to: the runtime calls the driver, and both are recorded."""
-    by_thread = defaultdict(deque)
-    for mark in ranges:
-        by_thread[mark.thread].append(mark)
-    outer, caused_by = [], {}
-    current, open_ranges = {}, defaultdict(list)
-    for call in sorted(calls, key=lambda call: (call.start, -call.end)):
-        around = current.get(call.thread)
-        if not around or call.start >= around.end:
-            to_come, marks = by_thread[call.thread], open_ranges[call.thread]
-            while to_come and to_come[0].start <= call.start:
-                marks.append(to_come.popleft())
-            marks[:] = [mark for mark in marks if mark.end >= call.end]
-            around = current[call.thread] = call._replace(range=marks[-1] if marks else None)
-            outer.append(around)
-        caused_by[call.number] = around
-    return outer, caused_by
+def nested(ranges, calls):
+    """The ranges with their whole paths; the calls that the program made, each with its range; and
+    for every number the one of them that it belongs to: the runtime calls the driver, and both are
+    recorded."""
+    found, outer, caused_by = [], [], {}
+    open_ranges, current = defaultdict(list), {}  # by thread
+    for each in sorted([*ranges, *calls],
+                       key=lambda each: (each.start, isinstance(each, Call), -each.end)):
+        around = [mark for mark in open_ranges[each.thread] if mark.end >= each.end]
+        if isinstance(each, Range):
+            path = around[-1].path if around else ()
+            found.append(each._replace(path=path + each.path))
+            open_ranges[each.thread] = [*around, found[-1]]
+        else:
+            before = current.get(each.thread)
+            if not before or each.start >= before.end:
+                before = each._replace(range=around[-1] if around else None)
+                current[each.thread] = before
+                outer.append(before)
+            caused_by[each.number] = before
+    return found, outer, caused_by
 
 
 # --- Sums -------------------------------------------------------------------------------------
