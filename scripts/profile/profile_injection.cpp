@@ -74,22 +74,16 @@ std::string one_line(const char* name) {
 }
 
 const char* memory_kind(uint8_t kind) {
-    switch (kind) {
-        case CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE:
-            return "host";
-        case CUPTI_ACTIVITY_MEMORY_KIND_PINNED:
-            return "pinned host";
-        case CUPTI_ACTIVITY_MEMORY_KIND_DEVICE:
-        case CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC:
-            return "device";
-        case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED:
-        case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC:
-            return "managed";
-        case CUPTI_ACTIVITY_MEMORY_KIND_ARRAY:
-            return "array";
-        default:
-            return "unknown";
-    }
+    static const auto& names = *new std::unordered_map<uint8_t, const char*>{
+        {CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE, "host"},
+        {CUPTI_ACTIVITY_MEMORY_KIND_PINNED, "pinned host"},
+        {CUPTI_ACTIVITY_MEMORY_KIND_DEVICE, "device"},
+        {CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC, "device"},
+        {CUPTI_ACTIVITY_MEMORY_KIND_MANAGED, "managed"},
+        {CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC, "managed"},
+        {CUPTI_ACTIVITY_MEMORY_KIND_ARRAY, "array"}};
+    const auto name = names.find(kind);
+    return name == names.end() ? "unknown" : name->second;
 }
 
 /// The fields that all the GPU's records begin with.
@@ -99,7 +93,9 @@ void write_gpu_fields(const char* what, const Record& record, unsigned device) {
                  (unsigned long long)record.end, device, record.streamId, record.correlationId);
 }
 
-void write_call(const CUpti_ActivityAPI& record, CUpti_CallbackDomain domain) {
+void write_call(const CUpti_ActivityAPI& record) {
+    const auto domain = record.kind == CUPTI_ACTIVITY_KIND_DRIVER ? CUPTI_CB_DOMAIN_DRIVER_API
+                                                                  : CUPTI_CB_DOMAIN_RUNTIME_API;
     const char* name = nullptr;
     if (cuptiGetCallbackName(domain, record.cbid, &name) != CUPTI_SUCCESS) name = "unknown";
     std::fprintf(file, "call\t%llu\t%llu\t%u\t%u\t%s\n", (unsigned long long)record.start,
@@ -149,12 +145,8 @@ void write(const CUpti_Activity* record) {
             break;
         }
         case CUPTI_ACTIVITY_KIND_RUNTIME:
-            write_call(*reinterpret_cast<const CUpti_ActivityAPI*>(record),
-                       CUPTI_CB_DOMAIN_RUNTIME_API);
-            break;
         case CUPTI_ACTIVITY_KIND_DRIVER:
-            write_call(*reinterpret_cast<const CUpti_ActivityAPI*>(record),
-                       CUPTI_CB_DOMAIN_DRIVER_API);
+            write_call(*reinterpret_cast<const CUpti_ActivityAPI*>(record));
             break;
         case CUPTI_ACTIVITY_KIND_MARKER:
             write_marker(*reinterpret_cast<const CUpti_ActivityMarker2*>(record));
