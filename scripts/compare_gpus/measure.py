@@ -83,12 +83,10 @@ def parse_arguments(arguments):
     add("--programs", type=lambda text: [programs.find(word) for word in text.split(",")])
     add("--sizes", type=command_line.sizes(32))
     add("--talk", type=command_line.sizes(16))
-    add("--quick", action="store_true")
-    add("--grid", action="store_true")
+    for flag in ("--quick", "--grid", "--fresh", "--no-build"):
+        add(flag, action="store_true")
     add("--rounds", type=command_line.count, default=1)
     add("--out")
-    add("--fresh", action="store_true")
-    add("--no-build", action="store_true")
     add("--hosts", type=places)
     add("--as", dest="place", type=place)
     if "--table" in arguments:
@@ -366,23 +364,17 @@ def measure_all(options):
     if problem:
         raise Stop(problem, SKIPPED)
     with alone(base(options)):
-        return measure_each(gpus, options)
-
-
-def measure_each(gpus, options):
-    if not options.no_build:
-        command_line.set_up(WHO, "ensure_scons\nensure_cuda\nbuild programs")
-    measuring = Measuring(options, gpus, steps_of(options))
-
-    options.out.mkdir(parents=True, exist_ok=True)
-    files = [measuring.measure(gpu, *named) for gpu, named in zip(gpus, numbers(gpus))]
-    shutil.rmtree(measuring.measured)
-    with contextlib.suppress(OSError):  # it holds what another selection has measured
-        measuring.measured.parent.rmdir()
-
-    if not options.place:
-        show([str(file) for file in files if file])
-    return measuring.runner.status
+        if not options.no_build:
+            command_line.set_up(WHO, "ensure_scons\nensure_cuda\nbuild programs")
+        measuring = Measuring(options, gpus, steps_of(options))
+        options.out.mkdir(parents=True, exist_ok=True)
+        files = [measuring.measure(gpu, *named) for gpu, named in zip(gpus, numbers(gpus))]
+        shutil.rmtree(measuring.measured)
+        with contextlib.suppress(OSError):  # it holds what another selection has measured
+            measuring.measured.parent.rmdir()
+        if not options.place:
+            show([str(file) for file in files if file])
+        return measuring.runner.status
 
 
 def show(files):
@@ -429,14 +421,12 @@ def measure_hosts(options):
 
 @command_line.reporting(WHO)
 def main(arguments):
-    if arguments and arguments[0] == "--table" and not {"-h", "--help"} & set(arguments):
+    if {"-h", "--help"} & set(arguments):
+        return print(__doc__.strip())
+    if arguments[:1] == ["--table"]:
         if len(arguments) == 1:
             raise Stop("--table needs files (--help shows the usage)", USAGE)
-        print(print_table.compare(arguments[1:]))
-        return OK
-    if {"-h", "--help"} & set(arguments):
-        print(__doc__.strip())
-        return OK
+        return print(print_table.compare(arguments[1:]))
     options = parse_arguments(arguments)
     os.chdir(PROJECT)
     signal.signal(signal.SIGPIPE, command_line.interrupt)  # so that no sampling goes on
