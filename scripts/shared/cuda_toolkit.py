@@ -138,10 +138,8 @@ class Toolkit(NamedTuple):
             if files and self.has_header("cupti.h"):
                 return os.path.realpath(files[0])
         package = "cuda-cupti-" + "-".join(self.version.split(".")[:2])
-        raise ToolkitError(
-            f"{self.nvcc} comes without CUPTI: install {package}, or what else your toolkit's "
-            "source calls it"
-        )
+        raise ToolkitError(f"{self.nvcc} comes without CUPTI: install {package}, or what else your "
+                           "toolkit's source calls it")
 
 
 def find():
@@ -156,13 +154,10 @@ def find():
     if home and rejected:
         raise ToolkitError(f"{name} is {home}: {rejected[0]}; correct it, or unset it")
     if rejected:
-        raise ToolkitError(
-            "no usable CUDA toolkit: " + "; ".join(rejected) + "; point CUDA_HOME at another"
-        )
-    raise ToolkitError(
-        "no nvcc found: install the CUDA Toolkit (12.0 or later) or point CUDA_HOME at it; "
-        "where there is a GPU, scripts/run.sh installs it"
-    )
+        raise ToolkitError(f"no usable CUDA toolkit: {'; '.join(rejected)}; point CUDA_HOME at "
+                           "another")
+    raise ToolkitError("no nvcc found: install the CUDA Toolkit (12.0 or later) or point CUDA_HOME "
+                       "at it; where there is a GPU, scripts/run.sh installs it")
 
 
 class TileCompiler(NamedTuple):
@@ -195,10 +190,8 @@ def find_tile(toolkit):
             flags = [] if own else [f"-isystem={include}", f"-isystem={include}/cccl"]
             lib_dir = toolkit.lib_dir if own else os.path.join(root, "lib")
             return TileCompiler(nvcc, version, ["--enable-tile", *flags], lib_dir)
-    raise ToolkitError(
-        "no compiler of CUDA Tile C++ (nvcc 13.3 or later with tileiras): "
-        "scripts/setup.sh --tile installs one"
-    )
+    raise ToolkitError("no compiler of CUDA Tile C++ (nvcc 13.3 or later with tileiras): "
+                       "scripts/setup.sh --tile installs one")
 
 
 def host_compiler():
@@ -282,9 +275,7 @@ def _candidates():
         return [os.path.join(home, "bin/nvcc")]
     on_path = shutil.which("nvcc")
     roots = [os.path.dirname(os.path.dirname(on_path))] if on_path else []
-    roots += ["/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda"]
-    roots += _wheels()
-
+    roots += ["/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", *_wheels()]
     nvccs = [os.path.join(root, "bin/nvcc") for root in roots]
     return [nvcc for nvcc in dict.fromkeys(nvccs) if os.access(nvcc, os.X_OK)]
 
@@ -295,10 +286,8 @@ def _site_packages():
 
 def _wheels():
     """PyPI's wheels share one folder, named for CUDA's major version: the newest first."""
-    roots = []
-    for folder in _site_packages():
-        roots += sorted(glob.glob(os.path.join(folder, "nvidia/cu[0-9][0-9]")), reverse=True)
-    return roots
+    return [root for folder in _site_packages()
+            for root in sorted(glob.glob(f"{folder}/nvidia/cu[0-9][0-9]"), reverse=True)]
 
 
 def _release(nvcc):
@@ -333,8 +322,8 @@ def _inspect(nvcc):
             if folder in math_dirs:
                 own = os.path.join(top, "bin/nvcc")  # the SDK's compilers/bin/nvcc calls this one
                 include = os.path.join(os.path.dirname(toolkit.lib_dir), "include")
-                toolkit = Toolkit(own if os.access(own, os.X_OK) else nvcc, version,
-                                  toolkit.lib_dir, include)
+                toolkit = toolkit._replace(nvcc=own if os.access(own, os.X_OK) else nvcc,
+                                           math_include=include)
             if not toolkit.has_header("nvtx3/nvToolsExt.h"):
                 raise ToolkitError(f"the toolkit of {nvcc} lacks NVTX's headers")
             return toolkit
@@ -353,9 +342,8 @@ def _library_files(folder, name):
 def _output(command):
     """What a command prints, on stdout or stderr; nothing where it cannot run."""
     try:
-        return subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True
-        ).stdout
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True).stdout
     except OSError:
         return ""
 
