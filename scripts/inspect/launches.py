@@ -2,6 +2,7 @@
 program's own launches. They may depend on the size, so it runs two."""
 
 import json
+import math
 import os
 import subprocess
 
@@ -68,18 +69,15 @@ def launched(path):
 def launched_at(path, size):
     """{kernel: {threads of a block, ...}} of one run."""
     try:
-        done = subprocess.run([str(path), *size], stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=LIMIT_S,
-                              universal_newlines=True, env={**os.environ, "DEMO_COUNT": "1"})
+        done = subprocess.run([str(path), *size], stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=LIMIT_S, env={**os.environ, "DEMO_COUNT": "1"})
     except subprocess.TimeoutExpired:
         raise Stop(f"{path.name} {' '.join(size)} took more than {LIMIT_S} s on the simulator")
     if done.returncode:
         raise Stop(f"{path.name} {' '.join(size)} ended with {done.returncode} on the simulator")
     found = {}
     for title in kernel_names.LAUNCH.finditer(done.stdout):
-        threads = 1
-        for extent in title["block"].split(" x "):
-            threads *= int(extent)
+        threads = math.prod(map(int, title["block"].split(" x ")))
         found.setdefault(title["name"].replace(" ", ""), set()).add(threads)
     return found
 

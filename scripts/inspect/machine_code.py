@@ -24,6 +24,7 @@ Kernels in CUDA Tile C++ are compiled to Tile IR and from that to machine code: 
 import argparse
 import collections
 import hashlib
+import math
 import os
 import re
 import shutil
@@ -79,14 +80,9 @@ def run(command):
     return done
 
 
-def has_tiles(program):
-    """Whether some of a program's own kernels are in CUDA Tile C++."""
-    return "__tile_global__" in (PROJECT / f"src/{program}.cu").read_text(encoding="utf-8")
-
-
 def tile_compiler(toolkit, program, arch):
     """(what compiles the program's tile kernels, or None; why these are missing, where they are)"""
-    if not has_tiles(program):
+    if "__tile_global__" not in programs.source(program):  # what its kernels in Tile C++ begin with
         return None, ""
     try:
         tile = cuda_toolkit.find_tile(toolkit)
@@ -297,9 +293,7 @@ def read_kernels(compiled, disassembly, tiles=None):
     kernels = []
     for symbol, (head, code) in ptx.items():
         bounds = re.search(r"\.(?:max|req)ntid\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?", head)
-        threads = 1 if bounds else 0
-        for extent in bounds.groups() if bounds else ():
-            threads *= int(extent or 1)
+        threads = math.prod(int(extent or 1) for extent in bounds.groups()) if bounds else 0
         words = {word for one in code for word in re.findall(r"[\w$]+", one.operands)}
         kernels.append(Kernel(symbol, names[full_names[symbol]], resources[symbol], threads,
                               not words.isdisjoint(dynamic), code, sass.get(symbol)))
@@ -356,7 +350,7 @@ class Show:
 
     def __init__(self, options, arch, sass, blocks=None):
         self.colored = (sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-                         and os.environ.get("TERM") != "dumb")
+                        and os.environ.get("TERM") != "dumb")
         self.arch, self.sass = arch, sass
         self.threads, self.shared = options.block, options.shared
         self.blocks = blocks or {}  # threads of a block, by kernel, as the simulator launches it
@@ -475,7 +469,7 @@ def show_kernels(show, kernels):
                       any(value != "0" for _, value in figures) else "")
         rows.append([figures[0][0]] + [text for _, value in figures for text in (value, "")])
     groups += ["", ""]
-    rows.append([""] + ["whole kernel", "main loop"] * len(kernels))
+    rows.append(["", *["whole kernel", "main loop"] * len(kernels)])
     rows.append(["instructions"] + [str(len(part)) for pair in zip(codes, main) for part in pair])
     whole = [counts(code) for code in codes]
     inside = [counts([code[i] for i in loop]) for code, loop in zip(codes, main)]
@@ -606,21 +600,17 @@ def parse_arguments(arguments):
 
 def find_kernel(kernels, wanted, missing):
     """By name, with or without its template's arguments; by the beginning; by a part."""
-    def plain(text):
-        return text.replace(" ", "")
-
-    wanted = plain(wanted)
+    wanted = wanted.replace(" ", "")
+    names = {kernel.name.replace(" ", ""): kernel for kernel in kernels}
     for fits in (lambda name: name == wanted, lambda name: name.split("<")[0] == wanted,
                  lambda name: name.startswith(wanted), lambda name: wanted in name):
-        found = [kernel for kernel in kernels if wanted and fits(plain(kernel.name))]
+        found = [name for name in names if wanted and fits(name)]
         if len(found) == 1:
-            return found[0]
+            return names[found[0]]
         if found:
-            names = " ".join(f"'{plain(kernel.name)}'" for kernel in found)
-            raise Stop(f"'{wanted}' may be any of {names}", USAGE)
-    names = " ".join(f"'{plain(kernel.name)}'" for kernel in kernels if not kernel.verifies)
-    and_missing = f"; {missing}" if missing else ""
-    raise Stop(f"no kernel '{wanted}'; there are {names}{and_missing}", USAGE)
+            raise Stop(f"'{wanted}' may be any of {' '.join(map(repr, found))}", USAGE)
+    there = " ".join(repr(name) for name in names if not names[name].verifies)
+    raise Stop(f"no kernel '{wanted}'; there are {there}" + f"; {missing}" * bool(missing), USAGE)
 
 
 def choose_arch(toolkit, wanted):
@@ -634,7 +624,9 @@ def choose_arch(toolkit, wanted):
     return cuda_toolkit.target(max([n for n in known if n <= max(here)] or known))
 
 
-def inspect(options):
+@command_line.reporting("inspect.sh")
+def main(arguments):
+    options = parse_arguments(arguments)
     program = programs.find(options.program)
     try:
         toolkit = cuda_toolkit.find()
@@ -687,11 +679,6 @@ def inspect(options):
             show_kernels(show, [kernel])
     else:
         show_program(show, program, kernels, options.all, missing)
-
-
-@command_line.reporting("inspect.sh")
-def main(arguments):
-    inspect(parse_arguments(arguments))
 
 
 if __name__ == "__main__":
