@@ -93,12 +93,8 @@ class Case(NamedTuple):
         return self.program.name, problem["shape"], str(problem["n"]), problem["dtype"]
 
     def __str__(self):
-        program, shape, n, dtype = self.key
-        return f"{program} {size_text(shape, n)} {dtype}"
-
-
-def size_text(shape, n):
-    return table.size({"shape": shape, "n": n})
+        program, _, _, dtype = self.key
+        return f"{program} {table.size(self.problem)} {dtype}"
 
 
 KINDS = {  # of sizes, by the name that a page gives them: our program's arguments
@@ -428,10 +424,6 @@ def csv_rows(case, entries, gpu="", sm="", suite="", software=""):
         yield row
 
 
-def key_of(row):
-    return tuple(str(row[name]) for name in ("operation", "shape", "n", "dtype"))
-
-
 def order_of(key):
     """Sorts cases: programs as in the talk, then types, kinds of shapes and sizes."""
     operation, shape, n, dtype = key
@@ -444,7 +436,8 @@ def by_case(rows):
     """{key of the case: its rows}, in the order of the rows."""
     cases = {}
     for row in rows:
-        cases.setdefault(key_of(row), []).append(row)
+        key = tuple(str(row[name]) for name in ("operation", "shape", "n", "dtype"))
+        cases.setdefault(key, []).append(row)
     return cases
 
 
@@ -459,14 +452,14 @@ def cells_of(rows):
     groups = sorted(by_case(rows).values(), key=len, reverse=True)
     names = list(dict.fromkeys(row["contender"] for group in groups for row in group))
     names.sort(key=lambda name: name == COPY)
-    head = ["operation", "shape", "dtype", "our kernel", "unit"] + names
-    head += ["ours / theirs", "rounds", "best of theirs"]
+    head = ["operation", "shape", "dtype", "our kernel", "unit", *names,
+            "ours / theirs", "rounds", "best of theirs"]
     body = []
-    for (operation, shape, n, dtype), group in by_case(rows).items():
+    for (operation, _, _, dtype), group in by_case(rows).items():
         line = {row["contender"]: row for row in group}
         ours, memory_bound = line[OURS], is_memory_bound(group)
-        cells = [operation, size_text(shape, n), dtype, ours["kernel"] or "-"]
-        cells.append("GB/s" if memory_bound else "TFLOP/s")
+        cells = [operation, table.size(ours), dtype, ours["kernel"] or "-",
+                 "GB/s" if memory_bound else "TFLOP/s"]
         cells += [_figure(line.get(name), memory_bound) for name in names]
         if ours["ratio"]:
             low, high = float(ours["ratio_low"]), float(ours["ratio_high"])
@@ -487,8 +480,7 @@ def _figure(row, memory_bound):
 
 
 def show(rows):
-    head, body = cells_of(rows)
-    return table.layout(head, body, left=TEXT_COLUMNS)
+    return table.layout(*cells_of(rows), left=TEXT_COLUMNS)
 
 
 def read_results(path):

@@ -6,11 +6,6 @@ import math
 GPUS = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")  # whose ranges they are
 
 
-def of_any_gpu(least, most):
-    """What a range says of other GPUs: faster than the first row, slower, or nothing."""
-    return 1 if least >= 1 else 0, 1 if most <= 1 else math.inf
-
-
 def left(problems, rows, gpu):
     """Texts: which rows left their range, or took another time than predicted. `problems`: of
     --describe."""
@@ -22,8 +17,8 @@ def left(problems, rows, gpu):
               (row["n"], row["dtype"]) == (problem["n"], problem["dtype"])}
         first = ms.get(problem["contenders"][0])
         for kernel, (least, most) in problem.get("expected", {}).items():
-            if gpu not in GPUS:
-                least, most = of_any_gpu(least, most)
+            if gpu not in GPUS:  # there it says: faster than the first row, slower, or nothing
+                least, most = 1 if least >= 1 else 0, 1 if most <= 1 else math.inf
             if not first or kernel not in ms:
                 found.append(f"{kernel} has no time")
             elif not least <= first / ms[kernel] <= most:

@@ -418,10 +418,6 @@ def timeline(group, profile, names, work):
 # --- The report -------------------------------------------------------------------------------
 
 
-def encloses(group, other):
-    return group is not other and other.path[:len(group.path)] == group.path
-
-
 def report(profile, show_all=False):
     """All that is printed, as lines."""
     names, work = names_of(profile), host_work(profile)
@@ -445,7 +441,8 @@ def report(profile, show_all=False):
                   for group in rest] + [""]
     # Draws one pass through the range with the most operations, of those that enclose no other and
     # are passed often, where there are any.
-    inner = [group for group in tables if not any(encloses(group, other) for other in tables)]
+    inner = [group for group in tables if not any(
+        group is not other and other.path[:len(group.path)] == group.path for other in tables)]
     often = [group for group in inner if len(group.times) > 1] or inner
     group = max(often, key=lambda group: statistics.median(map(len, group.times)))
     which = (", the time with the median" if len(group.times) > 1 else

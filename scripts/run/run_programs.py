@@ -31,11 +31,6 @@ def run(runner, program, label, n, s, folder):
         runner.run(f"{label} {shown}", rows, program, arguments.split())
 
 
-def finds_no_gpu(program, folder):
-    """Whether a program ends because CUDA finds no GPU. It prints nothing."""
-    return run_program(program, ["32", "--once"], folder / "probe").no_gpu
-
-
 @command_line.reporting("run.sh")
 def main(arguments):
     parser = command_line.Parser(prog="run.sh", add_help=False, allow_abbrev=False)
@@ -57,7 +52,8 @@ def main(arguments):
                 command_line.say("run.sh", error)
                 runner.failed()
             if i == 1 and runner.no_gpu and all(
-                    finds_no_gpu(PROJECT / options.folder / other, folder) for other in names[1:]):
+                    run_program(PROJECT / options.folder / other, ["32", "--once"],
+                                folder / "probe").no_gpu for other in names[1:]):
                 return NO_GPU
         files = sorted(folder.glob("*.csv"))
         if files:
