@@ -609,7 +609,8 @@ def parse_arguments(arguments):
     add("--columns", metavar="NAME,...", type=lambda text: text.split(","), default=[],
         help="measures these of theirs, or tile, alone; for cases of which --csv's FILE has the "
         "others, and keeps them")
-    add("--rounds", metavar="COUNT", type=command_line.count, default=3, help="3 without it")
+    add("--rounds", metavar="COUNT", type=command_line.number(1, 99), default=3,
+        help="3 without it")
     add("--max-autotune", action="store_true",
         help="a column more, autotuned: torch.compile in its max-autotune mode (slow to compile)")
     add("--programs", metavar="FOLDER", type=Path, default=PROJECT,

@@ -18,7 +18,6 @@ Exit status: 0 no run failed; 1 one did; 2 usage; 3 a program does not describe 
 here can run the programs; 130 interrupted.
 """
 
-import argparse
 import collections
 import csv
 import random
@@ -185,17 +184,11 @@ def take_turn(path, about, place, draws, end, done):
     return None
 
 
-def whole_number(text):
-    if not re.fullmatch("[0-9]{1,9}", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is no whole number")
-    return int(text)
-
-
 @command_line.reporting("properties.py")
 def main(arguments):
     parser = command_line.Parser(prog="properties.py", add_help=False, allow_abbrev=False)
-    parser.add_argument("--seconds", type=whole_number, default=3600)
-    parser.add_argument("--seed", type=whole_number, default=1)
+    parser.add_argument("--seconds", type=command_line.number(0, 10**9 - 1), default=3600)
+    parser.add_argument("--seed", type=command_line.number(0, 10**9 - 1), default=1)
     parser.add_argument("--simulator", action="store_true")
     parser.add_argument("--programs", type=lambda text: [*map(programs.find, text.split(","))])
     options = parser.parse_args(arguments)

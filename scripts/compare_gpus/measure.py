@@ -85,7 +85,7 @@ def parse_arguments(arguments):
     add("--talk", type=command_line.sizes(16))
     for flag in ("--quick", "--grid", "--fresh", "--no-build"):
         add(flag, action="store_true")
-    add("--rounds", type=command_line.count, default=1)
+    add("--rounds", type=command_line.number(1, 99), default=1)
     add("--out")
     add("--hosts", type=places)
     add("--as", dest="place", type=place)

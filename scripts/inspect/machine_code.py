@@ -557,12 +557,6 @@ def show_loops(show, kernels):
 # --- The command line -------------------------------------------------------------------------
 
 
-def number(text):
-    if not re.fullmatch("[0-9]{1,6}", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is no number")
-    return int(text)
-
-
 def parse_arguments(arguments):
     parser = command_line.Parser(prog="inspect.sh", description=__doc__, allow_abbrev=False,
                                  formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -580,10 +574,10 @@ def parse_arguments(arguments):
     add("--arch", metavar="86", help="for this architecture; without it for the GPU in the "
         "machine, or else for 90a")
     add("--diff", nargs=2, metavar=("KERNEL1", "KERNEL2"), help="two kernels side by side")
-    add("--block", metavar="THREADS", type=number, help="of a block, where __launch_bounds__ does "
-        "not say: for the occupancy")
-    add("--shared", metavar="BYTES", type=number, help="dynamic shared memory of a block: for the "
-        "occupancy")
+    add("--block", metavar="THREADS", type=command_line.number(1, 1024), help="of a block, where "
+        "__launch_bounds__ does not say: for the occupancy")
+    add("--shared", metavar="BYTES", type=command_line.number(0, 999999), help="dynamic shared "
+        "memory of a block: for the occupancy")
     add("--all", action="store_true", help="in the table also the kernels of other files, among "
         "them those that verify")
     options = parser.parse_intermixed_args(arguments)  # options may stand between names
@@ -593,8 +587,6 @@ def parse_arguments(arguments):
         parser.error("--html is for a program or a KERNEL, and --ptx or --sass")
     if options.all and options.kernel:
         parser.error("--all is for the table, without a KERNEL")
-    if options.block is not None and not 1 <= options.block <= 1024:
-        parser.error(f"--block {options.block}: a block has 1 to 1024 threads")
     return options
 
 

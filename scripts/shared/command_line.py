@@ -141,11 +141,15 @@ def sizes(multiple=1):
     return parse
 
 
-def count(text):
-    """A parser of how often something is repeated."""
-    if not re.fullmatch("[1-9][0-9]?", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 to 99")
-    return int(text)
+def number(first, last):
+    """A parser of a whole number."""
+
+    def parse(text):
+        if not (re.fullmatch("[0-9]{1,9}", text) and first <= int(text) <= last):
+            raise argparse.ArgumentTypeError(f"'{text}' is no number from {first} to {last}")
+        return int(text)
+
+    return parse
 
 
 def set_up(who, commands, **streams):
