@@ -18,9 +18,9 @@ import sys
 import sysconfig
 from typing import NamedTuple
 
-from shared.host_compiler import words
+from shared.command_line import PROJECT
+from shared.host_compiler import output, words
 
-PROJECT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 OLDEST_RELEASE = (12, 0)  # the first with C++20 and with sm_90a
 OLDEST_ARCH = 75  # Turing
 USUAL_ARCHS = (75, 80, 90)  # without a GPU: together they take every path through the sources
@@ -67,7 +67,7 @@ class Toolkit(NamedTuple):
 
     def architectures(self):
         """What nvcc makes machine code for, as ascending numbers: [75, 80, 86, ...]."""
-        codes = _output([self.nvcc, "--list-gpu-code"])
+        codes = output([self.nvcc, "--list-gpu-code"])
         return sorted({int(code) for code in re.findall(r"^sm_(\d+)$", codes, re.MULTILINE)})
 
     def builds_for(self, arch):
@@ -292,7 +292,7 @@ def _wheels():
 
 def _release(nvcc):
     """((13, 0), "13.0.88"), what nvcc says of itself."""
-    match = re.search(r"release (\d+)\.(\d+), V([\d.]+)", _output([nvcc, "--version"]))
+    match = re.search(r"release (\d+)\.(\d+), V([\d.]+)", output([nvcc, "--version"]))
     if not match:
         raise ToolkitError(f"{nvcc} does not run" if os.path.exists(nvcc) else f"no {nvcc} there")
     return (int(match[1]), int(match[2])), match[3]
@@ -304,7 +304,7 @@ def _inspect(nvcc):
         raise ToolkitError(f"{nvcc} is of CUDA {version}, and 12.0 or later is needed")
 
     # nvcc itself says where it belongs: it may be a link, or a script that calls the real one.
-    settings = _output([nvcc, "--dryrun", "-x", "cu", os.devnull])
+    settings = output([nvcc, "--dryrun", "-x", "cu", os.devnull])
     top = re.search(r"^#\$ TOP=(.*)$", settings, re.MULTILINE)
     lib_dirs = re.findall(r'"-L([^"]+)"', settings)
     if top:
@@ -337,15 +337,6 @@ def _system_libraries():
 def _library_files(folder, name):
     """lib<name>.so first, where it exists, then the versioned names."""
     return sorted(glob.glob(os.path.join(glob.escape(folder), f"lib{name}.so*")), key=len)
-
-
-def _output(command):
-    """What a command prints, on stdout or stderr; nothing where it cannot run."""
-    try:
-        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True).stdout
-    except OSError:
-        return ""
 
 
 if __name__ == "__main__":

@@ -22,16 +22,17 @@ def problem(command):
         return (f"{' '.join(command)}, which modules of NVIDIA's HPC SDK put into CXX, is not "
                 "supported; CXX=g++ names another compiler")
     macros = ["-std=c++20", "-dM", "-E", "-x", "c++", "-include", "bit", os.devnull]
-    said = _output([*command, *macros])
+    said = output([*command, *macros])
     if "#define __cpp_lib_bit_cast " in said:
         return ""
-    version = re.search(r"\d+\.\d+[\d.]*", _output([*command, "--version"]))
+    version = re.search(r"\d+\.\d+[\d.]*", output([*command, "--version"]))
     return (f"{' '.join(command)}{' ' + version[0] if version else ''} does not compile C++20: "
             "g++ 11 or later is needed, or clang 14 with such a g++ beside it; CXX=g++-12, say, "
             "names another compiler")
 
 
-def _output(command):
+def output(command):
+    """What a command prints, on stdout or stderr; nothing where it cannot run."""
     try:
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               stdin=subprocess.DEVNULL, universal_newlines=True).stdout
