@@ -63,8 +63,7 @@ def count(program, n):
     """{(kernel, the instance of it that was launched): bytes} of the program's own kernels, from
     one run on the simulator."""
     own = own_kernels(program)
-    done = subprocess.run([str(PROJECT / "cpu" / program), str(n)], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, universal_newlines=True,
+    done = subprocess.run([str(PROJECT / "cpu" / program), str(n)], capture_output=True, text=True,
                           env={**os.environ, "DEMO_COUNT": "csv"})
     if done.returncode:
         raise Stop(done.stderr.strip() or f"{program} {n} ended with {done.returncode}",

@@ -216,8 +216,7 @@ def generator():
     """What made a deck: its versions decide on every byte."""
     import matplotlib
 
-    version = subprocess.run([pandoc(), "--version"], stdout=subprocess.PIPE, check=True,
-                             universal_newlines=True).stdout.split()[1]
+    version = subprocess.check_output([pandoc(), "--version"], text=True).split()[1]
     return f"pandoc {version}, matplotlib {matplotlib.__version__}"
 
 
@@ -246,8 +245,7 @@ def deck(path, figures, pictures):
     command = [pandoc(), f"--from={FORMAT}", "--to=html5", "--standalone", "--section-divs",
                f"--template={TEMPLATE}", f"--variable=made-by:{generator()}",
                "--wrap=preserve", "--columns=1000"]  # tables as wide as they are
-    done = subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE)
+    done = subprocess.run(command, input=text.encode(), capture_output=True)
     if done.returncode or done.stderr:
         said = done.stderr.decode().strip().splitlines() or ["pandoc failed"]
         raise Stop(f"{path.name}: {said[0]}")

@@ -74,9 +74,8 @@ def medians(seen):
     for values in zip(*(sample.values for sample in seen)):
         known = [value for value in values if value is not None]
         texts.append(f"{median(known):.0f}" if known else "")
-    shares = []
-    for bit, name in REASONS.items():
-        count = sum(1 for sample in seen if sample.reasons & bit)
-        if count:
-            shares.append(f"{name} {max(1, round(100 * count / len(seen)))}%")
+    counts = {name: sum(bool(sample.reasons & bit) for sample in seen)
+              for bit, name in REASONS.items()}
+    shares = [f"{name} {max(1, round(100 * count / len(seen)))}%"
+              for name, count in counts.items() if count]
     return (texts or ["", "", ""]) + ["; ".join(shares)]

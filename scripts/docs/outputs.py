@@ -43,8 +43,7 @@ def printed(name, on_gpu):
     parts = []
     for arguments in commands(name, on_gpu):
         done = subprocess.run([str(path), *arguments], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              universal_newlines=True, cwd=PROJECT)
+                              capture_output=True, text=True, cwd=PROJECT)
         if on_gpu and done.returncode == SKIPPED:
             return None
         if done.returncode != OK:

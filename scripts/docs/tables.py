@@ -100,13 +100,12 @@ def headlines():
     lines = []
     with HEADLINES.open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
-            rows = []
-            for name in (line["before"], line["after"]):
-                row = found.get((name, line["size"], line["dtype"]))
-                if not row:
-                    raise Stop(f"results/{SHOWN_GPU}.csv has no figure of {name} at "
-                               f"{line['size']} in {line['dtype']}", USAGE)
-                rows.append(row)
+            try:
+                rows = [found[line[name], line["size"], line["dtype"]]
+                        for name in ("before", "after")]
+            except KeyError as missing:
+                raise Stop("results/{}.csv has no figure of {} at {} in {}".format(
+                    SHOWN_GPU, *missing.args[0]), USAGE)
             old, new = rows
             what = f"{line['what']}, {line['size'].replace('=', ' = ')}"
             lines.append([what, *(f"{row['kernel']}, {rate(row)}" for row in rows),
