@@ -1,7 +1,7 @@
 """Kernels' names, as demanglers write them, and how the source calls them."""
 
+import collections
 import re
-from collections import defaultdict
 
 # The line that a kernel's counts stand below, as the simulator and count.sh print it.
 LAUNCH = re.compile(
@@ -74,15 +74,10 @@ def first_argument(arguments):
 
 def short_names(names):
     """For each kernel's full name the shortest way to write it that is no other's."""
-    ways = {name: shorten(name) for name in set(names)}
-    chosen = {name: 0 for name in ways}
-    while True:
-        shown = defaultdict(list)
-        for name, ways_of in ways.items():
-            shown[ways_of[chosen[name]]].append(name)
-        clashes = [name for same in shown.values() if len(same) > 1 for name in same
-                   if chosen[name] + 1 < len(ways[name])]
-        if not clashes:
-            return {name: ways[name][chosen[name]] for name in ways}
-        for name in clashes:
-            chosen[name] += 1
+    found, left = {}, {name: shorten(name) for name in set(names)}
+    while left:
+        shown = collections.Counter([*found.values(), *(way for way, *_ in left.values())])
+        found.update((name, way) for name, (way, *longer) in left.items()
+                     if shown[way] == 1 or not longer)
+        left = {name: longer for name, (_, *longer) in left.items() if name not in found}
+    return found
