@@ -314,17 +314,13 @@ def sweeps(results):
     measured at many shapes. Of two shapes with as many elements the one with more rows counts."""
     rows = [row for row in results.rows if row.get("contender") and row["verified"] == "yes"
             and re.fullmatch(r"\d+x\d+", row["shape"])]
-    return _of_many_shapes(((row["program"], row["dtype"]), math.prod(sides(row)), row)
+    return _of_many_shapes(((row["program"], row["dtype"]),
+                            math.prod(map(int, row["shape"].split("x"))), row)
                            for row in sorted(rows, key=lambda row: row["n"]))
 
 
-def sides(row):
-    return [int(side) for side in row["shape"].split("x")]
-
-
 def rows_by_columns(row):
-    rows, columns = sides(row)
-    return f"{rows}\nx {columns}"
+    return row["shape"].replace("x", "\nx ")
 
 
 def last_number(row):

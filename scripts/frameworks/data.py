@@ -1,7 +1,7 @@
 """The inputs of a problem, with the values that our program gives them."""
 
 import functools
-import operator
+import math
 
 import torch
 
@@ -63,7 +63,7 @@ def make_hard(data, seed, rows, every, kinds):
 
 def make_ids(described, device):
     """demo::random_id(), or demo::zipf_id(), as int64."""
-    count = functools.reduce(operator.mul, described["shape"])
+    count = math.prod(described["shape"])
     index = torch.arange(count, dtype=torch.int64, device=device)
     ids = shifted_right(random_bits(described["fill"]["seed"], index), 32)
     if described["fill"]["then"] == "zipf":

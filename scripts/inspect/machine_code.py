@@ -606,14 +606,13 @@ def find_kernel(kernels, wanted, missing):
 
 
 def choose_arch(toolkit, wanted):
-    known = [number for number in toolkit.architectures() if number >= 75]
-    if wanted is not None:
-        if not toolkit.builds_for(wanted) or int(wanted.rstrip("a")) < 75:
-            raise Stop(f"--arch {wanted}: CUDA {toolkit.version} compiles for "
-                          f"{' '.join(map(str, known))}, also 90a and up with the a", USAGE)
-        return wanted
-    here = [gpu for gpu in cuda_toolkit.gpus_here() if gpu >= known[0]] or [90]
-    return cuda_toolkit.target(max([n for n in known if n <= max(here)] or known))
+    if wanted is None:
+        return toolkit.choose("")[-1]
+    if not toolkit.builds_for(wanted) or int(wanted.rstrip("a")) < 75:
+        known = " ".join(str(number) for number in toolkit.architectures() if number >= 75)
+        raise Stop(f"--arch {wanted}: CUDA {toolkit.version} compiles for {known}, also 90a and up "
+                   "with the a", USAGE)
+    return wanted
 
 
 @command_line.reporting("inspect.sh")
