@@ -313,11 +313,6 @@ class Limits(NamedTuple):
     blocks: int
     shared: int  # KiB of shared memory
 
-    @property
-    def reserved(self):
-        """Bytes of shared memory that the driver takes of every block: none on 7.5."""
-        return 0 if self.shared == 64 else 1024
-
 
 # By compute capability. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute
 # Capability"; how they apply: cuda_occupancy.h of the toolkit. All have 64 Ki registers in four
@@ -332,8 +327,9 @@ def occupancy(limits, threads, registers, shared):
     """How many blocks an SM holds at once, and by what that is limited. `shared`: bytes a block."""
     warps = -(-threads // 32)
     of_a_warp = -(-registers * 32 // 256) * 256
-    granularity = 256 if limits.shared == 64 else 128
-    of_a_block = -(-(shared + limits.reserved) // granularity) * granularity
+    # On 7.5 the driver takes nothing of every block.
+    granularity, reserved = (256, 0) if limits.shared == 64 else (128, 1024)
+    of_a_block = -(-(shared + reserved) // granularity) * granularity
     by = {"warps": limits.warps // warps, "blocks": limits.blocks,
           "registers": 16384 // of_a_warp * 4 // warps,
           "shared memory": limits.shared * 1024 // max(of_a_block, 1)}
@@ -463,28 +459,25 @@ def show_kernels(show, kernels):
     codes = [show.code(kernel) for kernel in kernels]
     main = [main_loop(code) for code in codes]
     head = [""] + [text for kernel in kernels for text in (kernel.name, "")]
-    groups, rows = [], []
+    groups, rows = ["", ""], []  # of the head and its line, then of each row
     for figures in zip(*map(show.figures, kernels)):
         groups.append(LOCAL if figures[0][0] in ("spilled, bytes", "stack, bytes") and
                       any(value != "0" for _, value in figures) else "")
         rows.append([figures[0][0]] + [text for _, value in figures for text in (value, "")])
-    groups += ["", ""]
+    # Of each kernel two columns: all of it, and its main loop.
+    parts = [part for code, loop in zip(codes, main) for part in (code, [code[i] for i in loop])]
+    found = [counts(part) for part in parts]
     rows.append(["", *["whole kernel", "main loop"] * len(kernels)])
-    rows.append(["instructions"] + [str(len(part)) for pair in zip(codes, main) for part in pair])
-    whole = [counts(code) for code in codes]
-    inside = [counts([code[i] for i in loop]) for code, loop in zip(codes, main)]
-    if any(multiplies_and_adds(*kind) for part in inside for kind in part):
+    rows.append(["instructions", *(str(len(part)) for part in parts)])
+    groups += ["", ""]
+    if any(multiplies_and_adds(*kind) for part in found[1::2] for kind in part):
         groups.append("")
-        rows.append(["multiply-adds of them"] + [
-            share(part, size) for i, code in enumerate(codes)
-            for part, size in ((whole[i], len(code)), (inside[i], len(main[i])))])
-    for kind in sorted(set().union(*whole),
+        rows.append(["multiply-adds of them", *map(share, found, map(len, parts))])
+    for kind in sorted(set().union(*found),
                        key=lambda kind: (instructions.GROUPS.index(kind[0]), kind[1])):
         groups.append(kind[0])
-        rows.append([f"{kind[0]}  {kind[1]}"] + [str(part[kind]) for pair in zip(whole, inside)
-                                                 for part in pair])
-    lines = table.layout(head, rows).splitlines()
-    for group, line in zip(["", ""] + groups, lines):
+        rows.append([f"{kind[0]}  {kind[1]}", *(str(part[kind]) for part in found)])
+    for group, line in zip(groups, table.layout(head, rows).splitlines()):
         print(show.paint(group, line))
     print("\n" + show.notes(kernels))
 
