@@ -88,9 +88,8 @@ def circumstances(results):
                  f"CUDA {about.get('toolkit', 'unknown')}"]
     seen = [f"{name} {about[name]}" for name in ("SM clock", "power", "temperature")
             if about.get(name)]
-    text = ", ".join(hardware)
-    text += f"; measured on {about.get('date', 'an unknown day')}"
-    text += f" with version {about.get('suite', 'unknown')} of the suite"
+    text = (f"{', '.join(hardware)}; measured on {about.get('date', 'an unknown day')} with "
+            f"version {about.get('suite', 'unknown')} of the suite")
     if seen:
         text += ", median " + ", ".join(seen)
     if about.get("throttled"):
