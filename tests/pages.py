@@ -79,7 +79,8 @@ class Mutant(NamedTuple):
 
     name: str
     kernels: str  # those that it breaks, separated by spaces; the others must stay verified. (Of
-    # two that are for different shapes each breaks in its own.)
+    # two that are for different shapes each breaks in its own. With none it is no bug: the edits
+    # lead where the program's own runs do not, and all must be verified.)
     reason: str  # what is wrong with them
     edits: Sequence[Tuple[str, str]]  # (old, new)
     sizes: Tuple[int, ...] = (160, 1024)  # N: each must be rejected ...

@@ -58,7 +58,7 @@ def test_a_mutant_is_rejected(live, program, mutant):
             pytest.skip(f"has no effect before sm_{mutant.oldest_sm}")
         expected = {c["kernel"] for c in describe(program, *size)["contenders"]
                     if c["kernel"] in kernels and c["only"] in (None, rows[0]["shape"])}
-        assert expected, f"{size}: none of the broken kernels runs"
+        assert expected or not kernels, f"{size}: none of the broken kernels runs"
         lacking = expected & set(needs(program)) - {row["kernel"] for row in rows}
         if lacking:
             pytest.skip("; ".join(needs(program)[kernel] for kernel in sorted(lacking)))

@@ -152,8 +152,8 @@ def test_the_sanitizers_find_nothing(program, arguments):
 def test_traffic_is_that_counted_by_hand(live, program, arguments):
     by_hand = of_page(program, "TRAFFIC")[" ".join(arguments)]
     by_hand = by_hand.get(live.name, by_hand)
-    found = {row["kernel"]: tuple(int(row[name]) for name in ("launches", "moved_bytes",
-                                                              "temp_bytes"))
+    found = {row["kernel"]: tuple(int(row[name] or 0) for name in ("launches", "moved_bytes",
+                                                                   "temp_bytes"))
              for row in verified_rows(live.run(program, *arguments, "--once", "--csv"), program)}
     assert {kernel: found[kernel] for kernel in by_hand} == by_hand
 

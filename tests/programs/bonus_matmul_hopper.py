@@ -159,6 +159,9 @@ MUTANTS = [
            [("exchange.add(sums, c * schedule.kBlocks + rank);", ""),
             *AT_NO_COST],
            sizes=(2080,), cpu_sizes=(544,)),
+    mutant("hopper_divides", "",
+           "tiles are divided, as without a GPU only at sizes that take long",
+           [*AT_NO_COST], sizes=(2080,), cpu_sizes=(544,)),
     mutant("hopper_eights_same_columns", "eights_and_twos",
            "blocks beside each other compute the same tiles",
            [("at.y + place / kHeight * kTileN", "at.y")],
@@ -215,6 +218,8 @@ MUTANTS = [
 ]
 
 NOT_APPLICABLE = {"zeroing": {"eights_and_twos": "divides no tiles, so its blocks pass no sums on"}}
+
+TRAFFIC = {"96": {"stream_k": (1, 0, 0), "eights_and_twos": (2, 0, 0)}}  # of a product no bytes
 
 ANY_ORDER = ("288",)  # several tiles for each block, on up to four cores
 HARMLESS = {
