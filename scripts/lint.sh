@@ -35,4 +35,5 @@ status=0
 ruff check --quiet $fix . || status=1
 shellcheck scripts/*.sh scripts/*.sbatch tests/*.sh .ci/run || status=1
 clang-format "${layout[@]}" "${sources[@]}" || status=1
+! grep -nE '.{101}' "${sources[@]}" scripts/*.sh || status=1 # a projector shows 100 columns
 end $status

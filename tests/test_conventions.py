@@ -117,17 +117,3 @@ def named_kernels(path):
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_know_kernels_by_their_roles_alone(path):
     assert not named_kernels(path)
-
-
-HELP_OF_A_PROGRAM = re.compile(  # called: by a script, by a test
-    r"(\"?\$\S+|\$\{\S+\}\"?) +--help\b|(backend|live|GPU)\.run\([^)]*\"--help\"")
-
-
-@pytest.mark.parametrize("path", SCRIPTS + sorted((ROOT / "tests").glob("*.py")),
-                         ids=lambda path: path.name)
-def test_nothing_reads_a_programs_help(path):
-    # One tests the text itself; the other uses --help to have options read and nothing run.
-    if path.name in ("test_output.py", "test_describe.py"):
-        return
-    found = HELP_OF_A_PROGRAM.search(path.read_text(encoding="utf-8"))
-    assert not found, found[0]

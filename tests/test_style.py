@@ -17,17 +17,6 @@ def test_the_linters_find_nothing():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_no_line_is_too_long_for_the_projector():
-    """Nor of Python: that ruff says."""
-    long = [f"{path.relative_to(ROOT)}:{i}"
-            for folder in ("src", "include", "simulator", "scripts", "tests")
-            for path in (ROOT / folder).rglob("*")
-            if path.suffix in (".cu", ".cuh", ".cpp", ".hpp", ".h", ".sh")
-            for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-            if len(line) > 100]
-    assert not long
-
-
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_begins_with_its_idea(program):
     source = (ROOT / "src" / f"{program}.cu").read_text(encoding="utf-8")
