@@ -8,9 +8,8 @@ each room; where nothing does, or git knows no such commit, lessons 1, 2, 3 and 
 """
 
 import re
-import subprocess
 
-from shared import programs
+from shared import command_line, programs
 from shared.command_line import PROJECT
 
 USUAL = {"1", "2", "3", "6"}  # lessons' numbers
@@ -19,12 +18,8 @@ SHARED = re.compile(r"include/|src/demo/|simulator/|tests/[^/]*$|tests/simulator
 
 
 def git(*arguments):
-    """What git prints; nothing where it fails or is not there."""
-    try:
-        return subprocess.run(["git", *arguments], cwd=PROJECT, capture_output=True,
-                              encoding="utf-8", errors="replace").stdout
-    except OSError:
-        return ""
+    """What git prints; nothing where it is not there."""
+    return command_line.output("git", *arguments)[1]
 
 
 def changed_files():
