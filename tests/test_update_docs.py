@@ -221,10 +221,6 @@ def test_an_experiment_has_tables_of_its_own(project):
     assert text.count("late") == 1 and "GB/s of the least" not in text
 
 
-def test_every_program_has_a_row():
-    assert sorted(table_of((ROOT / "README.md").read_text(encoding="utf-8"))) == PROGRAMS
-
-
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_row_has_the_programs_summary(program):
     summary = describe(program)["summary"]
