@@ -1,6 +1,5 @@
 """Ours beside the library's best at many sizes: what documents and pictures make of it."""
 
-
 import pytest
 
 from docs import tables

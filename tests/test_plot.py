@@ -177,6 +177,12 @@ def test_bars_and_lines_are_as_long_as_their_figures_say(python):
             "    assert [bar.get_height() for bar in ax.patches] == [\n"
             "        layer.speed_up(kernel) for layer in layers for kernel in layer.ms\n"
             "        if kernel != several_gpus.FIRST]\n"
+            "for kind, _, found in plot.bars(tables, 4096):\n"
+            "    [ax] = plot.draw_bars(tables, 4096, kind, found, plot.LIGHT).figure.axes\n"
+            "    column = 'gb_per_s' if kind == 'memory' else 'tflops'\n"
+            "    assert [bar.get_width() for bar in ax.patches if bar.get_zorder() == 3] == [\n"
+            "        max(row[column] for row in measurements.own_kernels(rows))\n"
+            "        for by_file in found.values() for rows in by_file.values()]\n"
             "title, charts = plot.waves(measurements.of_program('bonus_waves', plot.SHOWN.stem))\n"
             "for ax in plot.draw_charts(title, '', charts, plot.LIGHT).figure.axes:\n"
             "    print([line.get_label() for line in ax.lines if line.is_dashed()])")
