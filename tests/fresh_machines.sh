@@ -14,7 +14,7 @@ and whose apt-get brings none, as on Google Colab (but for its GPU).
 In each: scripts/run.sh as an ordinary user, who is told what is missing; root installs just that;
 then scripts/run.sh again. On colab all of it as root, as there. Then a part of scripts/test.sh: it
 makes sure of GoogleTest and pytest, builds and runs the host tests, and runs the tests of setup.sh
-and run.sh. (All of test.sh compiles for half an hour and more.)
+and run.sh. (test.sh itself would take 8 minutes more.)
 
 Needs root, debootstrap, a network, and 2 GB for each machine below FRESH_MACHINES (default:
 /var/tmp/fresh_machines). A machine's first state is kept there, as NAME.first. DEBIAN_MIRROR and
