@@ -413,8 +413,8 @@ __global__ void HOPPER_CLUSTER(kCluster) __launch_bounds__(kThreads, 1)
 //         (Schedule). A block whose share begins within a tile stores its sums in global memory and
 //         sets a flag; the block with the tile's first steps waits for the flags, adds the sums and
 //         stores the tile (Exchange, join_parts()). The kernel is multiply_parts(). (Every second
-//         whole tile is walked backward, since its last columns are still in L2: up to 1% on an
-//         H200, and 2% of the gating's and LoRA's kernels that do the same at 4096.)
+//         whole tile is walked backward, since its last columns are still in L2. On an H200 that
+//         gains up to 1%, and in the kernels of gating and LoRA 2% at 4096.)
 // Costs   sums that travel through global memory, in the time of some 18 steps; and clusters that
 //         are out of step, some 4 steps a tile. So a last round that is nearly full is not divided,
 //         nor the last of many. Powers of two do not gain.

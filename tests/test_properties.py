@@ -45,7 +45,7 @@ def fake(tmp_path):
 
 
 def test_programs_hold():
-    """Where there is a GPU ten minutes on it, but not in a hurry."""
+    """On the simulator; with --full on a GPU, if there is one, for ten minutes."""
     declared_by(CPU.folder / "2_matmul_sharedmem")  # skips the test where none is built
     where = ["--seconds", 600]
     if suite.QUICK or suite.GPU.why_not():
