@@ -29,7 +29,8 @@ case "$*" in
 esac
 ensure_linters
 PATH=$PWD/.venv/bin:$PATH
-readarray -t sources < <(find include scripts simulator src tests -regex '.*\.\(cuh?\|[ch]pp\|h\)')
+code='.*\.\(cuh?\|[ch]pp\|h\)'
+readarray -t sources < <(find docs include scripts simulator src tests -regex "$code")
 
 status=0
 ruff check --quiet $fix . || status=1

@@ -119,12 +119,12 @@ else
 fi
 if [[ ${CUDA-} == 0 ]]; then
     say "no CUDA here: running on the simulator"
-    build build/tests/host_tests "${simulated[@]}"
+    build cpu/hello build/tests/host_tests "${simulated[@]}"
 elif has_gpu --builds; then
-    build "${compiled[@]}" "${mutants[@]}" "${simulated[@]}" ${all:+arch=all}
+    build hello cpu/hello "${compiled[@]}" "${mutants[@]}" "${simulated[@]}" ${all:+arch=all}
 else
     say "$NO_GPU: compiling, and running on the simulator"
-    build "${compiled[@]}" "${architectures[@]}" "${simulated[@]}"
+    build hello cpu/hello "${compiled[@]}" "${architectures[@]}" "${simulated[@]}"
 fi
 [[ ! $full ]] || build cpu/tests sanitize=1
 

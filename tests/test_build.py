@@ -475,6 +475,17 @@ def test_architectures_are_compiled_of_what_asks_for_them(fake):
     assert "(cubin 80)" in done.stdout and "(cubin 90)" not in done.stdout
 
 
+@pytest.mark.parametrize("build", ["cpu/hello", "hello"])
+def test_the_program_that_stands_alone(build):
+    done = run(ROOT / build)
+    if build == "hello" and not cuda_toolkit.gpus_here():
+        assert (done.returncode, done.stdout) == (FAILED, "")
+        assert_one_line(done.stderr, "hello")
+    else:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert re.fullmatch(r"10000000 sums, 0 wrong: [\d.]+ ms, \d+ GB/s\n", done.stdout)
+
+
 def test_a_mutant_that_does_not_fit_is_named(tmp_path):
     mutant = pages.Mutant("bug", "kernel", "reason", [("no such text", "")])
     with pytest.raises(ValueError, match="^bug: 'no such text' occurs 0 times, not once$"):
