@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from suite import COLUMNS, ROOT
+from suite import COLUMNS, ROOT, build_lock, own_files
 
 
 def script(name, *arguments, root=ROOT, cwd=None, env=None, python=sys.executable, limit_s=300):
@@ -245,6 +245,23 @@ def copy_folders(root, *names):
     another test: they vanish."""
     for name in names:
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("*.pyc.*"))
+
+
+def copy_tree(tree):
+    """Copies the project's own files, and links what is built of the simulator, so that a program
+    takes seconds: before SCons writes a file, it removes what is there."""
+    if not (ROOT / ".sconsign.dblite").exists() or not (ROOT / "build/cpu/release").exists():
+        pytest.skip("the simulator is not built: scons cpu")
+    for file in own_files():
+        (tree / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / file, tree / file)
+    with build_lock():
+        shutil.copy2(ROOT / ".sconsign.dblite", tree)
+        for folder in ("build/cpu/text", "build/cpu/release"):
+            for path in filter(os.path.isfile, (ROOT / folder).rglob("*")):
+                link = tree / path.relative_to(ROOT)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(path)
 
 
 class FakeMachine:

@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 from docs import outputs
-from suite import CPU, PROGRAMS, ROOT, SKIPPED, describe, run, scons
+from fakes import copy_tree
+from suite import CPU, PROGRAMS, ROOT, SKIPPED, VERIFIED, WRONG, describe, run, scons
 
 LECTURE = ROOT / "docs/lecture.md"
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / "results/README.md",
@@ -55,6 +56,30 @@ def test_links_lead_somewhere(document):
 
 
 # --- The README ---------------------------------------------------------------------------------
+
+
+def test_ones_own_kernel_takes_what_the_readme_says(tmp_path):
+    """Also a wrong one; and the first exercise's solution is the same."""
+    _, _, section = read(ROOT / "README.md").partition("\n## Your own kernel")
+    kernel, contenders = re.findall(r"^```cpp\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    target, program, n = re.search(r"^    scons (\S+) && (\S+) (\d+) ", section, re.M).groups()
+    wrong = re.search(r"with `(k .*)` the row says `WRONG`", section)[1]
+    copy_tree(tmp_path)
+    source = tmp_path / re.search(r"\[(src/\S+)\]", section)[1]
+    before = read(source)
+    first = contenders.partition(",\n")[0]
+    after = before.replace("\nstatic void run(", f"\n{kernel}\nstatic void run(").replace(
+        f"{first}}});\n", contenders)
+    for text, code, verdict in ((after, VERIFIED, "verified"),
+                                (after.replace("k < N; ++k)", f"{wrong}; ++k)"), WRONG, "WRONG")):
+        source.write_text(text)
+        assert scons(target, cwd=tmp_path).returncode == 0
+        done = run(tmp_path / program, n)
+        assert done.returncode == code, done.stderr
+        assert re.search(rf"^  mine .* {verdict}$", done.stdout, re.MULTILINE), done.stdout
+    source.write_text(before)
+    subprocess.run(["git", "apply", "docs/exercises/00-mine.patch"], cwd=tmp_path, check=True)
+    assert read(source) == after
 
 
 # --- Figures ------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ import subprocess
 
 import pytest
 
-from fakes import FakeMachine, python_with
-from suite import ROOT, assert_one_line, build_lock, own_files, read_rows
+from fakes import FakeMachine, copy_tree, python_with
+from suite import ROOT, assert_one_line, read_rows
 
 pytestmark = pytest.mark.full
 
@@ -88,32 +88,17 @@ class Executed:
 
     def __init__(self, folder):
         self.tree = folder / "tree"
-        self.copy_tree()
+        copy_tree(self.tree)
+        for folder_of_programs in ("cpu", "cpu/count"):  # each looks for the one that counts there
+            (self.tree / folder_of_programs).mkdir()
+            for path in [ROOT / folder_of_programs / name for name in SHOWN]:
+                if path.exists():
+                    shutil.copy2(path, self.tree / folder_of_programs)
+        if (ROOT / ".venv").exists():
+            (self.tree / ".venv").symlink_to(ROOT / ".venv")
         done, notebook = execute(committed(), folder, DEMO_REPOSITORY=str(self.tree))
         assert done.returncode == 0, done.stderr[-5000:]
         self.outputs = {cell["id"]: cell["outputs"] for cell in code_cells(notebook)}
-
-    def copy_tree(self):
-        """What somebody wrote is copied, and so are the programs, since each looks for the one that
-        counts beside it. The rest of what was built is linked: before SCons writes a file, it
-        removes what is there."""
-        for file in own_files():
-            (self.tree / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / file, self.tree / file)
-        with build_lock():
-            shutil.copy2(ROOT / ".sconsign.dblite", self.tree)
-            for folder in ("cpu", "cpu/count"):
-                (self.tree / folder).mkdir()
-                for path in [ROOT / folder / name for name in SHOWN]:
-                    if path.exists():
-                        shutil.copy2(path, self.tree / folder)
-            for folder in ("build/cpu/text", "build/cpu/release"):
-                for path in filter(os.path.isfile, (ROOT / folder).rglob("*")):
-                    link = self.tree / path.relative_to(ROOT)
-                    link.parent.mkdir(parents=True, exist_ok=True)
-                    link.symlink_to(path)
-        if (ROOT / ".venv").exists():
-            (self.tree / ".venv").symlink_to(ROOT / ".venv")
 
     def text(self, cell):
         """What a cell printed."""
