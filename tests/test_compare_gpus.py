@@ -768,3 +768,15 @@ def test_data_sheets_are_those_of_the_programs():
         assert turing or peak["tf32"] == pytest.approx(peak["fp16"] / 2, rel=0.03), gpu
     text = (ROOT / "src/demo/data_sheets.inc").read_text()
     assert len(peaks) == len(re.findall("^DATA_SHEET", text, re.MULTILINE))
+
+
+def test_data_sheets_give_each_gpu_a_clock_of_its_generation():
+    """A core does a multiply-add, two operations, in each cycle. A wrong number of multiprocessors
+    shows as a clock that the generation does not have."""
+    expected = {75: (1.58, 1.81), 80: (1.4, 1.45), 86: (1.66, 1.87), 89: (2.03, 2.62),
+                90: (1.74, 2.0), 100: (1.97, 2.07), 120: (2.4, 2.63)}
+    for gpu, sheet in data_sheets.sheets().items():
+        cores = 64 if sheet.capability in (75, 80) else 128
+        ghz = sheet.peaks["fp32"] * 1e3 / (2 * cores * sheet.sms)
+        low, high = expected[sheet.capability]
+        assert low < ghz < high, (gpu, ghz)

@@ -1,24 +1,34 @@
-"""What GPUs can do at most, by their data sheets. A figure above that is more likely a mistake in
-measuring than a record."""
+"""GPUs by their data sheets: what they are, and what they can do at most. A figure above that is
+more likely a mistake in measuring than a record."""
 
 import functools
 import re
+from typing import Dict, NamedTuple
 
 from shared.command_line import PROJECT
 
 COLUMNS = ("fp32", "tf32", "fp16", "bf16", "GB/s")
 
 
+class Sheet(NamedTuple):
+    capability: int  # compute capability, times ten
+    sms: int
+    peaks: Dict[str, float]  # by data type, TFLOP/s, and of "GB/s"; without what is unknown
+
+
 @functools.lru_cache(maxsize=None)
-def peaks():
-    """{GPU: {data type: TFLOP/s, "GB/s": bandwidth}}, from the file that the programs read, too."""
+def sheets():
+    """{GPU: Sheet}, from the file that the programs read, too."""
     text = (PROJECT / "src/demo/data_sheets.inc").read_text(encoding="utf-8")
-    lines = re.findall(r'^DATA_SHEET\("([^"]+)", (.+)\)$', text, re.MULTILINE)
-    found = {}
-    for gpu, figures in lines:
-        values = zip(COLUMNS, map(float, figures.split(",")))
-        found[gpu] = {column: value for column, value in values if value}  # 0: lacking or unknown
-    return found
+    lines = re.findall(r'^DATA_SHEET\("([^"]+)", (\d+), (\d+), (.+)\)$', text, re.MULTILINE)
+    return {gpu: Sheet(int(capability), int(sms), {
+                column: value for column, value in zip(COLUMNS, map(float, figures.split(",")))
+                if value}) for gpu, capability, sms, figures in lines}
+
+
+def peaks():
+    """{GPU: its peaks}"""
+    return {gpu: sheet.peaks for gpu, sheet in sheets().items()}
 
 
 def peak(gpu, row):

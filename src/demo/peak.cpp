@@ -25,7 +25,7 @@ double peak_tflops(const std::string& gpu, int capability, int multiprocessors, 
     auto of = [&](double fp32, double tf32, double fp16, double bf16) {
         return dtype == "fp32" ? fp32 : dtype == "tf32" ? tf32 : dtype == "fp16" ? fp16 : bf16;
     };
-#define DATA_SHEET(name, fp32, tf32, fp16, bf16, gb_per_s) \
+#define DATA_SHEET(name, capability, multiprocessors, fp32, tf32, fp16, bf16, gb_per_s) \
     if (gpu == name) return of(fp32, tf32, fp16, bf16);
 #include "data_sheets.inc"
 #undef DATA_SHEET
