@@ -558,7 +558,7 @@ def _under_roofs(figure, results, x, y, what, dtypes=None):
     theme = figure.theme
     bandwidth, peaks = roofs(measurements.shown(results.rows))
     peaks = {dtype: peak for dtype, peak in peaks.items() if dtypes is None or dtype in dtypes}
-    sheet = data_sheets.peaks().get(results.gpu, {})
+    sheet = data_sheets.sheets().get(results.gpu, {})
     names = {dtype: f"library {dtype}  {table.number(peak)}"
              + f" of {table.number(sheet.get(dtype))}" * (dtype in sheet)
              for dtype, peak in peaks.items()}

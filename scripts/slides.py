@@ -68,7 +68,7 @@ class Figures:
         self.results = results
         self.rows = [row for row in measurements.shown(results.rows) if row["kernel"]]
         self.names = list(dict.fromkeys(row["program"] for row in self.rows))
-        self.sheet = data_sheets.peaks().get(results.gpu, {})
+        self.sheet = data_sheets.sheets().get(results.gpu, {})
 
     def value(self, program, kernel, size, dtype, column):
         """One row's column."""

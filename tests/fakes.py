@@ -212,6 +212,30 @@ esac
 TWO_GPUS = ["GPU 0: Fake GPU (UUID: GPU-aaa)", "GPU 1: Fake GPU (UUID: GPU-bbb)"]
 
 
+def driver(folder):
+    """The environment for a driver that knows one GPU: "Fake GPU", 8.9, 7 SMs, 18 GiB."""
+    if not shutil.which("g++"):
+        pytest.skip("g++ is not installed")
+    source = folder / "driver.cpp"
+    source.write_text("""
+        #include <cstddef>
+        #include <cstring>
+        extern "C" {
+        int cuInit(unsigned) { return 0; }
+        int cuDeviceGet(int* device, int) { return *device = 0; }
+        int cuDeviceGetAttribute(int* value, int what, int) {
+            *value = what == 16 ? 7 : what == 75 ? 8 : what == 76 ? 9 : 0;
+            return 0;
+        }
+        int cuDeviceGetName(char* name, int, int) { return !strcpy(name, "Fake GPU"); }
+        int cuDeviceTotalMem_v2(size_t* bytes, int) { *bytes = size_t(18) << 30; return 0; }
+        }""")
+    (folder / "lib").mkdir()
+    subprocess.run(["g++", "-shared", "-fPIC", source, "-o", folder / "lib/libcuda.so.1"],
+                   check=True)
+    return {"LD_LIBRARY_PATH": str(folder / "lib")}
+
+
 def description(program, measured=(64,), multiple=32, talk=None, shapes=None, dtypes=("fp32",),
                 sweep="never", grid=None):
     """What --describe prints, as far as the scripts read it. talk: the sizes S worth measuring."""

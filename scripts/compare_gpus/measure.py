@@ -71,7 +71,7 @@ SEED = 1
 QUICK_SIZE, QUICK_TALK_SIZE = 4096, 1024
 SUITE = PROJECT / "build/suite.txt"  # on one of several hosts: the version of what it got
 FEW = 5  # steps, after which the time left can be told
-DEVICE_FACTS = Path(__file__).with_name("device_facts.py")
+DEVICE_FACTS = PROJECT / "scripts/shared/device_facts.py"
 
 
 # --- The command line ---------------------------------------------------------------------------

@@ -40,6 +40,7 @@ import launches
 from instructions import LOCAL, Instruction, classify, counts, main_loop, multiplies_and_adds
 from shared import command_line, cuda_toolkit, kernel_names, programs, table
 from shared.command_line import PROJECT, SKIPPED, USAGE, Stop
+from shared.sm_limits import LIMITS, occupancy
 
 CACHE = PROJECT / "build/inspect"
 LONGEST_LOOP_SHOWN = 120  # instructions, of two loops side by side
@@ -301,42 +302,6 @@ def read_kernels(compiled, disassembly, tiles=None):
         name, (taken, threads) = names[full_names[symbol]], of_tiles[symbol]
         kernels.append(Kernel(symbol, name, taken, threads, False, (), code))
     return kernels
-
-
-# --- Occupancy --------------------------------------------------------------------------------
-
-
-class Limits(NamedTuple):
-    """What an SM holds at once."""
-
-    warps: int
-    blocks: int
-    shared: int  # KiB of shared memory
-
-
-# By compute capability. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute
-# Capability"; how they apply: cuda_occupancy.h of the toolkit. All have 64 Ki registers in four
-# parts, of which a warp gets a multiple of 256; a block gets shared memory by 128 bytes (7.5: 256).
-LIMITS = {75: Limits(32, 16, 64), 80: Limits(64, 32, 164), 86: Limits(48, 16, 100),
-          87: Limits(48, 16, 164), 89: Limits(48, 24, 100), 90: Limits(64, 32, 228),
-          100: Limits(64, 32, 228), 103: Limits(64, 32, 228), 110: Limits(48, 24, 228),
-          120: Limits(48, 24, 100), 121: Limits(48, 24, 100)}
-
-
-def occupancy(limits, threads, registers, shared):
-    """How many blocks an SM holds at once, and by what that is limited. `shared`: bytes a block."""
-    warps = -(-threads // 32)
-    of_a_warp = -(-registers * 32 // 256) * 256
-    # On 7.5 the driver takes nothing of every block.
-    granularity, reserved = (256, 0) if limits.shared == 64 else (128, 1024)
-    of_a_block = -(-(shared + reserved) // granularity) * granularity
-    by = {"warps": limits.warps // warps, "blocks": limits.blocks,
-          "registers": 16384 // of_a_warp * 4 // warps,
-          "shared memory": limits.shared * 1024 // max(of_a_block, 1)}
-    if of_a_warp * -(-warps // 4) * 4 > 65536:  # launches are refused then
-        by["registers"] = 0
-    limit = min(by, key=by.get)
-    return by[limit], limit
 
 
 # --- Showing ----------------------------------------------------------------------------------

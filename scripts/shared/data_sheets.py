@@ -1,40 +1,31 @@
-"""GPUs by their data sheets: what they are, and what they can do at most. A figure above that is
-more likely a mistake in measuring than a record."""
+"""What GPUs have and can do at most, by their data sheets. A figure above that is more likely a
+mistake in measuring than a record."""
 
 import functools
 import re
-from typing import Dict, NamedTuple
 
 from shared.command_line import PROJECT
 
-COLUMNS = ("fp32", "tf32", "fp16", "bf16", "GB/s")
-
-
-class Sheet(NamedTuple):
-    capability: int  # compute capability, times ten
-    sms: int
-    peaks: Dict[str, float]  # by data type, TFLOP/s, and of "GB/s"; without what is unknown
+COLUMNS = ("capability", "SMs", "fp32", "tf32", "fp16", "bf16", "GB/s")
 
 
 @functools.lru_cache(maxsize=None)
 def sheets():
-    """{GPU: Sheet}, from the file that the programs read, too."""
+    """{GPU: {"capability": compute capability times ten, "SMs": their number, data type: TFLOP/s,
+    "GB/s": bandwidth}}, from the file that the programs read, too."""
     text = (PROJECT / "src/demo/data_sheets.inc").read_text(encoding="utf-8")
-    lines = re.findall(r'^DATA_SHEET\("([^"]+)", (\d+), (\d+), (.+)\)$', text, re.MULTILINE)
-    return {gpu: Sheet(int(capability), int(sms), {
-                column: value for column, value in zip(COLUMNS, map(float, figures.split(",")))
-                if value}) for gpu, capability, sms, figures in lines}
-
-
-def peaks():
-    """{GPU: its peaks}"""
-    return {gpu: sheet.peaks for gpu, sheet in sheets().items()}
+    lines = re.findall(r'^DATA_SHEET\("([^"]+)", (.+)\)$', text, re.MULTILINE)
+    found = {}
+    for gpu, figures in lines:
+        values = zip(COLUMNS, map(float, figures.split(",")))
+        found[gpu] = {column: value for column, value in values if value}  # 0: lacking or unknown
+    return found
 
 
 def peak(gpu, row):
     """What the data sheet allows a row: GB/s where memory is the limit, else TFLOP/s of its type;
     None where nobody looked that up."""
-    one = peaks().get(gpu, {}).get("GB/s" if row["gb_per_s"] is not None else row["dtype"])
+    one = sheets().get(gpu, {}).get("GB/s" if row["gb_per_s"] is not None else row["dtype"])
     return one and one * gpus_of(row)
 
 
@@ -51,7 +42,7 @@ SYMMETRIC = {"bonus_dlrm"}
 
 def doubt(gpu, row):
     """Why a row's figure cannot be right; empty where it can be, or where nobody knows the GPU."""
-    known, gpus = peaks().get(gpu, {}), gpus_of(row)
+    known, gpus = sheets().get(gpu, {}), gpus_of(row)
     if row.get("figure"):
         return ""  # it is no rate of the whole GPU, or a cache's
     counted = 2 if row.get("program") in SYMMETRIC else 1  # for each operation that is needed
