@@ -3,11 +3,12 @@
 
     README.md           "terminal", from results/outputs/; "lessons", "bonuses": what each program
                         says of itself (--describe), what the lecture and results/ say of the
-                        lessons; "headlines", from results/
+                        lessons; "headlines", from results/; "colab"
     results/README.md   "results", of results/*.csv; "grid", of results/grid/*.csv; "frameworks", of
                         results/frameworks/*.csv
     docs/outputs.md     "outputs": what every program prints, from results/outputs/
     docs/lecture.md     "gpus": a layer on several GPUs, from results/gpus/
+    docs/colab.ipynb    where the programs are, by CITATION.cff; README's "colab" has a link to it
     docs/experiments/   "output": what the program prints; "claims": its speed-ups; and, named after
                         what they show, tables of its figures, of results/*.csv
     docs/**.md          the lines of each function that a link names: [f](../src/x.cu#L1-L9); code
@@ -31,11 +32,13 @@ from shared.command_line import PROJECT, USAGE, WRONG, Stop
 
 PARTS = {
     "README.md": {"terminal": outputs.terminal, "lessons": tables.lessons,
-                  "bonuses": tables.bonuses, "headlines": tables.headlines},
+                  "bonuses": tables.bonuses, "headlines": tables.headlines,
+                  "colab": links.to_colab},
     "results/README.md": {"results": tables.results, "grid": tables.sizes,
                           "frameworks": tables.frameworks},
     "docs/outputs.md": {"outputs": outputs.document},
     "docs/lecture.md": {"gpus": tables.several},
+    "docs/colab.ipynb": {},
     **{f"docs/experiments/{name}.md": {
         "output": functools.partial(outputs.shown, f"bonus_{name}"), **tables.of_page(name)}
        for name in ("async", "matmul_types", "memory", "pitfalls", "transpose", "waves")},
@@ -56,6 +59,8 @@ def updated(file):
     """A document's text, brought up to date."""
     text = command_line.read_text(file)
     name = file.relative_to(PROJECT).as_posix()
+    if file.suffix == ".ipynb":
+        return links.in_notebook(text)
     for part, write in PARTS.get(name, {}).items():
         text = replaced(text, part, write(), name)
     return quotes.updated(links.updated(text, file), file)

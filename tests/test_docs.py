@@ -2,6 +2,7 @@
 promises, that figures in prose are those of results/, and that the outputs shown are today's."""
 
 import csv
+import json
 import re
 import subprocess
 
@@ -59,7 +60,7 @@ def test_links_lead_somewhere(document):
 
 
 def test_ones_own_kernel_takes_what_the_readme_says(tmp_path):
-    """Also a wrong one; and the first exercise's solution is the same."""
+    """Also a wrong one. The first exercise's solution is the same, and so is the notebook's."""
     _, _, section = read(ROOT / "README.md").partition("\n## Your own kernel")
     kernel, contenders = re.findall(r"^```cpp\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     target, program, n = re.search(r"^    scons (\S+) && (\S+) (\d+) ", section, re.M).groups()
@@ -80,6 +81,9 @@ def test_ones_own_kernel_takes_what_the_readme_says(tmp_path):
     source.write_text(before)
     subprocess.run(["git", "apply", "docs/exercises/00-mine.patch"], cwd=tmp_path, check=True)
     assert read(source) == after
+    [cell] = [cell for cell in json.loads(read(ROOT / "docs/colab.ipynb"))["cells"]
+              if cell["id"] == "mine"]
+    assert kernel in "".join(cell["source"])
 
 
 # --- Figures ------------------------------------------------------------------------------------

@@ -31,7 +31,8 @@ class Project:
     def __init__(self, root):
         self.root = root
         copy_folders(root, "scripts", "src", "docs", "results")
-        shutil.copy(ROOT / "README.md", root / "README.md")
+        for file in ("README.md", "CITATION.cff"):
+            shutil.copy(ROOT / file, root / file)
         (root / "cpu").mkdir()
         for name in PROGRAMS:
             self.build(root / "cpu" / name, f"about {name}")
@@ -69,6 +70,25 @@ def project(tmp_path):
     project = Project(tmp_path)
     assert project.update().returncode == VERIFIED
     return project
+
+
+@pytest.mark.parametrize("address, link", [
+    ("https://github.com/owner/name.git", "https://colab.research.google.com/github/owner/name/blob/"
+                                          "main/docs/colab.ipynb"),
+    ("https://example.org/name", "docs/colab.ipynb"),
+])
+def test_the_address_is_written_once(project, address, link):
+    """In CITATION.cff. README says so where it is not there yet."""
+    lines = [line for line in project.read("CITATION.cff").splitlines()
+             if not line.startswith("repository-code:")]
+    for field, written, said in (("", "", "as `repository-code`"),
+                                 (f"repository-code: {address}", address, f"]({link}).")):
+        (project.root / "CITATION.cff").write_text("\n".join([*lines, field]))
+        assert project.update().returncode == VERIFIED
+        assert said in project.read("README.md")
+        assert rf'get(\"DEMO_REPOSITORY\", \"{written}\")' in project.read("docs/colab.ipynb")
+    project.change("CITATION.cff", address, address + "/elsewhere")
+    assert project.update("--check").returncode == WRONG
 
 
 def test_bad_arguments_end_with_one_line():

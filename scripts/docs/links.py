@@ -1,8 +1,9 @@
-"""Links from documents to functions: [f](../src/x.cu#L1-L9) names the lines that hold f now."""
+"""Links from documents to functions: [f](../src/x.cu#L1-L9) names the lines that hold f now.
+And where the notebook finds the programs: at CITATION.cff's `repository-code`."""
 
 import re
 
-from shared.command_line import USAGE, Stop, read_text
+from shared.command_line import PROJECT, USAGE, Stop, read_text
 
 LINK = re.compile(r"\[(?P<name>\w+)\]\((?P<path>[^)#\s]+\.cuh?)#L\d+-L\d+\)")
 
@@ -19,6 +20,28 @@ def updated(text, document):
         return "[{}]({}#L{}-L{})".format(name, path, *found[0])
 
     return LINK.sub(write, text)
+
+
+def address():
+    """Where this repository is published; empty where nobody has filled that in."""
+    found = re.search(r"^repository-code: *[\"']?(https?://[^\s\"'\\]+)",
+                      read_text(PROJECT / "CITATION.cff"), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def to_colab():
+    """README's sentence. Colab opens what is on GitHub by a link; from elsewhere one uploads it."""
+    if not address():
+        return ("Google Colab lends one. For the [notebook](docs/colab.ipynb) to find the programs,"
+                " put this repository's\naddress into [CITATION.cff](CITATION.cff) as"
+                " `repository-code` and run `scripts/update_docs.py`.")
+    found = re.match(r"https://github\.com/([^/]+/[^/]+?)(\.git)?/?$", address())
+    at = f"https://colab.research.google.com/github/{found[1]}/blob/main/" if found else ""
+    return f"Google Colab lends one: [open the notebook there]({at}docs/colab.ipynb)."
+
+
+def in_notebook(text):
+    return re.sub(r'(_REPOSITORY\\", \\").*?(?=\\")', lambda found: found[1] + address(), text)
 
 
 def definitions(source, name):
