@@ -29,6 +29,7 @@ __global__ void matmul_basic(const float* A,  // [N, N] row-major
                              const float* B,  // [N, N] row-major
                              float* C,        // [N, N] row-major
                              size_t N) {
+    // x is the column: a warp's 32 threads differ in x, and so read 32 neighbors of B.
     const size_t row = size_t(blockIdx.y) * kBlock + threadIdx.y;
     const size_t col = size_t(blockIdx.x) * kBlock + threadIdx.x;
 
