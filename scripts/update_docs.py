@@ -6,6 +6,7 @@
                         lessons; "headlines", from results/; "colab"
     results/README.md   "results", of results/*.csv; "grid", of results/grid/*.csv; "frameworks", of
                         results/frameworks/*.csv
+    docs/exercises.md   "sum": how many there are, and how long they take; README.md says how many
     docs/outputs.md     "outputs": what every program prints, from results/outputs/
     docs/lecture.md     "gpus": a layer on several GPUs, from results/gpus/
     docs/colab.ipynb    where the programs are, by CITATION.cff; README's "colab" has a link to it
@@ -37,6 +38,7 @@ PARTS = {
     "results/README.md": {"results": tables.results, "grid": tables.sizes,
                           "frameworks": tables.frameworks},
     "docs/outputs.md": {"outputs": outputs.document},
+    "docs/exercises.md": {"sum": tables.sum_of_exercises},
     "docs/lecture.md": {"gpus": tables.several},
     "docs/colab.ipynb": {},
     **{f"docs/experiments/{name}.md": {
@@ -63,7 +65,7 @@ def updated(file):
         return links.in_notebook(text)
     for part, write in PARTS.get(name, {}).items():
         text = replaced(text, part, write(), name)
-    return quotes.updated(links.updated(text, file), file)
+    return quotes.updated(links.updated(tables.counted(text), file), file)
 
 
 @command_line.reporting("update_docs.py")

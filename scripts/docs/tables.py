@@ -81,14 +81,13 @@ def rate(row):
 
 
 def figure(program):
-    """A lesson's fastest kernel at N = 4096, or else at its largest size."""
+    """A lesson's fastest kernel at N = 4096, or else at the size where it is fastest."""
     rows = [row for row in headline_rows() if row["program"] == program
-            and row["verified"] == "yes" and row["role"] not in (measurements.YARDSTICK, "limit")]
+            and row["verified"] == "yes" and row["shape"] == "square"
+            and row["role"] not in (measurements.YARDSTICK, "limit")]
     if not rows:
         return "-"
-    largest = max(row["n"] for row in rows)
-    rows = ([row for row in rows if row["n"] == 4096 and row["shape"] == "square"]
-            or [row for row in rows if row["n"] == largest])
+    rows = [row for row in rows if row["n"] == 4096] or rows
     best = max(rows, key=lambda row: measurements.rate(row)[0])
     return f"{rate(best)} ({best['kernel']})"
 
@@ -260,6 +259,29 @@ def picture_of(name, text, folder="../docs/pictures"):
     path = f"{folder}/{name}"
     return (f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="{path}-dark.svg">\n'
             f'  <img alt="{text}" src="{path}-light.svg">\n</picture>')
+
+
+# --- docs/exercises.md ----------------------------------------------------------------------------
+
+
+def exercises():
+    """[(number, minutes, what stands behind them)], as in "*5 minutes, with a GPU.*\""""
+    text = command_line.read_text(PROJECT / "docs/exercises.md")
+    return re.findall(r"^### (\d+)\. .*\n\n\*(\d+) minutes?(.*?)\.\*", text, re.MULTILINE)
+
+
+def sum_of_exercises():
+    """How many there are, how long they take, and which are for a GPU."""
+    found = exercises()
+    hours = sum(int(minutes) for _, minutes, _ in found) / 60
+    with_gpu = [number for number, _, what in found if "GPU" in what]
+    return (f"{len(found)} exercises, {hours:.1f} hours in all; of these {', '.join(with_gpu)} are "
+            "for a GPU.")
+
+
+def counted(text):
+    """A document that says how many exercises there are, with the number of today."""
+    return re.sub(r"\[\d+ exercises\]", f"[{len(exercises())} exercises]", text)
 
 
 # --- docs/lecture.md ------------------------------------------------------------------------------
