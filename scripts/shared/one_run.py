@@ -57,7 +57,7 @@ def _speeds(title, labeled):
     if any(line[0] == "  record" for line in lines):
         notes.append("record: our fastest kernel, which another program explains")
     if any(line[3].startswith("~") for line in lines):
-        notes.append(f"~: noisy, its samples spread over more than {NOISY_PCT:.0f}%")
+        notes.append(f"~: noisy, its samples spread over {NOISY_PCT:.0f}%: run that program again")
     return "\n".join([f"{title}  {over}", text, *notes])
 
 

@@ -98,7 +98,8 @@ void Report::note(const std::string& text) const {
 void Report::finish() const {
     if (options_.csv) return;
     if (!record_.empty() && !options_.sweep) note(record_);
-    if (noisy_) note("~ noisy: the middle half of the samples spreads over more than 2%");
+    if (noisy_)
+        note("~ noisy: the middle half of samples spreads over 2%: run again, or --rounds 3");
     if (!above_peak_.empty() && !options_.sweep)
         print_wrapped("  above what this GPU can do, so not its speed: " + join(above_peak_, ", "));
     if (kSimulator && times_.size() > 0) {
