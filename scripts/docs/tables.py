@@ -7,7 +7,7 @@ from pathlib import Path
 
 import compare_frameworks
 from docs.outputs import SHOWN_GPU
-from shared import command_line, grid, measurements, one_gpu, programs, several_gpus, table
+from shared import command_line, exercises, grid, measurements, one_gpu, programs, several_gpus, table
 from shared.command_line import PROJECT, USAGE, Stop
 
 # What the README shows first: before and after as PROGRAM:KERNEL, at what size and in which type,
@@ -264,24 +264,18 @@ def picture_of(name, text, folder="../docs/pictures"):
 # --- docs/exercises.md ----------------------------------------------------------------------------
 
 
-def exercises():
-    """[(number, minutes, what stands behind them)], as in "*5 minutes, with a GPU.*\""""
-    text = command_line.read_text(PROJECT / "docs/exercises.md")
-    return re.findall(r"^### (\d+)\. .*\n\n\*(\d+) minutes?(.*?)\.\*", text, re.MULTILINE)
-
-
 def sum_of_exercises():
-    """How many there are, how long they take, and which are for a GPU."""
-    found = exercises()
-    hours = sum(int(minutes) for _, minutes, _ in found) / 60
-    with_gpu = [number for number, _, what in found if "GPU" in what]
-    return (f"{len(found)} exercises, {hours:.1f} hours in all; of these {', '.join(with_gpu)} are "
-            "for a GPU.")
+    """How many there are, how long they take, and which need a GPU."""
+    found, facts = exercises.read(), exercises.facts()
+    hours = sum(each.minutes for each in found) / 60
+    with_gpu = [str(each.number) for each in found if facts[each.number].gpu]
+    return (f"{len(found)} exercises, {hours:.1f} hours in all. A GPU is needed for "
+            f"{', '.join(with_gpu)} alone.")
 
 
 def counted(text):
     """A document that says how many exercises there are, with the number of today."""
-    return re.sub(r"\[\d+ exercises\]", f"[{len(exercises())} exercises]", text)
+    return re.sub(r"\[\d+ exercises\]", f"[{len(exercises.read())} exercises]", text)
 
 
 # --- docs/lecture.md ------------------------------------------------------------------------------
