@@ -34,13 +34,12 @@ int main() {
     check(cudaMemcpy(gpu_a, a.data(), bytes, cudaMemcpyHostToDevice), "copying a");
     check(cudaMemcpy(gpu_b, b.data(), bytes, cudaMemcpyHostToDevice), "copying b");
 
-    // The first launch also loads the kernel, so the second is timed: the GPU notes when it comes
-    // to each of the two events. A clock on the host would see only how long it takes to ask for
-    // this.
+    // The first launch also loads the kernel, so the second one is timed: the GPU notes the time as
+    // it reaches each event. A clock on the host would time the request, not the kernel.
     cudaEvent_t start, stop;
     check(cudaEventCreate(&start), "creating an event");
     check(cudaEventCreate(&stop), "creating an event");
-    const unsigned threads = 256, blocks = unsigned((n + threads - 1) / threads);
+    const unsigned threads = 256, blocks = unsigned((n + threads - 1) / threads);  // rounded up
     add<<<blocks, threads>>>(gpu_a, gpu_b, gpu_c, n);
     check(cudaEventRecord(start), "recording an event");
     add<<<blocks, threads>>>(gpu_a, gpu_b, gpu_c, n);  // the host goes on at once
@@ -53,7 +52,8 @@ int main() {
     check(cudaMemcpy(c.data(), gpu_c, bytes, cudaMemcpyDeviceToHost), "copying c");
     size_t wrong = 0;
     for (size_t i = 0; i < n; ++i) wrong += c[i] != a[i] + b[i];
-    std::printf("%zu sums, %zu wrong: %.4f ms, %.0f GB/s\n", n, wrong, ms, 3e-6 * bytes / ms);
+    const double gb_per_s = 3e-6 * bytes / ms;  // a and b are read, c is written
+    std::printf("%zu sums, %zu wrong: %.4f ms, %.1f GB/s\n", n, wrong, ms, gb_per_s);
     for (float* memory : {gpu_a, gpu_b, gpu_c}) check(cudaFree(memory), "freeing memory");
     for (cudaEvent_t event : {start, stop}) check(cudaEventDestroy(event), "destroying an event");
     return wrong ? 1 : 0;
