@@ -115,7 +115,8 @@ else
     export TEST_QUICK="${changed[*]}" # tests/suite.py reads it
     compiled=(lessons "${changed[@]}") architectures=(arch=90a)
     mutants=("${changed[@]/#/build/mutants/}")
-    simulated=(build/tests/host_tests "${changed[@]/#/cpu/mutants/}" cpu/programs)
+    simulated=(build/tests/host_tests "${changed[@]/#/cpu/mutants/}" cpu/programs
+        cpu/exercises/quick)
 fi
 if [[ ${CUDA-} == 0 ]]; then
     say "no CUDA here: running on the simulator"
@@ -160,7 +161,7 @@ elif [[ $full ]]; then
     echo "Left out: other architectures, every size in every order, mutants made by rule:" \
         "scripts/test.sh --all"
 else
-    echo "Left out: other mutants, sizes and orders of threads, sanitizers, exercises, what the" \
+    echo "Left out: other mutants, exercises, sizes and orders of threads, sanitizers, what the" \
         "documents show: scripts/test.sh --full"
 fi
 end $status

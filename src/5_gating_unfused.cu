@@ -9,8 +9,8 @@
 //      x, W2 -> [gemm] -> t2 -> [add b2] -> out -------------------> [multiply] -> out
 //
 // t1, t2 and out are buffers, M x H numbers each, and every arrow at them is a trip through global
-// memory: with x and W 15 N^2 numbers where all matrices are N x N. One kernel needs 4 N^2. The four
-// kernels that are no gemm do almost no arithmetic: their time is the traffic.
+// memory: with x and W 15 N^2 numbers where all matrices are N x N. One kernel needs 4 N^2. The
+// four kernels that are no gemm do almost no arithmetic: their time is the traffic.
 //
 // six_kernels   the picture above: what a framework launches for this formula, line by line.
 // library_best  what the library can do about it. Its gemm can add the bias before it stores, and

@@ -37,6 +37,8 @@ import re
 from pathlib import Path
 from typing import Dict, NamedTuple, Sequence, Tuple, Union
 
+from shared.exercises import with_edits
+
 TESTS = Path(__file__).resolve().parent
 SRC = TESTS.parent / "src"
 
@@ -173,15 +175,6 @@ def in_place(text, headers):
     lines = "|".join(["pragma once", *(f'include "{name}"' for name in headers)])
     text = re.sub(rf"^#({lines})$", "", text, flags=re.M)
     return text.replace("namespace demo {\n\n", "namespace demo {\nusing namespace ::demo;\n")
-
-
-def with_edits(whose, edits, text):
-    """The text with these edits. One that does not fit, or fits twice, is a ValueError."""
-    for old, new in edits:
-        if text.count(old) != 1:
-            raise ValueError(f"{whose}: {old!r} occurs {text.count(old)} times, not once")
-        text = text.replace(old, new)
-    return text
 
 
 def edited(mutant, source):
