@@ -18,9 +18,6 @@ inches wide.
       roofline-<file>[-bonuses]
                          operations per byte against TFLOP/s, under the roofs that were measured
                          and, dotted, those of the data sheet: the lessons, and the bonuses
-      roofline-<file>-asked
-                         the same of our matmul kernels, by the bytes that their threads ask for,
-                         as the simulator counts them: larger tiles ask for less
       times-<program>-<data type>
                          of compare_frameworks.py, where it has five shapes or more: time over size,
                          a curve for each contender
@@ -48,7 +45,6 @@ import re
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
-import asked_bytes
 from shared import command_line, data_sheets, grid, measurements, programs, several_gpus, table
 from shared.command_line import PROJECT
 
@@ -528,7 +524,7 @@ def draw_roofline(results, n, what, points, theme, title=None):
                     "dotted: the data sheet")
     every = [row for _, row, start in points for row in (row, start) if row]
     ax = _under_roofs(figure, results, [intensity(row) for row in every],
-                      [row["tflops"] for row in every], "operations per byte moved")
+                      [row["tflops"] for row in every])
     figure.key([(text, theme.color(i)) for i, text in enumerate(KINDS)]
                + [("No copy was measured", theme.muted)] * (not roofs(results.rows)[0]))
     marks, labels, bends = [], [], 0
@@ -553,11 +549,10 @@ def draw_roofline(results, n, what, points, theme, title=None):
     return figure
 
 
-def _under_roofs(figure, results, x, y, what, dtypes=None):
-    """Axes for points at (x, y) with the roofs of some data types."""
+def _under_roofs(figure, results, x, y):
+    """Axes for points at (x, y) with the roofs of all data types."""
     theme = figure.theme
     bandwidth, peaks = roofs(measurements.shown(results.rows))
-    peaks = {dtype: peak for dtype, peak in peaks.items() if dtypes is None or dtype in dtypes}
     sheet = data_sheets.sheets().get(results.gpu, {})
     names = {dtype: f"library {dtype}  {table.number(peak)}"
              + f" of {table.number(sheet.get(dtype))}" * (dtype in sheet)
@@ -565,8 +560,8 @@ def _under_roofs(figure, results, x, y, what, dtypes=None):
     ax = figure.axes(1.2, 0.3 + max([inches("  " + text) for text in names.values()] or [0]))
     low_x, high_x = min(x) / 2.6, max(x) * 15
     low_y, high_y = min(y) / 2.5, max(y + list(peaks.values())) * 4
-    ax.set(xscale="log", yscale="log", xlim=(low_x, high_x), ylim=(low_y, high_y), xlabel=what,
-           ylabel="TFLOP/s")
+    ax.set(xscale="log", yscale="log", xlim=(low_x, high_x), ylim=(low_y, high_y),
+           xlabel="operations per byte moved", ylabel="TFLOP/s")
     plain_ticks(ax)
 
     measured = dict(linewidth=3, solid_capstyle="round")
@@ -592,46 +587,6 @@ def _arrow(ax, start, end, color, bend):
     ax.annotate("", end, start, zorder=4, arrowprops=dict(
         arrowstyle="-|>,head_width=4,head_length=8", mutation_scale=1, color=color, linewidth=2.2,
         shrinkA=9, shrinkB=9, connectionstyle=f"arc3,rad={bend}"))
-
-
-def climbing(rows):
-    """{data type: [(operations per byte that its threads ask for, row)]} of the kernels that the
-    simulator counted, from the one that asks for most."""
-    found, counted = {}, asked_bytes.read()
-    for row in rows:
-        counts = counted.get(asked_bytes.Kernel(row["program"], row["kernel"]))
-        if counts and row["shape"] == "square" and row["tflops"]:
-            flops = row["tflops"] * row["median_ms"] * 1e9
-            found.setdefault(row["dtype"], []).append(
-                (flops / asked_bytes.at(counts, row["n"]), row))
-    # Of two whose tiles are alike, the slower one comes first.
-    return {dtype: sorted(some, key=lambda pair: (round(2 * math.log2(pair[0])), pair[1]["tflops"]))
-            for dtype, some in found.items()}
-
-
-def draw_climb(results, n, found, theme, title=None):
-    """The roofline by the bytes that threads ask for. What lies above the slope is answered by the
-    caches."""
-    figure = Figure(theme, title or f"{short(results.gpu)}: larger tiles ask for less",
-                    f"Matmul, N = {n}; above the slope, caches answer; dotted: the data sheet")
-    every = [pair for some in found.values() for pair in some]
-    ax = _under_roofs(figure, results, [x for x, _ in every], [row["tflops"] for _, row in every],
-                      "operations per byte of global memory that threads ask for", found)
-    marks, labels, used = [], [], {}
-    for some in found.values():
-        kind = _kind(some[0][1], None)
-        used[kind] = KINDS[kind]
-        places = [(x, row["tflops"]) for x, row in some]
-        for place, (_, row) in zip(places, some):
-            _mark(ax, place, kind, theme)
-            labels.append((row["kernel"].replace("_", " "), place, theme.color(kind)))
-        marks += places
-        for start, end in zip(places, places[1:]):
-            if math.dist(*ax.transData.transform([start, end])) > 40:  # room for an arrow
-                _arrow(ax, start, end, theme.color(kind), 0)
-    figure.key([(text, theme.color(kind)) for kind, text in used.items()])
-    _name_points(figure, ax, labels, marks)
-    return figure
 
 
 def _kind(row, start):
@@ -901,11 +856,6 @@ def _rooflines(tables, n):
                 yield Plot(f"roofline-{stem}" + "-bonuses" * bonuses,
                            f"Roofline of {results.gpu}" + ", the bonuses" * bonuses,
                            functools.partial(draw_roofline, results, n, what, points))
-        found = climbing([row for row in rows if row["n"] == n])
-        if found:
-            yield Plot(f"roofline-{stem}-asked",
-                       f"Roofline of {results.gpu} by the bytes that threads ask for",
-                       functools.partial(draw_climb, results, n, found))
 
 
 def _bars(tables, n):

@@ -5,12 +5,11 @@ import subprocess
 
 import pytest
 
-import asked_bytes
 import fakes
 import plot
 from fakes import measured, python_with_matplotlib, row, script, write_csv, write_measured
-from shared import command_line, measurements, one_gpu
-from suite import CPU, FAILED, ROOT, SKIPPED, USAGE, assert_one_line, run
+from shared import measurements, one_gpu
+from suite import FAILED, ROOT, USAGE, assert_one_line
 
 pytestmark = pytest.mark.full
 
@@ -57,7 +56,7 @@ def test_plot_draws_every_plot_for_light_and_dark(python, tmp_path):
     done = script("plot.py", "--out", out, file, python=python)
     assert done.returncode == 0, done.stderr
     expected = {f"{name}-{theme}.{form}"
-                for name in ["roofline-a", "roofline-a-asked", *fakes.PLOTS]
+                for name in ["roofline-a", *fakes.PLOTS]
                 for theme in ("light", "dark") for form in ("png", "svg")}
     files = {path.name: path for path in out.iterdir()}
     assert set(files) == expected | {"mine.svg"}
@@ -289,50 +288,6 @@ def test_the_data_sheets_peak_is_a_dotted_line_where_it_is_near(python, tmp_path
     assert draw(python, code, *paths).splitlines() == [
         "[] True False", "[989.4, 312.0] False True", "[4800.0, 2039.0] False True",
         "[2039, 4800]"]
-
-
-# What kernel 1, 2, ... ask for per multiply-add: two numbers from memory, or their part of a tile.
-@pytest.mark.parametrize("program, kernel, per_byte", [
-    ("1_matmul_basic", "matmul_basic", 2 / 8),
-    ("2_matmul_sharedmem", "matmul_sharedmem", 32 / 4),  # tiles of 32 x 32
-    ("3_matmul_tensorcore", "wmma_global", 16 / 2),  # in fp16
-    ("3_matmul_tensorcore", "wmma_tiled", 128 / 2),
-    ("bonus_matmul_register_tiled", "block_tiled", 64 / 4),
-    ("bonus_matmul_register_tiled", "register_tiled", 128 / 4),
-    ("bonus_matmul_register_tiled", "warp_tiled", 2 / (1 / 128 + 1 / 256) / 4)])
-def test_the_bytes_that_kernels_ask_for_are_those_of_their_tiles(program, kernel, per_byte):
-    """Where N is large: then the results, stored once, no longer count."""
-    n = 1 << 20
-    asked = asked_bytes.at(asked_bytes.read()[program, kernel], n)
-    assert 2 * n**3 / asked == pytest.approx(per_byte, rel=0.001)
-
-
-@pytest.mark.parametrize("program", dict.fromkeys(each.program for each in asked_bytes.read()))
-def test_the_bytes_asked_for_are_those_that_the_simulator_counts(program):
-    run(CPU.folder / program, "--help")  # skips where it is not built
-    n = asked_bytes.SIZES[0]
-    try:
-        counted = asked_bytes.count(program, n)
-    except command_line.Stop as stop:
-        if stop.status == SKIPPED:
-            pytest.skip(str(stop))
-        raise
-    kept = {kernel: counts[n] for kernel, counts in asked_bytes.read().items()
-            if kernel.program == program}
-    assert kept and kept.items() <= {
-        kernel: asked for (kernel, _), asked in counted.items()}.items()
-
-
-def test_larger_tiles_climb_the_roofline_of_bytes_asked_for():
-    rows = measurements.shown(measurements.read(ROOT / "results/nvidia-h200.csv").rows)
-    climb = plot.climbing([row for row in rows if row["n"] == 4096])
-    names = [row["kernel"] for _, row in climb["fp32"]]
-    assert names == ["matmul_basic", "matmul_sharedmem", "matmul_A_stationary", "block_tiled",
-                     "register_tiled", "vectorized", "warp_tiled"]
-    assert [f"{x:.3g}" for x, _ in climb["fp32"]] == "0.25 7.97 7.97 15.9 31.5 31.4 41.5".split()
-    assert [row["tflops"] for _, row in climb["fp32"]] == sorted(
-        row["tflops"] for _, row in climb["fp32"])
-    assert [row["kernel"] for _, row in climb["fp16"]][:2] == ["wmma_global", "wmma_tiled"]
 
 
 def test_bars_go_on_where_a_page_is_full(tmp_path):

@@ -58,5 +58,5 @@ def test_report_holds_all_it_shows(report):
     assert "NVIDIA &lt;H200&gt;" in text and "<H200>" not in text
     assert "out of &lt;memory&gt;" in text and "1755 MHz" in text
     assert "measured by different protocols, so not comparable: 1, 2" in text
-    assert text.count("<figure>") == 4 + len(PLOTS)
+    assert text.count("<figure>") == 2 + len(PLOTS)
     assert "0.400x" in text and "missing" in text
