@@ -14,19 +14,7 @@ round tries each of our kernels, and keeps the best. Between the smallest and th
 tries only those that were the best at one of these two. What is over 10% slower than the best of
 theirs in the first round has that round's figure alone (but ours and the copy).
 
-  eager        the formula as it is written, one PyTorch operation after the other
-  library      PyTorch's best calls for it, in place where that helps
-  compile      torch.compile of eager, for these very shapes
-  compile lib  the same of library, where that is one call
-  packed       torch.compile, with all weights in one matrix
-  graph        library as a CUDA graph, one launch for all of its calls; graph comp: compile
-  folded       graph comp with each pair of equal features of DLRM once
-  script       torch.jit.script of eager, once it has fused it
-  autotuned    torch.compile of eager in its max-autotune mode (--max-autotune)
-  triton       a kernel written in Triton, autotuned
-  triton tma   the same with tensor descriptors, in persistent blocks
-  tile         ours, written in CUDA Tile C++: for comparison, neither `ours` nor one of theirs
-  copy         of as many bytes as the operation must move
+docs/measuring.md says what each contender is.
 
 Exit status: 0 all was compared; 1 a wrong result; 2 usage; 3 something is missing or failed;
 77 PyTorch, Triton or the GPU is missing.
@@ -55,7 +43,7 @@ from shared.command_line import FAILED, OK, PROJECT, SKIPPED, USAGE, WRONG
 PAGES = PROJECT / "scripts/frameworks"  # a file for each program that is compared
 DTYPES = ("fp32", "tf32", "fp16", "bf16")
 OWN, LIBRARY, YARDSTICK = ("ours", "record"), ("library",), "yardstick"  # roles of kernels
-OURS, TILE, COPY, AUTOTUNED = "ours", "tile", "copy", "autotuned"  # columns
+OURS, TILE, COPY = "ours", "tile", "copy"  # columns
 STEP_LIMIT_S = 180  # of a program's run, and of compiling or timing one of theirs
 HOPELESS = 1.1  # times as slow as the best of theirs: not timed after the first round
 SOFTWARE = "Driver", "Toolkit", "PyTorch", "Triton"  # a case is measured with one version of each
@@ -325,25 +313,21 @@ class Entry:
         return statistics.median(self.ms) if self.ms else None
 
 
-def compare(case, kernels, rounds, max_autotune=False, columns=()):
+def compare(case, kernels, rounds):
     """The entries of all contenders, by the name of their column; ours, the best of `kernels`, is
-    the first. With `columns`: of these alone."""
+    the first."""
     ours = Entry("")
     entries = {OURS: ours}
-    peers = ours.attempt(theirs.PeersOfCase, case.page, case.problem, max_autotune)
+    peers = ours.attempt(theirs.PeersOfCase, case.page, case.problem)
     if peers is None:
         return entries
     for name in peers.peers:
-        if columns and name not in columns:
-            continue
         entries[name] = Entry(name, peers.is_rival(name))
         entries[name].attempt(peers.verify, name)
     tile = Entry(TILE)
     found = tile.attempt(find_tile, case)
-    if (found or tile.reason) and (not columns or TILE in columns):
+    if found or tile.reason:
         entries[TILE] = tile
-    if columns:
-        del entries[OURS]
 
     def our_turn():
         theirs.free()
@@ -541,20 +525,12 @@ def earlier_results(path, comments):
     return by_case(results.rows)
 
 
-def is_done(rows, comments, rounds, max_autotune):
+def is_done(rows, comments, rounds):
     """Whether these rows of a case are what measuring it would give again."""
-    line = {row["contender"]: row for row in rows}
-    return (line[OURS]["verified"] == "yes" and int(line[OURS]["rounds"]) >= rounds
+    [ours] = [row for row in rows if row["contender"] == OURS]
+    return (ours["verified"] == "yes" and int(ours["rounds"]) >= rounds
             and all(row.get("suite") == comments["suite"]
-                    and row["software"] == software_of(comments) for row in rows)
-            and (AUTOTUNED in line or not max_autotune))
-
-
-def with_columns(earlier, rows):
-    """The rows of a case that was measured before, with those of some columns measured now."""
-    now = {row["contender"]: row for row in rows}
-    kept = [now.pop(row["contender"], row) for row in earlier]
-    return kept + list(now.values())
+                    and row["software"] == software_of(comments) for row in rows))
 
 
 def write_csv(path, comments, rows):
@@ -606,13 +582,8 @@ def parse_arguments(arguments):
         help="rows x columns; once --sizes, --talk or --shapes is given, nothing else is compared")
     add("--dtype", metavar="NAME,...", type=some_of(DTYPES), default=list(DTYPES),
         help="leaves out the others: " + ", ".join(DTYPES))
-    add("--columns", metavar="NAME,...", type=lambda text: text.split(","), default=[],
-        help="measures these of theirs, or tile, alone; for cases of which --csv's FILE has the "
-        "others, and keeps them")
     add("--rounds", metavar="COUNT", type=command_line.number(1, 99), default=3,
         help="3 without it")
-    add("--max-autotune", action="store_true",
-        help="a column more, autotuned: torch.compile in its max-autotune mode (slow to compile)")
     add("--programs", metavar="FOLDER", type=Path, default=PROJECT,
         help="where our programs are built")
     add("--csv", metavar="FILE", type=Path,
@@ -661,20 +632,17 @@ def main(arguments):
     for i, case in enumerate(sorted(cases, key=lambda case: case.between), 1):
         print(f"[{i}/{len(cases)}] {case} ... ", end="", flush=True)
         start = time.perf_counter()
-        if not options.fresh and not options.columns and case.key in results and is_done(
-                results[case.key], comments, options.rounds, options.max_autotune):
+        if not options.fresh and case.key in results and is_done(results[case.key], comments,
+                                                                 options.rounds):
             ours = next(row for row in results[case.key] if row["contender"] == OURS)
             print("measured before", flush=True)
         else:
             kernels, best = case.kernels, best_at_ends.get(case.series, [])
             if case.between and len(best) == 2:
                 kernels = [kernel for kernel in kernels if kernel in best]
-            columns = options.columns if case.key in results else ()
-            entries = compare(case, kernels, options.rounds, options.max_autotune, columns)
+            entries = compare(case, kernels, options.rounds)
             theirs.free()
             rows = list(csv_rows(case, entries, gpu, sm, comments["suite"], software_of(comments)))
-            if columns:
-                rows = with_columns(results[case.key], rows)
             results[case.key] = rows
             ours = rows[0]
             print(f"{float(ours['ratio']):.2f}x {ours['against']}" if ours["ratio"] else "no ratio",

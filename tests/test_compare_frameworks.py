@@ -130,7 +130,7 @@ class FakeFrameworks(types.ModuleType):
         times = {name: iter(ms) if isinstance(ms, list) else ms for name, ms in times.items()}
 
         class PeersOfCase:
-            def __init__(self, page, problem, max_autotune):
+            def __init__(self, page, problem):
                 self.peers = times
 
             def is_rival(self, name):
@@ -417,15 +417,6 @@ def test_a_case_is_measured_again_on_demand(compare):
     assert compare({"library": [5] * 5, "copy": [1] * 5}, about=about,
                    arguments=["--shapes", "8x8", "--rounds", "5"]).calls  # more rounds than it has
     assert ("8x8", "library", 5) in compare.measured()
-
-
-def test_some_columns_are_measured_and_the_others_kept(compare):
-    at("8x8", 2, compare)
-    again = at("8x8", 5, compare, "--columns", "library")
-    assert again.calls == ["library"] * 3
-    assert compare.measured() == [("8x8", "ours", 1), ("8x8", "library", 5), ("8x8", "copy", 1)]
-    assert cells(again.out)["ours / theirs"] == "2.00x"  # of the run that measured both
-    assert "ours fused" in at("16x16", 2, compare, "--columns", "library").calls  # a new case
 
 
 def test_a_case_of_another_version_of_the_suite_is_kept_until_measured_again(compare):

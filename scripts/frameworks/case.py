@@ -8,7 +8,6 @@ import triton
 
 from frameworks import data, timing, verification
 from frameworks.copying import copy_of
-from frameworks.peers import compiled
 from frameworks.verification import Wrong  # noqa: F401
 
 COPY = "copy"
@@ -18,14 +17,12 @@ class PeersOfCase:
     """All that computes a problem, by the name of its column. `problem` comes from our program's
     --describe; `page` is that program's file in this folder."""
 
-    def __init__(self, page, problem, max_autotune=False):
+    def __init__(self, page, problem):
         # Or else torch.compile would compile for any shape once it has seen a second one.
         torch._dynamo.reset()
         torch.backends.cuda.matmul.allow_tf32 = problem["dtype"] == "tf32"
         self.page, self.problem = page, problem
         self.peers = dict(page.peers(problem))
-        if max_autotune:
-            self.peers["autotuned"] = compiled(page.formula, mode="max-autotune-no-cudagraphs")
         if problem["memory_bound"]:
             self.peers[COPY] = copy_of(problem["least_bytes"])
         self.prepared = {}  # what a peer's run() takes

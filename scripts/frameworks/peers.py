@@ -14,9 +14,9 @@ class Peer(NamedTuple):
     rival: bool = True  # False: shown, and never the best of theirs
 
 
-def compiled(formula, prepare=Peer._field_defaults["prepare"], mode=None):
+def compiled(formula, prepare=Peer._field_defaults["prepare"]):
     """The formula as torch.compile makes it, for these very shapes."""
-    return Peer(torch.compile(formula, dynamic=False, mode=mode), prepare)
+    return Peer(torch.compile(formula, dynamic=False), prepare)
 
 
 def graphed(formula, prepare=Peer._field_defaults["prepare"]):
