@@ -448,17 +448,6 @@ def test_diff_puts_two_kernels_side_by_side():
     assert cells(text, "barriers  cp.async.commit_group")[:2] == ["0", "0"]
 
 
-@pytest.mark.full
-def test_diff_shows_short_loops_and_no_long_ones():
-    # The loops of the same kernel: each line twice, and as many as the count says.
-    text = shown("2", "--ptx", "--diff", "matmul_sharedmem", "matmul_sharedmem")
-    lines = text.split("The main loops:\n\n")[1].splitlines()
-    assert [str(len(lines))] == cells(text, "instructions")[1:2]
-    assert all(line[:47].strip() == line[50:].strip() for line in lines)
-    text = shown(TILED, "--ptx", "--diff", "vectorized", "warp_tiled<3>")
-    assert "The main loops:" not in text and re.search(r"main loops have \d+ and \d{4} ", text)
-
-
 # --- What goes wrong, and colors ---
 
 

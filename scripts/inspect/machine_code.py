@@ -43,7 +43,6 @@ from shared.command_line import PROJECT, SKIPPED, USAGE, Stop
 from shared.sm_limits import LIMITS, occupancy
 
 CACHE = PROJECT / "build/inspect"
-LONGEST_LOOP_SHOWN = 120  # instructions, of two loops side by side
 NO_PTX = "tile kernels have no PTX: they go from Tile IR to machine code, which --sass shows"
 
 
@@ -491,27 +490,6 @@ def shortened(operands):
     return re.sub(r"\{([^{},]+),(?:[^{},]+,){7,}([^{},]+)\}", r"{\1, ...,\2}", operands)
 
 
-def show_loops(show, kernels):
-    """The main loops of two kernels side by side, where they are short enough to be compared."""
-    codes = [show.code(kernel) for kernel in kernels]
-    main = [main_loop(code) for code in codes]
-    longest = max(map(len, main))
-    if not all(main):
-        print("\nNo loop to compare: one of them has none.")
-    elif longest > LONGEST_LOOP_SHOWN:
-        print(f"\nThe main loops have {len(main[0])} and {len(main[1])} instructions; side by side "
-              f"they are shown up to {LONGEST_LOOP_SHOWN}.")
-    else:
-        print("\nThe main loops:\n")
-        columns = [[code[i] for i in sorted(loop)] for code, loop in zip(codes, main)]
-        for i in range(longest):
-            cells = [(shortened(column[i].text) if i < len(column) else "")[:47].ljust(48)
-                     for column in columns]
-            kinds = [classify(column[i]) if i < len(column) else None for column in columns]
-            print("  ".join(show.paint(kind and kind[0], cell)
-                            for kind, cell in zip(kinds, cells)).rstrip())
-
-
 # --- The command line -------------------------------------------------------------------------
 
 
@@ -616,7 +594,6 @@ def main(arguments):
     elif options.diff:
         print(f"{program}, {'SASS' if show.sass else 'PTX'} for sm_{arch}\n")
         show_kernels(show, chosen)
-        show_loops(show, chosen)
     elif options.kernel:
         [kernel] = chosen
         for sass in (False, True) if options.both else (show.sass,):
