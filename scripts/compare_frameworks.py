@@ -10,9 +10,8 @@ table shows the median over the rounds, and how many times as fast ours is as th
 with the rounds' range.
 
 All of theirs is first checked against an fp64 reference: what is wrong is not timed. The first
-round tries each of our kernels, and keeps the best. Between the smallest and the largest size it
-tries only those that were the best at one of these two. What is over 10% slower than the best of
-theirs in the first round has that round's figure alone (but ours and the copy).
+round tries each of our kernels, and keeps the best. What is over 10% slower than the best of theirs
+in the first round has that round's figure alone (but ours and the copy).
 
 docs/measuring.md says what each contender is.
 
@@ -67,13 +66,12 @@ class Case(NamedTuple):
 
     page: object  # the module of this program in scripts/frameworks
     program: Path
+    kind: str  # of size: of KINDS
     size: Tuple[str, ...]  # arguments of the program
     arguments: Tuple[str, ...]  # all of them: size, options, data type
     problem: dict  # what it computes then, by its --describe
     roles: Tuple[str, ...]  # of the kernels that count as ours
     kernels: Tuple[str, ...]  # those
-    series: tuple  # cases that differ only in their size have this in common
-    between: bool  # neither the first nor the last size of its series
 
     @property
     def key(self):
@@ -124,12 +122,7 @@ def cases_of(name, folder, sizes, dtypes):
             for size in wanted:
                 size_arguments = [str(argument) for argument in arguments_of(size)]
                 options = [*getattr(page, "OPTIONS", ()), *dtype_arguments(about, dtype)]
-                # Shapes and runs have no order, so each of them is a series of its own.
-                ordered = kind not in ("SHAPES", "RUNS")
-                series = (name, kind, dtype, None if ordered else size)
-                between = ordered and min(wanted) < size < max(wanted)
-                cases.append(case_of(page, program, size_arguments, options, dtype, series,
-                                     between))
+                cases.append(case_of(page, program, kind, size_arguments, options, dtype))
     return cases
 
 
@@ -143,7 +136,7 @@ def tile_kernels(page):
     return program, kernels
 
 
-def case_of(page, program, size, options, dtype, series, between):
+def case_of(page, program, kind, size, options, dtype):
     about = programs.describe(program, *size, *options)
     try:
         problem = next(p for p in about["problems"] if p["dtype"] == dtype)
@@ -155,8 +148,7 @@ def case_of(page, program, size, options, dtype, series, between):
                                       and c["kernel"] not in tile_kernels(page)[1]))
     except (KeyError, TypeError, StopIteration):
         raise Failure(f"{program.name} describes no {dtype} problem of {' '.join(size + options)}")
-    return Case(page, program, tuple(size), tuple(size + options), problem, roles, kernels, series,
-                between)
+    return Case(page, program, kind, tuple(size), tuple(size + options), problem, roles, kernels)
 
 
 # --- Ours ---
@@ -206,7 +198,7 @@ def find_tile(case):
     """(program, arguments, kernel) in CUDA Tile C++ for a case, or None. Raises Stop."""
     name, kernels = tile_kernels(case.page)
     dtype = case.problem["dtype"]
-    if not name or case.series[1] == "RUNS":  # which have options of this program's
+    if not name or case.kind == "RUNS":  # which have options of this program's
         return None
     program = case.program.with_name(name)
     about = programs.describe(program)
@@ -313,8 +305,8 @@ class Entry:
         return statistics.median(self.ms) if self.ms else None
 
 
-def compare(case, kernels, rounds):
-    """The entries of all contenders, by the name of their column; ours, the best of `kernels`, is
+def compare(case, rounds):
+    """The entries of all contenders, by the name of their column; ours, the best of its kernels, is
     the first."""
     ours = Entry("")
     entries = {OURS: ours}
@@ -332,7 +324,7 @@ def compare(case, kernels, rounds):
     def our_turn():
         theirs.free()
         ours.kernel, ms = fastest(case.program, case.arguments, case.problem["dtype"], case.roles,
-                                  [ours.kernel] if ours.kernel else kernels)
+                                  [ours.kernel] if ours.kernel else case.kernels)
         return ms
 
     def tile_turn():
@@ -628,19 +620,14 @@ def main(arguments):
     print(f"{gpu}: " + ", ".join(f"{name} {value}" for name, value in comments.items()
                                  if name in ("driver", "pytorch", "triton")))
     said = set()
-    best_at_ends = {}  # the kernels that were the best at the first and last size of a series
-    for i, case in enumerate(sorted(cases, key=lambda case: case.between), 1):
+    for i, case in enumerate(cases, 1):
         print(f"[{i}/{len(cases)}] {case} ... ", end="", flush=True)
         start = time.perf_counter()
         if not options.fresh and case.key in results and is_done(results[case.key], comments,
                                                                  options.rounds):
-            ours = next(row for row in results[case.key] if row["contender"] == OURS)
             print("measured before", flush=True)
         else:
-            kernels, best = case.kernels, best_at_ends.get(case.series, [])
-            if case.between and len(best) == 2:
-                kernels = [kernel for kernel in kernels if kernel in best]
-            entries = compare(case, kernels, options.rounds)
+            entries = compare(case, options.rounds)
             theirs.free()
             rows = list(csv_rows(case, entries, gpu, sm, comments["suite"], software_of(comments)))
             results[case.key] = rows
@@ -660,8 +647,6 @@ def main(arguments):
                 say(f"{case}: after an error on the GPU PyTorch can use it no more: start again, "
                     "with the same --csv, for the rest")
                 break
-        if not case.between and ours["verified"] == "yes":
-            best_at_ends.setdefault(case.series, []).append(ours["kernel"])
     print()
     print(show([row for case in cases for row in results.get(case.key, ())]))
     return WRONG if WRONG in statuses else FAILED if statuses - {OK, SKIPPED} else OK

@@ -269,7 +269,7 @@ def test_sizes_that_are_given_replace_all_that_the_pages_say(compare):
     about = description(shape="square", n=64)
     done = compare({"library": [1] * 99, "copy": [1] * 99}, page=page, about=about,
                    arguments=["--rounds", "1"])
-    sizes = ["64", "128", "--talk 16", "96"]  # what lies between comes last
+    sizes = ["64", "96", "128", "--talk 16"]
     assert list(dict.fromkeys(line.split(" --dtype")[0] for line in done.commands)) == sizes
     done = compare({"library": [1] * 99, "copy": [1] * 99}, page=page, about=about,
                    arguments=["--rounds", "1", "--fresh", "--talk", "32,48"])
