@@ -23,17 +23,8 @@ takes. PROGRAM is a name or its number: 2_matmul_sharedmem, 2, bonus_matmul_regi
   --batch FILE   run them all, print what they say, and end; lines with ## are said nowhere
   --no-build     the program lies in build/debug/ or cpu/debug/; it was built elsewhere
 
-Commands, besides the debugger's own (next, step, print, list, break, continue, quit):
-
-  t   thread X [Y [Z]]  go to a thread of the block
-  b   block X [Y [Z]]   go to a block; on the CPU to one of the cluster, or onwards, since clusters
-                        (where there are none, blocks) run one after the other
-  ti  tile NAME         print an array as a matrix; for a pointer: tile NAME ROWS COLUMNS
-  nb  next-barrier      go on to the line after the next __syncthreads(), in the same thread
-  w   who               where every warp of the block is; on the CPU also what it waits for: which
-                        phase of an mbarrier, with how many arrivals and bytes to come
-
-The debugger's n, s, p, l, c and bt are there too. Only b is not: a breakpoint is br 47.
+Commands, besides the debugger's own: thread, block, tile, next-barrier and who. A session begins by
+saying what each does, and docs/tools.md shows them at work. b is block; a breakpoint is br 47.
 
 On a GPU a warp steps together; on the CPU the selected thread steps alone. To go to another thread
 lets nobody run: the one that is left stays where it is, and one that waits at a barrier is shown

@@ -6,19 +6,9 @@ of instructions. With KERNEL, a name of that table or the beginning of one: the 
 code (SASS), or its PTX, each group of instructions below the source line that it comes from; then
 the counts. Templates are written with their arguments, quoted for the shell: 'warp_tiled<3>'.
 
-With --html a page of both, source on the left and instructions on the right, in build/inspect/:
-each kernel's, or that of KERNEL. A line and its instructions light up together, and a click goes
-there.
-
-A block's threads are those of __launch_bounds__, of --block, or of the simulator, which runs the
-program at two sizes and is believed where both are the same. For a kernel that takes the simulator,
-the program is built for it, with g++, unless it is built already.
-
 Counts are static: of instructions in the code, however often they run. "main loop" is the loop that
 holds most of the multiply-adds (those of tensor cores first), or else most global loads and stores;
-its instructions are marked with | in a listing.
-
-Kernels in CUDA Tile C++ are compiled to Tile IR and from that to machine code: they have no PTX.
+its instructions are marked with | in a listing. docs/tools.md shows all of it at work.
 """
 
 import argparse
@@ -505,7 +495,7 @@ def parse_arguments(arguments):
     form.add_argument("--ptx", action="store_true", help="PTX, for which nvcc is enough")
     form.add_argument("--sass", action="store_true", help="machine code, which takes nvdisasm; the "
                       "default where that is installed")
-    add("--html", action="store_true", help="write a page: source and instructions side by side")
+    add("--html", action="store_true", help="write both side by side, as a page in build/inspect/")
     form.add_argument("--both", action="store_true", help="PTX, then machine code")
     add("--arch", metavar="86", help="for this architecture; without it for the GPU in the "
         "machine, or else for 90a")
