@@ -53,11 +53,6 @@ h2 { margin: 10px 12px 2px; font-size: 14px; color: var(--quiet); }
 .on { background: var(--on); }
 .label { padding: 0 12px; color: var(--quiet); }
 KINDS
-@media (max-width: 700px) { body { font-size: 14px; } h1 { font-size: 16px; }
-  header { padding: 4px 6px; } nav button { padding: 0 6px; }
-  section.shown { grid-template: minmax(0, 1fr) minmax(0, 1fr) / minmax(0, 1fr); }
-  .pane { font-size: 12px; padding-bottom: 25vh; } .row { padding: 0 6px; }
-  .pane + .pane { border-left: 0; border-top: 2px solid var(--rule); } }
 """
 
 SCRIPT = """
