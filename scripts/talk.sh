@@ -21,7 +21,6 @@ Enter again goes on to the next banner. To answer a question, type another comma
 as ./6_gating_fused 2048: it runs, and the prompt comes again. Ctrl-C or Ctrl-D ends the talk.
 Without a terminal it runs through, for the evening before: scripts/talk.sh </dev/null
 
-  --list      print the steps, from STEP on, and their commands
   --cpu       on the CPU, GPU or not
   --size N    for a slower GPU: N in place of 4096, and --talk N / 4, at most 1024
   --no-build  run the programs that lie here; they were built elsewhere
@@ -31,11 +30,10 @@ that failed; 2 usage; 77 nothing here can run it; 130 interrupted.
 END
 }
 
-step=() size=() on_cpu="" must_build=yes list=""
+step=() size=() on_cpu="" must_build=yes
 while (($# > 0)); do
     case $1 in
         -h | --help) show_usage ;;
-        --list) list=--list ;;
         --cpu) on_cpu=--cpu ;;
         --no-build) must_build="" ;;
         --size)
@@ -70,10 +68,6 @@ if [[ ! $on_cpu ]] && ! has_gpu ${must_build:+--builds}; then
     find_targets
 fi
 [[ ! $on_cpu || ${#size[@]} == 0 ]] || say "--size is for a GPU: on the CPU the run sheet's N stays"
-if [[ $list ]]; then
-    run_sheet --list "${step[@]}" || end $?
-    exit 0
-fi
 
 if [[ ! $on_cpu ]]; then
     if [[ $must_build ]]; then

@@ -3,9 +3,8 @@
 of docs/lecture.md: each heading "### Talk 1: ..." with its blocks of commands, for a room with a
 GPU and for one without. What a program is about it says itself (--describe).
 
-    run_sheet.py [--cpu] [--size N] --targets        what the commands need built, a word each
-    run_sheet.py [--cpu] [--size N] --list [STEP]    the steps from that one on, and their commands
-    run_sheet.py [--cpu] [--size N] [STEP]           runs them
+    run_sheet.py [--cpu] [--size N] --targets    what the commands need built, a word each
+    run_sheet.py [--cpu] [--size N] [STEP]       runs the steps from that one on
 """
 
 import itertools
@@ -197,7 +196,6 @@ def main(arguments):
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--size", type=command_line.sizes(multiple=32), metavar="N")
     parser.add_argument("--targets", action="store_true")
-    parser.add_argument("--list", action="store_true")
     parser.add_argument("step", nargs="?", default="1")
     options = parser.parse_args(arguments)
     if options.size and len(options.size) > 1:
@@ -210,11 +208,6 @@ def main(arguments):
         print(*targets(steps))
         return OK
     last, steps = len(steps), steps[numbers.index(options.step):]
-    if options.list:
-        for step in steps:
-            print(f"{step.number}  {step.title} ({step.minutes} minutes)")
-            print(*(f"   $ {command.text}" for command in step.commands), sep="\n")
-        return OK
     again = ["scripts/talk.sh"] + ["--cpu"] * options.cpu
     again += [f"--size {size}" for size in options.size or []]
     return run(steps, last, Room(), " ".join(again))
