@@ -15,7 +15,8 @@ static void check(cudaError_t error, const char* what) {
     std::exit(3);
 }
 
-// The kernel: the GPU runs it once per thread, and each thread adds one pair.
+// The kernel. The GPU runs it once per thread, and each thread adds one pair. CUDA tells it which:
+// blockIdx is the thread's block, blockDim the threads of a block, threadIdx its place among them.
 __global__ void add(const float* a, const float* b, float* c, size_t n) {
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < n) c[i] = a[i] + b[i];  // the last block has more threads than there are pairs left
@@ -23,7 +24,7 @@ __global__ void add(const float* a, const float* b, float* c, size_t n) {
 
 int main() {
     int gpus;
-    check(cudaGetDeviceCount(&gpus), "no usable GPU");
+    check(cudaGetDeviceCount(&gpus), "no GPU, or no driver for it");
     const size_t n = 10'000'000, bytes = n * sizeof(float);
     std::vector<float> a(n), b(n, 0.5f), c(n);  // in the host's memory, which the GPU cannot reach
     for (size_t i = 0; i < n; ++i) a[i] = float(i);
@@ -34,15 +35,14 @@ int main() {
     check(cudaMemcpy(gpu_a, a.data(), bytes, cudaMemcpyHostToDevice), "copying a");
     check(cudaMemcpy(gpu_b, b.data(), bytes, cudaMemcpyHostToDevice), "copying b");
 
-    // The first launch also loads the kernel, so the second one is timed: the GPU notes the time as
-    // it reaches each event. A clock on the host would time the request, not the kernel.
+    // <<<blocks, threads of each>>> launches a kernel, and the host goes on at once: the GPU notes
+    // when it reaches each event. The first launch also loads the kernel, so the second is timed.
     cudaEvent_t start, stop;
-    check(cudaEventCreate(&start), "creating an event");
-    check(cudaEventCreate(&stop), "creating an event");
+    for (cudaEvent_t* event : {&start, &stop}) check(cudaEventCreate(event), "creating an event");
     const unsigned threads = 256, blocks = unsigned((n + threads - 1) / threads);  // rounded up
     add<<<blocks, threads>>>(gpu_a, gpu_b, gpu_c, n);
     check(cudaEventRecord(start), "recording an event");
-    add<<<blocks, threads>>>(gpu_a, gpu_b, gpu_c, n);  // the host goes on at once
+    add<<<blocks, threads>>>(gpu_a, gpu_b, gpu_c, n);
     check(cudaGetLastError(), "launching add");  // a launch returns no code: ask if it was refused
     check(cudaEventRecord(stop), "recording an event");
     check(cudaDeviceSynchronize(), "running add");  // waits, and reports errors inside the kernel

@@ -188,7 +188,7 @@ def test_an_exercise_from_start_to_done(tmp_path):
 
     file = "build/exercises/09/2_matmul_sharedmem.cu"
     exercise("9", VERIFIED, "9. A 16 x 16 tile", f"--start     makes {file}")
-    exercise("9 --check", USAGE, "exercise.sh: nothing is laid out")
+    exercise("9 --check", USAGE, "exercise.sh: nothing to check")
     exercise("9 --start", VERIFIED, file)
     exercise("9 --check", WRONG, f"{file} is as it came")
     source = tmp_path / file

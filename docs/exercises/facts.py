@@ -75,6 +75,10 @@ FACTS = {
                     when=["mine: ... never written"],
                     edits=[("C[(row + i) * N + col] = sums[i]", "C[row * N + col] = sums[i]")],
                     of_solution=True),
+               Slip("Some thread reads past A or B. Of kRows rows a thread, a block needs kTile / "
+                    "kRows threads along y, and kRows must divide 32.",
+                    when=["past the end of buffer"], of_solution=True,
+                    edits=[("dim3(kTile, kTile / kRows)", "block")]),
                Slip("There is no row `mine` in the list that run() gives to session.run().",
                     when=["--kernel takes one of"], edits=[("kTile = 32;", "kTile = 16;")])]),
     1: Facts(
@@ -152,9 +156,14 @@ FACTS = {
     6: Facts(
         hints=["There are two calls of __syncthreads(), and each has a comment.",
                "The first barrier is the one after the loads: \"the tiles are complete\"."],
-        says=["matmul_sharedmem WRONG", "barriers 8,192"],
         runs=[f"{SHAREDMEM} 32 --once: WRONG", f"DEMO_COUNT=1 {SHAREDMEM} 64: WRONG"],
-        slips=[Slip("You have deleted both barriers. Put the second one back: which of the two "
+        counts=[Count("barriers", "threads", 16_384, 8_192),
+                Count("shared loads", "threads", 524_288, 524_288),
+                Count("shared stores", "threads", 16_384, 16_384)],
+        slips=[Slip("Both barriers are still there: you have deleted another line.",
+                    when=["WRONG", "barriers 16,384"],
+                    edits=[("        tile_B[y][x] = B[(t + y) * N + col];\n", "")]),
+               Slip("You have deleted both barriers. Put the second one back: which of the two "
                     "failures you see is told only where one of them is missing.",
                     when=[f"{SHAREDMEM} 32 --once: WRONG", "not barriers"],
                     edits=[(COMPLETE, ""), (NOBODY, "")]),
@@ -167,11 +176,15 @@ FACTS = {
         hints=["Look at the end of a step: what would the next one do to the tiles?",
                "The second barrier stands after the loop over k: \"nobody needs the tiles any "
                "more\". The first one must be in its place."],
-        says=["matmul_sharedmem WRONG", "barriers 8,192", "shared loads 524,288"],
+        counts=[Count("barriers", "threads", 16_384, 8_192),
+                Count("shared loads", "threads", 524_288, 524_288)],
         runs=[f"{SHAREDMEM} 32 --once: verified", f"{SHAREDMEM} 64 --once: WRONG",
               f"DEMO_SCHEDULE=random:7 {SHAREDMEM} 96 --once: WRONG",
               f"DEMO_COUNT=1 {SHAREDMEM} 64: WRONG"],
-        slips=[Slip("Both barriers are gone: the result is wrong for N = 32, too. Put the first "
+        slips=[Slip("Both barriers are still there: you have deleted another line.",
+                    when=[f"{SHAREDMEM} 64 --once: WRONG", "barriers 16,384"],
+                    edits=[("sum += tile_A[y][k] * tile_B[k][x];", "sum = 0;")]),
+               Slip("Both barriers are gone: the result is wrong for N = 32, too. Put the first "
                     "one back, after the loads.",
                     when=[f"{SHAREDMEM} 32 --once: WRONG", "not barriers"],
                     edits=[(COMPLETE, ""), (NOBODY, "")]),
@@ -776,8 +789,7 @@ FACTS = {
         answer=8,
         hints=["An SM has 65,536 registers. A warp has 32 threads.",
                "A warp gets registers in steps of 256: 32 x 255 become 8,192."],
-        slips=[Slip("That is threads. A warp has 32.", value=256),
-               Slip("65,536 / 255 is 257: that is threads, not warps.", value=257)]),
+        slips=[Slip("65,536 / 255 is 257: that is threads. A warp has 32.", value=257)]),
     43: Facts(
         hints=["The kernel's last line computes and stores. Let it stand twice, with another "
                "condition each.",
@@ -786,7 +798,11 @@ FACTS = {
         counts=[Count("global loads", "requests", 2_048, 4_096),
                 Count("global loads", "sectors", 8_192, 8_192)],
         runs=["cpu/7_gelu 96 --once --kernel fused: verified"],
-        slips=[Slip("Neighbors go different ways (i % 2), so both halves of a warp ask for the "
+        slips=[Slip("No warp has to go both ways: with i / 32 all its lanes take the same branch.",
+                    when=["global loads 65,536 2,048"],
+                    edits=[(FUSED_LINE, FUSED_LINE.replace("size", "size && i / 32 % 2 == 0")
+                            + "\n    " + FUSED_LINE.replace("size", "size && i / 32 % 2 == 1"))]),
+               Slip("Neighbors go different ways (i % 2), so both halves of a warp ask for the "
                     "same four sectors. Divide by 16 first.",
                     when=["global loads 65,536 4,096 262,144 16,384"],
                     edits=[(FUSED_LINE, FUSED_LINE.replace("size", "size && i % 2 == 0") + "\n    "
@@ -818,5 +834,7 @@ FACTS = {
         hints=["Add the 30 samples up, and divide by 30.", "29 x 1.00 + 10 = 39."],
         slips=[Slip("You have spread all 10 ms over the samples. 1 ms of them belongs there.",
                     value=33.3),
+               Slip("1.3 times as long: by how many percent longer is that?", value=1.3),
+               Slip("That is the bad sample. How long is the mean of all 30?", value=10),
                Slip("That is the median, which one bad sample does not move.", value=0)]),
 }

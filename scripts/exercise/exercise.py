@@ -3,9 +3,8 @@
 which are done. With NUMBER alone: what to do.
 
 An answer is right by what the program does and counts, however it is written: --check builds what
---start laid out in build/exercises/NN/, verifies and counts on the simulator, and on a GPU shows
-the times as it came, of yours, and of the solution. Where a number is asked for, --answer takes it.
-What is done stands in build/exercises/done.
+--start laid out in build/exercises/NN/, verifies and counts it on the simulator, and on a GPU shows
+the times. --answer takes a number. What is done stands in build/exercises/done.
 """
 
 import argparse
@@ -24,8 +23,7 @@ BUILDS = PROJECT / "build/exercises"
 
 def noted(name):
     """The numbers in a file of build/exercises: `done`, or `hints`, a number for each given."""
-    path = BUILDS / name
-    return [int(line) for line in path.read_text().split()] if path.is_file() else []
+    return [*map(int, (BUILDS / name).read_text().split())] if (BUILDS / name).is_file() else []
 
 
 def note(name, number):
@@ -45,17 +43,23 @@ def show_list(known):
     print(f"{len(done)} of {len(known)} are done. scripts/exercise.sh NUMBER says what to do.")
 
 
-def show(exercise):
-    """What to do, as the page has it; what a link leads to stands in brackets."""
+def show(exercise, _):
+    """What to do, as the page has it, and once it is done what comes of it. Commands run what is
+    laid out; what a link leads to stands in brackets."""
     def link(match):
         place = re.sub(r"#L(\d+)", r":\1", match[2]).replace("-L", "-")
         return f"{match[1]} ({os.path.normpath(f'docs/{place}')})"
 
-    way = f"scripts/exercise.sh {exercise.number}"
-    print(f"{exercise.number}. {exercise.title}\n")
-    print(re.sub(r"\[([^]]+)\]\(([^)]+)\)", link, exercise.question).strip() + "\n")
+    way, text = f"scripts/exercise.sh {exercise.number}", exercise.question
+    if exercise.number in noted("done"):
+        text = re.sub("</?(details|summary)>", "", exercise.text)
     if exercise.patch:
-        print(f"{way} --start     makes {edited(exercise)}, to be edited\n"
+        place = path_of(folder_of(exercise))
+        text = re.sub(r"(?<=[` ])(\./|(?=cpu/))(?=\S*" + exercise.program + ")", f"{place}/", text)
+    print(f"{exercise.number}. {exercise.title}\n")
+    print(re.sub(r"\[([^]]+)\]\(([^)]+)\)", link, text).strip() + "\n")
+    if exercise.patch:
+        print(f"{way} --start     makes {place}/{edited(exercise)}, to be edited\n"
               f"{way} --check     builds it, runs it, and judges")
     else:
         print(f"{way} --answer NUMBER")
@@ -74,7 +78,7 @@ def show_solution(exercise, known):
     if exercise.patch:
         print((exercises.FOLDER / exercise.patch).read_text("utf-8"), end="")
     else:
-        print(f"{known.answer:,g}: docs/exercises.md, exercise {exercise.number}, Outcome")
+        print(f"{known.answer:,g}")
 
 
 # --- What is laid out -----------------------------------------------------------------------------
@@ -84,24 +88,32 @@ def folder_of(exercise):
     return BUILDS / f"{exercise.number:02}"
 
 
+def path_of(file):
+    """As seen from the repository's root."""
+    return str(file.relative_to(PROJECT))
+
+
 def edited(exercise):
-    """The file that is to be edited, as seen from the repository's root."""
-    file = exercises.read_patch(exercise.patch).file
-    return (folder_of(exercise) / file.partition("/")[2]).relative_to(PROJECT)
+    """The name in the exercise's folder of the file that is to be edited."""
+    return exercises.read_patch(exercise.patch).file.partition("/")[2]
 
 
-def lay_out(exercise, folder, solved=False):
-    """Writes the program, and what is to be edited, into a folder. Raises Stop where there are
-    changes in the way."""
-    patch = exercises.read_patch(exercise.patch)
-    for name in {f"src/{exercise.program}.cu", patch.file}:
-        file, text = folder / name.partition("/")[2], (PROJECT / name).read_text("utf-8")
-        if solved and name == patch.file:
-            text = exercises.with_edits(patch.name, patch.edits, text)
-        if folder == folder_of(exercise) and file.exists() and file.read_text("utf-8") != text:
-            raise Stop(f"{file.relative_to(PROJECT)} has changes: remove it to begin again", USAGE)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, "utf-8")
+def start(exercise, _):
+    """Writes the program and what is to be edited into the exercise's folder, and into its before/
+    and solution/ what yours is compared with."""
+    patch, folder = exercises.read_patch(exercise.patch), folder_of(exercise)
+    for origin in (f"src/{exercise.program}.cu", patch.file):
+        name, text = origin.partition("/")[2], (PROJECT / origin).read_text("utf-8")
+        if (folder / name).exists() and (folder / name).read_text("utf-8") != text:
+            raise Stop(f"{path_of(folder / name)} has changes: remove it to begin again", USAGE)
+        try:
+            solved = exercises.with_edits("", patch.edits if origin == patch.file else (), text)
+        except ValueError:
+            raise Stop(f"{origin} has changes: git checkout {origin} (or --check --here)", USAGE)
+        for file, content in ((name, text), (f"before/{name}", text), (f"solution/{name}", solved)):
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_text(content, "utf-8")
+    print(f"Edit {path_of(folder / edited(exercise))}")
 
 
 # --- What is right --------------------------------------------------------------------------------
@@ -109,7 +121,7 @@ def lay_out(exercise, folder, solved=False):
 
 def build(ensure, *programs):
     """Builds programs. Ends the script where one does not compile."""
-    names = " ".join(str(program.relative_to(PROJECT)) for program in programs)
+    names = " ".join(map(path_of, programs))
     command_line.set_up("exercise.sh", f"{ensure}; ensure_scons; alone run_scons {names} >&2 || "
                         f"die {WRONG} 'it does not compile: see above'")
 
@@ -123,13 +135,13 @@ def simulate(exercise, folder, words):
                           env={**os.environ, **dict(word.split("=") for word in words[:at])},
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace")
-    return done.returncode, done.stdout.replace(f"{folder.relative_to(PROJECT)}/", "src/")
+    place = f"{path_of(folder)}/" if folder != PROJECT else "src/"
+    return done.returncode, done.stdout.replace(place, "src/")
 
 
 def show_times(exercise, folders):
     """On the GPU: the median of each kernel's runs, for {title: where it lies}."""
     name, *arguments = exercise.timed
-    build("ensure_cuda", *(folder / name for folder in folders.values()))
     found = {}
     for title, folder in folders.items():
         done = subprocess.run([folder / name, *arguments, "--csv"], stdin=subprocess.DEVNULL,
@@ -147,38 +159,36 @@ def has_gpu():
 
 
 def check(exercise, known, here):
-    folder = PROJECT if here else folder_of(exercise)
-    if not here and not (folder / f"{exercise.program}.cu").exists():
-        raise Stop(f"nothing is laid out: scripts/exercise.sh {exercise.number} --start", USAGE)
-    original = PROJECT / exercises.read_patch(exercise.patch).file
-    if not here and (PROJECT / edited(exercise)).read_text("utf-8") == original.read_text("utf-8"):
-        raise Stop(f"{edited(exercise)} is as it came: edit it first", WRONG)
-    build("ensure_counting_compiler", folder / f"cpu/{exercise.program}",
-          *[folder / f"cpu/count/{exercise.program}"] * exercises.counting(exercise, known))
+    folder, name = PROJECT if here else folder_of(exercise), exercise.program
+    folders = {"yours": folder}
+    if not here:
+        folders.update({"the solution": folder / "solution", "as it came": folder / "before"})
+        file, before = folder / edited(exercise), folder / "before" / edited(exercise)
+        if not file.exists():
+            raise Stop(f"nothing to check: first scripts/exercise.sh {exercise.number} --start",
+                       USAGE)
+        if file.read_bytes() == before.read_bytes():
+            raise Stop(f"{path_of(file)} is as it came (--here judges src/)", WRONG)
+    build("ensure_counting_compiler", folder / f"cpu/{name}",
+          *[folder / f"cpu/count/{name}"] * exercises.counting(exercise, known))
     verdict = judging.judge(exercise, known, lambda words: simulate(exercise, folder, words))
-    tell(exercise, verdict)
-    if verdict.right and exercise.timed and has_gpu():
-        folders = {"yours": folder}
-        if not here:
-            folders.update({"the solution": folder / "solved", "as it came": folder / "before"})
-            lay_out(exercise, folder / "solved", solved=True)
-            lay_out(exercise, folder / "before")
-        show_times(exercise, folders)
-    return OK if verdict.right else WRONG
+    status = tell(exercise, verdict)
+    if has_gpu():
+        build("ensure_cuda", *(each / name for each in folders.values()))
+        if verdict.right and exercise.timed:
+            show_times(exercise, folders)
+    return status
 
 
 def tell(exercise, verdict):
     print(f"Exercise {exercise.number}: {'right' if verdict.right else 'not right yet'}.")
-    for line in verdict.lines:
-        print(line)
+    print("".join(f"{line}\n" for line in verdict.lines), end="")
     if verdict.right:
-        print(f"Why: docs/exercises.md, exercise {exercise.number}, Outcome")
-        if exercise.number not in noted("done"):
-            note("done", exercise.number)
-        return OK
-    print(textwrap.fill(verdict.slip, 79) if verdict.slip else
-          f"For a hint: scripts/exercise.sh {exercise.number} --hint")
-    return WRONG
+        note("done", exercise.number)
+    way = f"scripts/exercise.sh {exercise.number}"
+    print(f"Why: {way} has the outcome now." if verdict.right else
+          textwrap.fill(verdict.slip, 79) or f"For a hint: {way} --hint")
+    return OK if verdict.right else WRONG
 
 
 # --- The command line -----------------------------------------------------------------------------
@@ -186,18 +196,16 @@ def tell(exercise, verdict):
 
 def a_number(text):
     """What --answer takes: 270,336, 10.5x and 7% are numbers."""
-    found = re.fullmatch(r"([\d,]*\.?\d+) ?[%x]?", text)
-    if not found:
+    if not re.fullmatch(r"(\d+|\d{1,3}(,\d{3})+)(\.\d+)?[%x]?", text):
         raise argparse.ArgumentTypeError(f"'{text}' is no number")
-    return float(found[1].replace(",", ""))
+    return float(text.rstrip("%x").replace(",", ""))
 
 
 def parse_arguments(arguments):
     parser = command_line.Parser(
         prog="exercise.sh", description=__doc__, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="Exit status: 0 right; 1 wrong, or it does not compile; 2 usage; 3 an error; 77 "
-               "needs what is not here.")
+        epilog="Exit status: 0 right; 1 wrong or not built; 2 usage; 3 an error; 77 needs a GPU.")
     parser.add_argument("number", metavar="NUMBER", nargs="?", type=command_line.number(0, 999))
     way = parser.add_mutually_exclusive_group()
     for name, says in (("start", "lay out what is to be edited"), ("check", "judge it"),
@@ -221,7 +229,7 @@ def main(arguments):
         return show_list(known)
     exercise = next((each for each in known if each.number == options.number), None)
     if not exercise:
-        raise Stop(f"there is no exercise {options.number}: without a number all are listed", USAGE)
+        raise Stop(f"no exercise {options.number}: without a number all are listed", USAGE)
     known = exercises.facts()[exercise.number]
     if options.answer is not None:
         if exercise.patch:
@@ -231,16 +239,10 @@ def main(arguments):
         return tell(exercise, judging.judge_value(known, options.answer))
     if options.way in ("start", "check") and not exercise.patch:
         raise Stop(f"exercise {exercise.number} asks for a number: --answer VALUE", USAGE)
-    if options.way == "start":
-        lay_out(exercise, folder_of(exercise))
-        print(f"Edit {edited(exercise)}")
-    elif options.way == "check":
+    if options.way == "check":
         return check(exercise, known, options.here)
-    elif options.way:
-        {"hint": hint, "solution": show_solution}[options.way](exercise, known)
-    else:
-        show(exercise)
-    return OK
+    ways = {None: show, "start": start, "hint": hint, "solution": show_solution}
+    return ways[options.way](exercise, known)
 
 
 if __name__ == "__main__":

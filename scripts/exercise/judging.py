@@ -36,8 +36,9 @@ def judge(exercise, known, run):
         counted_run = counted_run or printed * ("DEMO_COUNT=1" in command)
         transcript += f"{command}: {came}\n{printed}\n"
         as_wanted = ended == STATUS[word]
-        lines.append(f"  {command}: {came}" + f", not {WORDS[STATUS[word]]}" * (not as_wanted))
-        if right and not as_wanted:  # what the program says of the first that is not
+        lines.append(f"  {command}: {came}" + (f", not {WORDS[STATUS[word]]}" if not as_wanted else
+                                               ", as it should be" * (ended != OK)))
+        if len(lines) == 1 or right and not as_wanted:  # what the program says of it
             lines += [f"    {line}" for line in printed.splitlines()
                       if line.startswith(f"{exercise.program}: ")]
         right = right and as_wanted
@@ -71,5 +72,5 @@ def judge_value(known, value):
     """Judges a number."""
     if abs(value - known.answer) <= known.within + 1e-9:
         return Verdict(True)
-    near = [slip.said for slip in known.slips if abs(slip.value - value) < 0.1]
+    near = [slip.said for slip in known.slips if abs(slip.value - value) <= 0.01 * value]
     return Verdict(False, slip=near[0] if near else "")
