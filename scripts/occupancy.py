@@ -30,14 +30,13 @@ def parse_arguments(arguments):
 
 
 def find(word):
-    """(name, compute capability, SMs) of a listed GPU."""
+    """[(name, compute capability, SMs)] of the listed GPUs."""
     sheets, part = data_sheets.sheets(), word.lower()
     names = ([name for name in sheets if name.lower().endswith(part)]
              or [name for name in sheets if part in name.lower()])
-    if len(names) != 1:
-        raise Stop(f"--gpu '{word}' may be any of {', '.join(names)}" if names else
-                   f"no GPU '{word}' in src/demo/data_sheets.inc", USAGE)
-    return names[0], int(sheets[names[0]]["capability"]), int(sheets[names[0]]["SMs"])
+    if not names:
+        raise Stop(f"no GPU '{word}' in src/demo/data_sheets.inc", USAGE)
+    return [(name, int(sheets[name]["capability"]), int(sheets[name]["SMs"])) for name in names]
 
 
 def row(options, name, capability, sms):
@@ -62,7 +61,7 @@ def row(options, name, capability, sms):
 @command_line.reporting("occupancy.py")
 def main(arguments):
     options = parse_arguments(arguments)
-    gpus = [find(word) for word in options.gpu]
+    gpus = [gpu for word in options.gpu for gpu in find(word)]
     try:
         gpus = gpus or [device_facts.first_gpu()[:3]]
     except OSError:
@@ -78,6 +77,8 @@ def main(arguments):
         print("an SM has 65,536 registers; a block up to 1024 threads, a thread 255 registers")
     elif (options.registers or 0) > MOST_REGISTERS:
         print(f"regs: the compiler stops at {MOST_REGISTERS} a thread, and spills the rest")
+    elif not options.registers or options.shared is None:
+        print("--registers and --shared, which inspect.sh tells, may allow fewer")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ def said(*words, env=NO_GPU):
 
 
 @pytest.mark.parametrize("words, expected", [
-    (["4090"], "RTX 4090 8.9 128 1536 24 100 99"),  # not the laptop's
+    (["4090"], "- RTX 4090 8.9 128 1536 24 100 99 an SM has"),  # not the laptop's
+    (["A30", "--gpu", "PCIe"], "A100 80GB PCIe 8.0 108 2048"),
     (["h200", "--block", "1024", "--grid", "16384"], "16,384 blocks, 16,777,216 threads."),
     (["h200", "--block", "1024", "--grid", "16384"], "H200 2 32 100% 2 x 132 = 264 62.1"),
     (["H200", "--block", "1024", "--shared", "8192"], "H200 2 32 25 100% 2 x 132 = 264"),
@@ -37,11 +38,10 @@ def test_the_gpu_at_hand(tmp_path):
     assert "RTX 50 1 24 66% 1 x SMs" in said("--block", "1024")
     driver = fakes.driver(tmp_path)
     assert "Fake GPU 8.9 7 1536" in said(env=driver)
-    assert said("--block", "1024", env=driver).endswith("Fake GPU 1 24 66% 1 x 7 = 7")
+    assert "Fake GPU 1 24 66% 1 x 7 = 7" in said("--block", "1024", env=driver)
 
 
 @pytest.mark.parametrize("words, expected", [
-    ("--gpu H100", "any of NVIDIA H100 80GB HBM3, NVIDIA H100 NVL, NVIDIA H100 PCIe"),
     ("--gpu 9090", "no GPU '9090'"), ("--grid 4", "--block"),
     ("--block 1025", "1025")])
 def test_what_is_wrong_is_said_in_one_line(words, expected):

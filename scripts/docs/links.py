@@ -32,9 +32,10 @@ def address():
 def to_colab():
     """README's sentence. Colab opens what is on GitHub by a link; from elsewhere one uploads it."""
     if not address():
-        return ("Google Colab lends one. For the [notebook](docs/colab.ipynb) to find the programs,"
-                " put this repository's\naddress into [CITATION.cff](CITATION.cff) as"
-                " `repository-code` and run `scripts/update_docs.py`.")
+        return ("Google Colab lends one: at colab.research.google.com choose *Upload*, and the"
+                " [notebook](docs/colab.ipynb).\n(It finds the programs once this repository's"
+                " address is in [CITATION.cff](CITATION.cff) as\n`repository-code`, and"
+                " `scripts/update_docs.py` was run.)")
     found = re.match(r"https://github\.com/([^/]+/[^/]+?)(\.git)?/?$", address())
     at = f"https://colab.research.google.com/github/{found[1]}/blob/main/" if found else ""
     return f"Google Colab lends one: [open the notebook there]({at}docs/colab.ipynb)."

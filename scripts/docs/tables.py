@@ -278,8 +278,8 @@ def sum_of_exercises():
     found, facts = exercises.read(), exercises.facts()
     hours = sum(each.minutes for each in found) / 60
     with_gpu = [str(each.number) for each in found if facts[each.number].gpu]
-    return (f"{len(found)} exercises, {hours:.1f} hours in all. A GPU is needed for "
-            f"{', '.join(with_gpu)} alone.")
+    return (f"{len(found)} exercises, {hours:.1f} hours in all. Only exercise "
+            f"{', '.join(with_gpu)} needs a GPU.")
 
 
 def counted(text):
