@@ -1,5 +1,5 @@
-// A whole CUDA program: c = a + b. In src/, include/demo.cuh does all but the kernel; here each
-// step is written out, and nothing else of the project is needed:
+// A whole CUDA program: c = a + b. The programs in src/ leave all but the kernel to demo.cuh; here
+// each step is written out, and nothing else of the project is needed:
 //
 //     nvcc docs/hello.cu -o hello && ./hello
 #include <cuda_runtime.h>
@@ -15,7 +15,7 @@ static void check(cudaError_t error, const char* what) {
     std::exit(3);
 }
 
-// The kernel. The GPU runs it once per thread, and each thread adds one pair. CUDA tells it which:
+// The kernel (__global__): the GPU runs it once per thread. Which pair the thread adds, CUDA tells:
 // blockIdx is the thread's block, blockDim the threads of a block, threadIdx its place among them.
 __global__ void add(const float* a, const float* b, float* c, size_t n) {
     const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -75,10 +75,13 @@ FACTS = {
                     when=["mine: ... never written"],
                     edits=[("C[(row + i) * N + col] = sums[i]", "C[row * N + col] = sums[i]")],
                     of_solution=True),
-               Slip("Some thread reads past A or B. Of kRows rows a thread, a block needs kTile / "
-                    "kRows threads along y, and kRows must divide 32.",
+               Slip("Some thread reads past A or B. Where a thread has eight rows, the block needs "
+                    "an eighth of the threads along y; where it has eight columns, along x.",
                     when=["past the end of buffer"], of_solution=True,
                     edits=[("dim3(kTile, kTile / kRows)", "block")]),
+               Slip("A block has at most 1024 threads. These are more: there is no launch.",
+                    when=["cudaErrorInvalidConfiguration"], of_solution=True,
+                    edits=[("dim3(kTile, kTile / kRows)", "dim3(kTile, kTile * kRows)")]),
                Slip("There is no row `mine` in the list that run() gives to session.run().",
                     when=["--kernel takes one of"], edits=[("kTile = 32;", "kTile = 16;")])]),
     1: Facts(

@@ -127,16 +127,14 @@ def build(ensure, *programs):
 
 
 def simulate(exercise, folder, words):
-    """Runs a command's words with what lies in a folder, whose sources are then called as in src/.
-    Returns the exit status and what was printed."""
+    """Runs a command's words with what lies in a folder: the exit status, and what was printed."""
     at = words.index(f"cpu/{exercise.program}")
     counted = ["--once"] * ("DEMO_COUNT=1" in words)
     done = subprocess.run([folder / words[at], *words[at + 1:], *counted], cwd=PROJECT,
                           env={**os.environ, **dict(word.split("=") for word in words[:at])},
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace")
-    place = f"{path_of(folder)}/" if folder != PROJECT else "src/"
-    return done.returncode, done.stdout.replace(place, "src/")
+    return done.returncode, done.stdout
 
 
 def show_times(exercise, folders):

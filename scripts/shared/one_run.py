@@ -12,6 +12,7 @@ COLUMNS = 79
 def summary(file):
     rows = read(file).rows
     if all(map(simulated, rows)):
+        rows = [row for row in rows if row["role"] != YARDSTICK] or rows  # as the table has them
         return f"{len(rows)} kernel{'s' * (len(rows) != 1)} verified"
     own = [row for row in rows if row["role"] in OWN]
     rows = own or [row for row in rows if row["role"] != YARDSTICK] or rows
