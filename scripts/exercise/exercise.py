@@ -148,7 +148,8 @@ def show_times(exercise, folders):
             raise Stop(f"{title}, on the GPU: {done.stderr.strip()}", done.returncode)
         for row in csv.DictReader(done.stdout.splitlines()):
             found.setdefault(row["kernel"], {})[title] = f"{float(row['median_ms']):.4g} ms"
-    for kernel, times in [(f"./{' '.join(exercise.timed)}", {}), *found.items()]:
+    print(f"  ./{' '.join(exercise.timed)}")
+    for kernel, times in [("", {}), *found.items()]:
         print(f"  {kernel:32}" + "".join(f"{times.get(title, title):>14}" for title in folders))
 
 
