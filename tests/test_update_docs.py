@@ -79,7 +79,7 @@ def project(tmp_path):
 ])
 def test_the_address_is_written_once(project, address, link):
     text = re.sub("\nrepository-code:.*", "", project.read("CITATION.cff"))
-    for field, written, said in (("", "", "as `repository-code`"),
+    for field, written, said in (("", "", "`repository-code`"),
                                  (f"repository-code: {address}", address, f"]({link}).")):
         (project.root / "CITATION.cff").write_text(text + field)
         assert project.update().returncode == VERIFIED
