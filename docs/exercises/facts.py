@@ -91,8 +91,8 @@ FACTS = {
         slips=[Slip("5 is the thread's place in its block. Block (1,0) begins at column 32.",
                     value=5),
                Slip("2 is the row: y counts rows.", value=2),
-               Slip("Block x has the columns from 32 x on. A block before it has 32 of them, not "
-                    "64.", value=69)]),
+               Slip("Only one block stands before this one, and it has 32 columns, not 64.",
+                    value=69)]),
     2: Facts(
         hints=["The kernel's first two lines say which element is the thread's own.",
                "threadIdx.x and threadIdx.y change places. blockIdx stays where it is."],

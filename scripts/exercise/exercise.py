@@ -168,8 +168,9 @@ def check(exercise, known, here):
                        USAGE)
         if file.read_bytes() == before.read_bytes():
             raise Stop(f"{path_of(file)} is as it came (--here judges src/)", WRONG)
-    build("ensure_counting_compiler", folder / f"cpu/{name}",
-          *[folder / f"cpu/count/{name}"] * exercises.counting(exercise, known))
+    counts = exercises.counting(exercise, known)
+    build("ensure_counting_compiler" if counts else "ensure_compiler", folder / f"cpu/{name}",
+          *[folder / f"cpu/count/{name}"] * counts)
     verdict = judging.judge(exercise, known, lambda words: simulate(exercise, folder, words))
     status = tell(exercise, verdict)
     if has_gpu():
