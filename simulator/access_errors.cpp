@@ -35,9 +35,11 @@ std::string place_in_buffer(const void* address) {
                                      ? std::to_string(buffer->data - p) + " bytes before"
                                  : p < end ? std::to_string(p - buffer->data) + " bytes into"
                                            : std::to_string(p - end) + " bytes past the end of";
-    return distance + " buffer " + std::to_string(buffer->number) + " (" +
-           std::to_string(buffer->bytes) + " bytes, allocated in " + buffer->file + ":" +
-           std::to_string(buffer->line) + (buffer->freed ? ", freed since)" : ")");
+    const std::string name =
+        buffer->name.empty() ? "buffer " + std::to_string(buffer->number) : buffer->name;
+    return distance + " " + name + " (" + std::to_string(buffer->bytes) + " bytes, allocated in " +
+           buffer->file + ":" + std::to_string(buffer->line) +
+           (buffer->freed ? ", freed since)" : ")");
 }
 
 std::string place_in_block(const void* address) {

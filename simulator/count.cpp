@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,11 +29,14 @@
 #include "device.hpp"
 #include "errors.hpp"
 #include "memory.hpp"
+#include "requests.hpp"
+#include "trace.hpp"
 
 namespace simulator {
 namespace {
 
-enum class Output { kNone, kTables, kCsv };
+enum class Output { kNone, kTables, kCsv, kTrace };
+constexpr std::string_view kTraceTo = "trace:";  // a file's name follows
 
 Output asked_for() {
     const char* const value = std::getenv("DEMO_COUNT");
@@ -40,7 +44,8 @@ Output asked_for() {
     if (text == "0") return Output::kNone;
     if (text == "1") return Output::kTables;
     if (text == "csv") return Output::kCsv;
-    fail(2, "DEMO_COUNT takes 1, csv or 0, not '%s'", text.c_str());
+    if (text.starts_with(kTraceTo)) return Output::kTrace;
+    fail(2, "DEMO_COUNT takes 1, csv, trace:FILE or 0, not '%s'", text.c_str());
 }
 
 /// This program's file. And the folder that a file is in.
@@ -99,135 +104,6 @@ __attribute__((constructor)) void count_if_asked(int argc, char** argv, char**) 
 namespace simulator {
 namespace {
 
-constexpr unsigned int kWarp = 32, kMaxWarps = 1024 / kWarp, kBanks = 32;
-constexpr unsigned int kMaxBlocks = kMaxClusterBlocks;
-constexpr uintptr_t kSector = 32, kWord = 4;  // bytes
-
-enum Kind : unsigned char {
-    kGlobalLoad,
-    kGlobalStore,
-    kGlobalAtomic,
-    kSharedLoad,
-    kSharedStore,
-    kSharedAtomic,
-    kBoxLoad,
-    kBoxStore,
-    kTileLoad,
-    kTileStore,
-    kProduct,
-    kBarrier,
-};
-constexpr const char* kNames[] = {"global loads", "global stores", "global atomics",
-                                  "shared loads", "shared stores", "shared atomics",
-                                  "bulk loads",   "bulk stores",   "tile loads",
-                                  "tile stores",  "wgmma",         "barriers"};
-constexpr Kind kShared = kSharedLoad;  // what lies between global and shared of one operation
-
-/// Where in the program, and what.
-struct Place {
-    uintptr_t code;  // an address in the code; where there is a line, the name of the file
-    int line;
-    unsigned short part;  // of an access that is more than one instruction's
-    Kind kind;
-
-    bool operator==(const Place&) const = default;
-    size_t hash() const { return (code * 31 + size_t(line)) * 31 + part * 8u + kind; }
-};
-struct Hash {
-    size_t operator()(const Place& place) const { return place.hash(); }
-};
-
-struct Totals {
-    uint64_t threads = 0;    // accesses, each by one thread
-    uint64_t requests = 0;   // instructions of a warp
-    uint64_t bytes = 0;      // distinct ones, of each request
-    uint64_t sectors = 0;    // of 32 bytes, that a request touches: global memory
-    uint64_t conflicts = 0;  // passes over the banks beyond what the width needs: shared memory
-    uint64_t asked = 0;      // bytes, of all threads: a warp's lanes may want the same ones
-
-    void operator+=(const Totals& other) {
-        threads += other.threads;
-        requests += other.requests;
-        bytes += other.bytes;
-        sectors += other.sectors;
-        conflicts += other.conflicts;
-        asked += other.asked;
-    }
-};
-
-/// One instruction of a warp: what each of its lanes asks for.
-struct Request {
-    unsigned int lanes = 0;  // a mask
-    unsigned int bytes = 0;  // of each lane
-    uintptr_t address[kWarp];
-
-    /// `block_of` says which block's shared memory has an address.
-    template <class BlockOf>
-    Totals totals(Kind kind, BlockOf block_of) const {
-        uintptr_t sorted[kWarp];
-        unsigned int threads = 0;
-        for (unsigned int lane = 0; lane < kWarp; ++lane)
-            if (lanes >> lane & 1) sorted[threads++] = address[lane];
-        if (!std::is_sorted(sorted, sorted + threads)) std::sort(sorted, sorted + threads);
-
-        // Sectors, each once for all lanes. Atomics on one address take place one after the other,
-        // each with the sector; those on other addresses of the sector, beside them.
-        uint64_t distinct = 0, sectors = 0, same = 0, most = 0;
-        uintptr_t next_sector = 0;  // the first that is not counted yet
-        for (unsigned int i = 0; i < threads; ++i) {
-            const uintptr_t first = sorted[i] / kSector, last = (sorted[i] + bytes - 1) / kSector;
-            same = i > 0 && sorted[i] == sorted[i - 1] ? same + 1 : 1;
-            distinct += same == 1;
-            if (last >= next_sector) {
-                sectors += last - std::max(first, next_sector) + 1;
-                next_sector = last + 1;
-                most = 1;
-            }
-            if (kind == kGlobalAtomic && same > most) most = same, ++sectors;
-        }
-        const bool is_global = kind < kShared;
-        return {threads,
-                1,
-                distinct * bytes,
-                is_global ? sectors : 0,
-                is_global ? 0 : conflicts(block_of),
-                uint64_t(threads) * bytes};
-    }
-
-  private:
-    /// A bank gives one word at a time, to all lanes that want it. 128 bytes are served together:
-    /// the whole warp's 4 bytes each, half a warp's 8, a quarter's 16. Every block has its own
-    /// banks.
-    template <class BlockOf>
-    uint64_t conflicts(BlockOf block_of) const {
-        const unsigned int together = bytes <= 4 ? kWarp : bytes <= 8 ? kWarp / 2 : kWarp / 4;
-        uint64_t conflicts = 0;
-        for (unsigned int begin = 0; begin < kWarp; begin += together) {
-            unsigned int passes = 1;
-            unsigned int left = lanes & unsigned(((uint64_t(1) << together) - 1) << begin);
-            while (left) {
-                const unsigned int block = block_of(address[std::countr_zero(left)]);
-                uintptr_t words[kBanks][kWarp];
-                unsigned int count[kBanks] = {};
-                for (unsigned int lane = begin; lane < begin + together; ++lane) {
-                    if (!(left >> lane & 1) || block_of(address[lane]) != block) continue;
-                    left &= ~(1u << lane);
-                    const uintptr_t last = (address[lane] + bytes - 1) / kWord;
-                    for (uintptr_t word = address[lane] / kWord; word <= last; ++word) {
-                        const unsigned int bank = word % kBanks;
-                        uintptr_t *const known = words[bank], *const end = known + count[bank];
-                        if (std::find(known, end, word) != end) continue;
-                        *end = word;
-                        passes = std::max(passes, ++count[bank]);
-                    }
-                }
-            }
-            conflicts += passes - 1;
-        }
-        return conflicts;
-    }
-};
-
 /// What a warp's lanes did at one place since they met.
 struct Pending {
     std::array<unsigned int, kWarp> times{};  // that each lane was there
@@ -245,6 +121,7 @@ struct DeviceRegion {
 };
 
 std::vector<DeviceRegion> device_memory;  // while a launch is counted
+bool traces = false;                      // DEMO_COUNT=trace:FILE
 
 /// What one worker counts.
 class Counter {
@@ -253,6 +130,7 @@ class Counter {
         const char* const begin = static_cast<const char*>(shared);
         shared_ = {begin, begin + bytes_of_a_block * blocks};
         bytes_of_a_block_ = bytes_of_a_block;
+        if (traces) trace_.begin(begin, bytes_of_a_block);
     }
 
     void access(const void* address, size_t bytes, Kind kind, uintptr_t code, int line) {
@@ -275,16 +153,29 @@ class Counter {
         for (unsigned int warp = 0; warp < kMaxWarps; ++warp)
             if (warps >> warp & 1) settle(warp);
         add_totals(kBarrier, {threads, uint64_t(std::popcount(warps))}, site);
+        if (traces) trace_.meeting(site, kBarrier, threads, warps);
+    }
+
+    void meeting(unsigned int warp, const Site& site) {
+        settle(warp);
+        if (traces) trace_.meeting(site, kMeeting, kWarp, 1u << warp);
+    }
+
+    void end_block() {
+        if (traces) trace_.end();
     }
 
     /// What counts by itself, whoever does it.
     void add_totals(Kind kind, const Totals& totals, const Site& site) {
-        totals_[index_of({reinterpret_cast<uintptr_t>(site.file), site.line, 0, kind})] += totals;
+        const Place place{reinterpret_cast<uintptr_t>(site.file), site.line, 0, kind};
+        totals_[index_of(place)] += totals;
+        if (traces && kind != kBarrier) trace_.engine(place);
     }
 
     void exit() {
         const unsigned int threads = blockDim.x * blockDim.y * blockDim.z;
         const unsigned int in_block = thread() / kWarp, warp = running_rank * kMaxWarps + in_block;
+        if (traces) trace_.fetch();
         if (++exits_[warp] < std::min(kWarp, threads - in_block * kWarp)) return;
         settle(in_block);
         exits_[warp] = 0;
@@ -293,6 +184,7 @@ class Counter {
     /// Counts the warp's requests, which are complete.
     void settle(unsigned int warp_in_block) {
         const unsigned int warp = running_rank * kMaxWarps + warp_in_block;
+        if (traces) trace_.settle(warp);
         for (size_t place = 0; place < pending_[warp].size(); ++place) {
             Pending& pending = pending_[warp][place];
             if (pending.requests.empty()) continue;
@@ -344,6 +236,7 @@ class Counter {
         if (index >= pending_[warp].size()) pending_[warp].resize(index + 1);
         Pending& pending = pending_[warp][index];
         const unsigned int times = pending.times[lane]++;
+        if (traces) trace_.access(place, warp, lane, times, address, bytes);
         if (times == pending.requests.size()) pending.requests.emplace_back();
         Request& request = pending.requests[times];
         request.lanes |= 1u << lane;
@@ -369,7 +262,8 @@ class Counter {
     std::unordered_map<Place, size_t, Hash> indices_;
     std::array<std::pair<Place, size_t>, 1024> recent_{};  // some of indices_
     std::vector<Place> places_;
-    std::vector<Totals> totals_;                            // of each
+    std::vector<Totals> totals_;  // of each
+    BlockTrace trace_;
     std::vector<Pending> pending_[kMaxBlocks * kMaxWarps];  // by warp, then by place
     unsigned int exits_[kMaxBlocks * kMaxWarps] =
         {};  // threads of a warp that have left the kernel
@@ -581,7 +475,21 @@ void print(const Counted& launch, const Symbols& symbols) {
     }
 }
 
+void end_trace() {
+    const std::vector<uintptr_t> code = traced_code();
+    const Symbols symbols({code.begin(), code.end()});
+    trace_end(
+        [&](const Place& place) {
+            const Line line = place.line
+                                  ? Line{reinterpret_cast<const char*>(place.code), place.line}
+                                  : symbols.line(place.code);
+            return std::to_string(line.line) + " " + (line.file.empty() ? "-" : line.file);
+        },
+        [&](uintptr_t kernel) { return symbols.function(kernel); });
+}
+
 void print_all() {
+    if (traces) return end_trace();
     std::set<uintptr_t> code;
     for (const Counted& launch : launches) {
         if (launch.kernel) code.insert(reinterpret_cast<uintptr_t>(launch.kernel));
@@ -601,6 +509,8 @@ void print_all() {
 
 const bool wanted = [] {
     const bool asked = asked_for() != Output::kNone;
+    traces = asked_for() == Output::kTrace;
+    if (traces) trace_to(std::getenv("DEMO_COUNT") + kTraceTo.size());
     if (asked) std::atexit(print_all);
     return asked;
 }();
@@ -613,7 +523,8 @@ void count_launch(const Launch& launch, const void* kernel, void (*call)(const v
     const std::string file = launch.file;
     const bool harness = file.starts_with("include/") || file.starts_with("src/demo/");
     if (!wanted || harness || launch.name().starts_with("reference_")) return;
-    counting = known.insert(kernel ? kernel : reinterpret_cast<const void*>(call)).second;
+    counting = traces ? trace_launch(launch, kernel)
+                      : known.insert(kernel ? kernel : reinterpret_cast<const void*>(call)).second;
     if (!counting) return;
     device_memory.clear();
     for (const Buffer& buffer : device_buffers())
@@ -641,7 +552,10 @@ void count_block(const void* shared, size_t bytes_of_a_block, unsigned int block
     counter->begin_block(shared, bytes_of_a_block, blocks);
 }
 
-void count_block_end() { counter = nullptr; }
+void count_block_end() {
+    if (counter) counter->end_block();
+    counter = nullptr;
+}
 
 void count_exit() {
     if (counter) counter->exit();
@@ -651,8 +565,8 @@ void count_barrier(const Site& site, unsigned int threads, unsigned int warps) {
     if (counter) counter->barrier(site, threads, warps);
 }
 
-void count_warp_met(unsigned int warp) {
-    if (counter) counter->settle(warp);
+void count_warp_met(unsigned int warp, const Site& site) {
+    if (counter) counter->meeting(warp, site);
 }
 
 void count_pause(bool pause) {
@@ -660,6 +574,11 @@ void count_pause(bool pause) {
         paused = std::exchange(counter, nullptr);
     else
         counter = std::exchange(paused, nullptr);
+}
+
+void count_shared(const void* array, size_t bytes, const std::type_info& type, size_t rows,
+                  size_t columns, const char* name) {
+    if (counter && traces) trace_shared(array, bytes, type, rows, columns, name);
 }
 
 void count_access(const void* address, size_t bytes, bool store, const Site& site) {

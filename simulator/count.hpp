@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
+#include <vector>
 
 #include "call_site.hpp"
 #include "launch.hpp"
@@ -24,7 +26,7 @@ void count_block_end();
 void count_barrier(const Site& site, unsigned int threads, unsigned int warps);
 
 /// All lanes of a warp have met.
-void count_warp_met(unsigned int warp);
+void count_warp_met(unsigned int warp, const Site& site);
 
 /// The running thread leaves the kernel.
 void count_exit();
@@ -42,6 +44,13 @@ void count_box(bool store, size_t bytes, size_t sectors, const Site& site);
 void count_tile(bool store, size_t bytes, size_t sectors, const Site& site);
 void count_product(const Site& site);
 
+/// A call of a library, for the trace: the matrices that it reads, and last the one that it writes,
+/// each with its bytes.
+void count_library(const char* name, const std::vector<std::pair<const void*, size_t>>& matrices);
+
+/// A launch's argument, the index-th from 1: it tells the trace what a buffer is called.
+void count_argument(const Launch& launch, size_t index, const void* pointer);
+
 #else
 
 inline constexpr bool kCounts = false;
@@ -50,13 +59,15 @@ inline void count_launch_end() {}
 inline void count_block(const void*, size_t, unsigned int) {}
 inline void count_block_end() {}
 inline void count_barrier(const Site&, unsigned int, unsigned int) {}
-inline void count_warp_met(unsigned int) {}
+inline void count_warp_met(unsigned int, const Site&) {}
 inline void count_exit() {}
 inline void count_pause(bool) {}
 inline void count_access(const void*, size_t, bool, const Site&) {}
 inline void count_box(bool, size_t, size_t, const Site&) {}
 inline void count_tile(bool, size_t, size_t, const Site&) {}
 inline void count_product(const Site&) {}
+inline void count_library(const char*, const std::vector<std::pair<const void*, size_t>>&) {}
+inline void count_argument(const Launch&, size_t, const void*) {}
 
 #endif
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "access_errors.hpp"
+#include "count.hpp"
 #include "cuda/cublasLt.h"
 #include "cuda/cuda_bf16.h"
 #include "cuda/cuda_fp16.h"
@@ -32,6 +33,11 @@ struct Layout {
     bool valid() const { return ld >= int64_t(by_rows ? columns : rows); }
     size_t at(uint64_t row, uint64_t column) const {
         return by_rows ? row * ld + column : column * ld + row;
+    }
+    size_t bytes() const {
+        const bool is_8 = type == CUDA_R_64F, is_4 = type == CUDA_R_32F || type == CUDA_R_32I;
+        const bool is_2 = type == CUDA_R_16F || type == CUDA_R_16BF;
+        return rows * columns * (is_8 ? 8 : is_4 ? 4 : is_2 ? 2 : 1);
     }
 };
 
@@ -203,6 +209,7 @@ cublasStatus_t run(const Product& p, const void* A, const Layout& a, const void*
                    const void* C, const Layout& c, void* D, const Layout& d) {
     if (!a.valid() || !b.valid() || !c.valid() || !d.valid()) return CUBLAS_STATUS_INVALID_VALUE;
     if (p.m == 0 || p.n == 0) return CUBLAS_STATUS_SUCCESS;
+    simulator::count_library("cuBLAS", {{A, a.bytes()}, {B, b.bytes()}, {D, d.bytes()}});
     simulator::give_access(simulator::Access::kKernels);
     if (p.compute == CUBLAS_COMPUTE_64F || p.compute == CUBLAS_COMPUTE_32I) {
         const auto out = p.compute == CUBLAS_COMPUTE_64F ? CUDA_R_64F : CUDA_R_32I;

@@ -17,6 +17,7 @@ namespace simulator {
 /// kernel<<<grid, block, shared_bytes, stream>>>, and where it stands.
 struct Launch {
     const char* kernel;
+    const char* arguments;  // as the launch spells them
     const char* file;
     int line;
     dim3 grid, block;
@@ -25,9 +26,10 @@ struct Launch {
     unsigned int cluster = 1;  // blocks of one
 
     /// A tile kernel's launch may leave out all but the grid.
-    Launch(const char* kernel, const char* file, int line, dim3 grid, dim3 block = {},
-           size_t shared_bytes = 0, cudaStream_t stream = nullptr)
+    Launch(const char* kernel, const char* arguments, const char* file, int line, dim3 grid,
+           dim3 block = {}, size_t shared_bytes = 0, cudaStream_t stream = nullptr)
         : kernel(kernel),
+          arguments(arguments),
           file(file),
           line(line),
           grid(grid),
@@ -111,7 +113,8 @@ void launch(const Launch& launch, std::nullptr_t, const Call& call, Arguments&&.
 /// kernel<<<config>>>(arguments), each of the three in parentheses.
 #define SIMULATOR_LAUNCH(demo_kernel, demo_config, demo_arguments)                             \
     ::simulator::launch(                                                                       \
-        ::simulator::Launch(#demo_kernel, __FILE__, __LINE__, SIMULATOR_UNPACK demo_config),   \
+        ::simulator::Launch(#demo_kernel, #demo_arguments, __FILE__, __LINE__,                 \
+                            SIMULATOR_UNPACK demo_config),                                     \
         [&](auto demo_tag) {                                                                   \
             if constexpr (requires {                                                           \
                               ::simulator::pointer_to(SIMULATOR_UNPACK demo_kernel, demo_tag); \

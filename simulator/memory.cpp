@@ -151,6 +151,13 @@ void set_read_only(const void* pointer, bool read_only) {
     protect(*buffer);
 }
 
+void name_buffer(const void* pointer, const std::string& name, const std::string& type,
+                 size_t columns) {
+    const std::lock_guard lock(mutex);
+    if (Buffer* const buffer = find_range(pointer, 0))
+        buffer->name = name, buffer->type = type, buffer->columns = columns;
+}
+
 std::vector<Buffer> device_buffers() {
     const std::lock_guard lock(mutex);
     std::vector<Buffer> all;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 namespace simulator {
@@ -23,9 +24,11 @@ struct Buffer {
     int number;        // the first is 1
     const char* file;  // where it was allocated
     int line;
-    int protection;          // of the pages, mprotect()'s
-    bool read_only = false;  // kernels may not write to it
-    bool freed = false;      // kept, inaccessible, so that a late use shows
+    int protection;                    // of the pages, mprotect()'s
+    bool read_only = false;            // kernels may not write to it
+    bool freed = false;                // kept, inaccessible, so that a late use shows
+    std::string name = "", type = "";  // what the program declares of it, if it does,
+    size_t columns = 0;                // and of how many elements its rows are
 };
 
 /// The buffers that are not freed.

@@ -514,7 +514,7 @@ void Runner::warp_meet(unsigned int mask, void* record, void (*finish)(void* con
     count_pause(true);
     finish(records, mask);
     count_pause(false);
-    if (together_.size() == here) count_warp_met(lanes->number / 32);
+    if (together_.size() == here) count_warp_met(lanes->number / 32, lanes->site);
     release(together_);
 }
 
@@ -747,6 +747,7 @@ void check_pointer(const Launch& launch, size_t index, const void* pointer) {
     if (!is_device_pointer(pointer))
         fail(3, "%s, launched in %s:%d: argument %zu points to host memory", launch.name().c_str(),
              launch.file, launch.line, index);
+    count_argument(launch, index, pointer);
 }
 
 int block_meet(bool predicate, Site site) { return running(site.what).block_meet(predicate, site); }

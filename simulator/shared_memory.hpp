@@ -6,10 +6,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <typeinfo>
 #include <vector>
 
 #include "call_site.hpp"
 #include "cuda/vector_types.h"
+#include "current_thread.hpp"
 
 namespace simulator {
 
@@ -58,6 +61,21 @@ template <class T>
 T& static_shared() {
     static thread_local StaticShared variable;
     return *static_cast<T*>(static_shared(variable, sizeof(T), alignof(T)));
+}
+
+/// Tells the trace what a __shared__ array is called, or a pointer to dynamic shared memory.
+void count_shared(const void* array, size_t bytes, const std::type_info& type, size_t rows,
+                  size_t columns, const char* name);
+template <class T>
+void name_shared([[maybe_unused]] T& array, [[maybe_unused]] const char* name) {
+#ifdef SIMULATOR_COUNT
+    if constexpr (std::is_pointer_v<T>)
+        count_shared(array, running_launch->shared_bytes, typeid(std::remove_pointer_t<T>), 0, 0,
+                     name);
+    else
+        count_shared(&array, sizeof array, typeid(std::remove_all_extents_t<T>), std::extent_v<T>,
+                     std::extent_v<T, 1>, name);
+#endif
 }
 
 /// Of an address right after a block's dynamic shared memory: how far it is from the beginning.

@@ -213,6 +213,7 @@ class Translation:
                 alignment = self.in_parentheses(opening)
                 self.erase(start, before)
         self.before[end] = f" = ::simulator::dynamic_shared({alignment})"
+        self.replace[end] = self.name_shared(self.tokens[name])
 
     def translate_static_shared(self, shared):
         """`__shared__ T a[4], b;`, alignment in front of it or behind it: the variables become
@@ -242,7 +243,12 @@ class Translation:
         self.erase(shared, shared)
         self.before[start] = f"struct {kind} {{ " + self.before.get(start, "")
         self.replace[end] = "; };" + "".join(
-            f" auto& {name} = ::simulator::static_shared<{kind}>().{name};" for name in names)
+            f" auto& {name} = ::simulator::static_shared<{kind}>().{name}" + self.name_shared(name)
+            for name in names)
+
+    @staticmethod
+    def name_shared(name):
+        return f'; ::simulator::name_shared({name}, "{name}");'
 
     def template_end(self, i):
         """The `>` that closes the template arguments that open at i."""

@@ -1,4 +1,4 @@
-// 1: Matrix multiplication, C = A B, with one thread per element of C.
+// 1: Matrix multiplication, C = A B, with one thread per element of C. Watch: scripts/watch.sh 1
 //
 // A CPU has three loops: row, column, k. Here the two outer ones are the grid: a kernel is one
 // function that many threads run, in blocks (here 32 x 32), and each thread has the loop over k:

@@ -1,4 +1,4 @@
-// 2: Matrix multiplication, C = A B, with tiles of A and B in shared memory.
+// 2: Matrix multiplication, C = A B, by tiles in shared memory. Watch: scripts/watch.sh 2
 //
 // In 1_matmul_basic every thread loads its whole row of A and column of B. Neighbors load the same
 // numbers again and again: a block of 32 x 32 threads asks for 2 * 32 * 32 * N numbers, but only

@@ -128,7 +128,7 @@ FACTS = {
     4: Facts(
         hints=["The kernel has one loop. Its condition says where it ends.",
                "k < N ends after k = N - 1. Let k become N, too."],
-        says=["read of address ..., 0 bytes past the end of buffer 2"],
+        says=["read of address ..., 0 bytes past the end of B"],
         runs=[f"{BASIC} 64 --once: An error"],
         slips=[Slip("Your loop still ends with k = N - 1: k <= N - 1 says the same as k < N.",
                     when=[f"{BASIC} 32: verified"], edits=[("k < N;", "k <= N - 1;")]),
@@ -137,7 +137,7 @@ FACTS = {
                     when=[f"{BASIC} 32: WRONG"], edits=[("k < N;", "k < N - 1;")]),
                Slip("You read row N of A: you have changed an index. Leave the indices as they "
                     "are, and let the loop go further.",
-                    when=["past the end of buffer 1"], edits=[("A[row * N", "A[(row + 1) * N")])]),
+                    when=["past the end of A"], edits=[("A[row * N", "A[(row + 1) * N")])]),
     5: Facts(
         hints=["A constant above the kernel says how large a block is.",
                "kBlock becomes 64, and nothing else changes. A block then has 64 x 64 threads."],

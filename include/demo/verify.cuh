@@ -133,6 +133,9 @@ __global__ void compare_rows(const T* output, const size_t* rows, size_t first, 
         const float error = float(fabs(got - expected.value) / expected.tolerance);
         if (error <= 3e38f) atomicMax(&verdict->error_of_bound, __float_as_uint(error));
         if (!is_wrong(got, expected)) continue;
+#ifdef SIMULATOR
+        simulator::found_wrong(&output[row * columns + column]);
+#endif
         atomicAdd(&verdict->wrong, 1ull);
         atomicMin(&verdict->first_wrong, (unsigned long long)(e));
     }

@@ -79,7 +79,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, i
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
-    simulator::Launch launch("(kernel)", __FILE__, __LINE__, config->gridDim, config->blockDim,
+    simulator::Launch launch("(kernel)", "", __FILE__, __LINE__, config->gridDim, config->blockDim,
                              config->dynamicSmemBytes, config->stream);
     launch.cluster = simulator::cluster_of(*config);
     simulator::launch(

@@ -47,6 +47,16 @@ namespace simulator {
 /// Whether kernels may only read the buffer that this pointer is in. Copies may write to it still.
 /// CUDA has no such thing, so calls of it stand under #ifdef SIMULATOR.
 void set_read_only(const void* pointer, bool read_only);
+
+/// What the buffer that this pointer is in holds, for messages and traces: its name, the type and
+/// how many columns. And an element of one that the program found wrong.
+void name_buffer(const void* pointer, const std::string& name, const std::string& type,
+                 size_t columns);
+#ifdef SIMULATOR_COUNT
+void found_wrong(const void* element);
+#else
+inline void found_wrong(const void*) {}
+#endif
 }  // namespace simulator
 inline cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) { return cudaFree(pointer); }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,

@@ -57,6 +57,9 @@ size_t elements_of(const std::vector<size_t>& shape) {
 Registered::Registered(Session& session, const Array& array) : session_(session) {
     session_.arrays.push_back(array);
     place_ = std::prev(session_.arrays.end());
+#ifdef SIMULATOR
+    simulator::name_buffer(array.data, array.name, array.dtype, array.shape.back());
+#endif
 }
 
 void Registered::harden(HardRows hard) const {

@@ -1,0 +1,749 @@
+// Plays a trace. It has what each thread did, in its order, and no clock: laidOut() puts the warps
+// beside each other by a rule. frame() draws a moment of that as an SVG; keys and clicks choose it.
+"use strict";
+
+const WIDTH = 1280, HEIGHT = 720, LANES = 32, SECTOR = 32, WORD = 4;
+const SLOTS = 4;  // warps of a block that begin an instruction in one tick
+const SLOWER = 8;  // so many times as long one warp takes for each, where asked for
+const SIZES = {fp64: 8, fp32: 4, int32: 4, uint32: 4, fp16: 2, bf16: 2, int8: 1};
+const KINDS = ["global loads", "global stores", "global atomics", "shared loads", "shared stores",
+               "shared atomics", "barriers"];
+const COLUMNS = ["requests", "sectors", "/request", "bytes", "conflicts"];
+
+let page, state;
+
+// --- Events, and when they are ------------------------------------------------------------------
+
+/// A block's warps, each with its events in order: requests, and meetings, which warps share.
+function warpsOf(run, raw) {
+  const warps = [];
+  const add = (w, event) => (warps[w] ??= {events: []}).events.push(event);
+  for (const fields of raw) {
+    if (fields.length > 3) {
+      const [w, place, bytes, lanes, sectors, conflicts, where, runs, values] = fields;
+      const [kind, line, file] = run.places[place];
+      const on = [...Array(LANES).keys()].filter(lane => lanes >>> lane & 1), offsets = [];
+      for (let i = 0; i < runs.length; i += 3)
+        for (let j = 0; j < runs[i + 2]; ++j)
+          offsets.push([on[offsets.length], runs[i] + j * runs[i + 1]]);
+      const valueOf = lane => values.length > 1 ? values[on.indexOf(lane)] : values[0];
+      add(w, {w, kind, line, file, bytes, sectors, conflicts, where, offsets, valueOf,
+              distinct: bytes * new Set(offsets.map(([, offset]) => offset)).size,
+              store: !kind.endsWith("loads"), shared: kind.startsWith("shared")});
+    } else {
+      const [place, mask] = fields, [kind, line, file, what] = run.places[place];
+      const all = [...Array(LANES).keys()].filter(w => mask >>> w & 1);
+      const meeting = {meets: true, kind, line, file, what, size: all.length};
+      for (const w of all) add(w, meeting);
+    }
+  }
+  return Array.from(warps, warp => warp ?? {events: []});
+}
+
+/// Notes each load of a word of shared memory that another warp stores to without a barrier between
+/// the two: it may come too early or too late.
+function findRaces(warps) {
+  const visit = body => warps.forEach((warp, w) => {
+    let phase = 0;  // barriers passed
+    for (const event of warp.events) {
+      phase += event.meets && event.size > 1 ? 1 : 0;
+      for (const [lane, offset] of event.shared ? event.offsets : [])
+        body(event, w, lane, `${phase} ${Math.floor(offset / WORD)}`);
+    }
+  });
+  const stores = new Map();
+  visit((event, w, lane, word) => {
+    if (event.store) stores.set(word, {w, value: event.valueOf(lane)});
+  });
+  visit((event, w, lane, word) => {
+    const store = stores.get(word);
+    if (!event.store && store && store.w !== w) (event.races ??= new Map()).set(lane, store);
+  });
+}
+
+/// The rule: in a tick up to four warps begin their next event, in turns. A warp goes on when its
+/// load from global memory has answered, `latency` ticks later, and from a barrier when all are
+/// there.
+function laidOut(warps, latency, slow) {
+  const ready = warps.map(() => 0), here = new Map(), order = [], openings = [];
+  let left = warps.reduce((sum, warp) => sum + warp.events.length, 0), first = 0, tick = 0;
+  for (const warp of warps) warp.ticks = [];
+  for (; left > 0; ++tick) {
+    let begun = 0, last = first;
+    for (let i = 0; i < warps.length && begun < SLOTS; ++i) {
+      const w = (first + i) % warps.length, {events, ticks} = warps[w];
+      const event = events[ticks.length];
+      if (!event || ready[w] > tick) continue;
+      ++begun, --left, last = w + 1;
+      ticks.push(tick), order.push({tick, w, event});
+      const long = event.kind === "global loads" ? latency : 1;
+      ready[w] = tick + long * (w === slow ? SLOWER : 1);
+      if (!event.meets || event.size === 1) continue;
+      here.set(event, [...here.get(event) ?? [], w]);
+      ready[w] = Infinity;
+      if (here.get(event).length < event.size) continue;
+      for (const each of here.get(event)) ready[each] = tick + 1;
+      event.opens = tick, openings.push(tick);
+    }
+    first = last % warps.length;
+  }
+  return {warps, order, openings, end: Math.max(tick - 1, 0)};
+}
+
+/// What a state shows of a run: its launch and its block, laid out.
+const kept = new Map();
+function shownOf(state, number = state.run) {
+  const run = page.runs[number], l = Math.min(state.launch, run.launches.length - 1);
+  const launch = run.launches[l], index = launch.blocks[state.block] ? state.block
+    : Object.keys(launch.blocks)[0];
+  const key = [number, l, index, state.latency, state.slow].join();
+  const slow = warps => state.slow ? Math.min(3, warps.length - 1) : -1;
+  if (!kept.has(key)) {
+    const warps = warpsOf(run, launch.blocks[index] ?? []);
+    findRaces(warps);
+    kept.set(key, {run, launch, index, arrays: arraysOf(run, launch),
+                   ...laidOut(warps, state.latency, slow(warps))});
+  }
+  return kept.get(key);
+}
+
+/// A warp's latest event, undefined before its first.
+function latest({warps}, {warp, tick}) {
+  const {events, ticks} = warps[warp] ?? {events: [], ticks: []};
+  return events[ticks.findLastIndex(at => at <= tick)];
+}
+
+function countsUntil(shown, tick) {
+  const counts = {};
+  for (const {tick: at, event} of shown.order) {
+    if (at > tick) break;
+    const own = counts[event.kind] ??= {requests: 0, bytes: 0, sectors: 0, conflicts: 0};
+    ++own.requests;
+    if (event.meets) continue;
+    own.bytes += event.distinct, own.sectors += event.sectors, own.conflicts += event.conflicts;
+  }
+  return counts;
+}
+
+// --- Words --------------------------------------------------------------------------------------
+
+/// The arrays that a launch touches in global memory, then those in shared memory.
+function arraysOf(run, launch) {
+  const touched = new Set([...launch.read, ...launch.written].map(([number]) => number));
+  const arrays = [...touched].sort((a, b) => a - b).map(where => {
+    const [bytes, type, columns, name] = run.buffers[where], size = SIZES[type] ?? WORD;
+    return {where, name, size, begin: 0, bytes, columns, rows: Math.ceil(bytes / size / columns)};
+  });
+  for (const [begin, bytes, type, rows, columns, name] of launch.shared) {
+    const known = SIZES[type] && rows, size = SIZES[type] ?? WORD, all = bytes / size;
+    const width = known ? columns || rows : LANES * Math.ceil(Math.sqrt(all) / LANES);
+    arrays.push({where: -1, name, size, begin, bytes, plain: !known, columns: width,
+                 rows: Math.ceil(all / width)});
+  }
+  return arrays;
+}
+
+const arrayOf = (arrays, event, offset) => arrays.find(each =>
+  each.where === event.where && offset >= each.begin && offset < each.begin + each.bytes);
+const range = (low, high) => low === high ? `[${low}]` : `[${low}..${high}]`;
+const many = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+const kib = bytes => bytes < 1024 ? `${bytes} B` : `${Number((bytes / 1024).toFixed(1))} KiB`;
+
+/// "A[5][0..31]": what a request touches, or one of its lanes.
+function spell(arrays, event, only) {
+  const offsets = event.offsets.filter(([lane]) => only === undefined || lane === only);
+  const array = arrayOf(arrays, event, offsets[0][1]), elements = new Set();
+  if (!array) return event.shared ? "shared memory" : "memory";
+  for (const [, offset] of offsets)
+    for (let byte = 0; byte < event.bytes; byte += array.size)
+      elements.add(Math.floor((offset - array.begin + byte) / array.size));
+  const ends = some => [Math.min(...some), Math.max(...some)];
+  const [top, bottom] = ends([...elements].map(e => Math.floor(e / array.columns)));
+  const [left, right] = ends([...elements].map(e => e % array.columns));
+  if (array.plain || (bottom - top + 1) * (right - left + 1) !== elements.size)
+    return `${elements.size} ${array.plain ? "words" : "elements"} of ${array.name}`;
+  return array.name + (array.rows > 1 ? range(top, bottom) : "") + range(left, right);
+}
+
+/// What the chosen warp does.
+function sentence(shown, state) {
+  const {arrays, order} = shown, event = latest(shown, state), w = state.warp;
+  if (!event) return `Warp ${w} has not begun.`;
+  const at = `line ${event.line}`;
+  if (event.meets && event.size === 1) return `Warp ${w}: its lanes meet, ${event.what}, ${at}.`;
+  if (event.meets) {
+    const here = order.filter(each => each.event === event && each.tick <= state.tick).length;
+    return here < event.size
+      ? `Warp ${w} waits at the barrier, ${at}: ${here} of ${event.size} warps are there.`
+      : `All ${event.size} warps have come to the barrier, ${at}, and go on.`;
+  }
+  const verb = event.kind.endsWith("atomics") ? "changes" : event.store ? "writes" : "reads";
+  const begin = `Warp ${w} ${verb} ${spell(arrays, event)}, ${at}: `;
+  if (state.part < LANES) return begin + "how many sectors?";
+  if (event.races) {
+    const others = [...new Set([...event.races.values()].map(store => store.w))];
+    return begin + (others.length > 1 ? "other warps write" : `warp ${others[0]} writes`) +
+      " there, and no barrier says who is first.";
+  }
+  const lanes = event.offsets.length, alike = lanes > 1 && event.distinct === event.bytes;
+  const cost = event.shared ? many(event.conflicts, "bank conflict").replace(/^0/, "no")
+    : many(event.sectors, "sector");
+  return `${begin}${many(lanes, "lane")}, ${alike ? "all the same number, " : ""}${cost}.`;
+}
+
+const short = value => value === null ? "NaN" : value === undefined ? "\u2026"
+  : Number(value.toPrecision(4)).toString().replace("-", "\u2212");
+
+/// What the chosen lane does: "sum = 1.25 + 0.5 x -0.75" on a line that adds products of two loads.
+function laneLine(shown, state) {
+  const {run, arrays, warps} = shown, event = latest(shown, state), lane = state.lane;
+  if (!event || event.meets || event.valueOf(lane) === undefined) return "";
+  const who = `thread ${lane} of warp ${state.warp}: `, race = event.races?.get(lane);
+  const what = `${spell(arrays, event, lane)} = ${short(event.valueOf(lane))}`;
+  if (race && race.value !== event.valueOf(lane))
+    return `${who}${what}, but warp ${race.w} writes ${short(race.value)}`;
+  const sum = run.files[event.file]?.[event.line - 1]?.match(/(\w+) \+= [^;]*\*/)?.[1];
+  if (!sum || event.store) return who + what;
+  const loaded = warps[state.warp].events.filter((each, i) => each.line === event.line &&
+    !each.meets && warps[state.warp].ticks[i] <= state.tick).map(each => each.valueOf(lane));
+  let before = 0;
+  for (let i = 0; i + 2 < loaded.length; i += 2)
+    before += (loaded[i] ?? NaN) * (loaded[i + 1] ?? NaN);
+  const from = loaded.length - (loaded.length % 2 || 2);
+  return `${who}${sum} = ${short(Number.isNaN(before) ? null : before)} + ` +
+    `${short(loaded[from])} \u00d7 ${short(loaded[from + 1])}`;
+}
+
+// --- Drawing ------------------------------------------------------------------------------------
+
+const COLORS = {  // light and dark
+  page: ["#ffffff", "#17171b"], text: ["#1b1b1f", "#ececf1"], quiet: ["#6b6b76", "#a6a6b2"],
+  lit: ["#ffe99a", "#4d4000"], read: ["#bdd5ef", "#2c4a6e"], now: ["#e07000", "#ff9d3a"],
+  mine: ["#7a2fb8", "#d49bff"], written: ["#8fc79a", "#2c6b3c"], fresh: ["#0f8a3c", "#5fe08a"],
+  wrong: ["#d01c1c", "#ff6257"], wait: ["#f0b429", "#b98200"], none: ["none", "none"]};
+
+/// An SVG of its own. `theme`: 0 light, 1 dark; else as the reader's browser has it.
+function svg(content, theme) {
+  const palette = i => Object.entries(COLORS).map(([name, colors]) =>
+    `.${name}{fill:${colors[i]}}.line-${name}{stroke:${colors[i]}}`).join("");
+  const style = theme === undefined
+    ? `${palette(0)}@media (prefers-color-scheme:dark){${palette(1)}}` : palette(theme);
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" font-family=` +
+    `"system-ui, sans-serif"><style>${style}.mono{font-family:ui-monospace,Menlo,Consolas,` +
+    `"DejaVu Sans Mono",monospace}.bold{font-weight:600}.link{cursor:pointer}</style>` +
+    `<rect width="${WIDTH}" height="${HEIGHT}" class="page"/>${content}</svg>`;
+}
+
+const escaped = text => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+
+/// `look`: a color, mono, bold. `anchor`: start, middle or end.
+function text(x, y, content, size = 16, look = "text", anchor = "start") {
+  return `<text x="${x}" y="${y}" font-size="${size}" text-anchor="${anchor}" class="${look}" ` +
+    `xml:space="preserve">${escaped(content)}</text>`;
+}
+
+const box = (x, y, width, height, look, more = "") =>
+  `<rect x="${x}" y="${y}" width="${Math.max(width, 0)}" height="${height}" class="${look}" ` +
+  `${more}/>`;
+const line = (path, look, more = "") =>
+  `<path d="${path}" fill="none" class="line-${look}" ${more}/>`;
+
+/// Text in lines of so many letters, cut at blanks.
+function wrapped(content, letters) {
+  const lines = [];
+  for (const word of content.split(" "))
+    if (lines.length && lines.at(-1).length + 1 + word.length <= letters) lines.push(
+      `${lines.pop()} ${word}`);
+    else lines.push(word);
+  return lines;
+}
+const paragraph = (x, y, content, letters, size, look) => wrapped(content, letters).map(
+  (each, i) => text(x, y + 1.2 * size * i, each, size, look)).join("");
+
+/// Where each array is drawn: A, B and C as they stand in a product, others side by side.
+function placed(arrays, x, y, width, height) {
+  const label = 20, gap = 12;
+  const fit = (some, x, y, width, height) => {
+    let best;
+    for (let across = 1; across <= some.length; ++across) {
+      const w = (width + gap) / across, h = height / Math.ceil(some.length / across);
+      const cells = some.map(({rows, columns}) =>
+        Math.min((w - gap) / columns, rows > 1 ? (h - label - gap) / rows : 24, 24));
+      const least = Math.min(...cells.map((cell, i) => cell * some[i].columns));
+      if (!best || least > best.least) best = {least, across, w, h, cells};
+    }
+    return some.map((array, i) => ({array, x: x + i % best.across * best.w, cell: best.cells[i],
+                                    y: y + Math.floor(i / best.across) * best.h + label}));
+  };
+  const product = ["A", "B", "C"].map(name => arrays.find(each => each.name === name));
+  const shared = arrays.filter(each => each.where < 0);
+  if (!product.every(each => each?.rows > 1) || arrays.length > 3 + shared.length)
+    return fit(arrays, x, y, width, height);
+  const [A, B, C] = product, side = Math.min(width, height) / 2 - label;
+  const cell = Math.min(side / (B.rows + 0.1), side / C.rows, side / C.columns);
+  const right = x + width - cell * C.columns, low = y + label + B.rows * cell + gap + label;
+  return [{array: A, x: right - gap - A.columns * cell, y: low, cell},
+          {array: B, x: right, y: y + label, cell}, {array: C, x: right, y: low, cell},
+          ...fit(shared, x, y, right - gap - x, B.rows * cell + label)];
+}
+
+/// Where the arrays' cells are read and written now, or were before.
+function drawArrays(shown, state, x, y, width, height) {
+  const {run, arrays, order} = shown, cells = new Map(arrays.map(array => [array, new Map()]));
+  const mark = (event, color) => {
+    for (const [lane, offset] of event.offsets) {
+      const array = arrayOf(arrays, event, offset);
+      for (let byte = 0; array && byte < event.bytes; byte += array.size)
+        cells.get(array).set(Math.floor((offset - array.begin + byte) / array.size),
+                             color === "now" && event.races?.has(lane) ? "wrong" : color);
+    }
+  };
+  for (const {tick, event} of order)
+    if (!event.meets && tick < state.tick && (!event.shared || event.store))
+      mark(event, event.store ? "written" : "read");
+  for (const {tick, event} of order)
+    if (!event.meets && tick === state.tick) mark(event, event.store ? "fresh" : "now");
+  const own = latest(shown, state);
+  if (own && !own.meets) mark(own, "mine");
+  return placed(arrays, x, y, width, height).map(({array, x, y, cell}) => {
+    const size = array.plain ? kib(array.bytes) : [array.rows, array.columns].filter(n => n > 1)
+      .join(" \u00d7 ") + (array.where < 0 ? " shared" : "");
+    const wrong = new Set(run.wrong.filter(([where]) => where === array.where)
+      .map(([, offset]) => offset / array.size));
+    const tall = array.rows > 1 ? cell : Math.max(cell, 10), parts = {}, own = cells.get(array);
+    const colorOf = element => own.get(element) !== "read" && wrong.has(element) ? "wrong"
+      : own.get(element);
+    for (let first = 0, next; first < array.rows * array.columns; first = next) {  // cells alike
+      const color = colorOf(first), end = first - first % array.columns + array.columns;
+      for (next = first + 1; next < end && colorOf(next) === color;) ++next;
+      const [left, top, wide, high] = [x + first % array.columns * cell,
+        y + Math.floor(first / array.columns) * tall, (next - first) * cell + 0.3, tall + 0.3]
+        .map(value => value.toFixed(1));
+      if (own.has(first)) (parts[color] ??= []).push(`M${left} ${top}h${wide}v${high}h-${wide}z`);
+    }
+    const frame = [x, y, array.columns * cell, array.rows * tall];
+    const after = 9.7 * array.name.length + 8, room = after + 7 * size.length < frame[2];
+    return text(x, y - 5, array.name, 16, "text mono bold") +
+      text(x + after, y - 5, room ? size : "", 14, "quiet") +
+      Object.entries(parts).map(([color, path]) =>
+        `<path d="${path.join("")}" class="${color}" shape-rendering="crispEdges"/>`).join("") +
+      box(...frame, "none line-quiet", `pointer-events="all" data-array="${array.where}" data-at=` +
+          `"${x} ${y} ${cell} ${tall} ${array.columns} ${array.size}"`);
+  }).join("");
+}
+
+/// The source around a line, the line lit. Where a line is long, its comment is left out.
+function drawSource(shown, state, x, y, width, height) {
+  const event = latest(shown, state) ?? shown.launch, lines = shown.run.files[event.file] ?? [];
+  const letters = Math.floor((width - 38) / 9.04), rows = [], high = 19;
+  for (let i = Math.max(0, event.line - 20); i < Math.min(lines.length, event.line + 24); ++i) {
+    const long = lines[i].length > letters && !/^\s*\/\//.test(lines[i]);
+    const kept = long ? lines[i].replace(/\s*\/\/.*/, "") : lines[i];
+    const indent = " ".repeat(kept.length - kept.trimStart().length);
+    wrapped(kept.trim(), letters - indent.length - 2).forEach((part, j) => rows.push(
+      {line: i + 1, label: j ? "" : i + 1, text: indent + (j ? "  " : "") + part}));
+  }
+  const fitting = Math.floor(height / high), at = rows.findIndex(row => row.line === event.line);
+  const from = Math.max(0, Math.min(at - Math.floor(fitting / 2), rows.length - fitting));
+  return text(x, y - 6, event.file, 14, "quiet") + rows.slice(from, from + fitting).map((row, i) =>
+    (row.line === event.line ? box(x, y + i * high + 4, width, high, "lit") : "") +
+    text(x + 30, y + (i + 1) * high, row.label, 14, "quiet", "end") +
+    text(x + 38, y + (i + 1) * high, row.text, 15,
+         /^\s*\/\//.test(row.text) ? "quiet mono" : "text mono")).join("");
+}
+
+/// A row a warp, the latest ticks to the right: what it begins, and how long it waits. Dashed is
+/// what the rule says and not the trace.
+function drawWarps(shown, state, x, y, width, height) {
+  const ticks = 40, from = Math.max(0, state.tick - ticks + 1), step = (width - 36) / ticks;
+  const high = Math.min(18, (height - 20) / shown.warps.length);
+  const color = {"global loads": "now", "global stores": "fresh", "shared loads": "read",
+                 "shared stores": "written"};
+  const at = tick => x + 34 + (Math.min(Math.max(tick, from), state.tick + 1) - from) * step;
+  const title = text(x, y + 8, `warps, the last ${ticks} ticks`, 14, "quiet");
+  return title + shown.warps.map((warp, w) => {
+    const top = y + 16 + w * high, middle = top + high / 2;
+    let out = w === state.warp ? box(x, top, width, high, "lit") : "";
+    if (high > 14 || w % 4 === 0 || w === state.warp)
+      out += text(x + 28, middle + 5, w, 14, "quiet", "end");
+    warp.events.forEach((event, i) => {
+      const tick = warp.ticks[i], next = warp.ticks[i + 1] ?? tick + 1;
+      if (tick > state.tick || next < from) return;
+      const waits = event.meets && event.size > 1, look = color[event.kind] ?? "quiet";
+      if (waits) out += box(at(tick), top + 1, at(event.opens + 1) - at(tick), high - 2, "wait");
+      else if (next > tick + 1 && at(next) > at(tick))
+        out += line(`M${at(tick)} ${middle}H${at(next)}`, "quiet", 'stroke-dasharray="3 2"');
+      if (!waits && tick >= from)
+        out += box(at(tick), top + 1, step, high - 2, event.races ? "wrong" : look);
+    });
+    return out + box(x, top, width, high, "none link", `pointer-events="all" data-warp="${w}"`);
+  }).join("");
+}
+
+/// A warp's lanes above, the sectors or banks that they ask for below, joined by lines.
+function drawLanes(shown, state, x, y, width, height) {
+  const event = latest(shown, state);
+  if (!event || event.meets) return "";
+  const banks = state.banks ?? event.shared, unit = banks ? WORD : SECTOR, step = width / LANES;
+  const units = new Map(), top = y + 18, low = y + height - 20, seen = [];
+  for (const [, offset] of event.offsets)
+    for (let at = offset; at < offset + event.bytes; at += WORD)
+      units.set(Math.floor(at / unit), [...units.get(Math.floor(at / unit)) ?? [], at % unit]);
+  const keys = [...units.keys()].sort((a, b) => a - b);
+  const wide = banks ? step : Math.min(width / keys.length, 120);
+  const left = banks ? x : x + (width - wide * keys.length) / 2;
+  const at = key => left + wide * (banks ? key % LANES : keys.indexOf(key));
+  const asked = event.offsets.filter(([lane]) => lane < state.part);
+  let out = "";
+  for (const [lane, offset] of asked) {
+    for (let part = offset; part < offset + event.bytes; part += unit)
+      if (!seen.includes(Math.floor(part / unit))) seen.push(Math.floor(part / unit));
+    const end = at(Math.floor(offset / unit)) + (offset % unit + Math.min(event.bytes, unit) / 2) /
+      unit * wide;
+    out += line(`M${x + (lane + 0.5) * step} ${top + 20}L${end} ${low}`,
+                lane === state.lane ? "mine" : "now",
+                `stroke-width="${lane === state.lane ? 3 : 1.2}"`);
+  }
+  for (let lane = 0; lane < LANES; ++lane)
+    out += box(x + lane * step + 1, top, step - 2, 20, (asked.some(([on]) => on === lane)
+      ? "lit" : "none") + (lane === state.lane ? " line-mine" : " line-quiet")) +
+      text(x + (lane + 0.5) * step, top + 15, lane, 13, "text", "middle") +
+      box(x + lane * step, top, step, 20, "none link", `pointer-events="all" data-lane="${lane}"`);
+  for (let bank = 0; banks && bank < LANES; ++bank) {
+    const words = seen.filter(key => key % LANES === bank).length;
+    out += box(left + bank * step + 1, low, step - 2, 20,
+               `${words > 1 ? "wrong" : words ? "lit" : "none"} line-quiet`) +
+      text(left + (bank + 0.5) * step, low + 15, words > 1 ? words : bank, 13,
+           words ? "text" : "quiet", "middle");
+  }
+  for (const key of banks ? [] : keys) {
+    const number = seen.indexOf(key) + 1;
+    for (const byte of number ? new Set(units.get(key)) : [])
+      out += box(at(key) + 1 + byte / SECTOR * (wide - 2), low, (wide - 2) * WORD / SECTOR, 20,
+                 "lit");
+    out += box(at(key) + 1, low, wide - 2, 20, "none line-quiet") +
+      text(at(key) + wide / 2, low + 15, number || "", 14, "text bold", "middle");
+  }
+  const told = banks
+    ? `${many(seen.length, "word")} from 32 banks: ${many(event.conflicts, "conflict")}`
+    : `${many(seen.length, "sector")}: ${many(seen.length * SECTOR, "byte")} come, ` +
+      `${event.distinct.toLocaleString("en")} were asked for`;
+  return out + text(x, y + 8, `lanes of warp ${event.w}`, 14, "quiet") +
+    text(x + width, y + 8, told, 17, "text bold", "end");
+}
+
+function drawCounts(counts, title, x, y, width) {
+  const at = i => x + 118 + (i + 1) * (width - 118) / COLUMNS.length;
+  const shownAs = (kind, name) => {
+    const own = counts[kind], is = kind.split(" ")[0];
+    if (name === "/request") return is === "global" ? (own.sectors / own.requests).toFixed(2) : "";
+    const fits = name === "requests" || is !== "barriers" &&
+      (name === "bytes" || (name === "sectors") === (is === "global"));
+    return fits ? (own[name] ?? 0).toLocaleString("en") : "";
+  };
+  return text(x, y, title, 14, "quiet") +
+    COLUMNS.map((name, i) => text(at(i), y, name, 14, "quiet", "end")).join("") +
+    KINDS.filter(kind => counts[kind]).map((kind, row) => text(x, y + 19 * (row + 1), kind) +
+      COLUMNS.map((name, i) => text(at(i), y + 19 * (row + 1), shownAs(kind, name), 16, "text",
+                                    "end")).join("")).join("");
+}
+
+const titleOf = ({program, kernel, n, title}) => `${program}, N = ${n}: ${title || kernel}`;
+const LEGEND = [["read", "read before"], ["now", "read now"], ["written", "written before"],
+                ["fresh", "written now"], ["mine", "the chosen warp"], ["wait", "at a barrier"],
+                ["wrong", "wrong, or may be"]];
+function legend() {
+  let x = 12;
+  return LEGEND.map(([look, what]) => {
+    x += 7 * what.length + 28;
+    return box(x - 7 * what.length - 28, 704, 11, 11, look) +
+      text(x - 7 * what.length - 13, 714, what, 13, "quiet");
+  }).join("");
+}
+const question = () => text(12, 50, page.question ?? "", 18, "mine bold");
+const clock = (tick, end) => text(WIDTH - 12, 26, `tick ${tick} of ${end}`, 16, "text", "end") +
+  text(WIDTH - 12, 46, "order, not time: the trace has no clock", 14, "quiet", "end");
+
+function drawBlock(state) {
+  const shown = shownOf(state), {run, launch, index} = shown, [gx, gy] = launch.grid;
+  const counts = state.whole ? launch.totals : countsUntil(shown, state.tick);
+  const launched = run.launches.length > 1 ? `, launch ${state.launch + 1}: ${launch.name}` : "";
+  const block = index ? `, block (${index.split(",").slice(0, 2)}) of ${gx} \u00d7 ${gy}` : "";
+  return text(12, 26, titleOf(run) + launched + block, 20, "text bold") + question() +
+    clock(state.tick, shown.end) + drawSource(shown, state, 12, 80, 446, 520) +
+    drawArrays(shown, state, 472, 62, 520, 386) + drawWarps(shown, state, 1006, 62, 262, 404) +
+    drawLanes(shown, state, 472, 482, 796, 116) +
+    paragraph(12, 630, index ? sentence(shown, state) : "A library's call: nobody saw its threads.",
+              68, 21, "text bold") +
+    text(12, 686, laneLine(shown, state), 16, "text mono") + legend() +
+    drawCounts(counts, state.whole ? "whole launch" : "this block", 808, 622, 460);
+}
+
+/// How often each number of global memory that was loaded so far was asked for, by all threads.
+function askedFor(shown, tick) {
+  const asked = new Map();
+  for (const {tick: at, event} of shown.order)
+    if (at <= tick && event.kind === "global loads")
+      for (const [, offset] of event.offsets)
+        asked.set(`${event.where} ${offset}`, (asked.get(`${event.where} ${offset}`) ?? 0) + 1);
+  const most = Math.max(0, ...new Set(asked.values()));
+  return `each number was loaded by ${most === 1 ? "one thread" : `up to ${many(most, "thread")}`}`;
+}
+
+/// Two kernels in step.
+function drawBoth(state) {
+  const sides = [0, 1].map(run => shownOf(state, run)), ends = sides.map(shown => shown.end);
+  const all = sides.map(shown => countsUntil(shown, Infinity));
+  const most = kind => Math.max(...all.map(counts => counts[kind]?.requests ?? 0));
+  const kinds = KINDS.filter(most).slice(0, 5);
+  return question() + clock(state.tick, Math.max(...ends)) + sides.map((shown, i) => {
+    const x = 12 + 640 * i, counts = countsUntil(shown, state.tick);
+    return text(x, 26, titleOf(shown.run), 17, "text bold") +
+      drawArrays(shown, state, x, 62, 600, 412) +
+      paragraph(x, 508, sentence(shown, state), 62, 18) +
+      text(x, 558, "requests so far", 14, "quiet") +
+      text(x + 600, 558, askedFor(shown, state.tick), 17, "mine bold", "end") +
+      kinds.map((kind, row) => {
+        const value = counts[kind]?.requests ?? 0, y = 582 + row * 24;
+        return text(x, y, kind) + box(x + 118, y - 14, 390 * value / most(kind), 18,
+                                      kind.startsWith("global") ? "now" : "read") +
+          text(x + 600, y, value.toLocaleString("en"), 16, "text bold", "end");
+      }).join("");
+  }).join("") + legend();
+}
+
+/// What each launch reads from memory and writes back: an arrow for each array.
+function drawTrips(state) {
+  const sum = numbers => numbers.reduce((all, each) => all + each, 0);
+  const trips = launch => sum([...launch.read, ...launch.written].map(([, bytes]) => bytes));
+  const most = Math.max(...page.runs.map(run => sum(run.launches.map(trips))));
+  const high = 640 / page.runs.length;
+  return question() + text(WIDTH - 12, 46, "bytes that a launch touches, each counted once", 14,
+                           "quiet", "end") + page.runs.map((run, i) => {
+    const y = 66 + i * high, width = Math.min(1256 / run.launches.length, 420);
+    const low = y + high - 94;
+    let total = 0;
+    return text(12, y + 18, `${titleOf(run)}, ${run.launches.length} launch` +
+                `${run.launches.length > 1 ? "es" : ""}`, 18, "text bold") +
+      box(12, y + 28, 1256, 26, "read") + text(20, y + 46, "memory") +
+      run.launches.map((launch, j) => {
+        const x = 12 + j * width, on = j < state.step;
+        const arrows = [...launch.read.map(each => [...each, "now"]),
+                        ...launch.written.map(each => [...each, "fresh"])];
+        total += on ? trips(launch) : 0;
+        const name = launch.name.replace(/<.*/, "") + (launch.file ? "" : ", a library");
+        const look = j === state.step - 1 ? "lit" : "none";
+        return box(x + 4, low, width - 8, 44, `${look} line-quiet`) +
+          text(x + width / 2, low + 28, name, 16, "text", "middle") +
+          arrows.filter(() => on).map(([number, bytes, look], k) => {
+            const at = x + (k + 0.4) * width / arrows.length, down = look === "now";
+            const [from, to, tip] = down ? [y + 56, low - 2, -9] : [low - 2, y + 56, 9];
+            return line(`M${at} ${from}V${to}`, look, 'stroke-width="3"') +
+              `<path d="M${at - 6} ${to + tip}h12L${at} ${to}z" class="${look}"/>` +
+              text(at + 5, (y + low) / 2 + 24, run.buffers[number][3], 15, "text mono") +
+              text(at + 5, (y + low) / 2 + 42, kib(bytes), 14);
+          }).join("");
+      }).join("") + box(12, low + 54, 760 * total / most, 20, "now") +
+      text(24 + 760 * total / most, low + 70, `${kib(total)} from memory and back`, 18,
+           "text bold");
+  }).join("");
+}
+
+const VIEWS = {block: drawBlock, lanes: drawBlock, both: drawBoth, trips: drawTrips};
+const frame = (state, theme) => svg(VIEWS[state.view](state), theme);
+
+// --- Moving -------------------------------------------------------------------------------------
+
+const around = (value, by, size) => size ? (value + by + size) % size : 0;
+const lastTick = () => Math.max(...(state.view === "both" ? [0, 1] : [state.run]).map(
+  run => shownOf(state, run).end));
+const launches = () => Math.max(...page.runs.map(run => run.launches.length));
+
+/// To the nearest of some ticks after now, or before.
+function jump(ticks, by) {
+  const found = by > 0 ? ticks.find(tick => tick > state.tick)
+    : ticks.findLast(tick => tick < state.tick);
+  state.tick = found ?? (by > 0 ? lastTick() : 0);
+}
+
+function toEvent(by) {
+  if (state.view === "trips") state.step = Math.min(Math.max(state.step + by, 0), launches());
+  else if (by > 0 && state.part < LANES) state.part = LANES;
+  else jump(shownOf(state).warps[state.warp]?.ticks ?? [], by);
+}
+
+/// To the first store to shared memory after a barrier; without shared memory, 32 events on.
+function toTile(by) {
+  const {order, openings, warps} = shownOf(state);
+  const fills = [-1, ...openings].map(from => order.find(({tick, event}) =>
+    tick > from && event.shared && event.store)?.tick).filter(tick => tick !== undefined);
+  const own = warps[state.warp]?.ticks.filter((_, i) => i % 32 === 0) ?? [];
+  jump(fills.length ? [...new Set(fills)] : own, by);
+}
+
+function toWarp(by) { state.warp = around(state.warp, by, shownOf(state).warps.length); }
+
+function toBlock(by) {
+  const {launch, index} = shownOf(state), all = Object.keys(launch.blocks);
+  state.block = all[around(all.indexOf(index), by, all.length)] ?? state.block;
+}
+
+/// To the thread of this block that wrote an element, and there to its first load of a number that
+/// another warp writes, or else to the store.
+function toWriter(where, offset) {
+  const shown = shownOf(state);
+  for (const {event, w, tick} of shown.order) {
+    if (event.meets || !event.store || event.where !== where) continue;
+    const found = event.offsets.find(([, at]) => offset >= at && offset < at + event.bytes);
+    if (!found) continue;
+    const [lane] = found, {events, ticks} = shown.warps[w];
+    const early = events.findIndex(each => each.races?.has(lane) &&
+      each.races.get(lane).value !== each.valueOf(lane));
+    Object.assign(state, {warp: w, lane, tick: early < 0 ? tick : ticks[early]});
+    return true;
+  }
+  return false;
+}
+
+function toWrong() {
+  const {wrong} = page.runs[state.run];
+  for (let i = 0; i < wrong.length; ++i) {
+    state.wrong = around(state.wrong ?? -1, 1, wrong.length);
+    if (toWriter(...wrong[state.wrong])) return;
+  }
+}
+
+let playing = 0;
+function play(on) {
+  clearInterval(playing);
+  playing = on && setInterval(beat, {trips: 1200, lanes: 120}[state.view] ?? 60);
+}
+
+/// A tick, or in other views the next lane or launch.
+function beat() {
+  const {view, part} = state;
+  if (view === "lanes" && part < LANES && latest(shownOf(state), state)?.offsets) ++state.part;
+  else if (view === "lanes") state.part = LANES, toEvent(1), state.part = 0;
+  else if (view === "trips") toEvent(1);
+  else state.tick = Math.min(state.tick + 1, lastTick());
+  const over = state.view === "trips" ? state.step >= launches() : state.tick >= lastTick();
+  if (over) play(false);
+  show();
+}
+
+function save() {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([frame(state)], {type: "image/svg+xml"}));
+  link.download = `${page.runs[state.run].program}-${state.tick}.svg`;
+  link.click();
+}
+
+const KEYS = [  // what it is for, and a key and what it does, twice where there are two ways
+  ["play, stop", " ", () => play(!playing)],
+  ["next event of this warp, last one", "ArrowRight", () => toEvent(1),
+   "ArrowLeft", () => toEvent(-1)],
+  ["next barrier that opens, last one", "ArrowDown", () => jump(shownOf(state).openings, 1),
+   "ArrowUp", () => jump(shownOf(state).openings, -1)],
+  ["next tile, last one", "PageDown", () => toTile(1), "PageUp", () => toTile(-1)],
+  ["the beginning, the end", "Home", () => { state.tick = state.step = 0; },
+   "End", () => { state.tick = lastTick(), state.step = launches(); }],
+  ["next warp, last one", "w", () => toWarp(1), "W", () => toWarp(-1)],
+  ["next lane, last one", "e", () => { state.lane = around(state.lane, 1, LANES); },
+   "E", () => { state.lane = around(state.lane, -1, LANES); }],
+  ["next block, last one", "b", () => toBlock(1), "B", () => toBlock(-1)],
+  ["next launch", "n", () => {
+    state.launch = around(state.launch, 1, page.runs[state.run].launches.length), state.tick = 0;
+  }],
+  ["the other kernel, or version", "m", () => {
+    state.run = around(state.run, 1, page.runs.length);
+    state.launch = Math.min(state.launch, page.runs[state.run].launches.length - 1);
+    state.tick = Math.min(state.tick, lastTick());
+  }],
+  ["both in step", "c", () => {
+    state.view = state.view === "both" || page.runs.length < 2 ? "block" : "both";
+  }],
+  ["trips to memory", "v", () => { state.view = state.view === "trips" ? "block" : "trips"; }],
+  ["banks or sectors", "s", () => {
+    state.banks = !(state.banks ?? latest(shownOf(state), state)?.shared);
+  }],
+  ["counts of the whole launch", "t", () => { state.whole = !state.whole; }],
+  ["next wrong number, and the load that it comes from", "r", toWrong],
+  ["one slow warp", "o", () => { state.slow = 1 - state.slow; }],
+  ["memory answers sooner, later", "[", () => { state.latency = Math.max(state.latency - 4, 1); },
+   "]", () => { state.latency = Math.min(state.latency + 4, 80); }],
+  ["copy a link to this frame", "l", () => navigator.clipboard?.writeText(location.href)],
+  ["this frame as SVG", "p", save],
+  ["black screen", ".", () => document.body.classList.toggle("black")],
+  ["these keys", "?", () => document.getElementById("help").showModal()]];
+
+// --- The page -----------------------------------------------------------------------------------
+
+const LINK = ["run", "launch", "block", "warp", "lane", "tick", "view", "step", "latency", "slow"];
+
+function show() {
+  document.getElementById("frame").innerHTML = frame(state);
+  const link = LINK.map(name => `${name[0] === "t" ? "t" : name}=${state[name]}`).join("&");
+  history.replaceState(null, "", `#${link}`);
+}
+
+/// The state that the link asks for, as far as there is such a one.
+function begin() {
+  const link = new URLSearchParams(location.hash.slice(1).replace("t=", "tick="));
+  state = {run: 0, launch: 0, block: page.block, warp: 0, lane: 0, tick: 0, view: "block", step: 0,
+           latency: 12, slow: 0, part: LANES, ...page.look};
+  const take = (name, most) => {
+    const asked = Math.floor(Number(link.get(name) ?? state[name]));
+    state[name] = asked >= 0 ? Math.min(asked, most) : state[name];
+  };
+  if (VIEWS[link.get("view")]) state.view = link.get("view");
+  if (page.runs.length < 2 && state.view === "both") state.view = "block";
+  state.block = link.get("block") ?? state.block;
+  take("run", page.runs.length - 1), take("latency", 80), take("slow", 1), take("lane", LANES - 1);
+  const own = page.runs[state.run].launches;
+  state.launch = Math.max(own.findIndex(launch => Object.keys(launch.blocks).length), 0);
+  take("launch", own.length - 1), take("step", launches());
+  take("warp", Math.max(shownOf(state).warps.length - 1, 0)), take("tick", lastTick());
+  if (state.view === "lanes" && !link.has("tick")) toEvent(1), state.part = 0;  // to be counted
+}
+
+function onKey(event) {
+  if (event.ctrlKey || event.altKey || event.metaKey) return;
+  if (document.querySelector("dialog[open]")) return;
+  const row = KEYS.find(row => row.includes(event.key, 1));
+  if (!row) return;
+  if (event.key !== " ") play(false);
+  row[row.indexOf(event.key, 1) + 1]();
+  event.preventDefault();
+  show();
+}
+
+function onClick(event) {
+  const {warp, lane, array, at} = event.target.dataset;
+  if (warp) state.warp = Number(warp);
+  else if (lane) state.lane = Number(lane);
+  else if (at) {
+    const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(
+      event.target.getScreenCTM().inverse());
+    const [x, y, cell, tall, columns, size] = at.split(" ").map(Number);
+    toWriter(Number(array), size * (Math.floor((point.y - y) / tall) * columns +
+                                    Math.floor((point.x - x) / cell)));
+  } else return;
+  play(false);
+  show();
+}
+
+async function open() {
+  const packed = Uint8Array.from(atob(document.getElementById("data").textContent),
+                                 letter => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  page = JSON.parse(await new Response(stream).text());
+  document.getElementById("help").innerHTML = `<table>${KEYS.map(([what, ...keys]) =>
+    `<tr><td>${keys.filter((_, i) => i % 2 === 0).join(" ").replace(/^ $/, "space")
+      .replaceAll("Arrow", "")}<td>${what}`).join("")}</table>`;
+  begin();
+  addEventListener("keydown", onKey);
+  addEventListener("hashchange", () => (begin(), show()));
+  document.getElementById("frame").addEventListener("click", onClick);
+  show();
+}
+open();
