@@ -1,5 +1,5 @@
-"""The pages that scripts/watch.sh --preset makes. `exercise` makes the second version of the program,
-and `look` is how the page begins."""
+"""The pages of scripts/watch.sh --preset. `exercise` makes the second version of the program, and
+`look` is how the page begins."""
 
 PRESETS = {
     "sectors": {
