@@ -236,12 +236,13 @@ class Counter {
         if (index >= pending_[warp].size()) pending_[warp].resize(index + 1);
         Pending& pending = pending_[warp][index];
         const unsigned int times = pending.times[lane]++;
-        if (traces) trace_.access(place, warp, lane, times, address, bytes);
         if (times == pending.requests.size()) pending.requests.emplace_back();
         Request& request = pending.requests[times];
         request.lanes |= 1u << lane;
         request.bytes = unsigned(bytes);
         request.address[lane] = address;
+        if (traces) [[unlikely]]
+            trace_.access(place, warp, lane, times, request);
     }
 
     size_t index_of(const Place& place) {

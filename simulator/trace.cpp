@@ -87,16 +87,13 @@ void BlockTrace::fetch() {
 }
 
 void BlockTrace::access(const Place& place, unsigned int warp_number, unsigned int lane,
-                        unsigned int time, uintptr_t address, size_t bytes) {
+                        unsigned int time, const Request& request) {
     fetch();
     Warp& warp = warps_[warp_number];
     const size_t key = size_t(number_of(place)) << 32 | time;
     const auto [found, is_new] = warp.known.try_emplace(key, unsigned(warp.requests.size()));
     if (is_new) warp.requests.push_back({place, {}, {}});
-    Request& request = warp.requests[found->second].request;
-    request.lanes |= 1u << lane;
-    request.bytes = unsigned(bytes);
-    request.address[lane] = address;
+    warp.requests[found->second].request = request;
     warp.of_lane[lane].push_back(found->second);
     stored_.push_back({warp_number, found->second, lane});
     if (place.kind % kShared == kGlobalLoad) fetch();

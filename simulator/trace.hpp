@@ -40,9 +40,9 @@ class BlockTrace {
     void begin(const char* shared, size_t bytes_of_a_block);
     void end();
 
-    /// A lane's access; the `time`-th at that place since the lanes met.
+    /// A lane's access, noted in `request`: the `time`-th at that place since the lanes met.
     void access(const Place& place, unsigned int warp, unsigned int lane, unsigned int time,
-                uintptr_t address, size_t bytes);
+                const Request& request);
 
     /// The latest store has happened by now: keeps what it left.
     void fetch();

@@ -535,6 +535,8 @@ function drawTrips(state) {
         const look = j === state.step - 1 ? "lit" : "none";
         return box(x + 4, low, width - 8, 44, `${look} line-quiet`) +
           text(x + width / 2, low + 28, name, 16, "text", "middle") +
+          box(x + 4, low, width - 8, 44, "none link",
+              `pointer-events="all" data-launch="${i} ${j}"`) +
           arrows.filter(() => on).map(([number, bytes, look], k) => {
             const at = x + (k + 0.4) * width / arrows.length, down = look === "now";
             const [from, to, tip] = down ? [y + 56, low - 2, -9] : [low - 2, y + 56, 9];
@@ -718,8 +720,11 @@ function onKey(event) {
 }
 
 function onClick(event) {
-  const {warp, lane, array, at} = event.target.dataset;
-  if (warp) state.warp = Number(warp);
+  const {launch, warp, lane, array, at} = event.target.dataset;
+  if (launch) {
+    [state.run, state.launch] = launch.split(" ").map(Number);
+    state.view = "block", state.tick = 0;
+  } else if (warp) state.warp = Number(warp);
   else if (lane) state.lane = Number(lane);
   else if (at) {
     const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(

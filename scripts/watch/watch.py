@@ -61,7 +61,8 @@ def shown(word, kernel, size=()):
         programs.checked(programs.find(source.stem), size)
     else:
         source = PROJECT / f"src/{programs.checked(programs.find(word), size)}.cu"
-    one = Shown(source.resolve(), kernel)
+    folder = source.resolve().parent.name
+    one = Shown(source.resolve(), kernel, "" if folder == "src" else f"exercise {folder}")
     files = [source, *(PROJECT / "src").rglob("*.cuh"), *(PROJECT / "src/demo").glob("*.cu")]
     if kernel and not any(f'"{kernel}"' in command_line.read_text(file) for file in files):
         built = one.folder / one.name
