@@ -40,25 +40,44 @@ function warpsOf(run, raw) {
   return Array.from(warps, warp => warp ?? {events: []});
 }
 
-/// Notes each load of a word of shared memory that another warp stores to without a barrier between
-/// the two: it may come too early or too late.
-function findRaces(warps) {
-  const visit = body => warps.forEach((warp, w) => {
+/// Two warps touch a word of shared memory and one of them stores there, with no barrier between:
+/// notes such loads, and which come too early or too late in this order. What each load then finds
+/// is played again: the simulator ran the threads in another order.
+function findRaces(warps, order) {
+  const stores = new Map(), memory = new Map(), stored = new Set(), spoiled = new Set();
+  const latest = [];  // phase in which each warp has stored
+  const lanes = event => event.shared ? event.offsets.map(
+    ([lane, offset]) => [lane, offset, `${event.phase} ${Math.floor(offset / WORD)}`]) : [];
+  warps.forEach(({events}, w) => {
     let phase = 0;  // barriers passed
-    for (const event of warp.events) {
-      phase += event.meets && event.size > 1 ? 1 : 0;
-      for (const [lane, offset] of event.shared ? event.offsets : [])
-        body(event, w, lane, `${phase} ${Math.floor(offset / WORD)}`);
+    for (const event of events) {
+      if (event.meets) phase += event.size > 1 ? 1 : 0;
+      else event.phase = phase;
+      for (const [lane, , word] of event.store ? lanes(event) : [])
+        stores.set(word, {w, event, lane});
     }
   });
-  const stores = new Map();
-  visit((event, w, lane, word) => {
-    if (event.store) stores.set(word, {w, value: event.valueOf(lane)});
-  });
-  visit((event, w, lane, word) => {
-    const store = stores.get(word);
-    if (!event.store && store && store.w !== w) (event.races ??= new Map()).set(lane, store);
-  });
+  for (const {w, event} of order) {
+    const found = new Map();
+    for (const [lane, offset, word] of lanes(event)) {
+      const other = stores.get(word);
+      if (event.store) memory.set(offset, event.valueOf(lane)), latest[w] = event.phase;
+      else found.set(lane, memory.get(offset) ?? null);
+      if (event.store || !other || other.w === w) continue;
+      const ownFirst = latest[w] === event.phase;  // then the other's store should be first, too
+      const bad = stored.has(other.event) !== ownFirst;
+      if (bad) spoiled.add(`${w} ${lane}`);
+      (event.races ??= new Map()).set(lane, {w: other.w, bad, ownFirst,
+                                             value: other.event.valueOf(other.lane)});
+    }
+    if (event.store) stored.add(event);
+    else event.found = found;
+  }
+  const racing = order.some(({event}) => event.races);
+  for (const {event} of racing ? order : [])
+    if (event.found?.size && event.valueOf(event.offsets[0][0]) !== undefined)
+      event.valueOf = lane => event.found.get(lane);
+  return racing ? spoiled : undefined;
 }
 
 /// The rule: in a tick up to four warps begin their next event, in turns. A warp goes on when its
@@ -93,16 +112,16 @@ function laidOut(warps, latency, slow) {
 /// What a state shows of a run: its launch and its block, laid out.
 const kept = new Map();
 function shownOf(state, number = state.run) {
-  const run = page.runs[number], l = Math.min(state.launch, run.launches.length - 1);
-  const launch = run.launches[l], index = launch.blocks[state.block] ? state.block
-    : Object.keys(launch.blocks)[0];
+  const run = page.runs[number], first = run.launches.findIndex(launch => launch.file);
+  const l = number === state.run ? state.launch : Math.max(first, 0), launch = run.launches[l];
+  const index = launch.blocks[state.block] ? state.block : Object.keys(launch.blocks)[0];
   const key = [number, l, index, state.latency, state.slow].join();
   const slow = warps => state.slow ? Math.min(3, warps.length - 1) : -1;
   if (!kept.has(key)) {
     const warps = warpsOf(run, launch.blocks[index] ?? []);
-    findRaces(warps);
-    kept.set(key, {run, launch, index, arrays: arraysOf(run, launch),
-                   ...laidOut(warps, state.latency, slow(warps))});
+    const shown = {run, launch, index, arrays: arraysOf(run, launch), slow: slow(warps),
+                   ...laidOut(warps, state.latency, slow(warps))};
+    kept.set(key, {...shown, spoiled: findRaces(warps, shown.order)});
   }
   return kept.get(key);
 }
@@ -168,6 +187,7 @@ function spell(arrays, event, only) {
 /// What the chosen warp does.
 function sentence(shown, state) {
   const {arrays, order} = shown, event = latest(shown, state), w = state.warp;
+  if (state.tick > shown.end) return "This block is done.";
   if (!event) return `Warp ${w} has not begun.`;
   const at = `line ${event.line}`;
   if (event.meets && event.size === 1) return `Warp ${w}: its lanes meet, ${event.what}, ${at}.`;
@@ -181,9 +201,11 @@ function sentence(shown, state) {
   const begin = `Warp ${w} ${verb} ${spell(arrays, event)}, ${at}: `;
   if (state.part < LANES) return begin + "how many sectors?";
   if (event.races) {
-    const others = [...new Set([...event.races.values()].map(store => store.w))];
-    return begin + (others.length > 1 ? "other warps write" : `warp ${others[0]} writes`) +
-      " there, and no barrier says who is first.";
+    const races = [...event.races.values()], bad = races.find(race => race.bad) ?? races[0];
+    const others = new Set(races.map(race => race.w)).size;
+    return begin + (others > 1 ? "other warps write" : `warp ${bad.w} writes`) +
+      " there, and no barrier says who is first" + (bad.bad ? bad.ownFirst
+        ? ". It reads too early." : ". It reads too late." : "; here it happens to be right.");
   }
   const lanes = event.offsets.length, alike = lanes > 1 && event.distinct === event.bytes;
   const cost = event.shared ? many(event.conflicts, "bank conflict").replace(/^0/, "no")
@@ -197,11 +219,15 @@ const short = value => value === null ? "NaN" : value === undefined ? "\u2026"
 /// What the chosen lane does: "sum = 1.25 + 0.5 x -0.75" on a line that adds products of two loads.
 function laneLine(shown, state) {
   const {run, arrays, warps} = shown, event = latest(shown, state), lane = state.lane;
-  if (!event || event.meets || event.valueOf(lane) === undefined) return "";
-  const who = `thread ${lane} of warp ${state.warp}: `, race = event.races?.get(lane);
+  if (!event || event.meets) return "";
+  if (!event.offsets.some(([on]) => on === lane)) return `lane ${lane} takes no part`;
+  if (event.valueOf(lane) === undefined)
+    return shown.index === page.block ? "" : "values are kept of the block that --block chose";
+  const who = `lane ${lane}: `, race = event.races?.get(lane);
   const what = `${spell(arrays, event, lane)} = ${short(event.valueOf(lane))}`;
-  if (race && race.value !== event.valueOf(lane))
-    return `${who}${what}, but warp ${race.w} writes ${short(race.value)}`;
+  if (race?.bad)
+    return `${who}${what}, ` + (race.ownFirst ? `before warp ${race.w} writes ${short(race.value)}`
+      : `which warp ${race.w} has written over what was there`);
   const sum = run.files[event.file]?.[event.line - 1]?.match(/(\w+) \+= [^;]*\*/)?.[1];
   if (!sum || event.store) return who + what;
   const loaded = warps[state.warp].events.filter((each, i) => each.line === event.line &&
@@ -220,7 +246,7 @@ const COLORS = {  // light and dark
   page: ["#ffffff", "#17171b"], text: ["#1b1b1f", "#ececf1"], quiet: ["#6b6b76", "#a6a6b2"],
   lit: ["#ffe99a", "#4d4000"], read: ["#bdd5ef", "#2c4a6e"], now: ["#e07000", "#ff9d3a"],
   mine: ["#7a2fb8", "#d49bff"], written: ["#8fc79a", "#2c6b3c"], fresh: ["#0f8a3c", "#5fe08a"],
-  wrong: ["#d01c1c", "#ff6257"], wait: ["#f0b429", "#b98200"], none: ["none", "none"]};
+  wrong: ["#d01c1c", "#ff6257"], wait: ["#8892b8", "#5c678f"], none: ["none", "none"]};
 
 /// An SVG of its own. `theme`: 0 light, 1 dark; else as the reader's browser has it.
 function svg(content, theme) {
@@ -291,11 +317,12 @@ function placed(arrays, x, y, width, height) {
 function drawArrays(shown, state, x, y, width, height) {
   const {run, arrays, order} = shown, cells = new Map(arrays.map(array => [array, new Map()]));
   const mark = (event, color) => {
+    const look = lane => event.races?.get(lane)?.bad && color !== "mine" ? "wrong"
+      : event.store && !event.shared && shown.spoiled?.has(`${event.w} ${lane}`) ? "wrong" : color;
     for (const [lane, offset] of event.offsets) {
       const array = arrayOf(arrays, event, offset);
       for (let byte = 0; array && byte < event.bytes; byte += array.size)
-        cells.get(array).set(Math.floor((offset - array.begin + byte) / array.size),
-                             color === "now" && event.races?.has(lane) ? "wrong" : color);
+        cells.get(array).set(Math.floor((offset - array.begin + byte) / array.size), look(lane));
     }
   };
   for (const {tick, event} of order)
@@ -308,11 +335,11 @@ function drawArrays(shown, state, x, y, width, height) {
   return placed(arrays, x, y, width, height).map(({array, x, y, cell}) => {
     const size = array.plain ? kib(array.bytes) : [array.rows, array.columns].filter(n => n > 1)
       .join(" \u00d7 ") + (array.where < 0 ? " shared" : "");
-    const wrong = new Set(run.wrong.filter(([where]) => where === array.where)
+    const wrong = new Set(shown.spoiled ? [] : run.wrong.filter(([where]) => where === array.where)
       .map(([, offset]) => offset / array.size));
     const tall = array.rows > 1 ? cell : Math.max(cell, 10), parts = {}, own = cells.get(array);
-    const colorOf = element => own.get(element) !== "read" && wrong.has(element) ? "wrong"
-      : own.get(element);
+    const colorOf = element => wrong.has(element) && ["written", "fresh", "mine"].includes(
+      own.get(element)) ? "wrong" : own.get(element);
     for (let first = 0, next; first < array.rows * array.columns; first = next) {  // cells alike
       const color = colorOf(first), end = first - first % array.columns + array.columns;
       for (next = first + 1; next < end && colorOf(next) === color;) ++next;
@@ -334,19 +361,28 @@ function drawArrays(shown, state, x, y, width, height) {
 
 /// The source around a line, the line lit. Where a line is long, its comment is left out.
 function drawSource(shown, state, x, y, width, height) {
-  const event = latest(shown, state) ?? shown.launch, lines = shown.run.files[event.file] ?? [];
+  const event = latest(shown, state) ?? shown.warps[state.warp]?.events[0] ?? shown.launch;
+  const lines = shown.run.files[event.file] ?? [], end = event.file.split("/").at(-1);
+  const others = page.runs.filter(run => run !== shown.run).map(run => Object.entries(run.files)
+    .find(([file]) => file !== event.file && file.endsWith(end))?.[1]).filter(Boolean)[0];
   const letters = Math.floor((width - 38) / 9.04), rows = [], high = 19;
-  for (let i = Math.max(0, event.line - 20); i < Math.min(lines.length, event.line + 24); ++i) {
+  const kernel = lines.findLastIndex((each, i) => i < event.line && each.startsWith("__global__"));
+  for (let i = Math.max(0, kernel, event.line - 24); i < Math.min(lines.length, event.line + 24);
+       ++i) {
     const long = lines[i].length > letters && !/^\s*\/\//.test(lines[i]);
     const kept = long ? lines[i].replace(/\s*\/\/.*/, "") : lines[i];
     const indent = " ".repeat(kept.length - kept.trimStart().length);
     wrapped(kept.trim(), letters - indent.length - 2).forEach((part, j) => rows.push(
-      {line: i + 1, label: j ? "" : i + 1, text: indent + (j ? "  " : "") + part}));
+      {line: i + 1, label: j ? "" : i + 1,
+       text: (indent + (j ? "  " : "") + part).slice(0, letters),
+       differs: others && kept.trim() && !others.includes(lines[i])}));
   }
   const fitting = Math.floor(height / high), at = rows.findIndex(row => row.line === event.line);
-  const from = Math.max(0, Math.min(at - Math.floor(fitting / 2), rows.length - fitting));
+  const from = at < fitting - 2 ? 0
+    : Math.max(0, Math.min(at - Math.floor(fitting / 2), rows.length - fitting));
   return text(x, y - 6, event.file, 14, "quiet") + rows.slice(from, from + fitting).map((row, i) =>
     (row.line === event.line ? box(x, y + i * high + 4, width, high, "lit") : "") +
+    (row.differs ? box(x + 32, y + i * high + 4, 3, high, "wrong") : "") +
     text(x + 30, y + (i + 1) * high, row.label, 14, "quiet", "end") +
     text(x + 38, y + (i + 1) * high, row.text, 15,
          /^\s*\/\//.test(row.text) ? "quiet mono" : "text mono")).join("");
@@ -357,24 +393,26 @@ function drawSource(shown, state, x, y, width, height) {
 function drawWarps(shown, state, x, y, width, height) {
   const ticks = 40, from = Math.max(0, state.tick - ticks + 1), step = (width - 36) / ticks;
   const high = Math.min(18, (height - 20) / shown.warps.length);
-  const color = {"global loads": "now", "global stores": "fresh", "shared loads": "read",
-                 "shared stores": "written"};
+  const look = event => [...event.races?.values() ?? []].some(race => race.bad) ? "wrong"
+    : event.meets ? "quiet" : event.store ? "fresh" : event.shared ? "read" : "now";
   const at = tick => x + 34 + (Math.min(Math.max(tick, from), state.tick + 1) - from) * step;
-  const title = text(x, y + 8, `warps, the last ${ticks} ticks`, 14, "quiet");
+  const slow = shown.slow < 0 ? "" : `; warp ${shown.slow} is slow`;
+  const title = text(x, y + 8, `warps, ${ticks} ticks${slow}`, 14, "quiet");
+  const labelled = w => high > 14 || w === shown.slow ||
+    w % 4 === 0 && Math.abs(w - shown.slow) > 1;
   return title + shown.warps.map((warp, w) => {
     const top = y + 16 + w * high, middle = top + high / 2;
     let out = w === state.warp ? box(x, top, width, high, "lit") : "";
-    if (high > 14 || w % 4 === 0 || w === state.warp)
-      out += text(x + 28, middle + 5, w, 14, "quiet", "end");
+    if (labelled(w)) out += text(x + 28, middle + 5, w, 14, "quiet", "end");
     warp.events.forEach((event, i) => {
       const tick = warp.ticks[i], next = warp.ticks[i + 1] ?? tick + 1;
       if (tick > state.tick || next < from) return;
-      const waits = event.meets && event.size > 1, look = color[event.kind] ?? "quiet";
+      const waits = event.meets && event.size > 1;
       if (waits) out += box(at(tick), top + 1, at(event.opens + 1) - at(tick), high - 2, "wait");
       else if (next > tick + 1 && at(next) > at(tick))
         out += line(`M${at(tick)} ${middle}H${at(next)}`, "quiet", 'stroke-dasharray="3 2"');
       if (!waits && tick >= from)
-        out += box(at(tick), top + 1, step, high - 2, event.races ? "wrong" : look);
+        out += box(at(tick), top + 1, step, high - 2, look(event));
     });
     return out + box(x, top, width, high, "none link", `pointer-events="all" data-warp="${w}"`);
   }).join("");
@@ -383,14 +421,24 @@ function drawWarps(shown, state, x, y, width, height) {
 /// A warp's lanes above, the sectors or banks that they ask for below, joined by lines.
 function drawLanes(shown, state, x, y, width, height) {
   const event = latest(shown, state);
+  const step = width / LANES;
+  if (event?.meets && event.size > 1) {
+    const here = new Set(shown.order.filter(each => each.event === event && each.tick <= state.tick)
+      .map(each => each.w));
+    return text(x, y + 8, `warps at the barrier, line ${event.line}`, 14, "quiet") +
+      text(x + width, y + 8, `${here.size} of ${event.size}`, 17, "text bold", "end") +
+      shown.warps.map((_, w) => box(x + w * step + 1, y + 18, step - 2, 20,
+                                    `${here.has(w) ? "wait" : "none"} line-quiet`) +
+                      text(x + (w + 0.5) * step, y + 33, w, 13, "text", "middle")).join("");
+  }
   if (!event || event.meets) return "";
-  const banks = state.banks ?? event.shared, unit = banks ? WORD : SECTOR, step = width / LANES;
+  const banks = event.shared, unit = banks ? WORD : SECTOR;
   const units = new Map(), top = y + 18, low = y + height - 20, seen = [];
   for (const [, offset] of event.offsets)
     for (let at = offset; at < offset + event.bytes; at += WORD)
       units.set(Math.floor(at / unit), [...units.get(Math.floor(at / unit)) ?? [], at % unit]);
   const keys = [...units.keys()].sort((a, b) => a - b);
-  const wide = banks ? step : Math.min(width / keys.length, 120);
+  const wide = Math.min(step, width / keys.length);
   const left = banks ? x : x + (width - wide * keys.length) / 2;
   const at = key => left + wide * (banks ? key % LANES : keys.indexOf(key));
   const asked = event.offsets.filter(([lane]) => lane < state.part);
@@ -416,7 +464,7 @@ function drawLanes(shown, state, x, y, width, height) {
       text(left + (bank + 0.5) * step, low + 15, words > 1 ? words : bank, 13,
            words ? "text" : "quiet", "middle");
   }
-  for (const key of banks ? [] : keys) {
+  for (const key of banks ? [] : keys.filter(key => seen.includes(key))) {
     const number = seen.indexOf(key) + 1;
     for (const byte of number ? new Set(units.get(key)) : [])
       out += box(at(key) + 1 + byte / SECTOR * (wide - 2), low, (wide - 2) * WORD / SECTOR, 20,
@@ -424,16 +472,18 @@ function drawLanes(shown, state, x, y, width, height) {
     out += box(at(key) + 1, low, wide - 2, 20, "none line-quiet") +
       text(at(key) + wide / 2, low + 15, number || "", 14, "text bold", "middle");
   }
-  const told = banks
-    ? `${many(seen.length, "word")} from 32 banks: ${many(event.conflicts, "conflict")}`
-    : `${many(seen.length, "sector")}: ${many(seen.length * SECTOR, "byte")} come, ` +
-      `${event.distinct.toLocaleString("en")} were asked for`;
+  const used = new Set(keys.map(key => key % LANES)).size, moved = seen.length * SECTOR;
+  const told = state.part < LANES ? `${many(seen.length, "sector")} so far` : banks
+    ? `${many(seen.length, "word")} in ${many(used, "bank")}: ${many(event.conflicts, "conflict")}`
+    : `${many(seen.length, "sector")}: ${many(moved, "byte")} ${event.store ? "go" : "come"}, ` +
+      `${event.distinct.toLocaleString("en")} of them ${event.store ? "written" : "asked for"}`;
   return out + text(x, y + 8, `lanes of warp ${event.w}`, 14, "quiet") +
     text(x + width, y + 8, told, 17, "text bold", "end");
 }
 
 function drawCounts(counts, title, x, y, width) {
-  const at = i => x + 118 + (i + 1) * (width - 118) / COLUMNS.length;
+  const columns = COLUMNS.filter(name => name !== "conflicts" || counts["shared loads"]);
+  const at = i => x + 106 + (i + 1) * (width - 106) / columns.length;
   const shownAs = (kind, name) => {
     const own = counts[kind], is = kind.split(" ")[0];
     if (name === "/request") return is === "global" ? (own.sectors / own.requests).toFixed(2) : "";
@@ -442,102 +492,117 @@ function drawCounts(counts, title, x, y, width) {
     return fits ? (own[name] ?? 0).toLocaleString("en") : "";
   };
   return text(x, y, title, 14, "quiet") +
-    COLUMNS.map((name, i) => text(at(i), y, name, 14, "quiet", "end")).join("") +
+    columns.map((name, i) => text(at(i), y, name, 14, "quiet", "end")).join("") +
     KINDS.filter(kind => counts[kind]).map((kind, row) => text(x, y + 19 * (row + 1), kind) +
-      COLUMNS.map((name, i) => text(at(i), y + 19 * (row + 1), shownAs(kind, name), 16, "text",
+      columns.map((name, i) => text(at(i), y + 19 * (row + 1), shownAs(kind, name), 15, "text",
                                     "end")).join("")).join("");
 }
 
-const titleOf = ({program, kernel, n, title}) => `${program}, N = ${n}: ${title || kernel}`;
 const LEGEND = [["read", "read before"], ["now", "read now"], ["written", "written before"],
-                ["fresh", "written now"], ["mine", "the chosen warp"], ["wait", "at a barrier"],
-                ["wrong", "wrong, or may be"]];
-function legend() {
+                ["fresh", "written now"], ["mine", "the chosen warp"],
+                ["wait", "waits at a barrier"], ["wrong", "wrong"]];
+const titleOf = ({program, kernel, n, title}) => `${program}, N = ${n}: ${title || kernel}`;
+const blockOf = ({index, launch}) => index === undefined ? ""
+  : `block (${index.split(",").slice(0, 2)}) of ${launch.grid[0]} \u00d7 ${launch.grid[1]}`;
+
+/// The question, what its words mean, when it is, and what colors mean.
+function around(state, end) {
   let x = 12;
-  return LEGEND.map(([look, what]) => {
-    x += 7 * what.length + 28;
-    return box(x - 7 * what.length - 28, 704, 11, 11, look) +
-      text(x - 7 * what.length - 13, 714, what, 13, "quiet");
-  }).join("");
+  return text(12, 50, page.question ?? "", 18, "text bold") +
+    text(12, 72, page.words ?? "", 15, "quiet") +
+    text(WIDTH - 12, 712, "space plays, arrows step, ? lists all keys", 13, "quiet", "end") +
+    (end === undefined ? ""
+      : text(WIDTH - 12, 50, `tick ${state.tick} of ${end}: order, not time`, 15, "quiet", "end") +
+      LEGEND.map(([look, what]) => {
+        const at = x;
+        x += 7 * what.length + 26;
+        return box(at, 702, 11, 11, look) + text(at + 15, 712, what, 13, "quiet");
+      }).join(""));
 }
-const question = () => text(12, 50, page.question ?? "", 18, "mine bold");
-const clock = (tick, end) => text(WIDTH - 12, 26, `tick ${tick} of ${end}`, 16, "text", "end") +
-  text(WIDTH - 12, 46, "order, not time: the trace has no clock", 14, "quiet", "end");
 
 function drawBlock(state) {
-  const shown = shownOf(state), {run, launch, index} = shown, [gx, gy] = launch.grid;
-  const counts = state.whole ? launch.totals : countsUntil(shown, state.tick);
+  const shown = shownOf(state), {run, launch, index} = shown;
+  const counts = state.whole ? launch.totals
+    : countsUntil(shown, state.part < LANES ? state.tick - 1 : state.tick);
   const launched = run.launches.length > 1 ? `, launch ${state.launch + 1}: ${launch.name}` : "";
-  const block = index ? `, block (${index.split(",").slice(0, 2)}) of ${gx} \u00d7 ${gy}` : "";
-  return text(12, 26, titleOf(run) + launched + block, 20, "text bold") + question() +
-    clock(state.tick, shown.end) + drawSource(shown, state, 12, 80, 446, 520) +
-    drawArrays(shown, state, 472, 62, 520, 386) + drawWarps(shown, state, 1006, 62, 262, 404) +
-    drawLanes(shown, state, 472, 482, 796, 116) +
-    paragraph(12, 630, index ? sentence(shown, state) : "A library's call: nobody saw its threads.",
-              68, 21, "text bold") +
-    text(12, 686, laneLine(shown, state), 16, "text mono") + legend() +
-    drawCounts(counts, state.whole ? "whole launch" : "this block", 808, 622, 460);
+  const found = run.wrong.length ? `${many(run.wrong.length, "number")} found wrong` : "";
+  return text(12, 26, `${titleOf(run)}${launched}  ${blockOf(shown)}`, 20, "text bold") +
+    text(WIDTH - 12, 26, found, 16, "wrong bold", "end") + around(state, shown.end) +
+    drawSource(shown, state, 12, 104, 446, 490) + drawArrays(shown, state, 472, 84, 520, 380) +
+    drawWarps(shown, state, 1006, 84, 262, 380) + drawLanes(shown, state, 472, 480, 796, 116) +
+    paragraph(12, 628, index ? sentence(shown, state) : "A library's call: nobody saw its threads.",
+              64, 21, "text bold") +
+    text(12, 684, laneLine(shown, state), 16, "text mono") +
+    drawCounts(counts, state.whole ? "whole launch" : "this block", 790, 616, 478);
 }
 
-/// How often each number of global memory that was loaded so far was asked for, by all threads.
-function askedFor(shown, tick) {
-  const asked = new Map();
+/// Two kernels in step: of each its arrays, its warps, and the requests or the sectors so far.
+function drawBoth(state) {
+  const sides = [0, 1].map(run => shownOf(state, run)), end = lastTick();
+  const measure = page.measure ?? "requests";
+  const counts = sides.map(shown => countsUntil(shown, state.tick));
+  const ends = sides.map(shown => countsUntil(shown, Infinity));
+  const kinds = KINDS.slice(0, -1).filter(kind => ends.some(each => each[kind]?.[measure]));
+  const most = Math.max(...kinds.flatMap(kind => ends.map(each => each[kind]?.[measure] ?? 0)));
+  return around(state, end) + sides.map((shown, i) => {
+    const x = 12 + 640 * i;
+    return text(x, 26, titleOf(shown.run), 17, "text bold") +
+      text(x, 94, blockOf(shown), 14, "quiet") +
+      drawArrays(shown, state, x, 102, 400, 384) + drawWarps(shown, state, x + 412, 102, 200, 384) +
+      paragraph(x, 514, sentence(shown, state), 62, 18) +
+      text(x, 570, `${measure} so far`, 14, "quiet") +
+      text(x + 612, 570, loadedUntil(shown, counts[i], state.tick), 17, "text bold", "end") +
+      kinds.map((kind, row) => {
+        const value = counts[i][kind]?.[measure] ?? 0, y = 594 + row * 24;
+        return text(x, y, kind) + box(x + 118, y - 14, 390 * value / most, 18,
+                                      kind.endsWith("stores") ? "fresh" : "now") +
+          text(x + 612, y, value.toLocaleString("en"), 16, "text bold", "end");
+      }).join("");
+  }).join("");
+}
+
+/// What the threads of a block have asked global memory for.
+function loadedUntil(shown, counts, tick) {
+  const own = counts["global loads"], numbers = new Set();
+  let loads = 0;
+  if (page.measure === "sectors")
+    return own ? `${(own.sectors / own.requests).toFixed(2)} sectors a request` : "";
   for (const {tick: at, event} of shown.order)
     if (at <= tick && event.kind === "global loads")
-      for (const [, offset] of event.offsets)
-        asked.set(`${event.where} ${offset}`, (asked.get(`${event.where} ${offset}`) ?? 0) + 1);
-  const most = Math.max(0, ...new Set(asked.values()));
-  return `each number was loaded by ${most === 1 ? "one thread" : `up to ${many(most, "thread")}`}`;
+      for (const [, offset] of event.offsets) ++loads, numbers.add(`${event.where} ${offset}`);
+  return numbers.size ? `${loads.toLocaleString("en")} loads of ` +
+    `${numbers.size.toLocaleString("en")} numbers: ${Math.round(loads / numbers.size)} each` : "";
 }
 
-/// Two kernels in step.
-function drawBoth(state) {
-  const sides = [0, 1].map(run => shownOf(state, run)), ends = sides.map(shown => shown.end);
-  const all = sides.map(shown => countsUntil(shown, Infinity));
-  const most = kind => Math.max(...all.map(counts => counts[kind]?.requests ?? 0));
-  const kinds = KINDS.filter(most).slice(0, 5);
-  return question() + clock(state.tick, Math.max(...ends)) + sides.map((shown, i) => {
-    const x = 12 + 640 * i, counts = countsUntil(shown, state.tick);
-    return text(x, 26, titleOf(shown.run), 17, "text bold") +
-      drawArrays(shown, state, x, 62, 600, 412) +
-      paragraph(x, 508, sentence(shown, state), 62, 18) +
-      text(x, 558, "requests so far", 14, "quiet") +
-      text(x + 600, 558, askedFor(shown, state.tick), 17, "mine bold", "end") +
-      kinds.map((kind, row) => {
-        const value = counts[kind]?.requests ?? 0, y = 582 + row * 24;
-        return text(x, y, kind) + box(x + 118, y - 14, 390 * value / most(kind), 18,
-                                      kind.startsWith("global") ? "now" : "read") +
-          text(x + 600, y, value.toLocaleString("en"), 16, "text bold", "end");
-      }).join("");
-  }).join("") + legend();
-}
-
-/// What each launch reads from memory and writes back: an arrow for each array.
+/// What each launch reads from memory and writes back, an arrow for each array; one run after the
+/// other.
 function drawTrips(state) {
   const sum = numbers => numbers.reduce((all, each) => all + each, 0);
   const trips = launch => sum([...launch.read, ...launch.written].map(([, bytes]) => bytes));
-  const most = Math.max(...page.runs.map(run => sum(run.launches.map(trips))));
-  const high = 640 / page.runs.length;
-  return question() + text(WIDTH - 12, 46, "bytes that a launch touches, each counted once", 14,
-                           "quiet", "end") + page.runs.map((run, i) => {
-    const y = 66 + i * high, width = Math.min(1256 / run.launches.length, 420);
-    const low = y + high - 94;
-    let total = 0;
+  const all = page.runs.map(run => sum(run.launches.map(trips))), most = Math.max(...all);
+  const high = 630 / page.runs.length;
+  let before = 0;
+  return around(state) + text(WIDTH - 12, 50, "bytes that a launch touches, each counted once", 14,
+                              "quiet", "end") + page.runs.map((run, i) => {
+    const y = 74 + i * high, width = Math.min(1256 / run.launches.length, 420), low = y + high - 94;
+    const step = state.step - before, done = run.launches.slice(0, Math.max(step, 0));
+    const total = sum(done.map(trips)), over = done.length === run.launches.length;
+    const times = over && i > 0 && total < all[0] ? all[0] / total : 0;
+    const ratio = times ? `, ${times.toFixed(1)} times less` : "";
+    before += run.launches.length;
     return text(12, y + 18, `${titleOf(run)}, ${run.launches.length} launch` +
                 `${run.launches.length > 1 ? "es" : ""}`, 18, "text bold") +
       box(12, y + 28, 1256, 26, "read") + text(20, y + 46, "memory") +
       run.launches.map((launch, j) => {
-        const x = 12 + j * width, on = j < state.step;
-        const arrows = [...launch.read.map(each => [...each, "now"]),
-                        ...launch.written.map(each => [...each, "fresh"])];
-        total += on ? trips(launch) : 0;
+        const x = 12 + j * width, arrows = j < step
+          ? [...launch.read.map(each => [...each, "now"]),
+             ...launch.written.map(each => [...each, "fresh"])] : [];
         const name = launch.name.replace(/<.*/, "") + (launch.file ? "" : ", a library");
-        const look = j === state.step - 1 ? "lit" : "none";
-        return box(x + 4, low, width - 8, 44, `${look} line-quiet`) +
+        return box(x + 4, low, width - 8, 44, `${j === step - 1 ? "lit" : "none"} line-quiet`) +
           text(x + width / 2, low + 28, name, 16, "text", "middle") +
           box(x + 4, low, width - 8, 44, "none link",
               `pointer-events="all" data-launch="${i} ${j}"`) +
-          arrows.filter(() => on).map(([number, bytes, look], k) => {
+          arrows.map(([number, bytes, look], k) => {
             const at = x + (k + 0.4) * width / arrows.length, down = look === "now";
             const [from, to, tip] = down ? [y + 56, low - 2, -9] : [low - 2, y + 56, 9];
             return line(`M${at} ${from}V${to}`, look, 'stroke-width="3"') +
@@ -545,8 +610,8 @@ function drawTrips(state) {
               text(at + 5, (y + low) / 2 + 24, run.buffers[number][3], 15, "text mono") +
               text(at + 5, (y + low) / 2 + 42, kib(bytes), 14);
           }).join("");
-      }).join("") + box(12, low + 54, 760 * total / most, 20, "now") +
-      text(24 + 760 * total / most, low + 70, `${kib(total)} from memory and back`, 18,
+      }).join("") + box(12, low + 54, 700 * total / most, 20, "quiet") +
+      text(24 + 700 * total / most, low + 70, `${kib(total)} from memory and back${ratio}`, 18,
            "text bold");
   }).join("");
 }
@@ -556,13 +621,14 @@ const frame = (state, theme) => svg(VIEWS[state.view](state), theme);
 
 // --- Moving -------------------------------------------------------------------------------------
 
-const around = (value, by, size) => size ? (value + by + size) % size : 0;
+const turn = (value, by, size) => size ? (value + by + size) % size : 0;
 const lastTick = () => Math.max(...(state.view === "both" ? [0, 1] : [state.run]).map(
   run => shownOf(state, run).end));
-const launches = () => Math.max(...page.runs.map(run => run.launches.length));
+const launches = () => page.runs.reduce((all, run) => all + run.launches.length, 0);
 
 /// To the nearest of some ticks after now, or before.
 function jump(ticks, by) {
+  if (!ticks.length) return;
   const found = by > 0 ? ticks.find(tick => tick > state.tick)
     : ticks.findLast(tick => tick < state.tick);
   state.tick = found ?? (by > 0 ? lastTick() : 0);
@@ -583,15 +649,15 @@ function toTile(by) {
   jump(fills.length ? [...new Set(fills)] : own, by);
 }
 
-function toWarp(by) { state.warp = around(state.warp, by, shownOf(state).warps.length); }
+function toWarp(by) { state.warp = turn(state.warp, by, shownOf(state).warps.length); }
 
 function toBlock(by) {
   const {launch, index} = shownOf(state), all = Object.keys(launch.blocks);
-  state.block = all[around(all.indexOf(index), by, all.length)] ?? state.block;
+  state.block = all[turn(all.indexOf(index), by, all.length)] ?? state.block;
 }
 
-/// To the thread of this block that wrote an element, and there to its first load of a number that
-/// another warp writes, or else to the store.
+/// To the lane of this block that wrote an element, and there to its first load that comes too
+/// early or too late, or else to the store.
 function toWriter(where, offset) {
   const shown = shownOf(state);
   for (const {event, w, tick} of shown.order) {
@@ -599,19 +665,27 @@ function toWriter(where, offset) {
     const found = event.offsets.find(([, at]) => offset >= at && offset < at + event.bytes);
     if (!found) continue;
     const [lane] = found, {events, ticks} = shown.warps[w];
-    const early = events.findIndex(each => each.races?.has(lane) &&
-      each.races.get(lane).value !== each.valueOf(lane));
-    Object.assign(state, {warp: w, lane, tick: early < 0 ? tick : ticks[early]});
+    const bad = events.findIndex(each => each.races?.get(lane)?.bad);
+    Object.assign(state, {warp: w, lane, tick: bad < 0 ? tick : ticks[bad]});
     return true;
   }
   return false;
 }
 
+/// To the next warp's first load that comes too early or too late; without such, to the next number
+/// that the program found wrong.
 function toWrong() {
-  const {wrong} = page.runs[state.run];
-  for (let i = 0; i < wrong.length; ++i) {
-    state.wrong = around(state.wrong ?? -1, 1, wrong.length);
-    if (toWriter(...wrong[state.wrong])) return;
+  const {run, warps} = shownOf(state);
+  for (let i = 1; i <= warps.length; ++i) {
+    const warp = (state.warp + i) % warps.length, {events, ticks} = warps[warp];
+    const bad = events.findIndex(each => [...each.races?.values() ?? []].some(race => race.bad));
+    if (bad < 0) continue;
+    const [lane] = [...events[bad].races].find(([, race]) => race.bad);
+    return void Object.assign(state, {warp, lane, tick: ticks[bad]});
+  }
+  for (let i = 0; i < run.wrong.length; ++i) {
+    state.wrong = turn(state.wrong ?? -1, 1, run.wrong.length);
+    if (toWriter(...run.wrong[state.wrong])) return;
   }
 }
 
@@ -642,41 +716,40 @@ function save() {
 
 const KEYS = [  // what it is for, and a key and what it does, twice where there are two ways
   ["play, stop", " ", () => play(!playing)],
-  ["next event of this warp, last one", "ArrowRight", () => toEvent(1),
+  ["next, previous event of this warp", "ArrowRight", () => toEvent(1),
    "ArrowLeft", () => toEvent(-1)],
-  ["next barrier that opens, last one", "ArrowDown", () => jump(shownOf(state).openings, 1),
+  ["next, previous barrier that opens", "ArrowDown", () => jump(shownOf(state).openings, 1),
    "ArrowUp", () => jump(shownOf(state).openings, -1)],
-  ["next tile, last one", "PageDown", () => toTile(1), "PageUp", () => toTile(-1)],
+  ["next, previous tile", "PageDown", () => toTile(1), "PageUp", () => toTile(-1)],
   ["the beginning, the end", "Home", () => { state.tick = state.step = 0; },
    "End", () => { state.tick = lastTick(), state.step = launches(); }],
-  ["next warp, last one", "w", () => toWarp(1), "W", () => toWarp(-1)],
-  ["next lane, last one", "e", () => { state.lane = around(state.lane, 1, LANES); },
-   "E", () => { state.lane = around(state.lane, -1, LANES); }],
-  ["next block, last one", "b", () => toBlock(1), "B", () => toBlock(-1)],
+  ["next, previous warp (or click one)", "w", () => toWarp(1), "W", () => toWarp(-1)],
+  ["next, previous lane (or click one)", "e", () => { state.lane = turn(state.lane, 1, LANES); },
+   "E", () => { state.lane = turn(state.lane, -1, LANES); }],
+  ["next, previous block", "b", () => toBlock(1), "B", () => toBlock(-1)],
   ["next launch", "n", () => {
-    state.launch = around(state.launch, 1, page.runs[state.run].launches.length), state.tick = 0;
+    state.launch = turn(state.launch, 1, page.runs[state.run].launches.length), state.tick = 0;
   }],
-  ["the other kernel, or version", "m", () => {
-    state.run = around(state.run, 1, page.runs.length);
-    state.launch = Math.min(state.launch, page.runs[state.run].launches.length - 1);
+  ["the other kernel or version", "m", () => {
+    state.run = turn(state.run, 1, page.runs.length);
+    state.launch = Math.max(page.runs[state.run].launches.findIndex(launch => launch.file), 0);
     state.tick = Math.min(state.tick, lastTick());
   }],
-  ["both in step", "c", () => {
+  ["both kernels in step", "c", () => {
     state.view = state.view === "both" || page.runs.length < 2 ? "block" : "both";
   }],
-  ["trips to memory", "v", () => { state.view = state.view === "trips" ? "block" : "trips"; }],
-  ["banks or sectors", "s", () => {
-    state.banks = !(state.banks ?? latest(shownOf(state), state)?.shared);
+  ["what launches read and write, and back", "v", () => {
+    state.view = state.view === "trips" ? "block" : "trips";
   }],
   ["counts of the whole launch", "t", () => { state.whole = !state.whole; }],
-  ["next wrong number, and the load that it comes from", "r", toWrong],
-  ["one slow warp", "o", () => { state.slow = 1 - state.slow; }],
+  ["next load that comes too early or too late, or wrong number", "r", toWrong],
+  ["one warp is slow, or none", "o", () => { state.slow = 1 - state.slow; }],
   ["memory answers sooner, later", "[", () => { state.latency = Math.max(state.latency - 4, 1); },
    "]", () => { state.latency = Math.min(state.latency + 4, 80); }],
   ["copy a link to this frame", "l", () => navigator.clipboard?.writeText(location.href)],
   ["this frame as SVG", "p", save],
   ["black screen", ".", () => document.body.classList.toggle("black")],
-  ["these keys", "?", () => document.getElementById("help").showModal()]];
+  ["these keys; Escape ends it", "?", () => document.getElementById("help").showModal()]];
 
 // --- The page -----------------------------------------------------------------------------------
 
@@ -702,7 +775,7 @@ function begin() {
   state.block = link.get("block") ?? state.block;
   take("run", page.runs.length - 1), take("latency", 80), take("slow", 1), take("lane", LANES - 1);
   const own = page.runs[state.run].launches;
-  state.launch = Math.max(own.findIndex(launch => Object.keys(launch.blocks).length), 0);
+  state.launch = Math.max(own.findIndex(launch => launch.file), 0);
   take("launch", own.length - 1), take("step", launches());
   take("warp", Math.max(shownOf(state).warps.length - 1, 0)), take("tick", lastTick());
   if (state.view === "lanes" && !link.has("tick")) toEvent(1), state.part = 0;  // to be counted

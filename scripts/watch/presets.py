@@ -1,25 +1,31 @@
-"""The pages of scripts/watch.sh --preset. `exercise` makes the second version of the program, and
-`look` is how the page begins."""
+"""The pages of scripts/watch.sh --preset. `exercise` makes the second version of the program, `words`
+say what the question's mean, `measure` is what is compared, and `look` is how the page begins."""
 
 PRESETS = {
     "sectors": {
-        "program": "1", "n": "64", "exercise": 2,
-        "question": "A warp's 32 lanes load at once: how many sectors of 32 bytes does that take?",
+        "program": "1", "n": "64", "exercise": 2, "measure": "sectors",
+        "question": "How many sectors does a warp's load bring, and how many with x and y swapped (m)?",
+        "words": "A warp: 32 threads, its lanes, that run one instruction together, a request. "
+                 "Memory sends whole sectors of 32 bytes, 8 numbers.",
         "look": {"warp": 5, "view": "lanes"},
     },
     "trips": {
         "program": "5", "n": "64", "with": "6",
-        "question": "How many bytes go to memory and back between six kernels, and with one?",
+        "question": "How much goes from memory and back, in six kernels and in one?",
+        "words": "out = sigmoid(x W1 + b1) * (x W2 + b2), of fp16 numbers, 2 bytes each",
         "look": {"view": "trips"},
     },
     "tiles": {
-        "program": "2", "n": "64", "with": "1",
-        "question": "How many threads load each number of A and B from memory?",
+        "program": "1", "n": "64", "with": "2",
+        "question": "How often does a block load each number of A and B from global memory?",
+        "words": "Left each thread loads all that it needs. Right the threads of a block share tiles, "
+                 "in a small memory near them.",
         "look": {"view": "both"},
     },
     "barrier": {
         "program": "2", "n": "64", "exercise": 6,
-        "question": "What does a warp do that is early, and what if nobody stops it?",
+        "question": "Warp 3 is slow. What do the others do at the barrier, and what without it (m)?",
+        "words": "At a barrier, __syncthreads(), each warp of the block waits until all have come.",
         "look": {"slow": 1},
     },
 }

@@ -224,7 +224,8 @@ def main(arguments):
                        USAGE)
         runs.append(for_page(one, result, size, block))
     title = f"{runs[0]['program']}, N = {runs[0]['n']}"
-    look = {key: preset[key] for key in ("question", "look") if key in preset}
+    look = {key: preset[key] for key in ("question", "words", "measure", "look")
+            if key in preset}
     write_page(options.preset or wanted[0].name,
                {"title": title, "block": ",".join(map(str, block)), "runs": runs, **look})
 
