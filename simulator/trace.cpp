@@ -13,6 +13,7 @@
 
 #include "count.hpp"
 #include "cuda/device_launch_parameters.h"
+#include "current_thread.hpp"
 #include "errors.hpp"
 #include "memory.hpp"
 #include "shared_memory.hpp"
@@ -41,8 +42,11 @@ State& all() {
 void put(const std::string& text) {
     const std::lock_guard lock(all().mutex);
     all().written += text.size();
-    if (all().written > kMostBytes)
-        fail(2, "the trace is over %zu MB: take a smaller size, N = 64 or less", kMostBytes >> 20);
+    if (all().written > kMostBytes) {
+        running_launch = nullptr;  // it is no thread's fault
+        fail(2, "the trace is over %zu MB: take a smaller size, as a rule N = 64",
+             kMostBytes >> 20);
+    }
     std::fwrite(text.data(), 1, text.size(), all().file);
 }
 

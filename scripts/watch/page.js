@@ -5,6 +5,7 @@
 const WIDTH = 1280, HEIGHT = 720, LANES = 32, SECTOR = 32, WORD = 4;
 const SLOTS = 4;  // warps of a block that begin an instruction in one tick
 const SLOWER = 8;  // so many times as long one warp takes for each, where asked for
+const PIECE = 2, MOST_PIECES = 1 << 20;  // bytes of shared memory that are looked at together
 const SIZES = {fp64: 8, fp32: 4, int32: 4, uint32: 4, fp16: 2, bf16: 2, int8: 1};
 const KINDS = ["global loads", "global stores", "global atomics", "shared loads", "shared stores",
                "shared atomics", "barriers"];
@@ -40,44 +41,52 @@ function warpsOf(run, raw) {
   return Array.from(warps, warp => warp ?? {events: []});
 }
 
-/// Two warps touch a word of shared memory and one of them stores there, with no barrier between:
-/// notes such loads, and which come too early or too late in this order. What each load then finds
-/// is played again: the simulator ran the threads in another order.
+/// Two warps touch the same bytes of shared memory and one of them stores there, with no barrier
+/// between: notes such loads, and which come too early or too late in this order, or find what
+/// nobody has stored. Where there are some, what each load finds is played again: the simulator ran
+/// the threads in another order. Returns the lanes of warps that such a load has spoiled.
 function findRaces(warps, order) {
   const stores = new Map(), memory = new Map(), stored = new Set(), spoiled = new Set();
-  const latest = [];  // phase in which each warp has stored
-  const lanes = event => event.shared ? event.offsets.map(
-    ([lane, offset]) => [lane, offset, `${event.phase} ${Math.floor(offset / WORD)}`]) : [];
+  const latest = [];  // the phase in which each warp stored last: how many barriers it had passed
+  const pieces = (event, offset) => Array.from({length: Math.ceil(event.bytes / PIECE)},
+                                               (_, i) => Math.floor(offset / PIECE) + i);
   warps.forEach(({events}, w) => {
-    let phase = 0;  // barriers passed
+    let phase = 0;
     for (const event of events) {
       if (event.meets) phase += event.size > 1 ? 1 : 0;
       else event.phase = phase;
-      for (const [lane, , word] of event.store ? lanes(event) : [])
-        stores.set(word, {w, event, lane});
+      for (const [lane, offset] of event.shared && event.store ? event.offsets : [])
+        for (const piece of pieces(event, offset))
+          stores.set(phase * MOST_PIECES + piece, {w, event, lane});
     }
   });
   for (const {w, event} of order) {
-    const found = new Map();
-    for (const [lane, offset, word] of lanes(event)) {
-      const other = stores.get(word);
-      if (event.store) memory.set(offset, event.valueOf(lane)), latest[w] = event.phase;
-      else found.set(lane, memory.get(offset) ?? null);
-      if (event.store || !other || other.w === w) continue;
-      const ownFirst = latest[w] === event.phase;  // then the other's store should be first, too
-      const bad = stored.has(other.event) !== ownFirst;
+    if (!event.shared) continue;
+    for (const [lane, offset] of event.offsets) {
+      const own = pieces(event, offset);
+      if (event.store) {
+        for (const piece of own) memory.set(piece, undefined);  // there is something
+        memory.set(own[0], event.valueOf(lane)), stored.add(event), latest[w] = event.phase;
+        continue;
+      }
+      (event.found ??= new Map()).set(lane, memory.has(own[0]) ? memory.get(own[0]) : null);
+      const other = own.map(piece => stores.get(event.phase * MOST_PIECES + piece))
+        .find(store => store && store.w !== w);
+      const early = latest[w] === event.phase;  // the warp's own store came first: so should all
+      const none = !own.every(piece => memory.has(piece));
+      if (!other && !none) continue;
+      const bad = none || stored.has(other.event) !== early;
       if (bad) spoiled.add(`${w} ${lane}`);
-      (event.races ??= new Map()).set(lane, {w: other.w, bad, ownFirst,
-                                             value: other.event.valueOf(other.lane)});
+      (event.races ??= new Map()).set(lane, {w: other?.w, bad, early: early || none,
+                                             value: other?.event.valueOf(other.lane)});
     }
-    if (event.store) stored.add(event);
-    else event.found = found;
   }
-  const racing = order.some(({event}) => event.races);
-  for (const {event} of racing ? order : [])
-    if (event.found?.size && event.valueOf(event.offsets[0][0]) !== undefined)
+  const cluster = warps.length > LANES;  // whose blocks see each other's memory
+  if (cluster || !order.some(({event}) => event.races)) return undefined;
+  for (const {event} of order)
+    if (event.found && event.valueOf(event.offsets[0][0]) !== undefined)
       event.valueOf = lane => event.found.get(lane);
-  return racing ? spoiled : undefined;
+  return spoiled;
 }
 
 /// The rule: in a tick up to four warps begin their next event, in turns. A warp goes on when its
@@ -154,8 +163,9 @@ function arraysOf(run, launch) {
     return {where, name, size, begin: 0, bytes, columns, rows: Math.ceil(bytes / size / columns)};
   });
   for (const [begin, bytes, type, rows, columns, name] of launch.shared) {
-    const known = SIZES[type] && rows, size = SIZES[type] ?? WORD, all = bytes / size;
-    const width = known ? columns || rows : LANES * Math.ceil(Math.sqrt(all) / LANES);
+    const known = SIZES[type] && rows, size = SIZES[type] ?? WORD, all = Math.ceil(bytes / size);
+    const square = LANES * Math.ceil(Math.sqrt(all) / LANES);
+    const width = known ? columns || rows : Math.min(all, square);
     arrays.push({where: -1, name, size, begin, bytes, plain: !known, columns: width,
                  rows: Math.ceil(all / width)});
   }
@@ -188,7 +198,8 @@ function spell(arrays, event, only) {
 function sentence(shown, state) {
   const {arrays, order} = shown, event = latest(shown, state), w = state.warp;
   if (state.tick > shown.end) return "This block is done.";
-  if (!event) return `Warp ${w} has not begun.`;
+  if (!event) return shown.warps[w]?.events.length ? `Warp ${w} has not begun.`
+    : `Warp ${w} of this block touches no memory, or there is none.`;
   const at = `line ${event.line}`;
   if (event.meets && event.size === 1) return `Warp ${w}: its lanes meet, ${event.what}, ${at}.`;
   if (event.meets) {
@@ -203,11 +214,14 @@ function sentence(shown, state) {
   if (event.races) {
     const races = [...event.races.values()], bad = races.find(race => race.bad) ?? races[0];
     const others = new Set(races.map(race => race.w)).size;
+    if (bad.w === undefined) return `${begin}nobody has written all of that.`;
     return begin + (others > 1 ? "other warps write" : `warp ${bad.w} writes`) +
-      " there, and no barrier says who is first" + (bad.bad ? bad.ownFirst
+      " there, and no barrier says who is first" + (bad.bad ? bad.early
         ? ". It reads too early." : ". It reads too late." : "; here it happens to be right.");
   }
   const lanes = event.offsets.length, alike = lanes > 1 && event.distinct === event.bytes;
+  if (event.kind.endsWith("atomics"))
+    return `${begin}${many(lanes, "lane")}${alike ? ", one after the other" : ""}.`;
   const cost = event.shared ? many(event.conflicts, "bank conflict").replace(/^0/, "no")
     : many(event.sectors, "sector");
   return `${begin}${many(lanes, "lane")}, ${alike ? "all the same number, " : ""}${cost}.`;
@@ -225,11 +239,14 @@ function laneLine(shown, state) {
     return shown.index === page.block ? "" : "values are kept of the block that --block chose";
   const who = `lane ${lane}: `, race = event.races?.get(lane);
   const what = `${spell(arrays, event, lane)} = ${short(event.valueOf(lane))}`;
-  if (race?.bad)
-    return `${who}${what}, ` + (race.ownFirst ? `before warp ${race.w} writes ${short(race.value)}`
+  if (race?.bad && race.w !== undefined)
+    return `${who}${what}, ` + (race.early ? `before warp ${race.w} writes ${short(race.value)}`
       : `which warp ${race.w} has written over what was there`);
-  const sum = run.files[event.file]?.[event.line - 1]?.match(/(\w+) \+= [^;]*\*/)?.[1];
-  if (!sum || event.store) return who + what;
+  // A sum of products that begins at 0 in the kernel's first block: there all loads are its own.
+  const lines = run.files[event.file] ?? [];
+  const sum = lines[event.line - 1]?.match(/(\w+) \+= \w+\[[^;]*\] \* \w+\[[^;]*\];/)?.[1];
+  const begins = sum && lines.some(each => each.startsWith(`    float ${sum} = 0;`));
+  if (!begins || event.store) return who + what;
   const loaded = warps[state.warp].events.filter((each, i) => each.line === event.line &&
     !each.meets && warps[state.warp].ticks[i] <= state.tick).map(each => each.valueOf(lane));
   let before = 0;
@@ -317,7 +334,7 @@ function placed(arrays, x, y, width, height) {
 function drawArrays(shown, state, x, y, width, height) {
   const {run, arrays, order} = shown, cells = new Map(arrays.map(array => [array, new Map()]));
   const mark = (event, color) => {
-    const look = lane => event.races?.get(lane)?.bad && color !== "mine" ? "wrong"
+    const look = lane => event.races?.get(lane)?.bad ? "wrong"
       : event.store && !event.shared && shown.spoiled?.has(`${event.w} ${lane}`) ? "wrong" : color;
     for (const [lane, offset] of event.offsets) {
       const array = arrayOf(arrays, event, offset);
@@ -335,8 +352,12 @@ function drawArrays(shown, state, x, y, width, height) {
   return placed(arrays, x, y, width, height).map(({array, x, y, cell}) => {
     const size = array.plain ? kib(array.bytes) : [array.rows, array.columns].filter(n => n > 1)
       .join(" \u00d7 ") + (array.where < 0 ? " shared" : "");
-    const wrong = new Set(shown.spoiled ? [] : run.wrong.filter(([where]) => where === array.where)
-      .map(([, offset]) => offset / array.size));
+    const last = run.launches.findLast(({written}) => written.some(([n]) => n === array.where));
+    const found = shown.spoiled || last !== shown.launch ? []
+      : run.wrong.filter(([where]) => where === array.where);
+    const wrong = new Set(found.map(([, offset]) => offset / array.size));
+    for (const [, offset, never] of state.tick >= shown.end ? found : [])
+      if (never) cells.get(array).set(offset / array.size, "wrong");
     const tall = array.rows > 1 ? cell : Math.max(cell, 10), parts = {}, own = cells.get(array);
     const colorOf = element => wrong.has(element) && ["written", "fresh", "mine"].includes(
       own.get(element)) ? "wrong" : own.get(element);
@@ -355,7 +376,7 @@ function drawArrays(shown, state, x, y, width, height) {
       Object.entries(parts).map(([color, path]) =>
         `<path d="${path.join("")}" class="${color}" shape-rendering="crispEdges"/>`).join("") +
       box(...frame, "none line-quiet", `pointer-events="all" data-array="${array.where}" data-at=` +
-          `"${x} ${y} ${cell} ${tall} ${array.columns} ${array.size}"`);
+          `"${x} ${y} ${cell} ${tall} ${array.columns} ${array.size} ${array.begin}"`);
   }).join("");
 }
 
@@ -378,8 +399,9 @@ function drawSource(shown, state, x, y, width, height) {
        differs: others && kept.trim() && !others.includes(lines[i])}));
   }
   const fitting = Math.floor(height / high), at = rows.findIndex(row => row.line === event.line);
-  const from = at < fitting - 2 ? 0
+  let from = at < fitting - 2 ? 0
     : Math.max(0, Math.min(at - Math.floor(fitting / 2), rows.length - fitting));
+  while (from < at && !rows[from].label) ++from;
   return text(x, y - 6, event.file, 14, "quiet") + rows.slice(from, from + fitting).map((row, i) =>
     (row.line === event.line ? box(x, y + i * high + 4, width, high, "lit") : "") +
     (row.differs ? box(x + 32, y + i * high + 4, 3, high, "wrong") : "") +
@@ -467,8 +489,8 @@ function drawLanes(shown, state, x, y, width, height) {
   for (const key of banks ? [] : keys.filter(key => seen.includes(key))) {
     const number = seen.indexOf(key) + 1;
     for (const byte of number ? new Set(units.get(key)) : [])
-      out += box(at(key) + 1 + byte / SECTOR * (wide - 2), low, (wide - 2) * WORD / SECTOR, 20,
-                 "lit");
+      out += box(at(key) + 1 + byte / SECTOR * (wide - 2), low, (wide - 2) / SECTOR *
+                 Math.min(WORD, event.bytes), 20, "lit");
     out += box(at(key) + 1, low, wide - 2, 20, "none line-quiet") +
       text(at(key) + wide / 2, low + 15, number || "", 14, "text bold", "middle");
   }
@@ -484,6 +506,7 @@ function drawLanes(shown, state, x, y, width, height) {
 function drawCounts(counts, title, x, y, width) {
   const columns = COLUMNS.filter(name => name !== "conflicts" || counts["shared loads"]);
   const at = i => x + 106 + (i + 1) * (width - 106) / columns.length;
+  const kinds = KINDS.filter(kind => counts[kind]), high = Math.min(19, 80 / kinds.length);
   const shownAs = (kind, name) => {
     const own = counts[kind], is = kind.split(" ")[0];
     if (name === "/request") return is === "global" ? (own.sectors / own.requests).toFixed(2) : "";
@@ -493,15 +516,15 @@ function drawCounts(counts, title, x, y, width) {
   };
   return text(x, y, title, 14, "quiet") +
     columns.map((name, i) => text(at(i), y, name, 14, "quiet", "end")).join("") +
-    KINDS.filter(kind => counts[kind]).map((kind, row) => text(x, y + 19 * (row + 1), kind) +
-      columns.map((name, i) => text(at(i), y + 19 * (row + 1), shownAs(kind, name), 15, "text",
-                                    "end")).join("")).join("");
+    kinds.map((kind, row) => text(x, y + high * (row + 1), kind, high - 3) +
+      columns.map((name, i) => text(at(i), y + high * (row + 1), shownAs(kind, name), high - 3,
+                                    "text", "end")).join("")).join("");
 }
 
 const LEGEND = [["read", "read before"], ["now", "read now"], ["written", "written before"],
                 ["fresh", "written now"], ["mine", "the chosen warp"],
                 ["wait", "waits at a barrier"], ["wrong", "wrong"]];
-const titleOf = ({program, kernel, n, title}) => `${program}, N = ${n}: ${title || kernel}`;
+const titleOf = ({program, kernel, size, title}) => `${program}, ${size}: ${title || kernel}`;
 const blockOf = ({index, launch}) => index === undefined ? ""
   : `block (${index.split(",").slice(0, 2)}) of ${launch.grid[0]} \u00d7 ${launch.grid[1]}`;
 
@@ -584,8 +607,11 @@ function drawTrips(state) {
   let before = 0;
   return around(state) + text(WIDTH - 12, 50, "bytes that a launch touches, each counted once", 14,
                               "quiet", "end") + page.runs.map((run, i) => {
-    const y = 74 + i * high, width = Math.min(1256 / run.launches.length, 420), low = y + high - 94;
-    const step = state.step - before, done = run.launches.slice(0, Math.max(step, 0));
+    const count = Math.min(run.launches.length, 8);  // are in view
+    const y = 74 + i * high, width = Math.min(1256 / count, 420), low = y + high - 94;
+    const step = state.step - before, from = Math.min(Math.max(step - count, 0),
+                                                      run.launches.length - count);
+    const done = run.launches.slice(0, Math.max(step, 0));
     const total = sum(done.map(trips)), over = done.length === run.launches.length;
     const times = over && i > 0 && total < all[0] ? all[0] / total : 0;
     const ratio = times ? `, ${times.toFixed(1)} times less` : "";
@@ -594,10 +620,12 @@ function drawTrips(state) {
                 `${run.launches.length > 1 ? "es" : ""}`, 18, "text bold") +
       box(12, y + 28, 1256, 26, "read") + text(20, y + 46, "memory") +
       run.launches.map((launch, j) => {
-        const x = 12 + j * width, arrows = j < step
+        if (j < from || j >= from + count) return "";
+        const x = 12 + (j - from) * width, arrows = j < step
           ? [...launch.read.map(each => [...each, "now"]),
              ...launch.written.map(each => [...each, "fresh"])] : [];
-        const name = launch.name.replace(/<.*/, "") + (launch.file ? "" : ", a library");
+        const name = (launch.name.replace(/<.*/, "") + (launch.file ? "" : ", a library"))
+          .slice(0, width / 9);
         return box(x + 4, low, width - 8, 44, `${j === step - 1 ? "lit" : "none"} line-quiet`) +
           text(x + width / 2, low + 28, name, 16, "text", "middle") +
           box(x + 4, low, width - 8, 44, "none link",
@@ -651,6 +679,10 @@ function toTile(by) {
 
 function toWarp(by) { state.warp = turn(state.warp, by, shownOf(state).warps.length); }
 
+function toLaunch(by) {
+  state.launch = turn(state.launch, by, page.runs[state.run].launches.length), state.tick = 0;
+}
+
 function toBlock(by) {
   const {launch, index} = shownOf(state), all = Object.keys(launch.blocks);
   state.block = all[turn(all.indexOf(index), by, all.length)] ?? state.block;
@@ -660,20 +692,19 @@ function toBlock(by) {
 /// early or too late, or else to the store.
 function toWriter(where, offset) {
   const shown = shownOf(state);
-  for (const {event, w, tick} of shown.order) {
-    if (event.meets || !event.store || event.where !== where) continue;
-    const found = event.offsets.find(([, at]) => offset >= at && offset < at + event.bytes);
-    if (!found) continue;
-    const [lane] = found, {events, ticks} = shown.warps[w];
-    const bad = events.findIndex(each => each.races?.get(lane)?.bad);
-    Object.assign(state, {warp: w, lane, tick: bad < 0 ? tick : ticks[bad]});
-    return true;
-  }
-  return false;
+  const stores = shown.order.filter(({event}) => event.store && event.where === where &&
+    event.offsets.some(([, at]) => offset >= at && offset < at + event.bytes));
+  const {event, w, tick} = stores.findLast(each => each.tick <= state.tick) ?? stores[0] ?? {};
+  if (!event) return false;
+  const [lane] = event.offsets.find(([, at]) => offset >= at && offset < at + event.bytes);
+  const {events, ticks} = shown.warps[w];
+  const bad = events.findIndex(each => each.races?.get(lane)?.bad);
+  Object.assign(state, {warp: w, lane, tick: bad < 0 ? tick : ticks[bad]});
+  return true;
 }
 
 /// To the next warp's first load that comes too early or too late; without such, to the next number
-/// that the program found wrong.
+/// that the program found wrong, in whatever launch and block wrote it last.
 function toWrong() {
   const {run, warps} = shownOf(state);
   for (let i = 1; i <= warps.length; ++i) {
@@ -683,10 +714,14 @@ function toWrong() {
     const [lane] = [...events[bad].races].find(([, race]) => race.bad);
     return void Object.assign(state, {warp, lane, tick: ticks[bad]});
   }
-  for (let i = 0; i < run.wrong.length; ++i) {
-    state.wrong = turn(state.wrong ?? -1, 1, run.wrong.length);
-    if (toWriter(...run.wrong[state.wrong])) return;
-  }
+  const written = run.wrong.filter(([, , never]) => !never);
+  if (!written.length) return;
+  state.wrong = turn(state.wrong ?? -1, 1, written.length);
+  const [where, offset] = written[state.wrong], before = {...state};
+  for (let launch = run.launches.length - 1; launch >= 0; --launch)
+    for (const block of [state.block, ...Object.keys(run.launches[launch].blocks)])
+      if (Object.assign(state, {launch, block, tick: Infinity}) && toWriter(where, offset)) return;
+  state = before;
 }
 
 let playing = 0;
@@ -727,9 +762,7 @@ const KEYS = [  // what it is for, and a key and what it does, twice where there
   ["next, previous lane (or click one)", "e", () => { state.lane = turn(state.lane, 1, LANES); },
    "E", () => { state.lane = turn(state.lane, -1, LANES); }],
   ["next, previous block", "b", () => toBlock(1), "B", () => toBlock(-1)],
-  ["next launch", "n", () => {
-    state.launch = turn(state.launch, 1, page.runs[state.run].launches.length), state.tick = 0;
-  }],
+  ["next, previous launch", "n", () => toLaunch(1), "N", () => toLaunch(-1)],
   ["the other kernel or version", "m", () => {
     state.run = turn(state.run, 1, page.runs.length);
     state.launch = Math.max(page.runs[state.run].launches.findIndex(launch => launch.file), 0);
@@ -749,13 +782,16 @@ const KEYS = [  // what it is for, and a key and what it does, twice where there
   ["copy a link to this frame", "l", () => navigator.clipboard?.writeText(location.href)],
   ["this frame as SVG", "p", save],
   ["black screen", ".", () => document.body.classList.toggle("black")],
-  ["these keys; Escape ends it", "?", () => document.getElementById("help").showModal()]];
+  ["these keys, or not", "?", () => document.getElementById("help").showModal()]];
 
 // --- The page -----------------------------------------------------------------------------------
 
 const LINK = ["run", "launch", "block", "warp", "lane", "tick", "view", "step", "latency", "slow"];
 
 function show() {
+  state.warp = Math.max(Math.min(state.warp, ...state.view === "both" ? []
+    : [shownOf(state).warps.length - 1]), 0);
+  state.tick = Math.min(state.tick, lastTick());
   document.getElementById("frame").innerHTML = frame(state);
   const link = LINK.map(name => `${name[0] === "t" ? "t" : name}=${state[name]}`).join("&");
   history.replaceState(null, "", `#${link}`);
@@ -770,20 +806,22 @@ function begin() {
     const asked = Math.floor(Number(link.get(name) ?? state[name]));
     state[name] = asked >= 0 ? Math.min(asked, most) : state[name];
   };
-  if (VIEWS[link.get("view")]) state.view = link.get("view");
+  if (Object.hasOwn(VIEWS, link.get("view") ?? "")) state.view = link.get("view");
   if (page.runs.length < 2 && state.view === "both") state.view = "block";
   state.block = link.get("block") ?? state.block;
   take("run", page.runs.length - 1), take("latency", 80), take("slow", 1), take("lane", LANES - 1);
   const own = page.runs[state.run].launches;
   state.launch = Math.max(own.findIndex(launch => launch.file), 0);
   take("launch", own.length - 1), take("step", launches());
+  state.block = shownOf(state).index ?? page.block, state.latency ||= 1;
   take("warp", Math.max(shownOf(state).warps.length - 1, 0)), take("tick", lastTick());
   if (state.view === "lanes" && !link.has("tick")) toEvent(1), state.part = 0;  // to be counted
 }
 
 function onKey(event) {
   if (event.ctrlKey || event.altKey || event.metaKey) return;
-  if (document.querySelector("dialog[open]")) return;
+  const help = document.querySelector("dialog[open]");
+  if (help) return event.key === "?" && help.close();
   const row = KEYS.find(row => row.includes(event.key, 1));
   if (!row) return;
   if (event.key !== " ") play(false);
@@ -802,9 +840,9 @@ function onClick(event) {
   else if (at) {
     const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(
       event.target.getScreenCTM().inverse());
-    const [x, y, cell, tall, columns, size] = at.split(" ").map(Number);
-    toWriter(Number(array), size * (Math.floor((point.y - y) / tall) * columns +
-                                    Math.floor((point.x - x) / cell)));
+    const [x, y, cell, tall, columns, size, begin] = at.split(" ").map(Number);
+    toWriter(Number(array), begin + size * (Math.floor((point.y - y) / tall) * columns +
+                                            Math.floor((point.x - x) / cell)));
   } else return;
   play(false);
   show();

@@ -1,12 +1,12 @@
-"""The pages of scripts/watch.sh --preset. `exercise` makes the second version of the program, `words`
-say what the question's mean, `measure` is what is compared, and `look` is how the page begins."""
+"""The pages of scripts/watch.sh --preset. `exercise` makes the second version of the program,
+`words` say what the question's mean, `measure` is what is compared, and `look` is how it begins."""
 
 PRESETS = {
     "sectors": {
         "program": "1", "n": "64", "exercise": 2, "measure": "sectors",
-        "question": "How many sectors does a warp's load bring, and how many with x and y swapped (m)?",
+        "question": "How many sectors does a warp's load bring, and how many with x and y swapped?",
         "words": "A warp: 32 threads, its lanes, that run one instruction together, a request. "
-                 "Memory sends whole sectors of 32 bytes, 8 numbers.",
+                 "Memory sends whole sectors of 32 bytes, 8 numbers. m: swapped.",
         "look": {"warp": 5, "view": "lanes"},
     },
     "trips": {
@@ -18,14 +18,15 @@ PRESETS = {
     "tiles": {
         "program": "1", "n": "64", "with": "2",
         "question": "How often does a block load each number of A and B from global memory?",
-        "words": "Left each thread loads all that it needs. Right the threads of a block share tiles, "
-                 "in a small memory near them.",
+        "words": "Left each thread loads all that it needs. Right the threads of a block share "
+                 "tiles, in a small memory near them.",
         "look": {"view": "both"},
     },
     "barrier": {
         "program": "2", "n": "64", "exercise": 6,
-        "question": "Warp 3 is slow. What do the others do at the barrier, and what without it (m)?",
-        "words": "At a barrier, __syncthreads(), each warp of the block waits until all have come.",
+        "question": "Warp 3 is slow. What do the others do at the barrier, and what without it?",
+        "words": "At a barrier, __syncthreads(), each warp of the block waits until all have come. "
+                 "m: without it.",
         "look": {"slow": 1},
     },
 }

@@ -85,6 +85,7 @@ class Trace:
         self.places, self.launches = {}, []
         self.buffers = []  # (address, bytes, type, columns, name)
         self.wrong = []  # (buffer, offset) of elements
+        self.stored = {}  # buffer: a mark for each of its bytes that a thread stored
         self._of_number, self._depth, self._events = {}, 0, None
         with open(path, encoding="utf-8", errors="replace") as file:
             if file.readline().split() != ["trace", VERSION]:
@@ -201,6 +202,13 @@ class Trace:
                     marks[at:at + event.bytes] = b"\1" * event.bytes
         for (number, store), marks in touched.items():
             (launch.written if store else launch.read)[number] += sum(marks)
+            if store:
+                self.stored[number] = bytes(map(max, marks, self.stored.get(number, marks)))
+
+    def never_stored(self, number, offset):
+        """Whether no thread has stored there, nor a library's call."""
+        calls = any(number in launch.written for launch in self.launches if not launch.blocks)
+        return not calls and not (number in self.stored and self.stored[number][offset])
 
     def type_of(self, launch, event):
         """What a request's elements are; empty where nobody says."""

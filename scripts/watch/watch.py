@@ -14,6 +14,7 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,35 +99,35 @@ def build(*wanted):
 
 
 def traced(one, n, schedule):
-    """(the trace of a kernel, its N)"""
-    program = one.folder / one.name
-    about = programs.describe(program)
-    sizes = about["sizes"]
-    size = [str(n or min(64, sizes["default"]))] if sizes else []
-    by_role = {each["role"]: each["kernel"] for each in reversed(about["contenders"])}
-    known = [each["kernel"] for each in about["contenders"]]
-    kernel = one.kernel or by_role.get("ours") or by_role.get("chain") or known[0]
-    if kernel not in known:
+    """(the trace of a kernel, its size in words)"""
+    about = programs.describe(one.folder / one.name)
+    contenders = {each["kernel"]: each for each in about["contenders"]}
+    by_role = {each["role"]: name for name, each in reversed(contenders.items())}
+    kernel = one.kernel or by_role.get("ours") or by_role.get("chain") or next(iter(contenders))
+    if kernel not in contenders:
         refuse(kernel, one.source, about)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    file = FOLDER / f"{one.name}.trace"
-    done = subprocess.run(
-        [program, *size, "--kernel", kernel, "--once"], cwd=PROJECT, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-        env={**os.environ, "DEMO_COUNT": f"trace:{file}", "DEMO_SCHEDULE": schedule})
-    if done.returncode not in (OK, WRONG):
-        raise Stop((done.stderr.strip() or done.stdout.strip()).splitlines()[-1], done.returncode)
-    result = trace_file.Trace(file, kernel)
-    file.unlink()
+    size = [n or str(min(64, about["sizes"]["default"]))] if about["sizes"] else []
+    words = f"N = {size[0] if size else about['problems'][0]['n']}"
+    if about["talk"] and (contenders[kernel]["only"] == "talk" or not size):
+        size, words = ["--talk", "16"], "S = 16"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "trace"
+        done = subprocess.run(
+            [one.folder / one.name, *size, "--kernel", kernel, "--once"], cwd=PROJECT,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            env={**os.environ, "DEMO_COUNT": f"trace:{file}", "DEMO_SCHEDULE": schedule})
+        if done.returncode not in (OK, WRONG):
+            raise Stop((done.stderr or done.stdout).strip().splitlines()[-1], done.returncode)
+        result = trace_file.Trace(file, kernel)
     if any(launch.has_engines for launch in result.launches):
         raise Stop(f"{kernel} copies by TMA, multiplies by wgmma, or is in CUDA Tile C++: the page "
                    "cannot show that yet", SKIPPED)
     if not result.launches:
         raise Stop(f"{one.name} {' '.join(size)} does not run {kernel}", USAGE)
-    return result, size[0] if size else str(about["problems"][0]["n"])
+    return result, words
 
 
-def for_page(one, result, n, block):
+def for_page(one, result, size, block):
     """One trace as the page's script reads it."""
 
     def fields(launch, index, event):
@@ -143,9 +144,10 @@ def for_page(one, result, n, block):
                                                        for event in launch.blocks[index]]
                            for index in sorted(launch.blocks, key=lambda xyz: xyz[::-1])}}
 
-    return {"program": one.name, "kernel": result.contender, "n": n, "title": one.title,
+    return {"program": one.name, "kernel": result.contender, "size": size, "title": one.title,
             "places": {number: list(place) for number, place in result.places.items()},
-            "files": result.sources(), "wrong": sorted(set(result.wrong)),
+            "files": result.sources(),
+            "wrong": [[*each, result.never_stored(*each)] for each in sorted(set(result.wrong))],
             "buffers": [list(buffer[1:]) for buffer in result.buffers],
             "launches": [launch_of(launch) for launch in result.launches]}
 
@@ -182,13 +184,15 @@ def parse_arguments(arguments):
                         help="a second kernel, to be played beside it")
     parser.add_argument("--preset", choices=PRESETS, metavar="NAME", help="a page with a question")
     parser.add_argument("--list", action="store_true", help="list the presets")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     if options.schedule and not SCHEDULE.fullmatch(options.schedule):
         parser.error(f"--schedule takes forward, reverse, random:SEED or alone, not "
                      f"'{options.schedule}'")
-    if options.preset and len(arguments) != 2:
-        parser.error("--preset NAME chooses all the rest")
-    if not (options.program or options.preset or options.list):
+    given = [key for key, value in vars(options).items() if value not in (None, "", False)]
+    if options.preset or options.list:
+        if len(given) > 1:
+            parser.error("--preset NAME and --list stand alone")
+    elif not options.program:
         parser.error("a PROGRAM is expected, or --preset NAME")
     return options
 
@@ -201,7 +205,7 @@ def main(arguments):
             print(f"{name:10}{preset['question']}")
         return
     preset = PRESETS.get(options.preset, {})
-    size = [options.n] if options.n else []
+    size = [options.n] if options.n is not None else []
     n = options.n or preset.get("n")
     wanted = [shown(preset.get("program") or options.program,
                     preset.get("kernel") or options.kernel, size)]
@@ -210,9 +214,12 @@ def main(arguments):
     other = options.other or preset.get("with")
     if other:
         word, _, kernel = other.partition(":")
-        wanted.append(shown(word, kernel))
+        wanted.append(shown(word, kernel, size))
         if wanted[0] == wanted[1]:
             raise Stop(f"--with {other} is the very kernel that is shown", USAGE)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    name = options.preset or wanted[0].name
+    (FOLDER / f"{name}.html").unlink(missing_ok=True)  # is of other sources, if this goes wrong
     build(*wanted)
     block = (*(options.block or (0, 0)), 0)
     runs = []
@@ -223,10 +230,10 @@ def main(arguments):
             raise Stop(f"--block {block[0]} {block[1]}: the grid has {grid[0]} x {grid[1]} blocks",
                        USAGE)
         runs.append(for_page(one, result, size, block))
-    title = f"{runs[0]['program']}, N = {runs[0]['n']}"
+    title = f"{runs[0]['program']}, {runs[0]['size']}"
     look = {key: preset[key] for key in ("question", "words", "measure", "look")
             if key in preset}
-    write_page(options.preset or wanted[0].name,
+    write_page(name,
                {"title": title, "block": ",".join(map(str, block)), "runs": runs, **look})
 
 
