@@ -221,18 +221,18 @@ def test_sectors_are_counted(player, dark):
     assert "Warp 5 reads A[0..31][0], line 37: 32 lanes, 32 sectors." in own.press("ArrowLeft")
     assert "2.50" in own.press("m", "t") and "16.50" in own.press("m")
     said = own.press("End", "c")
-    assert "2.50 sectors a request" in said and "16.50 sectors a request" in said
+    assert "2.50 sectors a load" in said and "16.50 sectors a load" in said
 
 
 @pytest.mark.full
 @needs_browser
 def test_trips_add_up(player):
     own = player("trips")
-    assert "0 B from memory" in own.press()
-    assert "24 KiB from memory" in own.press("ArrowRight")
+    assert "0 B read and written" in own.press()
+    assert "24 KiB read and written" in own.press("ArrowRight")
     said = own.press("End")
-    assert "120.3 KiB from memory" in said
-    assert "32.3 KiB from memory and back, 3.7 times less" in said
+    assert "120.3 KiB read and written" in said
+    assert "32.3 KiB read and written, 3.7 times less" in said
 
 
 @pytest.mark.full
@@ -253,7 +253,8 @@ def test_tiles_are_loaded_once(player):
             return [sums, launch.totals]; }})()""")
         for kind, totals in counted[1].items():
             assert counted[0][kind] == {name: totals.get(name, 0) for name in counted[0][kind]}
-    assert own.press("Home", "PageDown", "PageDown") and own.state("tick") > 0
+    own.press("Home", "PageDown")
+    assert own.state("tick") > 0
 
 
 CLICK_C = """{  // a click on C[31][31]
@@ -308,7 +309,7 @@ def test_keys_and_links(player):
 PICTURES = {  # docs/pictures/watch-NAME-*.svg: the keys that lead to the frame
     "sectors": ["m", "ArrowRight"],
     "trips": ["End"],
-    "tiles": ["PageDown", *["ArrowRight"] * 34],
+    "tiles": ["PageDown", *["ArrowRight"] * 24],
     "barrier": ["m", "r"],
 }
 

@@ -9,7 +9,7 @@ const PIECE = 2, MOST_PIECES = 1 << 20;  // bytes of shared memory that are look
 const SIZES = {fp64: 8, fp32: 4, int32: 4, uint32: 4, fp16: 2, bf16: 2, int8: 1};
 const KINDS = ["global loads", "global stores", "global atomics", "shared loads", "shared stores",
                "shared atomics", "barriers"];
-const COLUMNS = ["requests", "sectors", "/request", "bytes", "conflicts"];
+const COLUMNS = ["requests", "sectors", "/request", "asked", "conflicts"];
 
 let page, state;
 
@@ -236,7 +236,7 @@ function laneLine(shown, state) {
   if (!event || event.meets) return "";
   if (!event.offsets.some(([on]) => on === lane)) return `lane ${lane} takes no part`;
   if (event.valueOf(lane) === undefined)
-    return shown.index === page.block ? "" : "values are kept of the block that --block chose";
+    return shown.index === page.block ? "" : "the page has values of one block alone: --block";
   const who = `lane ${lane}: `, race = event.races?.get(lane);
   const what = `${spell(arrays, event, lane)} = ${short(event.valueOf(lane))}`;
   if (race?.bad && race.w !== undefined)
@@ -245,6 +245,9 @@ function laneLine(shown, state) {
   // A sum of products that begins at 0 in the kernel's first block: there all loads are its own.
   const lines = run.files[event.file] ?? [];
   const sum = lines[event.line - 1]?.match(/(\w+) \+= \w+\[[^;]*\] \* \w+\[[^;]*\];/)?.[1];
+  if (event.store && !event.shared && shown.spoiled)
+    return `${who}${spell(arrays, event, lane)} is ` +
+      (shown.spoiled.has(`${state.warp} ${lane}`) ? "wrong" : "right, in this order");
   const begins = sum && lines.some(each => each.startsWith(`    float ${sum} = 0;`));
   if (!begins || event.store) return who + what;
   const loaded = warps[state.warp].events.filter((each, i) => each.line === event.line &&
@@ -263,7 +266,8 @@ const COLORS = {  // light and dark
   page: ["#ffffff", "#17171b"], text: ["#1b1b1f", "#ececf1"], quiet: ["#6b6b76", "#a6a6b2"],
   lit: ["#ffe99a", "#4d4000"], read: ["#bdd5ef", "#2c4a6e"], now: ["#e07000", "#ff9d3a"],
   mine: ["#7a2fb8", "#d49bff"], written: ["#8fc79a", "#2c6b3c"], fresh: ["#0f8a3c", "#5fe08a"],
-  wrong: ["#d01c1c", "#ff6257"], wait: ["#8892b8", "#5c678f"], none: ["none", "none"]};
+  wrong: ["#d01c1c", "#ff6257"], wait: ["#a58a6a", "#8a7256"], differs: ["#00808a", "#4cc9d4"],
+  none: ["none", "none"]};
 
 /// An SVG of its own. `theme`: 0 light, 1 dark; else as the reader's browser has it.
 function svg(content, theme) {
@@ -322,7 +326,7 @@ function placed(arrays, x, y, width, height) {
   const shared = arrays.filter(each => each.where < 0);
   if (!product.every(each => each?.rows > 1) || arrays.length > 3 + shared.length)
     return fit(arrays, x, y, width, height);
-  const [A, B, C] = product, side = Math.min(width, height) / 2 - label;
+  const [A, B, C] = product, side = (Math.min(width, height) - gap) / 2 - label;
   const cell = Math.min(side / (B.rows + 0.1), side / C.rows, side / C.columns);
   const right = x + width - cell * C.columns, low = y + label + B.rows * cell + gap + label;
   return [{array: A, x: right - gap - A.columns * cell, y: low, cell},
@@ -370,9 +374,11 @@ function drawArrays(shown, state, x, y, width, height) {
       if (own.has(first)) (parts[color] ??= []).push(`M${left} ${top}h${wide}v${high}h-${wide}z`);
     }
     const frame = [x, y, array.columns * cell, array.rows * tall];
-    const after = 9.7 * array.name.length + 8, room = after + 7 * size.length < frame[2];
+    const after = 9.7 * array.name.length + 8;
+    const room = [size, size.replace(" shared", ""), ""].find(
+      each => after + 7 * each.length < frame[2] || !each);
     return text(x, y - 5, array.name, 16, "text mono bold") +
-      text(x + after, y - 5, room ? size : "", 14, "quiet") +
+      text(x + after, y - 5, room, 14, "quiet") +
       Object.entries(parts).map(([color, path]) =>
         `<path d="${path.join("")}" class="${color}" shape-rendering="crispEdges"/>`).join("") +
       box(...frame, "none line-quiet", `pointer-events="all" data-array="${array.where}" data-at=` +
@@ -394,7 +400,7 @@ function drawSource(shown, state, x, y, width, height) {
     const kept = long ? lines[i].replace(/\s*\/\/.*/, "") : lines[i];
     const indent = " ".repeat(kept.length - kept.trimStart().length);
     wrapped(kept.trim(), letters - indent.length - 2).forEach((part, j) => rows.push(
-      {line: i + 1, label: j ? "" : i + 1,
+      {line: i + 1, label: j ? "" : i + 1, look: /^\s*\/\//.test(kept) ? "quiet" : "text",
        text: (indent + (j ? "  " : "") + part).slice(0, letters),
        differs: others && kept.trim() && !others.includes(lines[i])}));
   }
@@ -404,24 +410,23 @@ function drawSource(shown, state, x, y, width, height) {
   while (from < at && !rows[from].label) ++from;
   return text(x, y - 6, event.file, 14, "quiet") + rows.slice(from, from + fitting).map((row, i) =>
     (row.line === event.line ? box(x, y + i * high + 4, width, high, "lit") : "") +
-    (row.differs ? box(x + 32, y + i * high + 4, 3, high, "wrong") : "") +
+    (row.differs ? box(x + 32, y + i * high + 4, 3, high, "differs") : "") +
     text(x + 30, y + (i + 1) * high, row.label, 14, "quiet", "end") +
-    text(x + 38, y + (i + 1) * high, row.text, 15,
-         /^\s*\/\//.test(row.text) ? "quiet mono" : "text mono")).join("");
+    text(x + 38, y + (i + 1) * high, row.text, 15, `${row.look} mono`)).join("");
 }
 
-/// A row a warp, the latest ticks to the right: what it begins, and how long it waits. Dashed is
-/// what the rule says and not the trace.
+/// A row a warp, the latest ticks to the right: what it begins, half as high in shared memory, and
+/// how long it waits. Dashed is what the rule says and not the trace.
 function drawWarps(shown, state, x, y, width, height) {
   const ticks = 40, from = Math.max(0, state.tick - ticks + 1), step = (width - 36) / ticks;
   const high = Math.min(18, (height - 20) / shown.warps.length);
   const look = event => [...event.races?.values() ?? []].some(race => race.bad) ? "wrong"
-    : event.meets ? "quiet" : event.store ? "fresh" : event.shared ? "read" : "now";
+    : event.meets ? "quiet" : event.store ? "fresh" : "now";
   const at = tick => x + 34 + (Math.min(Math.max(tick, from), state.tick + 1) - from) * step;
-  const slow = shown.slow < 0 ? "" : `; warp ${shown.slow} is slow`;
+  const slow = shown.slow < 0 ? "" : `; ${shown.slow} is slow`;
   const title = text(x, y + 8, `warps, ${ticks} ticks${slow}`, 14, "quiet");
   const labelled = w => high > 14 || w === shown.slow ||
-    w % 4 === 0 && Math.abs(w - shown.slow) > 1;
+    w % 4 === 0 && (shown.slow < 0 || Math.abs(w - shown.slow) > 1);
   return title + shown.warps.map((warp, w) => {
     const top = y + 16 + w * high, middle = top + high / 2;
     let out = w === state.warp ? box(x, top, width, high, "lit") : "";
@@ -434,7 +439,7 @@ function drawWarps(shown, state, x, y, width, height) {
       else if (next > tick + 1 && at(next) > at(tick))
         out += line(`M${at(tick)} ${middle}H${at(next)}`, "quiet", 'stroke-dasharray="3 2"');
       if (!waits && tick >= from)
-        out += box(at(tick), top + 1, step, high - 2, look(event));
+        out += box(at(tick), top + 1, step, event.shared ? high / 2 : high - 2, look(event));
     });
     return out + box(x, top, width, high, "none link", `pointer-events="all" data-warp="${w}"`);
   }).join("");
@@ -495,7 +500,7 @@ function drawLanes(shown, state, x, y, width, height) {
       text(at(key) + wide / 2, low + 15, number || "", 14, "text bold", "middle");
   }
   const used = new Set(keys.map(key => key % LANES)).size, moved = seen.length * SECTOR;
-  const told = state.part < LANES ? `${many(seen.length, "sector")} so far` : banks
+  const told = state.part < LANES ? `this request: ${many(seen.length, "sector")} so far` : banks
     ? `${many(seen.length, "word")} in ${many(used, "bank")}: ${many(event.conflicts, "conflict")}`
     : `${many(seen.length, "sector")}: ${many(moved, "byte")} ${event.store ? "go" : "come"}, ` +
       `${event.distinct.toLocaleString("en")} of them ${event.store ? "written" : "asked for"}`;
@@ -511,19 +516,21 @@ function drawCounts(counts, title, x, y, width) {
     const own = counts[kind], is = kind.split(" ")[0];
     if (name === "/request") return is === "global" ? (own.sectors / own.requests).toFixed(2) : "";
     const fits = name === "requests" || is !== "barriers" &&
-      (name === "bytes" || (name === "sectors") === (is === "global"));
-    return fits ? (own[name] ?? 0).toLocaleString("en") : "";
+      (name === "asked" || (name === "sectors") === (is === "global"));
+    return fits ? (own[name === "asked" ? "bytes" : name] ?? 0).toLocaleString("en") : "";
   };
   return text(x, y, title, 14, "quiet") +
     columns.map((name, i) => text(at(i), y, name, 14, "quiet", "end")).join("") +
-    kinds.map((kind, row) => text(x, y + high * (row + 1), kind, high - 3) +
+    kinds.map((kind, row) => text(x, y + high * (row + 1), kind.replace("barriers", "warps met"),
+                                  high - 3) +
       columns.map((name, i) => text(at(i), y + high * (row + 1), shownAs(kind, name), high - 3,
                                     "text", "end")).join("")).join("");
 }
 
 const LEGEND = [["read", "read before"], ["now", "read now"], ["written", "written before"],
                 ["fresh", "written now"], ["mine", "the chosen warp"],
-                ["wait", "waits at a barrier"], ["wrong", "wrong"]];
+                ["wait", "waits at a barrier"], ["wrong", "wrong"],
+                ["differs", "differs in the other"]];
 const titleOf = ({program, kernel, size, title}) => `${program}, ${size}: ${title || kernel}`;
 const blockOf = ({index, launch}) => index === undefined ? ""
   : `block (${index.split(",").slice(0, 2)}) of ${launch.grid[0]} \u00d7 ${launch.grid[1]}`;
@@ -548,9 +555,10 @@ function drawBlock(state) {
   const counts = state.whole ? launch.totals
     : countsUntil(shown, state.part < LANES ? state.tick - 1 : state.tick);
   const launched = run.launches.length > 1 ? `, launch ${state.launch + 1}: ${launch.name}` : "";
-  const found = run.wrong.length ? `${many(run.wrong.length, "number")} found wrong` : "";
+  const found = !run.wrong.length ? "" : `${many(run.wrong.length, "number")} found wrong` +
+    (shown.spoiled ? ", in another order" : "");
   return text(12, 26, `${titleOf(run)}${launched}  ${blockOf(shown)}`, 20, "text bold") +
-    text(WIDTH - 12, 26, found, 16, "wrong bold", "end") + around(state, shown.end) +
+    text(WIDTH - 12, 70, found, 15, "wrong bold", "end") + around(state, shown.end) +
     drawSource(shown, state, 12, 104, 446, 490) + drawArrays(shown, state, 472, 84, 520, 380) +
     drawWarps(shown, state, 1006, 84, 262, 380) + drawLanes(shown, state, 472, 480, 796, 116) +
     paragraph(12, 628, index ? sentence(shown, state) : "A library's call: nobody saw its threads.",
@@ -569,11 +577,12 @@ function drawBoth(state) {
   const most = Math.max(...kinds.flatMap(kind => ends.map(each => each[kind]?.[measure] ?? 0)));
   return around(state, end) + sides.map((shown, i) => {
     const x = 12 + 640 * i;
+    const one = shown.run.launches.length > 1 ? `, of ${shown.launch.name} alone` : "";
     return text(x, 26, titleOf(shown.run), 17, "text bold") +
-      text(x, 94, blockOf(shown), 14, "quiet") +
+      text(x, 94, blockOf(shown) + one, 14, "quiet") +
       drawArrays(shown, state, x, 102, 400, 384) + drawWarps(shown, state, x + 412, 102, 200, 384) +
       paragraph(x, 514, sentence(shown, state), 62, 18) +
-      text(x, 570, `${measure} so far`, 14, "quiet") +
+      text(x, 570, measure === "requests" ? "requests of a warp" : "sectors so far", 14, "quiet") +
       text(x + 612, 570, loadedUntil(shown, counts[i], state.tick), 17, "text bold", "end") +
       kinds.map((kind, row) => {
         const value = counts[i][kind]?.[measure] ?? 0, y = 594 + row * 24;
@@ -589,10 +598,11 @@ function loadedUntil(shown, counts, tick) {
   const own = counts["global loads"], numbers = new Set();
   let loads = 0;
   if (page.measure === "sectors")
-    return own ? `${(own.sectors / own.requests).toFixed(2)} sectors a request` : "";
+    return own ? `${(own.sectors / own.requests).toFixed(2)} sectors a load request` : "";
   for (const {tick: at, event} of shown.order)
-    if (at <= tick && event.kind === "global loads")
-      for (const [, offset] of event.offsets) ++loads, numbers.add(`${event.where} ${offset}`);
+    for (const [, offset] of at <= tick && event.kind === "global loads" ? event.offsets : [])
+      for (let byte = 0; byte < event.bytes; byte += arrayOf(shown.arrays, event, offset).size)
+        ++loads, numbers.add(`${event.where} ${offset + byte}`);
   return numbers.size ? `${loads.toLocaleString("en")} loads of ` +
     `${numbers.size.toLocaleString("en")} numbers: ${Math.round(loads / numbers.size)} each` : "";
 }
@@ -603,12 +613,14 @@ function drawTrips(state) {
   const sum = numbers => numbers.reduce((all, each) => all + each, 0);
   const trips = launch => sum([...launch.read, ...launch.written].map(([, bytes]) => bytes));
   const all = page.runs.map(run => sum(run.launches.map(trips))), most = Math.max(...all);
-  const high = 630 / page.runs.length;
+  const high = 620 / page.runs.length;
   let before = 0;
-  return around(state) + text(WIDTH - 12, 50, "bytes that a launch touches, each counted once", 14,
-                              "quiet", "end") + page.runs.map((run, i) => {
+  const note = "each byte that a launch touches counts once, however often: caches may give it again";
+  return around(state) + text(WIDTH - 12, 26, note, 14, "quiet", "end") +
+    text(12, 712, "read", 15, "now bold") + text(56, 712, "written", 15, "fresh bold") +
+    page.runs.map((run, i) => {
     const count = Math.min(run.launches.length, 8);  // are in view
-    const y = 74 + i * high, width = Math.min(1256 / count, 420), low = y + high - 94;
+    const y = 84 + i * high, width = Math.min(1256 / count, 420), low = y + high - 94;
     const step = state.step - before, from = Math.min(Math.max(step - count, 0),
                                                       run.launches.length - count);
     const done = run.launches.slice(0, Math.max(step, 0));
@@ -628,8 +640,8 @@ function drawTrips(state) {
           .slice(0, width / 9);
         return box(x + 4, low, width - 8, 44, `${j === step - 1 ? "lit" : "none"} line-quiet`) +
           text(x + width / 2, low + 28, name, 16, "text", "middle") +
-          box(x + 4, low, width - 8, 44, "none link",
-              `pointer-events="all" data-launch="${i} ${j}"`) +
+          (launch.file ? box(x + 4, low, width - 8, 44, "none link",
+                             `pointer-events="all" data-launch="${i} ${j}"`) : "") +
           arrows.map(([number, bytes, look], k) => {
             const at = x + (k + 0.4) * width / arrows.length, down = look === "now";
             const [from, to, tip] = down ? [y + 56, low - 2, -9] : [low - 2, y + 56, 9];
@@ -639,7 +651,7 @@ function drawTrips(state) {
               text(at + 5, (y + low) / 2 + 42, kib(bytes), 14);
           }).join("");
       }).join("") + box(12, low + 54, 700 * total / most, 20, "quiet") +
-      text(24 + 700 * total / most, low + 70, `${kib(total)} from memory and back${ratio}`, 18,
+      text(24 + 700 * total / most, low + 70, `${kib(total)} read and written${ratio}`, 18,
            "text bold");
   }).join("");
 }
@@ -668,13 +680,14 @@ function toEvent(by) {
   else jump(shownOf(state).warps[state.warp]?.ticks ?? [], by);
 }
 
-/// To the first store to shared memory after a barrier; without shared memory, 32 events on.
+/// To the first store to shared memory after a barrier.
 function toTile(by) {
-  const {order, openings, warps} = shownOf(state);
+  const both = state.view === "both" ? [0, 1] : [state.run];
+  const {order, openings} = both.map(run => shownOf(state, run)).find(
+    each => each.order.some(({event}) => event.shared)) ?? {order: [], openings: []};
   const fills = [-1, ...openings].map(from => order.find(({tick, event}) =>
     tick > from && event.shared && event.store)?.tick).filter(tick => tick !== undefined);
-  const own = warps[state.warp]?.ticks.filter((_, i) => i % 32 === 0) ?? [];
-  jump(fills.length ? [...new Set(fills)] : own, by);
+  jump([...new Set(fills)], by);
 }
 
 function toWarp(by) { state.warp = turn(state.warp, by, shownOf(state).warps.length); }
@@ -825,6 +838,7 @@ function onKey(event) {
   const row = KEYS.find(row => row.includes(event.key, 1));
   if (!row) return;
   if (event.key !== " ") play(false);
+  if (!["ArrowRight", "m", " "].includes(event.key)) state.part = LANES;
   row[row.indexOf(event.key, 1) + 1]();
   event.preventDefault();
   show();

@@ -5,14 +5,14 @@ PRESETS = {
     "sectors": {
         "program": "1", "n": "64", "exercise": 2, "measure": "sectors",
         "question": "How many sectors does a warp's load bring, and how many with x and y swapped?",
-        "words": "A warp: 32 threads, its lanes, that run one instruction together, a request. "
-                 "Memory sends whole sectors of 32 bytes, 8 numbers. m: swapped.",
+        "words": "32 threads are a warp: its lanes load together, in one request. Memory sends "
+                 "whole sectors of 32 bytes, 8 numbers. m: swapped. c: both.",
         "look": {"warp": 5, "view": "lanes"},
     },
     "trips": {
         "program": "5", "n": "64", "with": "6",
-        "question": "How much goes from memory and back, in six kernels and in one?",
-        "words": "out = sigmoid(x W1 + b1) * (x W2 + b2), of fp16 numbers, 2 bytes each",
+        "question": "How much do six kernels read and write in memory, and how much does one?",
+        "words": "Both compute out = sigmoid(x W1 + b1) * (x W2 + b2), of numbers of 2 bytes.",
         "look": {"view": "trips"},
     },
     "tiles": {
@@ -26,7 +26,7 @@ PRESETS = {
         "program": "2", "n": "64", "exercise": 6,
         "question": "Warp 3 is slow. What do the others do at the barrier, and what without it?",
         "words": "At a barrier, __syncthreads(), each warp of the block waits until all have come. "
-                 "m: without it.",
+                 "m: without it. r: what that does.",
         "look": {"slow": 1},
     },
 }
