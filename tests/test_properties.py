@@ -49,7 +49,7 @@ def test_programs_hold():
     declared_by(CPU.folder / "2_matmul_sharedmem")  # skips the test where none is built
     where = ["--seconds", 600]
     if suite.QUICK or suite.GPU.why_not():
-        where = ["--simulator", "--seconds", 20 if suite.QUICK else 60]
+        where = ["--simulator", "--seconds", 8 if suite.QUICK else 60]
     done = script("properties.py", *where, limit_s=900)
     assert (done.returncode, done.stderr) == (VERIFIED, ""), done.stdout
     assert re.fullmatch(r"\d+ runs on .* in \d+ s: [1-9]\d* verified, \d+ skipped, none failed\n",

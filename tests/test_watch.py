@@ -72,9 +72,9 @@ def test_sums_are_those_of_demo_count(program, tmp_path):
             compared += 1
         for request in requests_of(trace):
             if trace.places[request.place].kind in ("global loads", "global stores"):
-                begin = trace.buffers[request.where][0]
-                touched = {(begin + offset + byte) // 32 for offset in request.offsets()
-                           for byte in (0, request.bytes - 1)}
+                places = [divmod(offset, trace_file.BUFFER) for offset in request.offsets()]
+                touched = {(trace.buffers[number][0] + offset + byte) // 32
+                           for number, offset in places for byte in (0, request.bytes - 1)}
                 assert request.sectors == len(touched)
     assert compared or program not in QUICK
 

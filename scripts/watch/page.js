@@ -4,7 +4,8 @@
 
 const WIDTH = 1280, HEIGHT = 720, LANES = 32, SECTOR = 32, WORD = 4;
 const SLOTS = 4;  // warps of a block that begin an instruction in one tick
-const SLOWER = 8;  // so many times as long one warp takes for each, where asked for
+const SLOWER = 24;  // so many times as long one warp takes for each, where asked for
+const BUFFER = 2 ** 32;  // from one buffer's offsets to the next one's
 const PIECE = 2, MOST_PIECES = 1 << 20;  // bytes of shared memory that are looked at together
 const SIZES = {fp64: 8, fp32: 4, int32: 4, uint32: 4, fp16: 2, bf16: 2, int8: 1};
 const KINDS = ["global loads", "global stores", "global atomics", "shared loads", "shared stores",
@@ -21,14 +22,14 @@ function warpsOf(run, raw) {
   const add = (w, event) => (warps[w] ??= {events: []}).events.push(event);
   for (const fields of raw) {
     if (fields.length > 3) {
-      const [w, place, bytes, lanes, sectors, conflicts, where, runs, values] = fields;
+      const [w, place, bytes, lanes, sectors, conflicts, runs, values] = fields;
       const [kind, line, file] = run.places[place];
       const on = [...Array(LANES).keys()].filter(lane => lanes >>> lane & 1), offsets = [];
       for (let i = 0; i < runs.length; i += 3)
         for (let j = 0; j < runs[i + 2]; ++j)
           offsets.push([on[offsets.length], runs[i] + j * runs[i + 1]]);
       const valueOf = lane => values.length > 1 ? values[on.indexOf(lane)] : values[0];
-      add(w, {w, kind, line, file, bytes, sectors, conflicts, where, offsets, valueOf,
+      add(w, {w, kind, line, file, bytes, sectors, conflicts, offsets, valueOf,
               distinct: bytes * new Set(offsets.map(([, offset]) => offset)).size,
               store: !kind.endsWith("loads"), shared: kind.startsWith("shared")});
     } else {
@@ -47,7 +48,7 @@ function warpsOf(run, raw) {
 /// the threads in another order. Returns the lanes of warps that such a load has spoiled.
 function findRaces(warps, order) {
   const stores = new Map(), memory = new Map(), stored = new Set(), spoiled = new Set();
-  const latest = [];  // the phase in which each warp stored last: how many barriers it had passed
+  const own = warps.map(() => ({phase: -1}));  // how often a line of the warp's stored in its phase
   const pieces = (event, offset) => Array.from({length: Math.ceil(event.bytes / PIECE)},
                                                (_, i) => Math.floor(offset / PIECE) + i);
   warps.forEach(({events}, w) => {
@@ -56,30 +57,38 @@ function findRaces(warps, order) {
       if (event.meets) phase += event.size > 1 ? 1 : 0;
       else event.phase = phase;
       for (const [lane, offset] of event.shared && event.store ? event.offsets : [])
-        for (const piece of pieces(event, offset))
-          stores.set(phase * MOST_PIECES + piece, {w, event, lane});
+        for (const key of pieces(event, offset).map(piece => phase * MOST_PIECES + piece))
+          stores.set(key, [...stores.get(key) ?? [], {w, event, lane}]);
     }
   });
   for (const {w, event} of order) {
     if (!event.shared) continue;
+    if (own[w].phase !== event.phase) own[w] = {phase: event.phase};  // as many barriers passed
     for (const [lane, offset] of event.offsets) {
-      const own = pieces(event, offset);
+      const mine = pieces(event, offset);
       if (event.store) {
-        for (const piece of own) memory.set(piece, undefined);  // there is something
-        memory.set(own[0], event.valueOf(lane)), stored.add(event), latest[w] = event.phase;
+        for (const piece of mine) memory.set(piece, undefined);  // there is something
+        memory.set(mine[0], event.valueOf(lane));
         continue;
       }
-      (event.found ??= new Map()).set(lane, memory.has(own[0]) ? memory.get(own[0]) : null);
-      const other = own.map(piece => stores.get(event.phase * MOST_PIECES + piece))
-        .find(store => store && store.w !== w);
-      const early = latest[w] === event.phase;  // the warp's own store came first: so should all
-      const none = !own.every(piece => memory.has(piece));
-      if (!other && !none) continue;
-      const bad = none || stored.has(other.event) !== early;
-      if (bad) spoiled.add(`${w} ${lane}`);
-      (event.races ??= new Map()).set(lane, {w: other?.w, bad, early: early || none,
+      (event.found ??= new Map()).set(lane, memory.get(mine[0]) ??
+        (memory.has(mine[0]) ? undefined : null));
+      const all = mine.map(piece => stores.get(event.phase * MOST_PIECES + piece) ?? [])
+        .find(some => some.some(store => store.w !== w)) ?? [];
+      // A line's n-th store is meant for who has passed that line n times.
+      const times = all.length ? own[w][all[0].event.line] ?? 0 : 0;
+      const [before, after] = [all[times - 1], all[times]].map(store => store?.w === w ? undefined
+        : store);
+      const none = !mine.every(piece => memory.has(piece));
+      if (!before && !after && !none) continue;
+      const early = none || Boolean(before && !stored.has(before.event));
+      const late = Boolean(after && stored.has(after.event));
+      const other = late ? after : before ?? after;
+      if (early || late) spoiled.add(`${w} ${lane}`);
+      (event.races ??= new Map()).set(lane, {w: other?.w, bad: early || late, early,
                                              value: other?.event.valueOf(other.lane)});
     }
+    if (event.store) stored.add(event), own[w][event.line] = (own[w][event.line] ?? 0) + 1;
   }
   const cluster = warps.length > LANES;  // whose blocks see each other's memory
   if (cluster || !order.some(({event}) => event.races)) return undefined;
@@ -160,7 +169,8 @@ function arraysOf(run, launch) {
   const touched = new Set([...launch.read, ...launch.written].map(([number]) => number));
   const arrays = [...touched].sort((a, b) => a - b).map(where => {
     const [bytes, type, columns, name] = run.buffers[where], size = SIZES[type] ?? WORD;
-    return {where, name, size, begin: 0, bytes, columns, rows: Math.ceil(bytes / size / columns)};
+    return {where, name, size, begin: where * BUFFER, bytes, columns,
+            rows: Math.ceil(bytes / size / columns)};
   });
   for (const [begin, bytes, type, rows, columns, name] of launch.shared) {
     const known = SIZES[type] && rows, size = SIZES[type] ?? WORD, all = Math.ceil(bytes / size);
@@ -172,8 +182,8 @@ function arraysOf(run, launch) {
   return arrays;
 }
 
-const arrayOf = (arrays, event, offset) => arrays.find(each =>
-  each.where === event.where && offset >= each.begin && offset < each.begin + each.bytes);
+const arrayOf = (arrays, event, offset) => arrays.find(each => each.where < 0 === event.shared &&
+  offset >= each.begin && offset < each.begin + each.bytes);
 const range = (low, high) => low === high ? `[${low}]` : `[${low}..${high}]`;
 const many = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
 const kib = bytes => bytes < 1024 ? `${bytes} B` : `${Number((bytes / 1024).toFixed(1))} KiB`;
@@ -217,7 +227,8 @@ function sentence(shown, state) {
     if (bad.w === undefined) return `${begin}nobody has written all of that.`;
     return begin + (others > 1 ? "other warps write" : `warp ${bad.w} writes`) +
       " there, and no barrier says who is first" + (bad.bad ? bad.early
-        ? ". It reads too early." : ". It reads too late." : "; here it happens to be right.");
+        ? ". It reads too early." : ". It reads too late."
+        : ": right in this order, by luck (o: one warp slow).");
   }
   const lanes = event.offsets.length, alike = lanes > 1 && event.distinct === event.bytes;
   if (event.kind.endsWith("atomics"))
@@ -246,8 +257,9 @@ function laneLine(shown, state) {
   const lines = run.files[event.file] ?? [];
   const sum = lines[event.line - 1]?.match(/(\w+) \+= \w+\[[^;]*\] \* \w+\[[^;]*\];/)?.[1];
   if (event.store && !event.shared && shown.spoiled)
-    return `${who}${spell(arrays, event, lane)} is ` +
-      (shown.spoiled.has(`${state.warp} ${lane}`) ? "wrong" : "right, in this order");
+    return `${who}${spell(arrays, event, lane)} ` + (!shown.spoiled.size
+      ? "depends on which warp is first" : shown.spoiled.has(`${state.warp} ${lane}`) ? "is wrong"
+        : "is right, in this order");
   const begins = sum && lines.some(each => each.startsWith(`    float ${sum} = 0;`));
   if (!begins || event.store) return who + what;
   const loaded = warps[state.warp].events.filter((each, i) => each.line === event.line &&
@@ -357,9 +369,9 @@ function drawArrays(shown, state, x, y, width, height) {
     const size = array.plain ? kib(array.bytes) : [array.rows, array.columns].filter(n => n > 1)
       .join(" \u00d7 ") + (array.where < 0 ? " shared" : "");
     const last = run.launches.findLast(({written}) => written.some(([n]) => n === array.where));
-    const found = shown.spoiled || last !== shown.launch ? []
+    const found = shown.spoiled?.size || last !== shown.launch ? []
       : run.wrong.filter(([where]) => where === array.where);
-    const wrong = new Set(found.map(([, offset]) => offset / array.size));
+    const wrong = new Set(found.map(([, offset]) => offset / array.size));  // elements
     for (const [, offset, never] of state.tick >= shown.end ? found : [])
       if (never) cells.get(array).set(offset / array.size, "wrong");
     const tall = array.rows > 1 ? cell : Math.max(cell, 10), parts = {}, own = cells.get(array);
@@ -374,6 +386,7 @@ function drawArrays(shown, state, x, y, width, height) {
       if (own.has(first)) (parts[color] ??= []).push(`M${left} ${top}h${wide}v${high}h-${wide}z`);
     }
     const frame = [x, y, array.columns * cell, array.rows * tall];
+    const begin = array.where < 0 ? array.begin : 0;
     const after = 9.7 * array.name.length + 8;
     const room = [size, size.replace(" shared", ""), ""].find(
       each => after + 7 * each.length < frame[2] || !each);
@@ -382,7 +395,7 @@ function drawArrays(shown, state, x, y, width, height) {
       Object.entries(parts).map(([color, path]) =>
         `<path d="${path.join("")}" class="${color}" shape-rendering="crispEdges"/>`).join("") +
       box(...frame, "none line-quiet", `pointer-events="all" data-array="${array.where}" data-at=` +
-          `"${x} ${y} ${cell} ${tall} ${array.columns} ${array.size} ${array.begin}"`);
+          `"${x} ${y} ${cell} ${tall} ${array.columns} ${array.size} ${begin}"`);
   }).join("");
 }
 
@@ -487,8 +500,8 @@ function drawLanes(shown, state, x, y, width, height) {
   for (let bank = 0; banks && bank < LANES; ++bank) {
     const words = seen.filter(key => key % LANES === bank).length;
     out += box(left + bank * step + 1, low, step - 2, 20,
-               `${words > 1 ? "wrong" : words ? "lit" : "none"} line-quiet`) +
-      text(left + (bank + 0.5) * step, low + 15, words > 1 ? words : bank, 13,
+               `${words > 1 && event.conflicts ? "now" : words ? "lit" : "none"} line-quiet`) +
+      text(left + (bank + 0.5) * step, low + 15, words > 1 ? `\u00d7${words}` : bank, 13,
            words ? "text" : "quiet", "middle");
   }
   for (const key of banks ? [] : keys.filter(key => seen.includes(key))) {
@@ -602,7 +615,7 @@ function loadedUntil(shown, counts, tick) {
   for (const {tick: at, event} of shown.order)
     for (const [, offset] of at <= tick && event.kind === "global loads" ? event.offsets : [])
       for (let byte = 0; byte < event.bytes; byte += arrayOf(shown.arrays, event, offset).size)
-        ++loads, numbers.add(`${event.where} ${offset + byte}`);
+        ++loads, numbers.add(offset + byte);
   return numbers.size ? `${loads.toLocaleString("en")} loads of ` +
     `${numbers.size.toLocaleString("en")} numbers: ${Math.round(loads / numbers.size)} each` : "";
 }
@@ -615,7 +628,7 @@ function drawTrips(state) {
   const all = page.runs.map(run => sum(run.launches.map(trips))), most = Math.max(...all);
   const high = 620 / page.runs.length;
   let before = 0;
-  const note = "each byte that a launch touches counts once, however often: caches may give it again";
+  const note = "each byte that a launch touches counts once: caches may give it again";
   return around(state) + text(WIDTH - 12, 26, note, 14, "quiet", "end") +
     text(12, 712, "read", 15, "now bold") + text(56, 712, "written", 15, "fresh bold") +
     page.runs.map((run, i) => {
@@ -629,7 +642,9 @@ function drawTrips(state) {
     const ratio = times ? `, ${times.toFixed(1)} times less` : "";
     before += run.launches.length;
     return text(12, y + 18, `${titleOf(run)}, ${run.launches.length} launch` +
-                `${run.launches.length > 1 ? "es" : ""}`, 18, "text bold") +
+                (run.launches.length > 1 ? "es" : "") +
+                (count < run.launches.length ? `, here ${from + 1} to ${from + count}` : ""), 18,
+                "text bold") +
       box(12, y + 28, 1256, 26, "read") + text(20, y + 46, "memory") +
       run.launches.map((launch, j) => {
         if (j < from || j >= from + count) return "";
@@ -643,12 +658,13 @@ function drawTrips(state) {
           (launch.file ? box(x + 4, low, width - 8, 44, "none link",
                              `pointer-events="all" data-launch="${i} ${j}"`) : "") +
           arrows.map(([number, bytes, look], k) => {
+            const size = Math.min(15, width / arrows.length / 4.4);
             const at = x + (k + 0.4) * width / arrows.length, down = look === "now";
             const [from, to, tip] = down ? [y + 56, low - 2, -9] : [low - 2, y + 56, 9];
             return line(`M${at} ${from}V${to}`, look, 'stroke-width="3"') +
               `<path d="M${at - 6} ${to + tip}h12L${at} ${to}z" class="${look}"/>` +
-              text(at + 5, (y + low) / 2 + 24, run.buffers[number][3], 15, "text mono") +
-              text(at + 5, (y + low) / 2 + 42, kib(bytes), 14);
+              text(at + 4, (y + low) / 2 + 24, run.buffers[number][3], size, "text mono") +
+              text(at + 4, (y + low) / 2 + 42, kib(bytes), size);
           }).join("");
       }).join("") + box(12, low + 54, 700 * total / most, 20, "quiet") +
       text(24 + 700 * total / most, low + 70, `${kib(total)} read and written${ratio}`, 18,
@@ -705,7 +721,8 @@ function toBlock(by) {
 /// early or too late, or else to the store.
 function toWriter(where, offset) {
   const shown = shownOf(state);
-  const stores = shown.order.filter(({event}) => event.store && event.where === where &&
+  offset += Math.max(where, 0) * BUFFER;
+  const stores = shown.order.filter(({event}) => event.store && event.shared === where < 0 &&
     event.offsets.some(([, at]) => offset >= at && offset < at + event.bytes));
   const {event, w, tick} = stores.findLast(each => each.tick <= state.tick) ?? stores[0] ?? {};
   if (!event) return false;
@@ -719,13 +736,13 @@ function toWriter(where, offset) {
 /// To the next warp's first load that comes too early or too late; without such, to the next number
 /// that the program found wrong, in whatever launch and block wrote it last.
 function toWrong() {
-  const {run, warps} = shownOf(state);
-  for (let i = 1; i <= warps.length; ++i) {
+  const {run, warps, spoiled} = shownOf(state);
+  for (let i = 1; spoiled && i <= warps.length; ++i) {
     const warp = (state.warp + i) % warps.length, {events, ticks} = warps[warp];
-    const bad = events.findIndex(each => [...each.races?.values() ?? []].some(race => race.bad));
-    if (bad < 0) continue;
-    const [lane] = [...events[bad].races].find(([, race]) => race.bad);
-    return void Object.assign(state, {warp, lane, tick: ticks[bad]});
+    const races = event => [...event.races ?? []].find(([, race]) => race.bad || !spoiled.size);
+    const first = events.findIndex(races);
+    if (first < 0) continue;
+    return void Object.assign(state, {warp, lane: races(events[first])[0], tick: ticks[first]});
   }
   const written = run.wrong.filter(([, , never]) => !never);
   if (!written.length) return;

@@ -12,7 +12,7 @@ TYPES = {"float": "fp32", "__half": "fp16", "__nv_bfloat16": "bf16", "double": "
          "int": "int32"}
 FORMATS = {"fp64": "<d", "fp32": "<f", "fp16": "<e", "int32": "<i", "uint32": "<I", "int8": "<b"}
 COUNTS = ("threads", "requests", "bytes", "sectors", "conflicts")
-SHARED = -1  # in place of a buffer's number
+BUFFER = 1 << 32  # from one buffer's offsets to the next one's
 
 
 class Place(NamedTuple):
@@ -29,8 +29,7 @@ class Request(NamedTuple):
     lanes: int  # a mask
     sectors: int
     conflicts: int
-    where: int  # a buffer's number, or SHARED
-    runs: list  # of offsets there: [first, step, lanes], ...
+    runs: list  # of offsets: in shared memory, or plus BUFFER times a buffer's number
     values: list  # of each lane, in hexadecimal; or one that all have
 
     def offsets(self):
@@ -42,6 +41,19 @@ class Request(NamedTuple):
             return []
         values = [struct.unpack(FORMATS[kind], bytes.fromhex(value))[0] for value in self.values]
         return [float(f"{value:.4g}") if value == value else None for value in values]
+
+
+def runs_of(offsets):
+    """[[first, step, how many], ...] of some offsets."""
+    runs = []
+    for offset in offsets:
+        if runs and runs[-1][2] == 1:
+            runs[-1][1] = offset - runs[-1][0]
+        if runs and offset == runs[-1][0] + runs[-1][1] * runs[-1][2]:
+            runs[-1][2] += 1
+        else:
+            runs.append([offset, 0, 1])
+    return runs
 
 
 class Meeting(NamedTuple):
@@ -139,7 +151,7 @@ class Trace:
         runs = [[int(first, 16), int(step), int(count)] for first, step, count in
                 (run.split(":") for run in addresses.split(","))]
         self._events.append(Request(int(warp), int(place), int(size), int(lanes, 16), int(sectors),
-                                    int(conflicts), SHARED, runs, values.split(",")))
+                                    int(conflicts), runs, values.split(",")))
 
     def _b(self, place, threads, warps):
         self._events.append(Meeting(int(place), int(warps, 16), int(threads)))
@@ -192,13 +204,14 @@ class Trace:
             for i, event in enumerate(events):
                 if isinstance(event, Meeting) or "shared" in self.places[event.place].kind:
                     continue
-                number, offset = self._place_in_memory(event.runs[0][0])
-                begin = event.runs[0][0] - offset
-                event = events[i] = event._replace(where=number, runs=[
-                    [first - begin, step, lanes] for first, step, lanes in event.runs])
+                found = [self._place_in_memory(address) for address in event.offsets()]
+                events[i] = event._replace(
+                    runs=runs_of(number * BUFFER + offset for number, offset in found))
                 store = "loads" not in self.places[event.place].kind
-                marks = touched.setdefault((number, store), bytearray(self.buffers[number][1]))
-                for at in event.offsets():
+                for number, at in found:
+                    marks = touched.get((number, store))
+                    if marks is None:
+                        marks = touched[number, store] = bytearray(self.buffers[number][1])
                     marks[at:at + event.bytes] = b"\1" * event.bytes
         for (number, store), marks in touched.items():
             (launch.written if store else launch.read)[number] += sum(marks)
@@ -212,8 +225,8 @@ class Trace:
 
     def type_of(self, launch, event):
         """What a request's elements are; empty where nobody says."""
-        if event.where != SHARED:
-            return self.buffers[event.where][2]
+        if "shared" not in self.places[event.place].kind:
+            return self.buffers[event.runs[0][0] // BUFFER][2]
         return next((kind for begin, size, kind, *_ in launch.shared
                      if begin <= event.runs[0][0] < begin + size), "")
 

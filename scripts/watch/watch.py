@@ -175,7 +175,7 @@ def parse_arguments(arguments):
         epilog="Exit status: 0; 2 usage; 3 an error; 77 a kernel that the page cannot show.")
     parser.add_argument("program", metavar="PROGRAM", nargs="?")
     parser.add_argument("n", metavar="N", nargs="?")
-    parser.add_argument("--kernel", default="", help="which one; without it the program's first")
+    parser.add_argument("--kernel", default="", help="else the first that the program is about")
     parser.add_argument("--block", nargs=2, type=command_line.number(0, 999999999),
                         metavar=("X", "Y"), help="the block to show, without it 0 0")
     parser.add_argument("--schedule", default="", metavar="S",
@@ -231,7 +231,8 @@ def main(arguments):
                        USAGE)
         runs.append(for_page(one, result, size, block))
     title = f"{runs[0]['program']}, {runs[0]['size']}"
-    look = {key: preset[key] for key in ("question", "words", "measure", "look")
+    look = {"look": {"view": "both"}} if other and not preset else {}
+    look |= {key: preset[key] for key in ("question", "words", "measure", "look")
             if key in preset}
     write_page(name,
                {"title": title, "block": ",".join(map(str, block)), "runs": runs, **look})
