@@ -228,7 +228,7 @@ function sentence(shown, state) {
     return begin + (others > 1 ? "other warps write" : `warp ${bad.w} writes`) +
       " there, and no barrier says who is first" + (bad.bad ? bad.early
         ? ". It reads too early." : ". It reads too late."
-        : ": right in this order, by luck (o: one warp slow).");
+        : ": right by luck (try o).");
   }
   const lanes = event.offsets.length, alike = lanes > 1 && event.distinct === event.bytes;
   if (event.kind.endsWith("atomics"))
