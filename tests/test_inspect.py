@@ -5,8 +5,6 @@ import argparse
 import ctypes
 import functools
 import json
-import os
-import pty
 import re
 import shutil
 import subprocess
@@ -517,29 +515,6 @@ def test_a_kernel_without_code_for_an_architecture_is_named(tmp_path):
         machine_code.read_kernels(compiled, None)).splitlines()
     notes = [note for note in notes if note.startswith(f"no code for sm_{old}")]
     assert len(notes) == 1 and notes[0].endswith("feeds")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("env, colored", [({}, True), ({"NO_COLOR": "1"}, False),
-                                           ({"TERM": "dumb"}, False)])
-def test_a_terminal_gets_colors(env, colored):
-    shown("2", "--ptx")  # compiles
-    terminal, end = pty.openpty()
-    env = {**{name: value for name, value in os.environ.items() if name != "NO_COLOR"},
-           "TERM": "xterm", **env}
-    with subprocess.Popen([ROOT / "scripts/inspect.sh", "2", "matmul", "--ptx", "--arch", arch()],
-                          stdout=end, stderr=end, env=env) as process:
-        os.close(end)
-        text = b""
-        try:
-            while part := os.read(terminal, 65536):
-                text += part
-        except OSError:  # how a terminal ends
-            pass
-    os.close(terminal)
-    assert process.returncode == 0
-    assert (rb"\033[36m" in text.replace(b"\x1b", rb"\033")) == colored
-    assert (b"\x1b" in text) == colored and b"fma.rn.f32" in text
 
 
 # --- Kinds of instructions, and loops ---

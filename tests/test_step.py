@@ -305,14 +305,6 @@ def newer_gdb():
 
 
 @on_cpu
-def test_short_forms_do_the_same(tmp_path):
-    names = ("b", "t", "nb", "w", "ti")
-    long = [SHORT_FORMS[name] for name in names]
-    short = [" ".join([name, *SHORT_FORMS[name].split()[1:]]) for name in names]
-    assert walk(tmp_path, 2, *short)[1:] == walk(tmp_path, 2, *long)[1:]
-
-
-@on_cpu
 def test_a_stop_shows_the_lines_around_it_once(tmp_path):
     source = (ROOT / "src/2_matmul_sharedmem.cu").read_text().splitlines()
     start, first, second, other, last = walk(tmp_path, 2, "next", "next", "thread 1",
@@ -478,17 +470,6 @@ def test_a_walk_can_be_left(tmp_path, key, expected):
     assert status == expected and "=>   38  " not in parts[-1]
 
 
-@on_cpu
-def test_a_walk_without_a_terminal_reads_its_lines(tmp_path):
-    """And ends where there are no more."""
-    (tmp_path / "walk.txt").write_text("\n".join(THREE) + "\n")
-    done = step("--cpu", "--no-build", "--walk", tmp_path / "walk.txt", "2", stdin=None,
-                input="\nprint 6 * 7\n")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith("# One.\n(step) print N\n$1 = 64\n(step) next\n$2 = 42\n"
-                                "(step) next\n")
-
-
 # --- Hopper ---------------------------------------------------------------------------------------
 
 
@@ -605,15 +586,6 @@ def test_the_program_refuses_its_own_command_line():
     done = step("--cpu", "--no-build", "2", "64", "--kernel", "none")
     assert done.returncode == USAGE and done.stdout == ""
     assert_one_line(done.stderr, "2_matmul_sharedmem")
-
-
-@on_cpu
-def test_a_walk_in_another_encoding_and_environment(tmp_path):
-    (tmp_path / "walk.txt").write_bytes(b"# f\xfcr\nprint N\n")
-    done = step("--cpu", "--no-build", "--batch", tmp_path / "walk.txt", 2,
-                env={**os.environ, "DEMO_COUNT": "1", "DEMO_SCHEDULE": "reverse"})
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("(step) print N\n$1 = 64\n")
 
 
 @on_cpu

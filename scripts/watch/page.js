@@ -556,7 +556,7 @@ function around(state, end) {
     text(WIDTH - 12, 712, "space plays, arrows step, ? lists all keys", 13, "quiet", "end") +
     (end === undefined ? ""
       : text(WIDTH - 12, 50, `tick ${state.tick} of ${end}: order, not time`, 15, "quiet", "end") +
-      LEGEND.map(([look, what]) => {
+      LEGEND.filter(([look]) => look !== "differs" || page.runs.length > 1).map(([look, what]) => {
         const at = x;
         x += 7 * what.length + 26;
         return box(at, 702, 11, 11, look) + text(at + 15, 712, what, 13, "quiet");

@@ -230,6 +230,9 @@ def main(arguments):
             raise Stop(f"--block {block[0]} {block[1]}: the grid has {grid[0]} x {grid[1]} blocks",
                        USAGE)
         runs.append(for_page(one, result, size, block))
+    if len(runs) > 1 and all(wanted[0].source == one.source and runs[0]["kernel"] == run["kernel"]
+                             for one, run in zip(wanted, runs)):
+        raise Stop(f"--with {other} is the very kernel that is shown", USAGE)
     title = f"{runs[0]['program']}, {runs[0]['size']}"
     look = {"look": {"view": "both"}} if other and not preset else {}
     look |= {key: preset[key] for key in ("question", "words", "measure", "look")
