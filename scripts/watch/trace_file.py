@@ -98,7 +98,7 @@ class Trace:
         self.buffers = []  # (address, bytes, type, columns, name)
         self.wrong = []  # (buffer, offset) of elements
         self.stored = {}  # buffer: a mark for each of its bytes that a thread stored
-        self._of_number, self._depth, self._events = {}, 0, None
+        self._of_number, self._depth, self._events, self._latest = {}, 0, None, 0
         with open(path, encoding="utf-8", errors="replace") as file:
             if file.readline().split() != ["trace", VERSION]:
                 raise Stop(f"{path} is no trace of version {VERSION}: build anew", USAGE)
@@ -183,8 +183,10 @@ class Trace:
 
     def _place_in_memory(self, address):
         """(a buffer's number, the offset in it)"""
-        for number, (begin, size, *_) in enumerate(self.buffers):
+        for number in (self._latest, *range(len(self.buffers))):  # often the same again
+            begin, size, *_ = self.buffers[number]
             if begin <= address < begin + size:
+                self._latest = number
                 return number, address - begin
         raise Stop(f"the trace has an address in no buffer: {address:x}", FAILED)
 
