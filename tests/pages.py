@@ -62,7 +62,7 @@ def of_page(program, name, default=()):
 # --- Bugs ---------------------------------------------------------------------------------------
 
 # What the simulator says of accesses to what is behind a buffer, or an input.
-PAST_THE_END, READ_ONLY = "past the end of buffer", "which kernels may only read"
+PAST_THE_END, READ_ONLY = "past the end of", "which kernels may only read"
 
 KINDS = {  # the usual mistakes
     "tail": "the end of a sum is counted twice, or what lies beyond it is counted",

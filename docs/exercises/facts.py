@@ -77,7 +77,7 @@ FACTS = {
                     of_solution=True),
                Slip("Some thread reads past A or B. Where a thread has eight rows, the block needs "
                     "an eighth of the threads along y; where it has eight columns, along x.",
-                    when=["past the end of buffer"], of_solution=True,
+                    when=["past the end of"], of_solution=True,
                     edits=[("dim3(kTile, kTile / kRows)", "block")]),
                Slip("A block has at most 1024 threads. These are more: there is no launch.",
                     when=["cudaErrorInvalidConfiguration"], of_solution=True,

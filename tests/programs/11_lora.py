@@ -32,7 +32,7 @@ MUTANTS = [
     Mutant("lora_no_edge", "appended",
            "what lies right of the matrix is read from the next row",
            [("inside ? from[row * pitch + col] :", "row < rows ? from[row * pitch + col] :")],
-           sizes=(), cpu_runs=("33",), stops="past the end of buffer"),
+           sizes=(), cpu_runs=("33",), stops="past the end of"),
     Mutant("lora_library", "library_best",
            "the library overwrites x W with the update",
            [(".add = true", ".add = false")], **SMALL),
