@@ -48,7 +48,7 @@ function warpsOf(run, raw) {
 /// the threads in another order. Returns the lanes of warps that such a load has spoiled.
 function findRaces(warps, order) {
   const stores = new Map(), memory = new Map(), stored = new Set(), spoiled = new Set();
-  const own = warps.map(() => ({phase: -1}));  // how often a line of the warp's stored in its phase
+  const own = warps.map(() => ({phase: -1}));  // a warp's phase; by line, its stores in that phase
   const pieces = (event, offset) => Array.from({length: Math.ceil(event.bytes / PIECE)},
                                                (_, i) => Math.floor(offset / PIECE) + i);
   warps.forEach(({events}, w) => {
@@ -71,8 +71,7 @@ function findRaces(warps, order) {
         memory.set(mine[0], event.valueOf(lane));
         continue;
       }
-      (event.found ??= new Map()).set(lane, memory.get(mine[0]) ??
-        (memory.has(mine[0]) ? undefined : null));
+      (event.found ??= new Map()).set(lane, memory.has(mine[0]) ? memory.get(mine[0]) : null);
       const all = mine.map(piece => stores.get(event.phase * MOST_PIECES + piece) ?? [])
         .find(some => some.some(store => store.w !== w)) ?? [];
       // A line's n-th store is meant for who has passed that line n times.
@@ -253,13 +252,13 @@ function laneLine(shown, state) {
   if (race?.bad && race.w !== undefined)
     return `${who}${what}, ` + (race.early ? `before warp ${race.w} writes ${short(race.value)}`
       : `which warp ${race.w} has written over what was there`);
-  // A sum of products that begins at 0 in the kernel's first block: there all loads are its own.
   const lines = run.files[event.file] ?? [];
   const sum = lines[event.line - 1]?.match(/(\w+) \+= \w+\[[^;]*\] \* \w+\[[^;]*\];/)?.[1];
   if (event.store && !event.shared && shown.spoiled)
     return `${who}${spell(arrays, event, lane)} ` + (!shown.spoiled.size
       ? "depends on which warp is first" : shown.spoiled.has(`${state.warp} ${lane}`) ? "is wrong"
         : "is right, in this order");
+  // Declared as 0 outside of all loops, the sum holds all that this line has loaded.
   const begins = sum && lines.some(each => each.startsWith(`    float ${sum} = 0;`));
   if (!begins || event.store) return who + what;
   const loaded = warps[state.warp].events.filter((each, i) => each.line === event.line &&
@@ -371,7 +370,7 @@ function drawArrays(shown, state, x, y, width, height) {
     const last = run.launches.findLast(({written}) => written.some(([n]) => n === array.where));
     const found = shown.spoiled?.size || last !== shown.launch ? []
       : run.wrong.filter(([where]) => where === array.where);
-    const wrong = new Set(found.map(([, offset]) => offset / array.size));  // elements
+    const wrong = new Set(found.map(([, offset]) => offset / array.size));
     for (const [, offset, never] of state.tick >= shown.end ? found : [])
       if (never) cells.get(array).set(offset / array.size, "wrong");
     const tall = array.rows > 1 ? cell : Math.max(cell, 10), parts = {}, own = cells.get(array);

@@ -132,7 +132,7 @@ def for_page(one, result, size, block):
 
     def fields(launch, index, event):
         if isinstance(event, trace_file.Meeting):
-            return [event.place, event.warps, event.threads]
+            return [event.place, event.warps]
         numbers = event.numbers(result.type_of(launch, event)) if index == block else []
         return [*event[:-2], [number for run in event.runs for number in run], numbers]
 
@@ -206,9 +206,7 @@ def main(arguments):
         return
     preset = PRESETS.get(options.preset, {})
     size = [options.n] if options.n is not None else []
-    n = options.n or preset.get("n")
-    wanted = [shown(preset.get("program") or options.program,
-                    preset.get("kernel") or options.kernel, size)]
+    wanted = [shown(preset.get("program") or options.program, options.kernel, size)]
     if "exercise" in preset:
         wanted.append(changed_by(preset["exercise"], wanted[0].source))
     other = options.other or preset.get("with")
@@ -224,7 +222,7 @@ def main(arguments):
     block = (*(options.block or (0, 0)), 0)
     runs = []
     for one in wanted:
-        result, size = traced(one, n, options.schedule)
+        result, size = traced(one, options.n, options.schedule)
         grid = next((launch.grid for launch in result.launches if launch.blocks), None)
         if options.block and grid and not all(i < size for i, size in zip(block, grid)):
             raise Stop(f"--block {block[0]} {block[1]}: the grid has {grid[0]} x {grid[1]} blocks",
