@@ -116,7 +116,7 @@ else
     compiled=(lessons "${changed[@]}") architectures=(arch=90a)
     mutants=("${changed[@]/#/build/mutants/}")
     simulated=(build/tests/host_tests "${changed[@]/#/cpu/mutants/}" cpu/programs
-        cpu/exercises/quick)
+        cpu/exercises/quick cpu/count/quick)
 fi
 if [[ ${CUDA-} == 0 ]]; then
     say "no CUDA here: running on the simulator"

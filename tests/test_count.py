@@ -409,6 +409,7 @@ def test_the_documents_show_two_programs_side_by_side():
     assert re.sub("^    ", "", shown, flags=re.MULTILINE) == without_gpu("1", "2", 256).stdout
 
 
+@pytest.mark.full
 def test_the_kernels_of_one_program_stand_in_one_table():
     done = without_gpu("--together", "bonus_matmul_hopper", 128)
     assert done.returncode == VERIFIED and max(map(len, done.stdout.splitlines())) <= 79

@@ -111,6 +111,7 @@ def test_each_lane_in_its_order_with_its_values(tmp_path):
         assert products == pytest.approx(stored[thread], abs=2e-3 * scale)
 
 
+@pytest.mark.full
 def test_launches_have_names_and_bytes(tmp_path):
     trace = traced(tmp_path / "trace", "5_gating_unfused", "six_kernels", 64)
     assert [launch.name for launch in trace.launches] == [
