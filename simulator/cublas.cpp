@@ -24,20 +24,31 @@ namespace {
 
 constexpr int kVersion = 130000;
 
+/// A matrix, or a batch of them.
 struct Layout {
     cudaDataType type;
     uint64_t rows, columns;
     int64_t ld;
     bool by_rows = false;
+    int64_t stride = 0;  // elements from one matrix of a batch to the next; 0: the same for all
 
     bool valid() const { return ld >= int64_t(by_rows ? columns : rows); }
     size_t at(uint64_t row, uint64_t column) const {
         return by_rows ? row * ld + column : column * ld + row;
     }
-    size_t bytes() const {
+    size_t element_bytes() const {
         const bool is_8 = type == CUDA_R_64F, is_4 = type == CUDA_R_32F || type == CUDA_R_32I;
         const bool is_2 = type == CUDA_R_16F || type == CUDA_R_16BF;
-        return rows * columns * (is_8 ? 8 : is_4 ? 4 : is_2 ? 2 : 1);
+        return is_8 ? 8 : is_4 ? 4 : is_2 ? 2 : 1;
+    }
+    size_t bytes(uint64_t batches) const {
+        return rows * columns * element_bytes() * (stride == 0 ? 1 : batches);
+    }
+    /// The i-th matrix of a batch that begins at `data`.
+    template <class Void>
+    Void* matrix(Void* data, uint64_t i) const {
+        const uint64_t offset = i * uint64_t(stride) * element_bytes();
+        return reinterpret_cast<Void*>(reinterpret_cast<uintptr_t>(data) + offset);
     }
 };
 
@@ -205,18 +216,13 @@ void check_written() {
         simulator::fail(3, "cuBLAS wrote to %s", simulator::describe(written).c_str());
 }
 
-cublasStatus_t run(const Product& p, const void* A, const Layout& a, const void* B, const Layout& b,
-                   const void* C, const Layout& c, void* D, const Layout& d) {
-    if (!a.valid() || !b.valid() || !c.valid() || !d.valid()) return CUBLAS_STATUS_INVALID_VALUE;
-    if (p.m == 0 || p.n == 0) return CUBLAS_STATUS_SUCCESS;
-    simulator::count_library("cuBLAS", {{A, a.bytes()}, {B, b.bytes()}, {D, d.bytes()}});
-    simulator::give_access(simulator::Access::kKernels);
+cublasStatus_t run_one(const Product& p, const void* A, const Layout& a, const void* B,
+                       const Layout& b, const void* C, const Layout& c, void* D, const Layout& d) {
     if (p.compute == CUBLAS_COMPUTE_64F || p.compute == CUBLAS_COMPUTE_32I) {
         const auto out = p.compute == CUBLAS_COMPUTE_64F ? CUDA_R_64F : CUDA_R_32I;
         if (d.type != out || p.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
             return CUBLAS_STATUS_NOT_SUPPORTED;
-        run_in_double(p, A, a, B, b, C, c, D, d);
-        return check_written(), CUBLAS_STATUS_SUCCESS;
+        return run_in_double(p, A, a, B, b, C, c, D, d), CUBLAS_STATUS_SUCCESS;
     }
     const std::vector<float> left = converted(A, a, p.transpose_a, p.compute);
     const std::vector<float> right = converted(B, b, p.transpose_b, p.compute);
@@ -232,6 +238,20 @@ cublasStatus_t run(const Product& p, const void* A, const Layout& a, const void*
             store(D, d.type, d.at(row, column), value);
         }
     });
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t run(const Product& p, const void* A, const Layout& a, const void* B, const Layout& b,
+                   const void* C, const Layout& c, void* D, const Layout& d, uint64_t batches = 1) {
+    if (!a.valid() || !b.valid() || !c.valid() || !d.valid()) return CUBLAS_STATUS_INVALID_VALUE;
+    if (p.m == 0 || p.n == 0 || batches == 0) return CUBLAS_STATUS_SUCCESS;
+    simulator::count_library("cuBLAS",
+                             {{A, a.bytes(batches)}, {B, b.bytes(batches)}, {D, d.bytes(batches)}});
+    simulator::give_access(simulator::Access::kKernels);
+    for (uint64_t i = 0; i < batches; ++i)
+        if (const cublasStatus_t status = run_one(p, a.matrix(A, i), a, b.matrix(B, i), b,
+                                                  c.matrix(C, i), c, d.matrix(D, i), d))
+            return status;
     return check_written(), CUBLAS_STATUS_SUCCESS;
 }
 
@@ -285,19 +305,32 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cubla
                             int m, int n, int k, const void* alpha, const void* A,
                             cudaDataType type_a, int lda, const void* B, cudaDataType type_b,
                             int ldb, const void* beta, void* C, cudaDataType type_c, int ldc,
-                            cublasComputeType_t compute, cublasGemmAlgo_t) {
+                            cublasComputeType_t compute, cublasGemmAlgo_t algorithm) {
+    return cublasGemmStridedBatchedEx(handle, op_a, op_b, m, n, k, alpha, A, type_a, lda, 0, B,
+                                      type_b, ldb, 0, beta, C, type_c, ldc, 0, 1, compute,
+                                      algorithm);
+}
+
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t op_a,
+                                          cublasOperation_t op_b, int m, int n, int k,
+                                          const void* alpha, const void* A, cudaDataType type_a,
+                                          int lda, long long stride_a, const void* B,
+                                          cudaDataType type_b, int ldb, long long stride_b,
+                                          const void* beta, void* C, cudaDataType type_c, int ldc,
+                                          long long stride_c, int batches,
+                                          cublasComputeType_t compute, cublasGemmAlgo_t) {
     if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (m < 0 || n < 0 || k < 0) return CUBLAS_STATUS_INVALID_VALUE;
+    if (m < 0 || n < 0 || k < 0 || batches < 0) return CUBLAS_STATUS_INVALID_VALUE;
     const uint64_t um = m, un = n, uk = k;
     if (handle->mode == CUBLAS_TF32_TENSOR_OP_MATH && compute == CUBLAS_COMPUTE_32F)
         compute = CUBLAS_COMPUTE_32F_FAST_TF32;
     const bool at = op_a != CUBLAS_OP_N, bt = op_b != CUBLAS_OP_N;
     const Product product{um,      un, uk, scalar(alpha, compute), scalar(beta, compute),
                           compute, at, bt};
-    const Layout a{type_a, at ? uk : um, at ? um : uk, lda},
-        b{type_b, bt ? un : uk, bt ? uk : un, ldb};
-    const Layout c{type_c, um, un, ldc};
-    return run(product, A, a, B, b, C, c, C, c);
+    const Layout a{type_a, at ? uk : um, at ? um : uk, lda, false, stride_a},
+        b{type_b, bt ? un : uk, bt ? uk : un, ldb, false, stride_b};
+    const Layout c{type_c, um, un, ldc, false, stride_c};
+    return run(product, A, a, B, b, C, c, C, c, batches);
 }
 
 cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b,

@@ -68,3 +68,12 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cubla
                             cudaDataType type_a, int lda, const void* B, cudaDataType type_b,
                             int ldb, const void* beta, void* C, cudaDataType type_c, int ldc,
                             cublasComputeType_t compute, cublasGemmAlgo_t algorithm);
+/// The same for each of `batches`; a stride is the elements from one matrix to the next.
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t op_a,
+                                          cublasOperation_t op_b, int m, int n, int k,
+                                          const void* alpha, const void* A, cudaDataType type_a,
+                                          int lda, long long stride_a, const void* B,
+                                          cudaDataType type_b, int ldb, long long stride_b,
+                                          const void* beta, void* C, cudaDataType type_c, int ldc,
+                                          long long stride_c, int batches,
+                                          cublasComputeType_t compute, cublasGemmAlgo_t algorithm);

@@ -1,5 +1,6 @@
 // Right programs, in every spelling that the simulator has to understand. It prints what is not as
 // CUDA defines it, and exits with 1. nvcc builds it as well, so that a GPU can be asked.
+#include <cublas_v2.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
@@ -577,6 +578,46 @@ void test_graphs() {
     cudaStreamDestroy(stream);
 }
 
+/// C = 3 op(A) op(B) + 2 C for each of a batch, in fp16; small integers, so that all is exact. The
+/// last matrix of each ends where its memory ends.
+void test_batches() {
+    cublasHandle_t cublas = nullptr;
+    EXPECT(cublasCreate(&cublas) == CUBLAS_STATUS_SUCCESS);
+    constexpr int m = 5, n = 37, k = 3, ld = 40, batches = 3, stride = 1600;
+    auto numbers = [](int columns, int seed) {  // with gaps below and between the matrices
+        std::vector<half> all((batches - 1) * stride + columns * ld);
+        for (size_t i = 0; i < all.size(); ++i) all[i] = float((i * 7 + i / 11 + seed) % 5) - 2;
+        return all;
+    };
+    for (const bool at : {false, true})
+        for (const bool bt : {false, true}) {
+            const auto a = numbers(at ? m : k, 0), b = numbers(bt ? k : n, 1), c = numbers(n, 3);
+            const Memory<half> A(a), B(b), C(c);
+            auto call = [&](int lda, int count) {
+                const float alpha = 3, beta = 2;
+                return cublasGemmStridedBatchedEx(
+                    cublas, at ? CUBLAS_OP_T : CUBLAS_OP_N, bt ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k,
+                    &alpha, A.data, CUDA_R_16F, lda, stride, B.data, CUDA_R_16F, ld, stride, &beta,
+                    C.data, CUDA_R_16F, ld, stride, count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+            };
+            EXPECT(call(at ? k - 1 : m - 1, batches) == CUBLAS_STATUS_INVALID_VALUE);
+            EXPECT(call(ld, -1) == CUBLAS_STATUS_INVALID_VALUE);
+            EXPECT(call(ld, batches) == CUBLAS_STATUS_SUCCESS);
+            std::vector<half> expected = c;
+            for (int i = 0; i < batches * m * n; ++i) {
+                const int from = i / (m * n) * stride, row = i % m, column = i / m % n;
+                float sum = 0;
+                for (int l = 0; l < k; ++l)
+                    sum += float(a[from + (at ? row * ld + l : l * ld + row)]) *
+                           float(b[from + (bt ? l * ld + column : column * ld + l)]);
+                half& number = expected[from + column * ld + row];
+                number = 3 * sum + 2 * float(number);
+            }
+            EXPECT(C.read() == expected);
+        }
+    EXPECT(cublasDestroy(cublas) == CUBLAS_STATUS_SUCCESS);
+}
+
 int main() {
     test_launches();
     test_graphs();
@@ -586,6 +627,7 @@ int main() {
     test_wmma();
     test_ptx();
     test_half();
+    test_batches();
     std::printf("%d checks, %d failed\n", checks, failures);
     return failures != 0;
 }
