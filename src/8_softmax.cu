@@ -4,8 +4,8 @@
 // sum. Every result depends on both, so a row must be seen whole before any of it can be written.
 // (Why subtract the maximum: e^89 overflows fp32. The result is the same, since e^-max cancels.)
 //
-// chain    as a framework runs it eagerly: max, subtract, exp, sum, divide. Each result goes
-//          through global memory: 8 MN numbers for M rows of N, four times the least.
+// chain    as a framework runs it eagerly: max, subtract, exp, sum, divide (softmax_chain.cuh).
+//          Each result goes through global memory: 8 MN numbers for M rows of N, 4 times the least.
 // fused    one kernel, a block per row, which keeps the row in shared memory for three passes:
 //          2 MN. A row too long for that is loaded three times.
 // online   keeps a running pair, maximum and sum: two passes, one barrier, and 8 loads at once.
@@ -25,55 +25,12 @@
 #include "demo/copy.cuh"
 #include "rows/max_sum.cuh"
 #include "rows/softmax.cuh"
+#include "rows/softmax_chain.cuh"
 #include "rows/softmax_rows.cuh"
 
 namespace softmax {
 
 constexpr int kThreads = 256;
-
-// --- One kernel per operation -------------------------------------------------------------------
-/// A block per row. Maxima and sums are fp32 whatever T is: a sum of 131072 terms exceeds fp16.
-template <class T>
-__global__ void row_max(const T* x, float* max, size_t rows, size_t cols) {
-    for (size_t row = blockIdx.x; row < rows; row += gridDim.x) {
-        float own = kNothing;
-        for (size_t col = threadIdx.x; col < cols; col += blockDim.x)
-            own = fmaxf(own, float(x[row * cols + col]));
-        const MaxSum whole = merge_block({own, 0});
-        if (threadIdx.x == 0) max[row] = whole.max;
-        __syncthreads();  // merge_block's memory may be used again
-    }
-}
-
-template <class T>
-__global__ void row_sum(const T* e, float* sum, size_t rows, size_t cols) {
-    for (size_t row = blockIdx.x; row < rows; row += gridDim.x) {
-        float own = 0;
-        for (size_t col = threadIdx.x; col < cols; col += blockDim.x)
-            own += float(e[row * cols + col]);
-        const MaxSum whole = merge_block({0, own});  // with equal maxima, merging is adding
-        if (threadIdx.x == 0) sum[row] = whole.sum;
-        __syncthreads();  // merge_block's memory may be used again
-    }
-}
-
-template <class T>
-__global__ void subtract(const T* x, const float* max, T* t, size_t size, size_t cols) {
-    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (i < size) t[i] = T(float(x[i]) - max[i / cols]);
-}
-
-template <class T>
-__global__ void exponential(const T* t, T* e, size_t size) {
-    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (i < size) e[i] = T(expf(float(t[i])));
-}
-
-template <class T>
-__global__ void divide(const T* e, const float* sum, T* out, size_t size, size_t cols) {
-    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (i < size) out[i] = T(float(e[i]) / sum[i / cols]);
-}
 
 // --- One kernel for all -------------------------------------------------------------------------
 template <class T>
@@ -179,15 +136,10 @@ void run(demo::Session& session) {
     const demo::Buffer<float> max(rows), sum(rows);
     const demo::SoftmaxReference<T> reference(session, x);
 
-    const size_t size = x.size(), blocks = (size + kThreads - 1) / kThreads;
-    const size_t row_blocks = std::min<size_t>(rows, 1 << 24);
-    auto chain = [&] {
-        row_max<T><<<row_blocks, kThreads>>>(x, max.data(), rows, cols);
-        subtract<T><<<blocks, kThreads>>>(x, max.data(), out, size, cols);
-        exponential<T><<<blocks, kThreads>>>(out, temporary.data(), size);
-        row_sum<T><<<row_blocks, kThreads>>>(temporary.data(), sum.data(), rows, cols);
-        divide<T><<<blocks, kThreads>>>(temporary.data(), sum.data(), out, size, cols);
+    auto launch_chain = [&] {
+        chain<T>(x, temporary.data(), max.data(), sum.data(), out, rows, cols);
     };
+    const size_t row_blocks = std::min<size_t>(rows, 1 << 24);
     const size_t most = session.gpu.shared_per_block - 1024;  // merge_block takes 512 of that
     const bool fits = cols <= most / sizeof(T);
     const size_t kept = fits ? cols * sizeof(T) : 0;
@@ -201,7 +153,7 @@ void run(demo::Session& session) {
     session.run(work, reference.check(out, false),
                 {{.kernel = "chain",
                   .role = demo::Role::kChain,
-                  .launch = chain,
+                  .launch = launch_chain,
                   .check = reference.check(out, true),
                   .launches = 5,
                   .temporary_bytes = matrix + 2 * column,

@@ -256,7 +256,7 @@ def test_values_of_tile_kernels_are_tiles(tmp_path):
     ("1_matmul_basic", (), "const size_t row"),
     ("3_matmul_tensorcore", (), "const int warp"),
     ("7_gelu", ("--kernel", "fused"), "const size_t i"),
-    ("8_softmax", ("100",), None),  # whose data is prepared by a kernel in include/demo
+    ("8_softmax", ("--kernel", "fused", "100"), None),  # its data: a kernel in include/demo
     ("bonus_matmul_A_stationary", (), "const int x"),
     ("bonus_matmul_register_tiled", ("--kernel", "warp_tiled"), None),
 ])

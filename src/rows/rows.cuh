@@ -1,8 +1,9 @@
 // Operations on matrices of any size whose limit is memory: their shape, hard rows of data, and how
-// exact an activation must be. Chains and simple kernels stand in the lessons, 7 to 9, and
+// exact an activation must be. Simple kernels and most chains stand in the lessons, 7 to 9, and
 // bonus_norm holds its own. There is no library's way.
 //
 // softmax.cuh       the reference and the bound of 8_softmax and bonus_softmax_rows
+// softmax_chain.cuh the chain of 8_softmax, a kernel for each operation
 // max_sum.cuh       the pair (maximum, sum), and how pairs merge
 // softmax_rows.cuh  the rungs of bonus_softmax_rows, of which 8_softmax runs the best
 // norm.cuh          the reference and the bound of bonus_norm

@@ -109,14 +109,9 @@ std::vector<std::vector<float>> all_softmaxes(const std::vector<float>& values, 
     const Device<T> x(values), out(std::vector<float>(size, kNan));
     std::vector<std::vector<float>> results;
 
-    const demo::Buffer<T> t(size), e(size);
+    const demo::Buffer<T> temporary(size);
     const demo::Buffer<float> max(rows), sum(rows);
-    const size_t blocks = (size + 255) / 256;
-    softmax::row_max<T><<<rows, 256>>>(x.data(), max.data(), rows, cols);
-    softmax::subtract<T><<<blocks, 256>>>(x.data(), max.data(), t.data(), size, cols);
-    softmax::exponential<T><<<blocks, 256>>>(t.data(), e.data(), size);
-    softmax::row_sum<T><<<rows, 256>>>(e.data(), sum.data(), rows, cols);
-    softmax::divide<T><<<blocks, 256>>>(e.data(), sum.data(), out.data(), size, cols);
+    softmax::chain(x.data(), temporary.data(), max.data(), sum.data(), out.data(), rows, cols);
     results.push_back(out.read());
     for (const bool may_fit : {false, true}) {
         const bool fits = may_fit && cols * sizeof(T) <= 40 << 10;
