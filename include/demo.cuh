@@ -14,9 +14,7 @@
 //
 // What parses, measures and prints is in src/demo/, where internal.hpp lists it. Go on there with
 // main_of() and Session::run() in session.cu, and with take_turn() in measure.cu, which times a
-// kernel. What only some programs need is included there: one file of demo/ a problem (matmul,
-// gating, rows, softmax, norm, lora, mlp, dlrm, gated_layer), and copy, cublas, cublaslt, graph,
-// choose, launch, gpus, ranks for what they say.
+// kernel. The rest of demo/, such as cublas.cuh, is included by the programs that need it.
 //
 // Everything in here that runs on the GPU serves to check and to measure. The kernels that a
 // program teaches, and their launches, are in the program.

@@ -85,8 +85,8 @@ class Output {
 
     T* data() const { return static_cast<T*>(buffer_.data()); }
     size_t bytes() const { return saturating_product(elements_of(shape), sizeof(T)); }
-    size_t rows() const { return shape[0]; }
-    size_t columns() const { return shape[1]; }
+    size_t rows() const { return elements_of({shape.begin(), shape.end() - 1}); }
+    size_t columns() const { return shape.back(); }  // a row is along the last dimension
 
     /// How to verify it: expect(i, row, column) says what an element of the i-th of `rows` is, and
     /// none is larger than `largest`; the rest as for check_of(). The output must outlive it.

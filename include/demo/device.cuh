@@ -44,6 +44,9 @@ struct Gpu {
     /// Bytes of the buffer that empties the cache between launches: its old lines must all go.
     size_t flush_bytes() const;
 
+    /// Contender::why_not of one whose `setup` allocates so many bytes; empty in a dry run.
+    std::string why_no_room(size_t bytes) const;
+
     /// Its dense TFLOP/s in a data type, 0 if unknown.
     double peak(const std::string& dtype) const;
 };

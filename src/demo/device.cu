@@ -86,6 +86,15 @@ Gpu::Gpu(const Options& options) {
 
 size_t Gpu::flush_bytes() const { return std::max(2 * l2_bytes, size_t(256) << 20); }
 
+std::string Gpu::why_no_room(size_t bytes) const {
+    if (dry_run) return "";
+    const size_t taken = kSimulator ? 0 : flush_bytes(), free_bytes = free_device_memory();
+    const size_t room = free_bytes > taken ? free_bytes - taken : 0;  // measuring takes the rest
+    if (bytes <= room) return "";
+    return "needs " + human_bytes(double(bytes)) + " of GPU memory, " + human_bytes(double(room)) +
+           " free";
+}
+
 double Gpu::peak(const std::string& dtype) const {
     return peak_tflops(name, compute_capability, multiprocessors, boost_ghz, dtype);
 }

@@ -85,7 +85,8 @@ std::string Report::subject(const Plan& plan) const {
     return join(texts, ", ");
 }
 
-void Report::skip(const Contender& contender) const {
+void Report::skip(const Contender& contender) {
+    skipped_ = contender.kernel + ": " + contender.why_not;
     if (options_.csv || options_.sweep) return;
     std::printf("  %-*s  skipped: %s\n", int(names_), contender.kernel.c_str(),
                 contender.why_not.c_str());

@@ -49,8 +49,9 @@ class Report {
     void print_line(const Workload& work, const Contender& contender, const Result& result,
                     const Result* copy, const std::string& verdict);
 
-    /// Prints that a contender cannot run here.
-    void skip(const Contender& contender) const;
+    /// Prints that a contender cannot run here, and notes the last such one.
+    void skip(const Contender& contender);
+    const std::string& skipped() const { return skipped_; }  // "chain: needs ..."
 
     /// Prints a remark, for people only.
     void note(const std::string& text) const;
@@ -87,6 +88,7 @@ class Report {
     bool noisy_ = false;                   // whether a line was marked ~
     bool right_ = true;                    // whether all results of the next row() are
     std::vector<std::string> above_peak_;  // kernels with more TFLOP/s than the GPU has
+    std::string skipped_;                  // a kernel, and why it cannot run here
     std::string record_;                   // where a record's kernel comes from
     std::vector<Time> times_;              // of all timed contenders
     std::vector<Time> line_;               // of a sweep: what its next line shows

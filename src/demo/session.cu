@@ -220,6 +220,9 @@ static ExitCode run_all(const Program& program, const Options& options, Plan pla
         program.types[each.type].run(session);
     }
     if (!fits) return kFailed;
+    // By the plan some kernel can run here. If none did, there was no memory: why_no_room().
+    if (report.exit_code() == kSkipped && !report.skipped().empty())
+        fail(kFailed, report.skipped());
     report.finish();
     return report.exit_code();
 }

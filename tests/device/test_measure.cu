@@ -1,7 +1,8 @@
 // What take_turns() says of kernels that are right only where it used to look. Each adds two
-// vectors of 64 x 64 elements, or seems to.
+// vectors of 64 x 64 elements, or seems to. And what main_of() does where there is no memory.
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -222,6 +223,35 @@ TEST(Measurement, AKernelThatChangesItsInputsIsWrong) {
     EXPECT_EQ(one.row, 200u / 64);
     EXPECT_EQ(one.column, 200u % 64);
     EXPECT_EQ(one.timed, 0u);
+}
+
+/// A program with a kernel for which there is never memory.
+void run_with_too_large(demo::Session& session) {
+    const demo::Input<float> a(session, "a", {2, 4, 8, 64}), b(session, "b", {2, 4, 8, 64});
+    const demo::Output<float> out(session, "out", {2, 4, 8, 64});
+    EXPECT_EQ(out.rows(), 64u);
+    auto launch = [&] { add<<<kSize / 256, 256>>>(a, b, out); };
+    session.run(
+        {.flops = kSize}, out.check(Expect{a, b}),
+        {{.kernel = "add", .launch = launch},
+         {.kernel = "too_large", .launch = launch, .why_not = session.gpu.why_no_room(SIZE_MAX)}});
+}
+
+TEST(Program, AKernelThatFindsNoMemoryIsALineAndTheOthersRun) {
+    const demo::Program program{
+        .name = "test", .summary = "tests", .types = {{"fp32", run_with_too_large}}};
+    auto run = [&](std::vector<const char*> arguments) {
+        arguments.insert(arguments.begin(), {"test", "--once"});
+        return demo::main_of(program, int(arguments.size()), const_cast<char**>(arguments.data()));
+    };
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(run({}), demo::kVerified);
+    EXPECT_TRUE(std::regex_search(
+        testing::internal::GetCapturedStdout(),
+        std::regex("too_large  skipped: needs 16\\.0 EiB of GPU memory, \\S+ [GM]iB free\n")));
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(run({"--kernel", "too_large"}), testing::ExitedWithCode(demo::kFailed),
+                "^test: too_large: needs 16\\.0 EiB of GPU memory, .* free\n$");
 }
 
 }  // namespace
