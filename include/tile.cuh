@@ -42,6 +42,14 @@ __tile__ auto matrix(T* data, size_t rows, size_t cols) {
                               ct::shape<kRows, kCols>{}};
 }
 
+/// `count` such matrices, one after the other, by tiles of one matrix: of 1 x kRows x kCols.
+template <int kRows, int kCols, class T>
+__tile__ auto matrices(T* data, size_t count, size_t rows, size_t cols) {
+    const ct::extents extents{count, rows, ct::assume_divisible<16 / sizeof(T)>(cols)};
+    return ct::partition_view{ct::tensor_span{ct::assume_aligned<16>(data), extents},
+                              ct::shape<1, kRows, kCols>{}};
+}
+
 /// The n-th tile of kCols elements of a row [cols], as fp32, with zeros past its end. The row is
 /// aligned as matrix() has it.
 template <int kCols, class T>

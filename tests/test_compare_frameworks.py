@@ -277,11 +277,13 @@ def test_sizes_that_are_given_replace_all_that_the_pages_say(compare):
 
 
 def test_a_page_may_name_whole_command_lines(compare):
-    page = "RUNS = ('64 --fast', '96')"
-    done = compare({"library": [1] * 99, "copy": [1] * 99}, page=page,
-                   about=description(shape="square", n=64), arguments=["--rounds", "1"])
+    page = "RUNS = ('64 --fast', '96')\nTILE = ('7_gelu', 'in_tiles')"
+    about = description(shape="square", n=64, contenders=WITH_TILE)
+    done = compare({"library": [1] * 99, "copy": [1] * 99}, page=page, about=about,
+                   ours={**TIMES, "in_tiles": 1}, arguments=["--rounds", "1"])
     runs = list(dict.fromkeys(line.split(" --dtype")[0] for line in done.commands))
     assert runs == ["64 --fast", "96"]
+    assert "64 --fast --dtype fp32 --csv --kernel in_tiles" in done.commands
 
 
 def test_nothing_to_compare_is_a_usage_error(compare):
@@ -580,10 +582,10 @@ def test_the_random_bits_are_our_programs(library, seed):
     assert steps == [(bits_in_python(seed, i) >> 40) - 2**23 for i in INDICES]
 
 
-def described(dtype, shape, then=None, scale=1.0, seed=3, hard=None):
+def described(dtype, shape, then=None, scale=1.0, seed=3, hard=None, offset=0.0):
     return {"name": "x", "dtype": dtype, "shape": shape,
-            "fill": {"kind": "uniform", "seed": seed, "low": -scale, "high": scale, "then": then,
-                     "hard": hard}}
+            "fill": {"kind": "uniform", "seed": seed, "low": offset - scale,
+                     "high": offset + scale, "then": then, "hard": hard}}
 
 
 def test_inputs_are_scaled_and_rounded_as_our_programs_do(monkeypatch):
@@ -594,10 +596,11 @@ def test_inputs_are_scaled_and_rounded_as_our_programs_do(monkeypatch):
     monkeypatch.setattr(data, "CHUNK", 100)  # so that there are several
     uniform = numpy.array([(bits_in_python(3, i) >> 40) * 2.0**-23 - 1 for i in range(35 * 9)],
                           dtype=numpy.float32)
-    scaled = numpy.float32((3 / 128) ** 0.5) * uniform
-    made = data.make_input(described("fp32", [35, 9], scale=float((3 / 128) ** 0.5)), "cpu")
+    scale = numpy.float32((3 / 128) ** 0.5)
+    scaled = scale * uniform
+    made = data.make_input(described("fp32", [35, 9], scale=float(scale)), "cpu")
     assert made.shape == (35, 9) and made.flatten().numpy().tobytes() == scaled.tobytes()
-    made = data.make_input(described("fp16", [35, 9], scale=float((3 / 128) ** 0.5)), "cpu")
+    made = data.make_input(described("fp16", [35, 9], scale=float(scale)), "cpu")
     assert made.flatten().numpy().tobytes() == scaled.astype(numpy.float16).tobytes()
     made = data.make_input(described("bf16", [35, 9]), "cpu")
     assert torch.equal(made.flatten(), torch.from_numpy(uniform).bfloat16())
@@ -615,14 +618,20 @@ def test_inputs_are_scaled_and_rounded_as_our_programs_do(monkeypatch):
     kinds = [{"scale": 3, "offset": 0.7, "step": 0, "peak": 0},
              {"scale": 200, "offset": 0, "step": 200, "peak": 0},
              {"scale": 1, "offset": 0, "step": 0, "peak": 120}]
-    made = data.make_input(described("fp16", [35, 9], "offset by rows", hard={
-        "rows": [1, 3, 5], "every": 2, "kinds": kinds}), "cpu")
+    hard = {"rows": [1, 3, 5], "every": 2, "kinds": kinds}
+    made = data.make_input(described("fp16", [35, 9], "offset by rows", hard=hard), "cpu")
     u = uniform.reshape(35, 9).astype(numpy.float64)
     rows[1] = 3 * u[1] + 0.7
     rows[3] = 200 * numpy.rint(u[3])
     rows[5] = u[5]
     rows[5][bits_in_python(3, -6) % 9] = 120
     assert made.numpy().tobytes() == rows.astype(numpy.float16).tobytes()
+    # Of more than two dimensions, and not around 0: attention's.
+    shifted = (scale * uniform.astype(numpy.float64) + 0.75).astype(numpy.float32).reshape(35, 9)
+    shifted[1::2][:3] = rows[1::2][:3]
+    made = data.make_input(described("fp32", [5, 7, 9], scale=float(scale), offset=0.75, hard=hard),
+                           "cpu")
+    assert made.shape == (5, 7, 9) and made.numpy().tobytes() == shifted.tobytes()
 
     half = uniform[:96].astype(numpy.float16).reshape(3, 32)
     half[:, ::16] = 32 + (numpy.floor(16 * half[:, ::16].astype(numpy.float32)) + 0.5) / 16
@@ -656,23 +665,25 @@ def test_ids_are_our_programs():
 # --- Theirs, where PyTorch and Triton are ------------------------------------------------------
 
 
-def problem_of(program, dtype):
+def problem_of(program, dtype, *options):
     """A small problem of a program, in another data type than its own where need be."""
-    problem = describe(program, "96")["problems"][0]
+    problem = describe(program, "96", *options)["problems"][0]
     arrays = {name: [{**array, "dtype": "uint32" if array["dtype"] == "uint32" else dtype}
                      for array in problem[name]] for name in ("inputs", "outputs")}
     return {**problem, **arrays, "dtype": dtype, "memory_bound": False}
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
-@pytest.mark.parametrize("program", compare_frameworks.compared_programs())
+@pytest.mark.parametrize("program", [*compare_frameworks.compared_programs(),
+                                     "10_attention --causal"])
 def test_the_reference_takes_their_results_and_no_wrong_ones(program, dtype):
     torch = pytest.importorskip("torch")
     pytest.importorskip("triton")
     from frameworks import data, verification
     from frameworks.case import PeersOfCase
 
-    problem = problem_of(program, dtype)
+    program, *options = program.split()
+    problem = problem_of(program, dtype, *options)
     case = PeersOfCase(compare_frameworks.load_page(program), problem)
     case.inputs = data.make_inputs(problem, "cpu")
     assert case.is_rival("library")
@@ -680,8 +691,8 @@ def test_the_reference_takes_their_results_and_no_wrong_ones(program, dtype):
         if name in case.peers:
             case.verify(name)
     output = case.peers["library"].run(*case.prepared["library"])
-    for damage in (lambda x: x * 1.05, lambda x: x.roll(1, dims=0), torch.zeros_like,
-                   lambda x: x.index_fill(0, torch.tensor([3]), float("nan")),
+    for damage in (lambda x: x * 1.05, lambda x: x.roll(1, dims=-2), torch.zeros_like,
+                   lambda x: x.index_fill(-2, torch.tensor([3]), float("nan")),
                    lambda x: x.double(), lambda x: x[1:]):
         with pytest.raises(verification.Wrong):
             verification.check(problem, case.inputs, damage(output), case.expected)

@@ -35,14 +35,6 @@ def test_a_program_has_a_name_and_a_number(command):
                                f"{' '.join(programs.listed())}\n")
 
 
-@pytest.mark.parametrize("command", [
-    ["count.sh"], ["count.sh", "7"], ["step.sh"], ["inspect.sh"]], ids=" ".join)
-def test_the_number_10_waits_for_its_program(command):
-    done = script(*command, "10")
-    assert (done.returncode, done.stdout) == (USAGE, "")
-    assert done.stderr == f"{command[0]}: there is no program 10 yet\n"
-
-
 @pytest.mark.parametrize("word, name", [
     ("1", "1_matmul_basic"), ("13", "13_dlrm"), ("6_gating_fused", "6_gating_fused"),
     ("bonus_matmul_mma", "bonus_matmul_mma"),

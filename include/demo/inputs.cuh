@@ -27,7 +27,7 @@ __device__ T element_of(const Fill& fill, size_t columns, size_t i) {
     if constexpr (std::is_same_v<T, uint32_t>)
         return fill.then == Then::kZipf ? zipf_id(fill.seed, i) : random_id(fill.seed, i);
     const float u = random_uniform(fill.seed, i);
-    float value, offset = 0;
+    float value, offset = fill.offset;
     if (fill.hard.is_hard(i / columns)) {
         const size_t row = i / columns;
         const HardRow& kind = fill.hard.kind_of(row);

@@ -57,7 +57,7 @@ class Session {
     /// that they measure equally often.
     std::function<double(double)> largest = [](double value) { return value; };
 
-    std::vector<Parameter> parameters;  // that parameter() drew
+    std::vector<Parameter> parameters;  // of the formula: --describe names them
 };
 
 /// A program's main(). Returns the exit code, once all that was printed has arrived.

@@ -31,9 +31,9 @@ enum class Role {
 /// What is done to random data before kernels see it (inputs.cuh). Ids are uniform, or kZipf.
 enum class Then { kNothing, kRoundToTf32, kOffsetRows, kZipf, kCount, kCountFrom32, kPassOn };
 
-/// How an input is filled: uniform in [-scale, scale] from a seed, then changed.
+/// How an input is filled: uniform in offset +- scale from a seed, then changed.
 struct Fill {
-    float scale = 1;
+    float scale = 1, offset = 0;
     Then then = Then::kNothing;
     uint64_t seed = 0;  // set by Input
     HardRows hard = {};
@@ -60,7 +60,7 @@ struct Array {
     std::function<void(const Fill&, Verdict*)> compare = {};
 };
 
-/// A number in the formula, which the seed draws, so that no kernel can take it for granted.
+/// A number in the formula, which the seed draws, so that no kernel knows it, or an option gives.
 struct Parameter {
     std::string name;
     float value;

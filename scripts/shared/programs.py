@@ -18,7 +18,6 @@ from shared.command_line import PROJECT, USAGE
 LIMIT_S = 60
 # What the scripts need of it.
 KEYS = "program sweep sizes talk shapes dtypes options".split()
-RESERVED = "10"  # a number that a program will have
 
 
 # --- Their names ----------------------------------------------------------------------------------
@@ -52,8 +51,6 @@ def find(word):
     """The program of that name or number. Raises Stop."""
     names = listed()
     found = named(word, names)
-    if word == RESERVED and not found:
-        raise command_line.Stop(f"there is no program {word} yet", USAGE)
     if not found:
         raise command_line.Stop(f"no program '{word}'; there are {' '.join(names)}", USAGE)
     return found

@@ -111,12 +111,14 @@ static std::string to_json(const Array& array) {
                                   {"then", json_text_or_null(to_text(array.fill.then))}})});
     else if (!array.is_output)
         members.push_back(
-            {"fill", json_object({{"kind", "\"uniform\""},
-                                  {"seed", json_number(array.fill.seed)},
-                                  {"low", json_number(-double(array.fill.scale))},
-                                  {"high", json_number(double(array.fill.scale))},
-                                  {"then", json_text_or_null(to_text(array.fill.then))},
-                                  {"hard", to_json(array.fill.hard)}})});
+            {"fill",
+             json_object(
+                 {{"kind", "\"uniform\""},
+                  {"seed", json_number(array.fill.seed)},
+                  {"low", json_number(double(array.fill.offset) - double(array.fill.scale))},
+                  {"high", json_number(double(array.fill.offset) + double(array.fill.scale))},
+                  {"then", json_text_or_null(to_text(array.fill.then))},
+                  {"hard", to_json(array.fill.hard)}})});
     return json_object(members);
 }
 
