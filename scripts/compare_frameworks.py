@@ -198,7 +198,8 @@ def find_tile(case):
     """(program, arguments, kernel) in CUDA Tile C++ for a case, or None. Raises Stop."""
     name, kernels = tile_kernels(case.page)
     dtype = case.problem["dtype"]
-    if not name or case.kind == "RUNS":  # which have options of this program's
+    # RUNS have options of this program's.
+    if not name or (case.kind == "RUNS" and name != case.program.name):
         return None
     program = case.program.with_name(name)
     about = programs.describe(program)

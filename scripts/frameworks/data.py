@@ -24,21 +24,19 @@ def make_input(described, device):
     fill = described["fill"]
     if fill["kind"] == "ids":
         return make_ids(described, device)
-    if (fill["kind"] != "uniform" or fill["low"] != -fill["high"]
-            or fill["then"] not in (None, OFFSET, *AFTERWARDS)):
+    if fill["kind"] != "uniform" or fill["then"] not in (None, OFFSET, *AFTERWARDS):
         raise ValueError(f"no way to fill {described['name']} is known: {fill}")
     data = torch.empty(described["shape"], dtype=DTYPES[described["dtype"]], device=device)
-    # Ours multiplies in fp32. A tensor of one fp32 element makes PyTorch do so, too.
-    unit = torch.tensor(2.0**-23, dtype=torch.float32, device=device)
-    scale = torch.tensor(fill["high"], dtype=torch.float32, device=device)
+    scale, offset = (fill["high"] - fill["low"]) / 2, (fill["high"] + fill["low"]) / 2
     flat, columns = data.view(-1), data.shape[-1]
     for first in range(0, flat.numel(), CHUNK):
         part = flat[first:first + CHUNK]
         index = torch.arange(first, first + part.numel(), dtype=torch.int64, device=device)
-        values = random_steps(fill["seed"], index).float() * unit * scale
+        # In double what ours computes by fmaf() is exact.
+        values = random_steps(fill["seed"], index).double() * (2.0**-23 * scale) + offset
         if fill["then"] == OFFSET:
             values += 100 - 200 * (index // columns % 2)
-        part.copy_(values)
+        part.copy_(values.float())
     if fill["hard"]:
         make_hard(data, fill["seed"], **fill["hard"])
     if fill["then"] in AFTERWARDS:
@@ -47,8 +45,8 @@ def make_input(described, device):
 
 
 def make_hard(data, seed, rows, every, kinds):
-    """demo::HardRows. In double what they compute by fmaf() is exact."""
-    columns = data.shape[1]
+    """demo::HardRows."""
+    columns = data.shape[-1]
     for row in rows:
         kind = kinds[row // every % len(kinds)]
         index = torch.arange(row * columns, (row + 1) * columns, device=data.device)
@@ -58,7 +56,7 @@ def make_hard(data, seed, rows, every, kinds):
             values = torch.round(values / kind["step"]) * kind["step"]
         if kind["peak"]:
             values[(int(random_bits(seed, torch.tensor(~row))) & MASK) % columns] = kind["peak"]
-        data[row] = values
+        data.view(-1, columns)[row] = values
 
 
 def make_ids(described, device):

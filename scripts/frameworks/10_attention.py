@@ -1,0 +1,131 @@
+"""Attention in fp16, softmax(Q K^T / sqrt(D)) V of every head. All are [B, heads, N, D]."""
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+from frameworks.peers import Peer, compiled
+from frameworks.triton_kernels import launch, tuned
+from frameworks.verification import ROUNDOFF, SUBNORMAL
+
+SIZES = (1024, 4096, 16384)
+RUNS = ("4096 --dim 64", "4096 --causal")
+TILE = ("10_attention", "fused_tile")
+
+
+def formula(Q, K, V, causal):
+    scores = Q @ K.transpose(-1, -2) * Q.shape[-1] ** -0.5
+    if causal:
+        later = torch.ones_like(scores[0, 0], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(later, float("-inf"))
+    return torch.softmax(scores, dim=-1) @ V
+
+
+# PyTorch has it, and chooses one of its kernels, unless it is told which.
+def library(Q, K, V, causal):
+    return F.scaled_dot_product_attention(Q, K, V, is_causal=bool(causal))
+
+
+def library_by(backend):
+    def run(*inputs):
+        with sdpa_kernel(backend):
+            return library(*inputs)
+    return Peer(run)
+
+
+# For FlexAttention, which skips the blocks that the mask leaves out.
+def flexible(Q, K, V, causal):
+    N, mask = Q.shape[-2], None
+    if causal:
+        mask = create_block_mask(lambda b, h, row, key: row >= key, None, None, N, N)
+    return Q, K, V, None, mask
+
+
+# --- Triton: a block has BM rows of Q, and walks through K and V in tiles of BN rows ---
+
+
+@triton.jit
+def attend_keys(q, K, V, o, highest, total, head, limits, first, last, factor, D: tl.constexpr,
+                BN: tl.constexpr, MASKED: tl.constexpr):
+    """(o, highest, total) after keys `first` to `last`. MASKED: a row attends to `limits` keys."""
+    for key in tl.range(first, last, BN):
+        s = tl.dot(q, K.load([head, key, 0]).reshape(BN, D).trans()) * factor
+        if MASKED:
+            s = tl.where((key + tl.arange(0, BN))[None, :] < limits[:, None], s, float("-inf"))
+        higher = tl.maximum(highest, tl.max(s, axis=1))
+        weights = tl.exp2(s - higher[:, None])
+        rescale = tl.exp2(highest - higher)
+        total = total * rescale + tl.sum(weights, axis=1)
+        v = V.load([head, key, 0]).reshape(BN, D)
+        o = tl.dot(weights.to(v.dtype), v, o * rescale[:, None])
+        highest = higher
+    return o, highest, total
+
+
+@tuned(["N", "D", "CAUSAL"], *[({"BM": m, "BN": n}, warps, stages) for m, n, warps, stages in (
+    (128, 128, 8, 2), (128, 64, 8, 3), (128, 64, 4, 3), (64, 128, 4, 2), (64, 64, 4, 3))])
+@triton.jit
+def attend(Q, K, V, out, heads, N, factor, D: tl.constexpr, CAUSAL: tl.constexpr,
+           BM: tl.constexpr, BN: tl.constexpr):
+    blocks = tl.cdiv(N, BM)
+    head = tl.program_id(0) // blocks
+    row = (blocks - 1 - tl.program_id(0) % blocks) * BM  # first those that attend to the most keys
+    Q_tiles = tl.make_tensor_descriptor(Q, [heads, N, D], [N * D, D, 1], [1, BM, D])
+    K_tiles = tl.make_tensor_descriptor(K, [heads, N, D], [N * D, D, 1], [1, BN, D])
+    V_tiles = tl.make_tensor_descriptor(V, [heads, N, D], [N * D, D, 1], [1, BN, D])
+    out_tiles = tl.make_tensor_descriptor(out, [heads, N, D], [N * D, D, 1], [1, BM, D])
+    q = Q_tiles.load([head, row, 0]).reshape(BM, D)
+    o = tl.zeros((BM, D), tl.float32)
+    highest = tl.full((BM,), float("-inf"), tl.float32)
+    total = tl.zeros((BM,), tl.float32)
+    limits = row + 1 + tl.arange(0, BM) if CAUSAL else tl.full((BM,), N, tl.int32)
+    end = tl.minimum(row + BM, N) if CAUSAL else N
+    whole = (row if CAUSAL else N) // BN * BN  # so many keys all the rows attend to
+    o, highest, total = attend_keys(q, K_tiles, V_tiles, o, highest, total, head, limits, 0, whole,
+                                    factor, D, BN, False)
+    o, highest, total = attend_keys(q, K_tiles, V_tiles, o, highest, total, head, limits, whole,
+                                    end, factor, D, BN, True)
+    o = (o / total[:, None]).to(out.dtype.element_ty)
+    out_tiles.store([head, row, 0], o.reshape(1, BM, D))
+
+
+def in_triton(Q, K, V, causal):
+    B, H, N, D = Q.shape
+    out, factor = torch.empty_like(Q), D**-0.5 * 1.44269504  # 2^(x log2(e)) is e^x
+    launch(attend, lambda tile: (B * H * triton.cdiv(N, tile["BM"]),),
+           Q, K, V, out, B * H, N, factor, D=D, CAUSAL=bool(causal))
+    return out
+
+
+def peers(problem):
+    return {"eager": Peer(formula), "library": Peer(library),
+            "flash": library_by(SDPBackend.FLASH_ATTENTION),
+            "cudnn": library_by(SDPBackend.CUDNN_ATTENTION),
+            "efficient": library_by(SDPBackend.EFFICIENT_ATTENTION), "compile": compiled(formula),
+            "flex": compiled(flex_attention, flexible), "triton": Peer(in_triton)}
+
+
+def expected(dtype, inputs, rows):
+    """As the suite's own bound where every operation's result is rounded (attention/attention.cuh):
+    what rounding does to different keys adds up as the root of the sum of its squares."""
+    u, tiny = ROUNDOFF[dtype], SUBNORMAL[dtype]
+    Q, K, V, causal = inputs
+    N, D = Q.shape[-2:]
+    found = []
+    for row in rows.tolist():
+        q, keys = Q.view(-1, D)[row].double(), row % N + 1 if causal else N
+        k, v = (each.view(-1, N, D)[row // N, :keys].double() for each in (K, V))
+        s = k @ q / D**0.5
+        t = s - s.max()
+        total = t.exp().sum()
+        weights = t.exp() / total
+        few, many = min(1, 4 * weights.norm()), 4 * N**0.5
+        room = N**0.5 * 2.0**-24 + 2.0**-22 * q.abs().sum() + 2.0**-20 * (1 - weights @ t)
+        room += 2 * u * few + tiny * (many + min(many / total, N))
+        room += 8 * u * (weights * (2 * s.abs() + t.abs() + 1)).norm()
+        values = weights @ v
+        found.append((values, room + u * values.abs() + tiny))
+    return tuple(torch.stack(each) for each in zip(*found))
