@@ -9,6 +9,7 @@
     docs/exercises.md   "sum": how many there are, and how long they take; README.md says how many
     docs/outputs.md     "outputs": what every program prints, from results/outputs/
     docs/lecture.md     "gpus": a layer on several GPUs, from results/gpus/
+    docs/chapters/attention.md  "kernels", from results/
     docs/colab.ipynb    where the programs are, by CITATION.cff; README's "colab" has a link to it
     docs/experiments/   "output": what the program prints; "claims": its speed-ups; and, named after
                         what they show, tables of its figures, of results/*.csv
@@ -40,6 +41,7 @@ PARTS = {
     "docs/outputs.md": {"outputs": outputs.document},
     "docs/exercises.md": {"sum": tables.sum_of_exercises},
     "docs/lecture.md": {"gpus": tables.several},
+    "docs/chapters/attention.md": {"kernels": tables.attention},
     "docs/colab.ipynb": {},
     **{f"docs/experiments/{name}.md": {
         "output": functools.partial(outputs.shown, f"bonus_{name}"), **tables.of_page(name)}
@@ -76,7 +78,8 @@ def main(arguments):
         outputs.record()
 
     documents = [PROJECT / name for name in PARTS]
-    found = {*(PROJECT / "docs").glob("*.md"), *(PROJECT / "docs/experiments").glob("*.md")}
+    found = {file for folder in ("docs", "docs/chapters", "docs/experiments")
+             for file in (PROJECT / folder).glob("*.md")}
     documents += sorted(found - set(documents))
     stale = {file: new for file in documents if file.exists()
              for new in [updated(file)] if new != file.read_text(encoding="utf-8")}

@@ -40,6 +40,7 @@ CUBLAS, UNFUSED = "cpu/4_matmul_cublas", "cpu/5_gating_unfused"
 BASIC, SHAREDMEM = "cpu/1_matmul_basic", "cpu/2_matmul_sharedmem"
 GATING, GELU, SOFTMAX = "cpu/6_gating_fused", "cpu/7_gelu", "cpu/8_softmax"
 BIAS, DLRM, TILE = "cpu/9_bias_activation", "cpu/13_dlrm", "cpu/bonus_tile"
+ATTENTION = "cpu/10_attention"
 SILU = "--op add_mul --activation silu"
 LOAD_X = "        tile_x[ty][tx] = x[row * K + (t + tx)];\n"
 LOAD_W1 = "        tile_W1[ty][tx] = W1[(t + ty) * H + col];\n"
@@ -56,6 +57,9 @@ CHOOSE_SILU = '    if (activation == "silu") return run_with<Silu, true, T>(sess
 CLOCK = "return gpu.boost_ghz * 1e6;"
 COMPLETE = "        __syncthreads();  // the tiles are complete\n"
 NOBODY = "        __syncthreads();  // nobody needs the tiles any more\n"
+VOTE = "__any_sync(~0u, factor != 1)"
+FIRST_PRODUCT = "j < {}; j += 16) {{\n            Accumulator s;"
+SECOND_PRODUCT = "j < {}; j += 16) {{\n            FragmentA weights;"
 
 FACTS = {
     0: Facts(
@@ -840,4 +844,57 @@ FACTS = {
                Slip("1.3 times as long: by how many percent longer is that?", value=1.3),
                Slip("That is the bad sample. How long is the mean of all 30?", value=10),
                Slip("That is the median, which one bad sample does not move.", value=0)]),
+    48: Facts(
+        hints=["weigh() returns the factor. What is it for a row whose maximum has not grown?",
+               "It is e^0, exactly 1. Ask all lanes of the warp whether any of them has another: "
+               "__any_sync(~0u, factor != 1).",
+               "multiply_rows() began with the __syncwarp() that makes the weights complete. Where "
+               "it is not called the warp needs one of its own."],
+        counts=[Count("shared stores", "threads", 1_867_776, 1_830_144)],
+        runs=[f"{ATTENTION} 128 --once --kernel fused_basic: verified",
+              f"{ATTENTION} 160 --causal --once --kernel fused_basic: verified"],
+        slips=[Slip("o is never multiplied: that was the first half. Rows whose maximum grows "
+                    "after their first tile are wrong. Multiply for them.",
+                    when=["fused_basic WRONG", "shared stores 1,605,632"],
+                    edits=[(f"        if ({VOTE}) multiply_rows(o, factor, patch);\n", "")],
+                    of_solution=True),
+               Slip("You multiply only where all 16 rows have a new maximum. One is enough: the "
+                    "others have the factor 1.",
+                    when=["fused_basic WRONG", "shared stores 1,622,016"],
+                    edits=[("__any_sync", "__all_sync")], of_solution=True),
+               Slip("Some lanes of a warp go into multiply_rows(), and others do not: there they "
+                    "wait for each other. The whole warp must take the same way.",
+                    when=["waits at __syncwarp() ... for thread"],
+                    edits=[(VOTE, "factor != 1")], of_solution=True)]),
+    49: Facts(
+        hints=["A warp has 16 rows of the block's 64. In the last tile warp 0 attends to the keys "
+               "0 to 15, warp 1 to the keys 0 to 31.",
+               "`seen` says how many of the tile's keys a lane's row attends to. It must stand "
+               "above the first loop.",
+               "Both loops: j < seen. weigh() gives the keys beyond the weight 0 already."],
+        counts=[Count("shared loads", "threads", 312_576, 286_464)],
+        runs=[f"{ATTENTION} 96 --once --kernel fused_basic: verified",
+              f"{ATTENTION} 160 --causal --once --kernel fused_basic: verified"],
+        slips=[Slip("You leave keys out of the first product alone. Their weights are 0: leave "
+                    "them out of the second one, too.",
+                    when=["fused_basic verified", "shared loads 300,288"],
+                    edits=[(SECOND_PRODUCT.format("seen"), SECOND_PRODUCT.format("kTile"))],
+                    of_solution=True),
+               Slip("You leave keys out of the second product alone. Nobody reads their scores: "
+                    "leave them out of the first one, too.",
+                    when=["fused_basic verified", "shared loads 298,752"],
+                    edits=[(FIRST_PRODUCT.format("seen"), FIRST_PRODUCT.format("kTile"))],
+                    of_solution=True),
+               Slip("Without --causal it is wrong: there every row attends to all keys, and "
+                    "nothing may be left out.",
+                    when=[f"{ATTENTION} 256 --causal --kernel fused_basic: verified",
+                          f"{ATTENTION} 96 --once --kernel fused_basic: WRONG"],
+                    edits=[(part.format("seen"),
+                            part.format("min(seen, int(row / 16 * 16 + 16 - first))"))
+                           for part in (FIRST_PRODUCT, SECOND_PRODUCT)], of_solution=True),
+               Slip("You leave out a part of which some keys are needed: of the 16 keys in which "
+                    "the warp's own rows are, each row attends to some.",
+                    when=[f"{ATTENTION} 256 --causal --kernel fused_basic: WRONG"],
+                    edits=[(FIRST_PRODUCT.format("seen"),
+                            FIRST_PRODUCT.format("seen - 16"))], of_solution=True)]),
 }

@@ -9,6 +9,7 @@ import compare_frameworks
 from docs.outputs import SHOWN_GPU
 from shared import (
     command_line,
+    data_sheets,
     exercises,
     grid,
     measurements,
@@ -162,6 +163,25 @@ def by_kernel(program, dtype, n):
         [[f"`{row['kernel']}`", table.number(row["median_ms"]),
           table.number(measurements.rate(row)[0]),
           table.ratio(first["median_ms"], row["median_ms"])] for row in rows])
+
+
+def attention():
+    """Lesson 10's kernels and the rungs of its bonus at N = 4096, causal and D = 64 beside it."""
+    found = {}
+    for program in ("10_attention", "bonus_attention"):
+        for row in measurements.of_program(program, SHOWN_GPU):
+            if row["n"] == 4096 and row["role"] != "record":
+                found.setdefault(row["kernel"], {}).setdefault(row["shape"], row)
+    lines = []
+    for kernel, by_shape in found.items():
+        row = by_shape["square"]
+        share = row["tflops"] / data_sheets.peak(row["gpu"], row)
+        lines.append([f"`{kernel}`", table.number(row["median_ms"]), table.number(row["tflops"]),
+                      f"{share:.0%}", f"{float(row['temp_bytes']) / 2**30:.3g} GiB",
+                      *(table.number(by_shape[shape]["tflops"])
+                        for shape in ("d128h16causal", "d64h16"))])
+    return table.markdown([row["gpu"], "time, ms", "TFLOP/s", "of peak", "temporaries",
+                           "causal", "D = 64"], lines) if lines else NOT_YET
 
 
 # Which working set of bonus_memory, in KiB, one memory alone answers; and by which kernels.
