@@ -85,10 +85,12 @@ def with_shared(program):
 def own_kernels(program):
     """Those of its kernels that are broken here: neither yardsticks, which are measured for
     comparison (a copy, or what another program is about), nor the library's, nor those at home
-    elsewhere. Of the programs that run a kernel, its home is the one that teaches it (a lesson
-    before a bonus), and else the one with the fewest headers."""
+    elsewhere. Of the programs that run a kernel, its home is the one whose file defines it, else the
+    one that teaches it (a lesson before a bonus), and else the one with the fewest headers."""
+    source = (SRC / f"{program}.cu").read_text("utf-8")
+
     def at_home(kernel):
-        return program == min(
+        return re.search(rf"\bvoid\s[^;{{}}]*?\b{kernel}\(", source) or program == min(
             (c["role"] == "record", name.startswith("bonus_"), len(kernel_headers(name)), name)
             for name in with_shared(program) for c in describe(name)["contenders"]
             if c["kernel"] == kernel)[-1]
