@@ -848,8 +848,8 @@ FACTS = {
         hints=["weigh() returns the factor. What is it for a row whose maximum has not grown?",
                "It is e^0, exactly 1. Ask all lanes of the warp whether any of them has another: "
                "__any_sync(~0u, factor != 1).",
-               "multiply_rows() began with the __syncwarp() that makes the weights complete. Where "
-               "it is not called the warp needs one of its own."],
+               "Keep what weigh() returns as `factor`. Then call multiply_rows(o, factor, patch), "
+               "or do not, and leave the __syncwarp() below for both cases."],
         counts=[Count("shared stores", "threads", 1_867_776, 1_830_144)],
         runs=[f"{ATTENTION} 128 --once --kernel fused_basic: verified",
               f"{ATTENTION} 160 --causal --once --kernel fused_basic: verified"],
@@ -869,9 +869,10 @@ FACTS = {
     49: Facts(
         hints=["A warp has 16 rows of the block's 64. In the last tile warp 0 attends to the keys "
                "0 to 15, warp 1 to the keys 0 to 31.",
-               "`seen` says how many of the tile's keys a lane's row attends to. It must stand "
-               "above the first loop.",
-               "Both loops: j < seen. weigh() gives the keys beyond the weight 0 already."],
+               "A lane's row attends to the next keys - first keys, of which the tile has kTile at "
+               "most. Say so above the first loop.",
+               "Both loops end at min(keys - first, size_t(kTile)). weigh() gives the keys beyond "
+               "the weight 0 already."],
         counts=[Count("shared loads", "threads", 312_576, 286_464)],
         runs=[f"{ATTENTION} 96 --once --kernel fused_basic: verified",
               f"{ATTENTION} 160 --causal --once --kernel fused_basic: verified"],
