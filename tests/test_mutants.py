@@ -85,8 +85,8 @@ def with_shared(program):
 def own_kernels(program):
     """Those of its kernels that are broken here: neither yardsticks, which are measured for
     comparison (a copy, or what another program is about), nor the library's, nor those at home
-    elsewhere. Of the programs that run a kernel, its home is the one whose file defines it, else the
-    one that teaches it (a lesson before a bonus), and else the one with the fewest headers."""
+    elsewhere. Of programs that run a kernel, its home is one whose file defines it, else the one
+    that teaches it (a lesson before a bonus), and else the one with the fewest headers."""
     source = (SRC / f"{program}.cu").read_text("utf-8")
 
     def at_home(kernel):
