@@ -6,7 +6,7 @@
 //
 // chain, library_best   write N x N scores for each head, and read them again.
 // fused_basic           a block keeps 64 rows of Q, and goes through K and V in tiles of 64 rows
-//                       (so does fused_tile, in CUDA Tile C++):
+//                       (fused_tile likewise, in CUDA Tile C++, with 128):
 //
 //                   tiles of K^T                   Of each of the 64 rows it knows, so far,
 //               +--------+--------+---                 max     the greatest score
@@ -19,7 +19,7 @@
 // tile brings a greater maximum, sum and o are multiplied by e^(old max - new max). At the end a
 // row of O is o / sum.
 //
-// It saves memory first: of 16 heads with N = 65536 the scores are 137 GB. (Training needs them
+// It saves memory first: of 16 heads with N = 65536 the scores are 128 GiB. (Training needs them
 // once more, and computes them again: that is cheaper than to have kept them.)
 //
 //     ./10_attention 4096        ./10_attention 65536 --dim 64        ./10_attention 4096 --causal
@@ -27,7 +27,7 @@
 // --causal: row i attends to rows 0 to i of K and V alone, as in a model that writes text. Left
 // out: fewer heads of K than of Q, K of another length, dropout. What limits fused_basic: shared
 // memory. Each warp reads all of K and V there for 16 rows of Q, and scores and weights pass
-// through it. (Not in bonus_attention.)
+// through it. Next: bonus_attention.
 #include "attention/attention.cuh"
 #include "attention/attention_mma.cuh"
 #include "attention/unfused.cuh"
@@ -52,8 +52,8 @@ struct Tiles {
 };
 
 /// Turns a warp's 16 rows of scores into weights e^(score - max), in place. Two neighboring lanes
-/// share a row, which attends to the next `keys` rows of K, at least one. Brings its pair up to
-/// date, and returns by what the sums before this tile are to be multiplied.
+/// share a row, which attends to the next `keys` rows of K: one at least, so max is finite. Brings
+/// its pair up to date, and returns by what the sums before this tile are to be multiplied.
 __device__ float weigh(float* scores, int keys, float scale, MaxSum& pair) {
     const int row = threadIdx.x % 32 / 2, odd = threadIdx.x % 2;
     float own[kTile / 2], max = pair.max, sum = 0;

@@ -12,8 +12,8 @@
 //     | s2 s3   |  | s6 s7   |   as fp16         | a1       | a3       |    a2 = (s4, s5)
 //     +---------+  +---------+                   +----------+----------+    a3 = (s6, s7)
 //
-// So threads exchange one thing a tile, a row's maximum, four of them by shuffles. Each adds up its
-// part of the row's sum alone, until the end.
+// So the four threads that share a row exchange one thing a tile, its maximum, by shuffles. Each
+// adds up its part of the row's sum alone, until the end.
 //
 //     ./bonus_attention 4096        ./bonus_attention 4096 --causal
 #include "attention/attention.cuh"
@@ -42,7 +42,8 @@ __global__ void __launch_bounds__(kThreads) mma_fused(Operands operands) {
 //
 // Adds:    each fragment of K and V that a warp loads serves 32 rows of Q: half as many reads.
 // Costs:   255 registers a thread for D = 128, and half as many warps.
-// Limits:  at each tile all of a block's warps wait for its copies. Shared memory: 50%.
+// Limits:  at each tile all of a block's warps wait for its copies. For D = 128 the other block on
+//          the multiprocessor fills in. Shared memory: 50%.
 // Source:  CUTLASS, "Efficient GEMM in CUDA", the section on warp-level GEMM.
 template <int D>
 __global__ void __launch_bounds__(kThreads, 2) mma_wide(Operands operands) {

@@ -26,7 +26,7 @@ struct AttentionShape {
     size_t B, H, N, D;
     bool causal;
 
-    /// The one that the command line asks for. B N is 16384 rows, where N is no larger.
+    /// The one that the command line asks for. B N is some 16384 rows, where N is no larger.
     static AttentionShape of(const Options& options) {
         const size_t N = options.n, B = kSimulator ? 1 : std::max<size_t>(1, 16384 / N);
         return {B, options.number("--heads"), N, options.number("--dim"), options.flag("--causal")};
@@ -34,7 +34,6 @@ struct AttentionShape {
 
     size_t heads() const { return saturating_product(B, H); }  // of the whole batch
     size_t rows() const { return saturating_product(heads(), N); }
-    size_t scores() const { return saturating_product(rows(), N); }
     float scale() const { return 1 / std::sqrt(float(D)); }
     /// As Input and Output take it.
     operator std::vector<size_t>() const { return {B, H, N, D}; }
@@ -47,7 +46,7 @@ struct AttentionShape {
             .shape = usual ? "square" : "d" + text(D) + "h" + text(H) + (causal ? "causal" : ""),
             .size = N,
             .dtype = session.dtype(),
-            .flops = (causal ? 2.0 : 4.0) * double(scores()) * double(D),
+            .flops = (causal ? 2.0 : 4.0) * double(rows()) * double(N) * double(D),
             .least_bytes = session.least_bytes(),
             .text = "N = " + text(N) + ", D = " + text(D) + ", " + text(B) + " x " + text(H) +
                     " heads" + (causal ? ", causal" : ""),

@@ -18,14 +18,14 @@ using Operands = demo::AttentionOperands;
 constexpr int kKeys = 64;                          // rows of K and V in a tile
 constexpr int kWarps = 4, kThreads = 32 * kWarps;  // of a block
 
-/// What a warp holds of its 16 kTiles rows of Q: the tile's scores, which become weights, and the
-/// sums so far. Of every 16 x 8 sums a thread has two pairs of neighbors, in rows lane / 4 and
-/// lane / 4 + 8: see ptx::mma_m16n8k16. So of each 16 rows it has two.
-template <int kTiles, int D>
+/// What a warp holds of its kSlabs slabs of 16 rows of Q: the tile's scores, which become weights,
+/// and the sums so far. Of every 16 x 8 sums a thread has two pairs of neighbors, in rows lane / 4
+/// and lane / 4 + 8: see ptx::mma_m16n8k16. So of each 16 rows it has two.
+template <int kSlabs, int D>
 struct Rows {
-    float s[kTiles][kKeys / 8][4];
-    float o[kTiles][D / 8][4] = {};  // of weight times v
-    float max[kTiles][2], sum[kTiles][2] = {};
+    float s[kSlabs][kKeys / 8][4];
+    float o[kSlabs][D / 8][4] = {};  // of weight times v
+    float max[kSlabs][2], sum[kSlabs][2] = {};
 
     __device__ Rows() {
         for (auto& of_16_rows : max) of_16_rows[0] = of_16_rows[1] = kNothing;
@@ -37,21 +37,21 @@ struct Rows {
         const int lane = threadIdx.x % 32, q_at = swizzled<D>(lane % 16, lane / 16 * 8);
         const int k_at = swizzled<D>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
 #pragma unroll
-        for (int i = 0; i < kTiles; ++i)
+        for (int i = 0; i < kSlabs; ++i)
 #pragma unroll
             for (int n = 0; n < kKeys / 8; ++n)
                 for (float& score : s[i][n]) score = 0;
 #pragma unroll
         for (int d = 0; d < D; d += 16) {  // ^ d moves a swizzled place d columns on: D is 2^n
-            uint32_t q[kTiles][4];
+            uint32_t q[kSlabs][4];
 #pragma unroll
-            for (int i = 0; i < kTiles; ++i) ptx::ldmatrix_x4(q[i], &Q[(q_at ^ d) + i * 16 * D]);
+            for (int i = 0; i < kSlabs; ++i) ptx::ldmatrix_x4(q[i], &Q[(q_at ^ d) + i * 16 * D]);
 #pragma unroll
             for (int n = 0; n < kKeys / 8; n += 2) {
                 uint32_t k[4];
                 ptx::ldmatrix_x4(k, &K[(k_at ^ d) + n * 8 * D]);
 #pragma unroll
-                for (int i = 0; i < kTiles; ++i) {
+                for (int i = 0; i < kSlabs; ++i) {
                     ptx::mma_m16n8k16(s[i][n], q[i], k[0], k[1]);
                     ptx::mma_m16n8k16(s[i][n + 1], q[i], k[2], k[3]);
                 }
@@ -64,7 +64,7 @@ struct Rows {
     __device__ void mask(KeysOf keys_of) {
         const int lane = threadIdx.x % 32;
 #pragma unroll
-        for (int i = 0; i < kTiles; ++i)
+        for (int i = 0; i < kSlabs; ++i)
 #pragma unroll
             for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
@@ -79,7 +79,7 @@ struct Rows {
     __device__ void weigh(float scale) {
         const float factor = scale * kLog2E;
 #pragma unroll
-        for (int i = 0; i < kTiles; ++i)
+        for (int i = 0; i < kSlabs; ++i)
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
                 float most = max[i][r];
@@ -89,7 +89,7 @@ struct Rows {
                 for (int lanes = 1; lanes <= 2; lanes *= 2)
                     most = fmaxf(most, __shfl_xor_sync(~0u, most, lanes));
                 const float rescale = ptx::ex2_approx((max[i][r] - most) * factor);  // often 1
-                const float shift = most * factor;  // its rounding is in all weights alike
+                const float shift = most * factor;  // one fmaf for each weight: scores are < 2^10
                 max[i][r] = most, sum[i][r] *= rescale;
 #pragma unroll
                 for (int n = 0; n < kKeys / 8; ++n)
@@ -111,9 +111,9 @@ struct Rows {
         const int lane = threadIdx.x % 32, v_at = swizzled<D>(lane % 16, lane / 16 * 8);
 #pragma unroll
         for (int k = 0; k < kKeys; k += 16) {
-            uint32_t weights[kTiles][4];
+            uint32_t weights[kSlabs][4];
 #pragma unroll
-            for (int i = 0; i < kTiles; ++i)
+            for (int i = 0; i < kSlabs; ++i)
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
                     const float* const pair = &s[i][k / 8 + r / 2][r % 2 * 2];
@@ -124,7 +124,7 @@ struct Rows {
                 uint32_t v[4];
                 ptx::ldmatrix_x4_trans(v, &V[(v_at ^ d) + k * D]);
 #pragma unroll
-                for (int i = 0; i < kTiles; ++i) {
+                for (int i = 0; i < kSlabs; ++i) {
                     ptx::mma_m16n8k16(o[i][d / 8], weights[i], v[0], v[1]);
                     ptx::mma_m16n8k16(o[i][d / 8 + 1], weights[i], v[2], v[3]);
                 }
@@ -137,7 +137,7 @@ struct Rows {
     __device__ void store(half* Q, half* O, size_t rows) {
         const int lane = threadIdx.x % 32;
 #pragma unroll
-        for (int i = 0; i < kTiles; ++i)
+        for (int i = 0; i < kSlabs; ++i)
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
                 float total = sum[i][r];
@@ -154,32 +154,32 @@ struct Rows {
         __syncwarp();
         constexpr int kLanes = D / 8;  // for a row
         const int col = lane % kLanes * 8;
-        for (int row = lane / kLanes; row < 16 * kTiles; row += 32 / kLanes)
+        for (int row = lane / kLanes; row < 16 * kSlabs; row += 32 / kLanes)
             if (size_t(row) < rows)
                 *reinterpret_cast<uint4*>(&O[row * D + col]) =
                     *reinterpret_cast<uint4*>(&Q[swizzled<D>(row, col)]);
     }
 };
 
-template <int D, int kTiles, int kStages>
+template <int D, int kSlabs, int kStages>
 struct Shared {
-    half Q[kWarps * 16 * kTiles * D];                   // the block's rows, [rows, D], swizzled
+    half Q[kWarps * 16 * kSlabs * D];                   // the block's rows, [rows, D], swizzled
     half K[kStages][kKeys * D], V[kStages][kKeys * D];  // [kKeys, D] each, swizzled
 };
 
 /// A block's rows of O. With one stage it waits for each tile; with two it copies the next tiles
 /// while it uses these.
-template <int D, int kTiles, int kStages>
+template <int D, int kSlabs, int kStages>
 __device__ void attend(const Operands& operands) {
     const auto [Q, K, V, O, N, scale, causal] = operands;
     extern __shared__ __align__(128) unsigned char memory[];
-    auto& shared = *reinterpret_cast<Shared<D, kTiles, kStages>*>(memory);
-    constexpr int kRows = kWarps * 16 * kTiles;
+    auto& shared = *reinterpret_cast<Shared<D, kSlabs, kStages>*>(memory);
+    constexpr int kRows = kWarps * 16 * kSlabs;
     // Of a head's blocks those with the most keys come first, so that no long one comes last.
     const size_t blocks = (N + kRows - 1) / kRows, start = blockIdx.x / blocks * N * D;  // the head
     const size_t block_row = (blocks - 1 - blockIdx.x % blocks) * kRows;
     const size_t end = causal ? min(block_row + kRows, N) : N;  // of the block's keys
-    const int own = threadIdx.x / 32 * 16 * kTiles;             // the warp's first row in the block
+    const int own = threadIdx.x / 32 * 16 * kSlabs;             // the warp's first row in the block
     const size_t row = block_row + own;
     const int col = threadIdx.x % (D / 8) * 8;  // that this thread copies, and 7 more
     auto copy_tiles = [=, &shared](size_t key) {
@@ -194,14 +194,14 @@ __device__ void attend(const Operands& operands) {
     matmul_mma::cp_async_tile<kRows, D, kThreads>(shared.Q, &Q[start + block_row * D + col], D,
                                                   N - block_row);  // past the head: zeros
     if (kStages == 2) copy_tiles(0);
-    Rows<kTiles, D> rows;
+    Rows<kSlabs, D> rows;
     for (size_t key = 0; key < end; key += kKeys) {
         if (kStages == 1) copy_tiles(key);
         ptx::cp_async_wait_group<0>();
         __syncthreads();  // they are complete, and the tiles before are used up
         if (kStages == 2) copy_tiles(key + kKeys);
         const size_t stage = key / kKeys % kStages;
-        if (!causal || key < row + 16 * kTiles) {  // else all of the warp's rows come before it
+        if (!causal || key < row + 16 * kSlabs) {  // else all of the warp's rows come before it
             rows.multiply_keys(&shared.Q[own * D], shared.K[stage]);
             if (causal && key + kKeys > row + 1)
                 rows.mask([=](int r) { return int(min(row + r + 1, end)) - int(key); });
@@ -228,12 +228,12 @@ __global__ void __launch_bounds__(kThreads, 2) mma_staged(Operands operands) {
     attend<D, 2, 2>(operands);
 }
 
-/// A rung as a contender. kTiles and kStages are those of `kernel`.
-template <int D, int kTiles, int kStages>
+/// A rung as a contender. kSlabs and kStages are those of `kernel`.
+template <int D, int kSlabs, int kStages>
 demo::Contender contender_of(const std::string& name, void (*kernel)(Operands),
                              const demo::Attention& a) {
-    constexpr int kRows = kWarps * 16 * kTiles;
-    const size_t bytes = sizeof(Shared<D, kTiles, kStages>);
+    constexpr int kRows = kWarps * 16 * kSlabs;
+    const size_t bytes = sizeof(Shared<D, kSlabs, kStages>);
     const unsigned int blocks = unsigned((a.shape.N + kRows - 1) / kRows * a.shape.heads());
     const Operands operands = a;
     return {.kernel = name,

@@ -18,10 +18,12 @@ static __global__ void scale(half* s, float factor, size_t size) {
     if (i < size) s[i] = __float2half(__half2float(s[i]) * factor);
 }
 
-/// Row i of a head does not attend to what comes after it: the softmax turns -infinity into 0.
-static __global__ void mask(half* s, size_t N, size_t size) {
-    const size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (i < size && i % N > i / N % N) s[i] = __float2half(-INFINITY);
+/// Row i of a head does not attend to what comes after it: the softmax turns -infinity into 0. A
+/// block per row.
+static __global__ void mask(half* s, size_t N) {
+    half* const row = s + blockIdx.x * N;
+    for (size_t key = blockIdx.x % N + 1 + threadIdx.x; key < N; key += blockDim.x)
+        row[key] = __float2half(-INFINITY);
 }
 
 }  // namespace attention
@@ -39,6 +41,7 @@ class UnfusedAttention {
         Contender chain = contender("chain", Role::kChain, Rounds::kEverything);
         chain.launches = causal ? 9 : 8;
         chain.temporary_bytes += 2 * rows * sizeof(float);  // maxima and sums
+        chain.why_not = gpu_.why_no_room(chain.temporary_bytes);
         chain.moved_bytes =
             4 * a.Q.bytes() + 12 * scores_bytes() + masked_bytes() + 4 * rows * sizeof(float);
         chain.setup = [this](Contender& self) {
@@ -48,7 +51,7 @@ class UnfusedAttention {
             self.launch = [=, this] {
                 multiply_scores(s, 1);
                 attention::scale<<<blocks(), 256>>>(s, a.shape.scale(), rows * N);
-                if (causal) attention::mask<<<blocks(), 256>>>(s, N, rows * N);
+                if (causal) attention::mask<<<unsigned(rows), 256>>>(s, N);
                 softmax::chain<half>(s, s, max->data(), sum->data(), s, rows, N);
                 multiply_values(s);
             };
@@ -67,7 +70,7 @@ class UnfusedAttention {
             softmax.setup(softmax);
             self.launch = [=, this] {
                 multiply_scores(s, a.shape.scale());
-                if (causal) attention::mask<<<blocks(), 256>>>(s, N, rows * N);
+                if (causal) attention::mask<<<unsigned(rows), 256>>>(s, N);
                 softmax.launch();
                 multiply_values(s);
             };

@@ -93,6 +93,7 @@ void Report::skip(const Contender& contender) {
 }
 
 void Report::note(const std::string& text) const {
+    erase_progress();
     if (!options_.csv) std::printf("  %s\n", text.c_str());
 }
 

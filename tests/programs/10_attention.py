@@ -38,7 +38,8 @@ MUTANTS = [
            [("sum += __shfl_xor_sync(~0u, sum, 1);", "sum *= 2;")], **at(*SOME)),
     Mutant("attention_mask_off_by_one", f"{UNFUSED} {BOTH}",
            "row i attends to row i + 1, too",
-           [("i % N > i / N % N", "i % N > i / N % N + 1"), ("min(row + 1, N)", "min(row + 2, N)"),
+           [("blockIdx.x % N + 1 + threadIdx.x", "blockIdx.x % N + 2 + threadIdx.x"),
+            ("min(row + 1, N)", "min(row + 2, N)"),
             ("(causal ? 1 : n)", "(causal ? 2 : n)")], **at("160 --causal")),
     Mutant("attention_own_key_masked", BOTH,
            "row i does not attend to row i, unless that is 0",
@@ -83,8 +84,8 @@ MUTANTS = [
            "scores begin as what their registers held",
            [("wmma::fill_fragment(s, 0.0f);", "wmma::fill_fragment(s, float(j));"),
             ("k_T, ct::zeros<Scores>())",
-             "k_T, 0.1f * ct::element_cast<float>(ct::iota<ct::tile<int, ct::shape<1, kTileKeys>>>())"
-             " + ct::zeros<Scores>())")], **at("64", *SOME), kind="accumulator"),
+             "k_T, ct::zeros<Scores>() + 0.1f * ct::element_cast<float>("
+             "ct::iota<ct::tile<int, ct::shape<1, kTileKeys>>>()))")], **at("64", *SOME), kind="accumulator"),
     Mutant("attention_no_wait", BASIC,
            "tiles are multiplied before their copies have arrived",
            [("__pipeline_wait_prior(0);", "")], sizes=(), cpu_runs=SOME, race=True, kind="fence"),
