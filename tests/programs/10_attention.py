@@ -112,7 +112,14 @@ MUTANTS = [
 
 
 def unused(mutant, runs):
-    return FEWER_TILES
+    """And the record: bonus_attention's mutants."""
+    return [*FEWER_TILES,
+            ("{unfused.chain(), unfused.library_best(), basic, tile}, attention_mma::records(a));",
+             "{unfused.chain(), unfused.library_best(), basic, tile});"),
+            ("const demo::Contender best = a.shape.D == 64\n" + " " * 37 +
+             "? contender_of<64, 2, 2>(\"mma_staged\", mma_staged<64>, a)\n" + " " * 37 +
+             ": contender_of<128, 2, 2>(\"mma_staged\", mma_staged<128>, a);\n"
+             "    return {demo::record(\"bonus_attention\", best)};", "return {};")]
 
 
 FAST = {"fused_basic": ("HMMA", COPY_16, STORE_16), "fused_tile": ("HGMMA",)}

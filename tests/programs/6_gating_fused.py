@@ -146,6 +146,19 @@ MUTANTS = [
             ("bias2 = tile::row<H>(b2, H, 0)", "bias2 = tile::row<H>(b1, H, 0)")],
            sizes=(160, 1024), talk_sizes=(16, 256), kind="bias"),
 ]
+
+
+def unused(mutant, runs):
+    """The records: other programs' mutants."""
+    return [("demo::Contender portable = gating_mma::contender(g, gpu);\n"
+             "    portable.only = \"square\";  // of the talk's shape fused_talk_mma is faster\n"
+             "    return {demo::record(\"bonus_gating_hopper\", gating_hopper::contender(g, gpu)),\n"
+             "            demo::record(\"bonus_gating_talk\", talk_hopper::contender(g, gpu)),\n"
+             "            demo::record(\"bonus_gating_mma\", portable),\n"
+             "            demo::record(\"bonus_gating_talk\", talk_mma::contender(g, gpu))};",
+             "return {};")]
+
+
 NOT_APPLICABLE = {
     "tail": {"fused_talk_tile": "one tile holds all of k"},
     "zeroing": {"fused_basic": "has no atomic operation", "fused_wmma": "has no atomic operation"},
