@@ -12,7 +12,7 @@ import expectations
 import fakes
 from fakes import TWO_GPUS, FakeMachine, clocked, description, row, script, stopped, write_csv
 from shared import data_sheets, programs
-from suite import COLUMNS, FAILED, PROGRAMS, ROOT, USAGE, assert_one_line
+from suite import COLUMNS, CPU, FAILED, PROGRAMS, ROOT, USAGE, assert_one_line
 
 
 @pytest.fixture
@@ -383,8 +383,8 @@ def test_compare_names_a_folder_that_it_cannot_write(machine):
     assert not (machine.root / "calls").exists()  # nothing was measured in vain
 
 
-def test_programs_take_what_the_scripts_make_of_their_descriptions(backend):
-    built = [backend.folder / name for name in PROGRAMS if (backend.folder / name).exists()]
+def test_programs_take_what_the_scripts_make_of_their_descriptions():
+    built = [CPU.folder / name for name in PROGRAMS if (CPU.folder / name).exists()]
     if not built:
         pytest.skip("no program is built")
     for path in built:
