@@ -19,8 +19,7 @@
 // tile brings a greater maximum, sum and o are multiplied by e^(old max - new max). At the end a
 // row of O is o / sum.
 //
-// It saves memory first: of 16 heads with N = 65536 the scores are 128 GiB. (Training needs them
-// once more, and computes them again: that is cheaper than to have kept them.)
+// It saves memory: 16 heads with N = 65536 have 128 GiB of scores. (Training computes them anew.)
 //
 //     ./10_attention 4096        ./10_attention 65536 --dim 64        ./10_attention 4096 --causal
 //
@@ -38,7 +37,7 @@
 namespace attention {
 
 using namespace wmma_tile;  // fragments, copy_tile, store_as_half, kThreads = 128, kPad
-using softmax::kNothing, softmax::MaxSum, softmax::power;
+using attention_mma::records, softmax::kNothing, softmax::MaxSum, softmax::power;
 using FragmentKT = wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major>;
 
 constexpr int kTile = 64;               // rows of Q that a block has, and of K and V in a tile
@@ -188,10 +187,11 @@ template <int D>
 }
 
 static std::function<void()> tile_launch(const demo::Attention& a) {
-    const auto [B, H, N, D, causal] = a.shape;
-    const auto kernel = D == 64 ? fused_tile<64> : fused_tile<128>;
-    const size_t heads = B * H, blocks = heads * tile::count(N, kTileRows);
-    return [=, &a] { kernel<<<blocks>>>(a.Q, a.K, a.V, a.O, heads, N, a.shape.scale(), causal); };
+    const auto kernel = a.shape.D == 64 ? fused_tile<64> : fused_tile<128>;
+    const size_t blocks = a.shape.heads() * tile::count(a.shape.N, kTileRows);
+    return [=, &a, s = a.shape] {
+        kernel<<<blocks>>>(a.Q, a.K, a.V, a.O, s.heads(), s.N, s.scale(), s.causal);
+    };
 }
 #else
 static std::function<void()> tile_launch(const demo::Attention&) { return {}; }
@@ -213,7 +213,7 @@ static void run(demo::Session& session) {
     tile.why_not = tile::why_not(session.gpu);
     session.note(unfused.scores_text());
     session.run(a.shape.workload(session), a.check(demo::Rounds::kWeights),
-                {unfused.chain(), unfused.library_best(), basic, tile}, attention_mma::records(a));
+                {unfused.chain(), unfused.library_best(), basic, tile}, records(a, session.gpu));
 }
 
 }  // namespace attention

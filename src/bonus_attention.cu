@@ -53,16 +53,17 @@ __global__ void __launch_bounds__(kThreads, 2) mma_wide(Operands operands) {
 // --- Rung 3, tiles that are copied early: mma_staged, in attention_mma.cuh -----------------------
 
 template <int D>
-std::vector<demo::Contender> rungs(const demo::Attention& a) {
-    return {contender_of<D, 1, 1>("mma_fused", mma_fused<D>, a),
-            contender_of<D, 2, 1>("mma_wide", mma_wide<D>, a),
-            contender_of<D, 2, 2>("mma_staged", mma_staged<D>, a)};
+std::vector<demo::Contender> rungs(const demo::Attention& a, const demo::Gpu& gpu) {
+    return {contender_of<D, 1, 1>("mma_fused", mma_fused<D>, a, gpu),
+            contender_of<D, 2, 1>("mma_wide", mma_wide<D>, a, gpu),
+            contender_of<D, 2, 2>("mma_staged", mma_staged<D>, a, gpu)};
 }
 
 static void run(demo::Session& session) {
     const demo::Attention a(session);
     const demo::UnfusedAttention unfused(a, session.gpu);
-    std::vector<demo::Contender> all = a.shape.D == 64 ? rungs<64>(a) : rungs<128>(a);
+    std::vector<demo::Contender> all =
+        a.shape.D == 64 ? rungs<64>(a, session.gpu) : rungs<128>(a, session.gpu);
     all.insert(all.begin(), unfused.library_best());
     session.run(a.shape.workload(session), a.check(demo::Rounds::kWeights), all);
 }

@@ -171,6 +171,7 @@ struct Shared {
 /// while it uses these.
 template <int D, int kSlabs, int kStages>
 __device__ void attend(const Operands& operands) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // on Turing registers would be spilled
     const auto [Q, K, V, O, N, scale, causal] = operands;
     extern __shared__ __align__(128) unsigned char memory[];
     auto& shared = *reinterpret_cast<Shared<D, kSlabs, kStages>*>(memory);
@@ -206,13 +207,14 @@ __device__ void attend(const Operands& operands) {
             if (causal && key + kKeys > row + 1)
                 rows.mask([=](int r) { return int(min(row + r + 1, end)) - int(key); });
             else if (key + kKeys > N)
-                rows.mask([=](int) { return int(N - key); });
+                rows.mask([=](int) { return int(end - key); });
             rows.weigh(scale);
             rows.multiply_values(shared.V[stage]);
         }
         if (kStages == 1) __syncthreads();  // the tiles may be overwritten
     }
     if (row < N) rows.store(&shared.Q[own * D], &O[start + row * D], N - row);
+#endif
 }
 
 // --- Rung 3 of bonus_attention: tiles that are copied early --------------------------------------
@@ -231,7 +233,7 @@ __global__ void __launch_bounds__(kThreads, 2) mma_staged(Operands operands) {
 /// A rung as a contender. kSlabs and kStages are those of `kernel`.
 template <int D, int kSlabs, int kStages>
 demo::Contender contender_of(const std::string& name, void (*kernel)(Operands),
-                             const demo::Attention& a) {
+                             const demo::Attention& a, const demo::Gpu& gpu) {
     constexpr int kRows = kWarps * 16 * kSlabs;
     const size_t bytes = sizeof(Shared<D, kSlabs, kStages>);
     const unsigned int blocks = unsigned((a.shape.N + kRows - 1) / kRows * a.shape.heads());
@@ -239,14 +241,15 @@ demo::Contender contender_of(const std::string& name, void (*kernel)(Operands),
     return {.kernel = name,
             .launch = [=] { kernel<<<blocks, kThreads, bytes>>>(operands); },
             .moved_bytes = 4 * a.Q.bytes(),
-            .why_not = demo::try_shared_bytes(kernel, bytes)};
+            .why_not = gpu.compute_capability < 80 ? "needs compute capability 8.0"
+                                                   : demo::try_shared_bytes(kernel, bytes)};
 }
 
 /// The record for Session::run().
-inline std::vector<demo::Contender> records(const demo::Attention& a) {
-    const demo::Contender best = a.shape.D == 64
-                                     ? contender_of<64, 2, 2>("mma_staged", mma_staged<64>, a)
-                                     : contender_of<128, 2, 2>("mma_staged", mma_staged<128>, a);
+inline std::vector<demo::Contender> records(const demo::Attention& a, const demo::Gpu& gpu) {
+    const demo::Contender best =
+        a.shape.D == 64 ? contender_of<64, 2, 2>("mma_staged", mma_staged<64>, a, gpu)
+                        : contender_of<128, 2, 2>("mma_staged", mma_staged<128>, a, gpu);
     return {demo::record("bonus_attention", best)};
 }
 

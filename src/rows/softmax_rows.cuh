@@ -1,5 +1,5 @@
-// The rungs of bonus_softmax_rows, and the choice between them, which 8_softmax runs as well. How
-// pairs of maximum and sum merge: max_sum.cuh.
+// The rungs of bonus_softmax_rows. The choice between them belongs to 8_softmax as well. How pairs
+// of maximum and sum merge: max_sum.cuh.
 #pragma once
 
 #include <algorithm>

@@ -101,7 +101,7 @@ MUTANTS = [
            "half of the scores are not scaled; a head's last rows have no block",
            [("(rows * N + 255) / 256", "rows * N / 512"), ("((a.shape.N + kTile - 1) / kTile)",
                                                            "(a.shape.N / kTile)"),
-            ("heads * tile::count(N, kTileRows)", "heads * (N / kTileRows)")],
+            ("tile::count(a.shape.N, kTileRows)", "(a.shape.N / kTileRows)")],
            **at("160"), kind="grid"),
     Mutant("attention_first_heads_values", f"{UNFUSED} {BOTH}",
            "every head takes the first one's V; in separate launches the first one's scores, too",
@@ -114,11 +114,10 @@ MUTANTS = [
 def unused(mutant, runs):
     """And the record: bonus_attention's mutants."""
     return [*FEWER_TILES,
-            ("{unfused.chain(), unfused.library_best(), basic, tile}, attention_mma::records(a));",
-             "{unfused.chain(), unfused.library_best(), basic, tile});"),
-            ("const demo::Contender best = a.shape.D == 64\n" + " " * 37 +
-             "? contender_of<64, 2, 2>(\"mma_staged\", mma_staged<64>, a)\n" + " " * 37 +
-             ": contender_of<128, 2, 2>(\"mma_staged\", mma_staged<128>, a);\n"
+            ("basic, tile}, records(a, session.gpu));", "basic, tile});"),
+            ("const demo::Contender best =\n"
+             "        a.shape.D == 64 ? contender_of<64, 2, 2>(\"mma_staged\", mma_staged<64>, a, gpu)\n"
+             + " " * 24 + ": contender_of<128, 2, 2>(\"mma_staged\", mma_staged<128>, a, gpu);\n"
              "    return {demo::record(\"bonus_attention\", best)};", "return {};")]
 
 
