@@ -9,7 +9,7 @@
 
 namespace demo {
 
-inline constexpr size_t kUsualHeads = kSimulator ? 2 : 16;
+inline constexpr size_t kUsualHeads = kSimulator ? 2 : 16;  // of each of the batch
 
 /// What the programs take besides N.
 inline std::vector<Option> attention_options() {

@@ -38,12 +38,12 @@ class UnfusedAttention {
 
     /// A product of all heads in one call, a scale, a mask, the five steps of lesson 8, a product.
     Contender chain() const {
-        Contender chain = contender("chain", Role::kChain, Rounds::kEverything);
+        const size_t maxima_and_sums = saturating_product(2, rows, sizeof(float));
+        Contender chain = contender("chain", Role::kChain, Rounds::kEverything,
+                                    saturating_sum(scores_bytes(), maxima_and_sums));
         chain.launches = causal ? 9 : 8;
-        chain.temporary_bytes += 2 * rows * sizeof(float);  // maxima and sums
-        chain.why_not = gpu_.why_no_room(chain.temporary_bytes);
         chain.moved_bytes =
-            4 * a.Q.bytes() + 12 * scores_bytes() + masked_bytes() + 4 * rows * sizeof(float);
+            4 * a.Q.bytes() + 12 * scores_bytes() + masked_bytes() + 2 * maxima_and_sums;
         chain.setup = [this](Contender& self) {
             half* const s = scores();
             const auto max = std::make_shared<Buffer<float>>(rows);
@@ -61,7 +61,8 @@ class UnfusedAttention {
 
     /// Three launches: a product that scales, the suite's softmax, a product. A mask is a fourth.
     Contender library_best() const {
-        Contender best = contender("library_best", Role::kLibrary, Rounds::kScoresAndWeights);
+        Contender best =
+            contender("library_best", Role::kLibrary, Rounds::kScoresAndWeights, scores_bytes());
         best.launches = causal ? 4 : 3;
         best.moved_bytes = 4 * a.Q.bytes() + 4 * scores_bytes() + masked_bytes();
         best.setup = [this](Contender& self) {
@@ -85,13 +86,13 @@ class UnfusedAttention {
     }
 
   private:
-    Contender contender(const std::string& name, Role role, Rounds rounds) const {
+    Contender contender(const std::string& name, Role role, Rounds rounds, size_t temporary) const {
         return {.kernel = name,
                 .role = role,
                 .check = a.check(rounds),
                 .repeatable = false,  // cuBLAS chooses
-                .temporary_bytes = scores_bytes(),
-                .why_not = gpu_.why_no_room(scores_bytes())};
+                .temporary_bytes = temporary,
+                .why_not = gpu_.why_no_room(temporary)};
     }
 
     size_t scores_bytes() const { return saturating_product(rows, N, sizeof(half)); }
