@@ -28,10 +28,11 @@ __device__ uint64_t matrix_descriptor(const void* tile, uint32_t panel_bytes = 0
 /// of box_rows x kColumns elements, 64, 32 or 16 (twice as many bytes a row, swizzled); or of
 /// floats, half as many in as many bytes. A row must have a multiple of 16 bytes. With `panels`,
 /// tma_load_panels() copies that many boxes beside each other at once; then columns must be a
-/// multiple of 64. CUDA driver API, cuTensorMapEncodeTiled.
+/// multiple of 64, and there may be `matrices`, one after the other. CUDA driver API,
+/// cuTensorMapEncodeTiled.
 template <int kColumns = 64, class T>
 CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t box_rows,
-                       uint32_t panels = 1) {
+                       uint32_t panels = 0, size_t matrices = 1) {
     static_assert(sizeof(T) == 2 || std::is_same_v<T, float>);
     static_assert(kColumns == 64 || kColumns == 32 || kColumns == 16);
     // Looked up at run time instead of linked, so that programs start without a driver, too.
@@ -49,16 +50,17 @@ CUtensorMap tensor_map(const T* matrix, size_t rows, size_t columns, uint32_t bo
     const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 
     CUtensorMap map;
-    const bool by_panels = panels > 1;
-    const cuuint64_t size[] = {by_panels ? 64 : columns, rows, columns / 64},
-                     pitch[] = {columns * sizeof(T), 64 * sizeof(T)};
-    const cuuint32_t box[] = {2 * kColumns / sizeof(T), box_rows, panels}, stride[] = {1, 1, 1};
+    const size_t row = columns * sizeof(T);
+    const cuuint64_t size[] = {panels > 0 ? 64 : columns, rows, columns / 64, matrices},
+                     pitch[] = {row, 64 * sizeof(T), rows * row};
+    const cuuint32_t box[] = {2 * kColumns / sizeof(T), box_rows, panels, 1},
+                     stride[] = {1, 1, 1, 1};
     const CUresult result =
         encode(&map,
                std::is_same_v<T, float>    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
                : std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                            : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-               by_panels ? 3 : 2, const_cast<T*>(matrix), size, pitch, box, stride,
+               panels > 0 ? 4 : 2, const_cast<T*>(matrix), size, pitch, box, stride,
                CU_TENSOR_MAP_INTERLEAVE_NONE,
                kColumns == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
                : kColumns == 32 ? CU_TENSOR_MAP_SWIZZLE_64B

@@ -238,12 +238,13 @@ __device__ inline void tma_load(void* to, const CUtensorMap& map, int row, int c
 
 /// tma_load() of all panels of a map that was made with `panels`: 64 columns each, one after the
 /// other in shared memory. Asks the L2 cache to keep them (ptx::createpolicy_evict_last).
-__device__ inline void tma_load_panels(void* to, const CUtensorMap& map, int row,
-                                       Barrier* barrier) {
+__device__ inline void tma_load_panels(void* to, const CUtensorMap& map, int row, Barrier* barrier,
+                                       int matrix = 0) {
     SM90_ASM(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".L2::cache_hint [%0], [%1, {0, %2, 0}], [%3], %4;" ::"r"(shared_address(to)),
-        "l"(&map), "r"(row), "r"(shared_address(barrier)), "l"(ptx::createpolicy_evict_last())
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0], [%1, {0, %2, 0, %3}], [%4], %5;" ::"r"(shared_address(to)),
+        "l"(&map), "r"(row), "r"(matrix), "r"(shared_address(barrier)),
+        "l"(ptx::createpolicy_evict_last())
         : "memory");
 }
 
@@ -271,6 +272,16 @@ __device__ inline void tma_store(const CUtensorMap& map, int row, int column, co
     SM90_ASM(
         "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
         "r"(column), "r"(row), "r"(shared_address(from))
+        : "memory");
+}
+
+/// tma_store() of all panels: see tma_load_panels().
+__device__ inline void tma_store_panels(const CUtensorMap& map, int row, const void* from,
+                                        int matrix = 0) {
+    SM90_ASM(
+        "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {0, %1, 0, %2}], [%3];" ::"l"(
+            &map),
+        "r"(row), "r"(matrix), "r"(shared_address(from))
         : "memory");
 }
 
@@ -477,10 +488,10 @@ __device__ void wgmma_mma_async(float (&sums)[128], const uint32_t (&a)[4], uint
 }
 
 /// The same with both operands in shared memory in rows that run along K, B's as well: for N = 16,
-/// 32 or 64, T half or float.
+/// 32, 64 or 128, T half or float.
 template <class T, int kSums>
 __device__ void wgmma_mma_async_k_major(float (&sums)[kSums], uint64_t a, uint64_t b, bool keep) {
-    static_assert(kSums == 8 || kSums == 16 || kSums == 32);
+    static_assert(kSums == 8 || kSums == 16 || kSums == 32 || kSums == 64);
 #define HOPPER_K_MAJOR(n, registers, a_, b_, keep_, ...)                                   \
     if constexpr (std::is_same_v<T, float>)                                                \
         HOPPER_ASM(HOPPER_WGMMA("m64n" n "k8", "tf32", registers, a_, b_, keep_, "")       \
@@ -496,8 +507,11 @@ __device__ void wgmma_mma_async_k_major(float (&sums)[kSums], uint64_t a, uint64
     } else if constexpr (kSums == 16) {
         HOPPER_K_MAJOR("32", HOPPER_TEN() ", %10, %11, %12, %13, %14, %15", "%16", "%17", "%18",
                        HOPPER_16(0));
-    } else {
+    } else if constexpr (kSums == 32) {
         HOPPER_K_MAJOR("64", HOPPER_TEXT_30 "%30, %31", "%32", "%33", "%34", HOPPER_32(0));
+    } else {
+        HOPPER_K_MAJOR("128", HOPPER_TEXT_60 "%60, %61, %62, %63", "%64", "%65", "%66",
+                       HOPPER_32(0), HOPPER_32(32));
     }
 }
 

@@ -28,7 +28,7 @@
 // memory. Each warp reads all of K and V there for 16 rows of Q, and scores and weights pass
 // through it. Next: bonus_attention.
 #include "attention/attention.cuh"
-#include "attention/attention_mma.cuh"
+#include "attention/attention_record.cuh"
 #include "attention/unfused.cuh"
 #include "demo.cuh"
 #include "matmul/wmma_tile.cuh"
@@ -37,7 +37,7 @@
 namespace attention {
 
 using namespace wmma_tile;  // fragments, copy_tile, store_as_half, kThreads = 128, kPad
-using attention_mma::records, softmax::kNothing, softmax::MaxSum, softmax::power;
+using softmax::kNothing, softmax::MaxSum, softmax::power;
 using FragmentKT = wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major>;
 
 constexpr int kTile = 64;               // rows of Q that a block has, and of K and V in a tile

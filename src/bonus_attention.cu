@@ -1,4 +1,5 @@
-// Bonus: attention whose scores and weights stay in registers, by mma.sync.
+// Bonus: attention whose scores and weights stay in registers: three rungs by mma.sync, for all
+// GPUs from 8.0 on, and five by wgmma, for Hopper (compute capability 9.0).
 //
 // Lesson 10's fused_basic passes scores and weights through shared memory, since WMMA does not say
 // which thread holds what of a fragment. PTX does. What a thread has of two neighboring 16 x 8 sums
@@ -15,8 +16,13 @@
 // So the four threads that share a row exchange one thing a tile, its maximum, by shuffles. Each
 // adds up its part of the row's sum alone, until the end.
 //
+// What limits it in the end: a score takes 4 D operations of the tensor cores, which do 4096 a
+// clock and multiprocessor on Hopper, and one e^x, of which there are 16. So with D = 128 all e^x
+// take half as long as the products, and with D = 64 as long. What does not overlap is lost.
+//
 //     ./bonus_attention 4096        ./bonus_attention 4096 --causal
 #include "attention/attention.cuh"
+#include "attention/attention_hopper.cuh"
 #include "attention/attention_mma.cuh"
 #include "attention/unfused.cuh"
 #include "demo.cuh"
@@ -55,25 +61,214 @@ __global__ void __launch_bounds__(kThreads, 2) mma_wide(Operands operands) {
 template <int D>
 std::vector<demo::Contender> rungs(const demo::Attention& a, const demo::Gpu& gpu) {
     return {contender_of<D, 1, 1>("mma_fused", mma_fused<D>, a, gpu),
-            contender_of<D, 2, 1>("mma_wide", mma_wide<D>, a, gpu),
-            contender_of<D, 2, 2>("mma_staged", mma_staged<D>, a, gpu)};
+            contender_of<D, 2, 1>("mma_wide", mma_wide<D>, a, gpu), contender<D>(a, gpu)};
+}
+
+}  // namespace attention_mma
+
+namespace attention_hopper {
+
+// Each of a block's consumers, warpgroups that multiply, has 64 rows of Q and O: see Rows in
+// attention_hopper.cuh. K and V pass through rings of two tiles, as bonus_matmul_hopper explains.
+
+// --- Rung 4: wgmma -------------------------------------------------------------------------------
+//
+// Adds:    wgmma, which reads K and V from shared memory itself, for 64 rows at a time; the weights
+//          are its left operand in registers. TMA brings the tiles, started by one thread.
+// Costs:   Hopper alone.
+// Limits:  one block fits a multiprocessor. Its consumers do the same at the same time: while they
+//          compute weights, the tensor cores idle.
+// Source:  PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
+template <int D>
+__global__ void __launch_bounds__(kWarpgroup* kConsumers<D>, 1)
+    wgmma_fused(const __grid_constant__ Maps maps, Operands operands, const Task* tasks) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& memory = *reinterpret_cast<Memory<D>*>(shared);
+    const Task task = tasks[blockIdx.x];
+    if (threadIdx.x == 0) memory.init();
+    __syncthreads();  // the barriers are ready
+    Position<1> q_at;
+    Position<kStages> at, loads_at;
+    auto load = [&](int t) {
+        if (threadIdx.x > 0 || t >= task.steps) return;
+        memory.K.load(loads_at, maps.K, t * kKeys, task.head);
+        memory.V.load(loads_at, maps.V, t * kKeys, task.head);
+        loads_at.advance();
+    };
+    if (threadIdx.x == 0) memory.Q.load(q_at, maps.Q, task.row, task.head);
+    load(0);
+    Rows<D> rows(operands, task);
+    auto& Q = memory.Q.wait(q_at);
+    for (int t = 0; t < task.steps; ++t, at.advance()) {
+        load(t + 1);
+        rows.multiply_keys(Q, memory.K.wait(at));
+        hopper::wgmma_wait_group<0>();
+        memory.K.release(at);
+        rows.mask(t);
+        rows.weigh(operands.scale);
+        rows.rescale_and_round();
+        rows.multiply_values(memory.V.wait(at));
+        hopper::wgmma_wait_group<0>();
+        memory.V.release(at);
+    }
+    rows.store(memory.O[threadIdx.x / 32], maps.O, task.head);
+    wait_for_stores();
+}
+
+// --- Rung 5: a warpgroup that copies -------------------------------------------------------------
+//
+// Adds:    a producer. It waits until a place in the ring is free, so no consumer has to. Its
+//          registers go to the consumers.
+// Costs:   a warpgroup of which one thread works.
+// Limits:  as before.
+// Source:  bonus_matmul_hopper, rung 3.
+template <int D>
+__global__ void __launch_bounds__(kThreads<D>, 1)
+    wgmma_producer(const __grid_constant__ Maps maps, Operands operands, const Task* tasks) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& memory = *reinterpret_cast<Memory<D>*>(shared);
+    const Task task = tasks[blockIdx.x];
+    if (threadIdx.x == 0) memory.init();
+    __syncthreads();  // the barriers are ready
+    Position<1> q_at;
+    Position<kStages> at;
+    if (threadIdx.x / kWarpgroup == kConsumers<D>) {
+        hopper::setmaxnreg_dec<kProducerRegisters<D>>();
+        if (threadIdx.x % kWarpgroup == 0) produce(memory, maps, task, q_at, at);
+        return;
+    }
+    hopper::setmaxnreg_inc<kConsumerRegisters<D>>();
+    Rows<D> rows(operands, task);
+    auto& Q = memory.Q.wait(q_at);
+    for (int t = 0; t < task.steps; ++t, at.advance()) {
+        rows.multiply_keys(Q, memory.K.wait(at));
+        hopper::wgmma_wait_group<0>();
+        memory.K.release(at);
+        rows.mask(t);
+        rows.weigh(operands.scale);
+        rows.rescale_and_round();
+        rows.multiply_values(memory.V.wait(at));
+        hopper::wgmma_wait_group<0>();
+        memory.V.release(at);
+    }
+    rows.store(memory.O[threadIdx.x / 32], maps.O, task.head);
+    wait_for_stores();
+}
+
+// --- Rung 6: consumers in turn -------------------------------------------------------------------
+//
+// Adds:    turns. A consumer's second product and its next first one are started together, then the
+//          next consumer's. While they run, another computes weights.
+// Costs:   a wait for one's turn.
+// Limits:  within a consumer, products and weights still follow each other. Two consumers fill the
+//          tensor cores only if weights take no longer than products.
+// Source:  Shah and others, "FlashAttention-3", 2024, arXiv 2407.08608, "pingpong scheduling".
+template <int D>
+__global__ void __launch_bounds__(kThreads<D>, 1)
+    wgmma_turns(const __grid_constant__ Maps maps, Operands operands, const Task* tasks) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& memory = *reinterpret_cast<Memory<D>*>(shared);
+    const Task task = tasks[blockIdx.x];
+    if (threadIdx.x == 0) memory.init();
+    __syncthreads();  // the barriers are ready
+    const int warpgroup = matmul_hopper::warpgroup_index();
+    Position<1> q_at;
+    Position<kStages> at;
+    if (warpgroup == kConsumers<D>) {
+        hopper::setmaxnreg_dec<kProducerRegisters<D>>();
+        if (threadIdx.x % kWarpgroup == 0) produce(memory, maps, task, q_at, at);
+        return;
+    }
+    hopper::setmaxnreg_inc<kConsumerRegisters<D>>();
+    Turn<D> turn(warpgroup);
+    Rows<D> rows(operands, task);
+    auto& Q = memory.Q.wait(q_at);
+    turn.wait();
+    for (int t = 0; t < task.steps; ++t, at.advance()) {
+        rows.multiply_keys(Q, memory.K.wait(at));
+        hopper::wgmma_wait_group<0>();
+        turn.give();
+        memory.K.release(at);
+        rows.mask(t);
+        rows.weigh(operands.scale);
+        rows.rescale_and_round();
+        auto& V = memory.V.wait(at);
+        turn.wait();
+        rows.multiply_values(V);
+        hopper::wgmma_wait_group<0>();
+        memory.V.release(at);
+    }
+    turn.give();
+    turn.end();
+    rows.store(memory.O[threadIdx.x / 32], maps.O, task.head);
+    wait_for_stores();
+}
+
+// --- Rung 7: scores ahead ------------------------------------------------------------------------
+//
+// Adds:    the next tile's scores are multiplied beside this tile's weights and values, see
+//          attend_ahead(). So each consumer also has a product of its own beside its e^x.
+// Costs:   registers: new scores beside the weights that the other product reads, 32 more.
+// Limits:  both ends of a block: its first copies, the first scores, the last product and stores.
+// Source:  the same, "intra-warpgroup overlap".
+template <int D>
+__global__ void __launch_bounds__(kThreads<D>, 1)
+    wgmma_ahead(const __grid_constant__ Maps maps, Operands operands, const Task* tasks) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& memory = *reinterpret_cast<Memory<D>*>(shared);
+    const Task task = tasks[blockIdx.x];
+    if (threadIdx.x == 0) memory.init();
+    __syncthreads();  // the barriers are ready
+    const int warpgroup = matmul_hopper::warpgroup_index();
+    Position<1> q_at;
+    if (warpgroup == kConsumers<D>) {
+        hopper::setmaxnreg_dec<kProducerRegisters<D>>();
+        Position<kStages> at;
+        if (threadIdx.x % kWarpgroup == 0) produce(memory, maps, task, q_at, at);
+    } else {
+        hopper::setmaxnreg_inc<kConsumerRegisters<D>>();
+        Position<kStages> k_at, v_at;
+        Turn<D> turn(warpgroup);
+        attend_ahead(memory, maps, operands, task, turn, q_at, k_at, v_at);
+        turn.end();
+        wait_for_stores();
+    }
+}
+
+// --- Rung 8, blocks that stay: wgmma_persistent, in attention_hopper.cuh -------------------------
+
+template <int D>
+std::vector<demo::Contender> rungs(const demo::Attention& a, const demo::Gpu& gpu) {
+    constexpr int kWithoutProducer = kWarpgroup * kConsumers<D>;
+    return {contender_of<D>("wgmma_fused", wgmma_fused<D>, a, gpu, false, kWithoutProducer),
+            contender_of<D>("wgmma_producer", wgmma_producer<D>, a, gpu),
+            contender_of<D>("wgmma_turns", wgmma_turns<D>, a, gpu),
+            contender_of<D>("wgmma_ahead", wgmma_ahead<D>, a, gpu), contender<D>(a, gpu)};
+}
+
+}  // namespace attention_hopper
+
+template <int D>
+std::vector<demo::Contender> contenders(demo::Session& session, const demo::Attention& a) {
+    std::vector<demo::Contender> all = attention_mma::rungs<D>(a, session.gpu);
+    for (const demo::Contender& rung : attention_hopper::rungs<D>(a, session.gpu))
+        all.push_back(rung);
+    return all;
 }
 
 static void run(demo::Session& session) {
     const demo::Attention a(session);
     const demo::UnfusedAttention unfused(a, session.gpu);
     std::vector<demo::Contender> all =
-        a.shape.D == 64 ? rungs<64>(a, session.gpu) : rungs<128>(a, session.gpu);
+        a.shape.D == 64 ? contenders<64>(session, a) : contenders<128>(session, a);
     all.insert(all.begin(), unfused.library_best());
     session.run(a.shape.workload(session), a.check(demo::Rounds::kWeights), all);
 }
 
-}  // namespace attention_mma
-
 int main(int argc, char** argv) {
     const demo::Program program{.name = "bonus_attention",
                                 .summary = "attention with scores and weights in registers",
-                                .types = {{"fp16", attention_mma::run}},
+                                .types = {{"fp16", run}},
                                 .n_means = "rows of Q and K of a head",
                                 .default_n = demo::kSimulator ? 64 : 4096,
                                 .options = demo::attention_options(),

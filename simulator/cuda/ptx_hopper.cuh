@@ -125,8 +125,8 @@ inline void tma_load(void* to, const CUtensorMap& map, int row, int column, Barr
                            {"tma_load()", file, line});
 }
 inline void tma_load_panels(void* to, const CUtensorMap& map, int row, Barrier* barrier,
-                            SIMULATOR_SITE) {
-    simulator::tensor_load(to, map, {0, row, 0}, barrier, 1u << simulator::cluster_rank(),
+                            int matrix = 0, SIMULATOR_SITE) {
+    simulator::tensor_load(to, map, {0, row, 0, matrix}, barrier, 1u << simulator::cluster_rank(),
                            {"tma_load_panels()", file, line});
 }
 inline void tma_load_multicast(void* to, const CUtensorMap& map, int row, int column,
@@ -138,6 +138,10 @@ inline void prefetch_tensormap(const CUtensorMap&) {}
 inline void tma_store(const CUtensorMap& map, int row, int column, const void* from,
                       SIMULATOR_SITE) {
     simulator::tensor_store(map, {column, row}, from, {"tma_store()", file, line});
+}
+inline void tma_store_panels(const CUtensorMap& map, int row, const void* from, int matrix = 0,
+                             SIMULATOR_SITE) {
+    simulator::tensor_store(map, {0, row, 0, matrix}, from, {"tma_store_panels()", file, line});
 }
 inline void cp_async_bulk_commit_group() { simulator::commit_stores(); }
 template <int kGroups>
@@ -185,7 +189,7 @@ void wgmma_mma_async(float (&sums)[kSums], const uint32_t (&a)[4], uint64_t b, b
 template <class T, int kSums>
 void wgmma_mma_async_k_major(float (&sums)[kSums], uint64_t a, uint64_t b, bool keep,
                              SIMULATOR_SITE) {
-    static_assert(kSums == 8 || kSums == 16 || kSums == 32);
+    static_assert(kSums == 8 || kSums == 16 || kSums == 32 || kSums == 64);
     constexpr bool kTf32 = std::is_same_v<T, float>;
     static_assert(kTf32 || std::is_same_v<T, half>);
     simulator::wgmma(kTf32 ? simulator::Operand::kTf32 : simulator::Operand::kHalf, sums, kSums, a,

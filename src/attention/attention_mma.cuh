@@ -1,5 +1,5 @@
-// Belongs to bonus_attention, which explains it: its last rung, mma_staged, which 10_attention runs
-// as well, and what all of its rungs share.
+// Belongs to bonus_attention, which explains it: what its rungs by mma.sync share, and the last of
+// them, mma_staged.
 #pragma once
 
 #include "attention/attention.cuh"
@@ -245,12 +245,10 @@ demo::Contender contender_of(const std::string& name, void (*kernel)(Operands),
                                                    : demo::try_shared_bytes(kernel, bytes)};
 }
 
-/// The record for Session::run().
-inline std::vector<demo::Contender> records(const demo::Attention& a, const demo::Gpu& gpu) {
-    const demo::Contender best =
-        a.shape.D == 64 ? contender_of<64, 2, 2>("mma_staged", mma_staged<64>, a, gpu)
-                        : contender_of<128, 2, 2>("mma_staged", mma_staged<128>, a, gpu);
-    return {demo::record("bonus_attention", best)};
+/// The last rung.
+template <int D>
+demo::Contender contender(const demo::Attention& a, const demo::Gpu& gpu) {
+    return contender_of<D, 2, 2>("mma_staged", mma_staged<D>, a, gpu);
 }
 
 }  // namespace attention_mma

@@ -115,10 +115,8 @@ def unused(mutant, runs):
     """And the record: bonus_attention's mutants."""
     return [*FEWER_TILES,
             ("basic, tile}, records(a, session.gpu));", "basic, tile});"),
-            ("const demo::Contender best =\n"
-             "        a.shape.D == 64 ? contender_of<64, 2, 2>(\"mma_staged\", mma_staged<64>, a, gpu)\n"
-             + " " * 24 + ": contender_of<128, 2, 2>(\"mma_staged\", mma_staged<128>, a, gpu);\n"
-             "    return {demo::record(\"bonus_attention\", best)};", "return {};")]
+            ("a.shape.D == 64 ? records<64>(a, gpu) : records<128>(a, gpu);",
+             "std::vector<demo::Contender>{};")]
 
 
 FAST = {"fused_basic": ("HMMA", COPY_16, STORE_16), "fused_tile": ("HGMMA",)}

@@ -1,0 +1,407 @@
+// Belongs to bonus_attention, which explains it: what its rungs for Hopper share, and the last of
+// them, wgmma_persistent, which 10_attention runs as well.
+//
+//   Ring     tiles of Q, K or V in shared memory, and the barriers that say who may use them
+//   Rows     what a warpgroup has in registers: 64 rows' scores, weights and sums
+//   Task     some rows of a head; deal() says which block has which
+//   produce, attend_ahead   what the producer and a consumer do for a task
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "attention/attention.cuh"
+#include "demo/contender.cuh"
+#include "demo/launch.cuh"
+#include "hopper.cuh"
+#include "matmul/matmul_hopper.cuh"
+#include "rows/max_sum.cuh"
+
+namespace attention_hopper {
+
+using matmul_hopper::kPanel, matmul_hopper::kWarpgroup, matmul_hopper::Position;
+using softmax::kLog2E, softmax::kNothing;
+using Operands = demo::AttentionOperands;
+
+constexpr int kKeys = 128;  // rows of K and V in a tile
+constexpr int kStages = 2;  // tiles of each in shared memory
+/// Warpgroups of a block that multiply. With D = 64 a thread has few sums, and three fit.
+template <int D>
+constexpr int kConsumers = D == 64 ? 3 : 2;
+template <int D>
+constexpr int kRows = 64 * kConsumers<D>;  // of Q and O, that a block has at a time
+template <int D>
+constexpr int kThreads = (kConsumers<D> + 1) * kWarpgroup;  // the last warpgroup copies
+
+/// Registers of their threads, of 64 x 1024 in all.
+template <int D>
+constexpr int kProducerRegisters = D == 64 ? 32 : 24;
+template <int D>
+constexpr int kConsumerRegisters = D == 64 ? 160 : 240;
+
+/// A tile in shared memory, as TMA brings it and wgmma takes it: panels of 64 columns, rows of 128
+/// bytes, swizzled.
+template <int D, int kTileRows>
+using Panels = half[D / kPanel][kTileRows][kPanel];
+
+/// kCount tiles that are filled and used in turn.
+template <int D, int kTileRows, int kCount>
+struct alignas(1024) Ring {
+    Panels<D, kTileRows> tiles[kCount];
+    hopper::Barrier full[kCount];   // the tile's bytes have arrived
+    hopper::Barrier empty[kCount];  // all consumers' warps are done with them
+
+    __device__ void init() {
+        for (int i = 0; i < kCount; ++i) {
+            hopper::mbarrier_init(&full[i], 1);
+            hopper::mbarrier_init(&empty[i], 4 * kConsumers<D>);
+        }
+    }
+    /// One thread waits until the place is free, and starts a copy to it. Past a head's last row
+    /// TMA writes zeros.
+    __device__ void load(Position<kCount> at, const CUtensorMap& map, int row, int head) {
+        hopper::mbarrier_wait(&empty[at.stage], at.parity ^ 1);
+        hopper::mbarrier_arrive_expect_tx(&full[at.stage], sizeof tiles[0]);
+        hopper::tma_load_panels(tiles[at.stage], map, row, &full[at.stage], head);
+    }
+    __device__ const Panels<D, kTileRows>& wait(Position<kCount> at) {
+        hopper::mbarrier_wait(&full[at.stage], at.parity);
+        return tiles[at.stage];
+    }
+    /// A warp is done with it.
+    __device__ void release(Position<kCount> at) {
+        if (threadIdx.x % 32 == 0) hopper::mbarrier_arrive(&empty[at.stage]);
+    }
+};
+
+template <int D>
+struct Memory {
+    Ring<D, kRows<D>, 1> Q;
+    Ring<D, kKeys, kStages> K, V;
+    Panels<D, 16> O[4 * kConsumers<D>];  // of each warp, on the way out
+
+    /// One thread initializes all barriers.
+    __device__ void init() {
+        Q.init(), K.init(), V.init();
+        hopper::fence_mbarrier_init();
+    }
+};
+
+/// What a block computes without a break: kRows of a head's rows, from `row` on. They attend to so
+/// many tiles of K and V.
+struct Task {
+    int head, row, steps;
+};
+
+/// What TMA copies.
+struct Maps {
+    CUtensorMap Q, K, V, O;
+};
+
+/// Waits until TMA has read what this warp's stores write.
+__device__ inline void wait_for_stores() {
+    if (threadIdx.x % 32 == 0) hopper::cp_async_bulk_wait_group_read<0>();
+}
+
+/// 64 rows of Q, in the registers of a consumer. A thread has parts of two rows, 8 apart: see
+/// hopper::wgmma_mma_async.
+template <int D>
+struct Rows {
+    float s[kKeys / 2];               // scores, which become weights
+    uint32_t weights[kKeys / 16][4];  // as fp16: the left operand of the second product
+    float o[D / 2] = {};              // the sum of weight times v
+    float max[2] = {kNothing, kNothing}, sum[2] = {}, rescale[2];
+    int row;      // the first of this thread's two
+    int keys[2];  // that they attend to
+
+    __device__ Rows(const Operands& operands, const Task& task)
+        : row(task.row + int(threadIdx.x) / 32 * 16 + int(threadIdx.x) % 32 / 4) {
+        const int N = int(operands.N);
+        for (int r = 0; r < 2; ++r) keys[r] = operands.causal ? min(row + 8 * r + 1, N) : N;
+    }
+
+    /// Starts s = Q K^T. Row i of K is column i of K^T, so both operands' rows run along D.
+    __device__ void multiply_keys(const Panels<D, kRows<D>>& Q, const Panels<D, kKeys>& K) {
+        const int first = threadIdx.x / kWarpgroup * 64;
+        hopper::wgmma_fence();
+#pragma unroll
+        for (int d = 0; d < D; d += 16)
+            hopper::wgmma_mma_async_k_major<half>(
+                s, hopper::matrix_descriptor(&Q[d / kPanel][first][d % kPanel]),
+                hopper::matrix_descriptor(&K[d / kPanel][0][d % kPanel]), d > 0);
+        hopper::wgmma_commit_group();
+    }
+
+    /// Starts o += weights V.
+    __device__ void multiply_values(const Panels<D, kKeys>& V) {
+        hopper::wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < kKeys; k += 16)
+            hopper::wgmma_mma_async<half>(
+                o, weights[k / 16], hopper::matrix_descriptor(&V[0][k][0], sizeof V[0]), true);
+        hopper::wgmma_commit_group();
+    }
+
+    /// Tile t has keys that a row does not attend to: their scores go. Most tiles have none.
+    __device__ void mask(int t) {
+        const int key = t * kKeys + threadIdx.x % 4 * 2;
+        if (__all_sync(~0u, (t + 1) * kKeys <= keys[0])) return;
+#pragma unroll
+        for (int i = 0; i < kKeys / 2; ++i)
+            if (key + i / 4 * 8 + i % 2 >= keys[i / 2 % 2]) s[i] = kNothing;
+    }
+
+    /// Scores become weights e^(scale (s - max)). Four lanes share a row. They exchange its
+    /// maximum; its sum they keep in parts.
+    __device__ void weigh(float scale) {
+        const float factor = scale * kLog2E;
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            float most = max[r];
+#pragma unroll
+            for (int i = 2 * r; i < kKeys / 2; i += 4) most = fmaxf(most, fmaxf(s[i], s[i + 1]));
+            for (int lanes = 1; lanes <= 2; lanes *= 2)
+                most = fmaxf(most, __shfl_xor_sync(~0u, most, lanes));
+            rescale[r] = ptx::ex2_approx((max[r] - most) * factor);  // often 1
+            const float shift = most * factor;  // one fmaf for each weight: scores are < 2^10
+            max[r] = most, sum[r] *= rescale[r];
+#pragma unroll
+            for (int i = 2 * r; i < kKeys / 2; i += 4)
+                for (int e = i; e < i + 2; ++e) {
+                    s[e] = ptx::ex2_approx(fmaf(s[e], factor, -shift));
+                    sum[r] += s[e];
+                }
+        }
+    }
+
+    /// Once no product uses them any more: o is brought to the new maximum, and weights to fp16.
+    __device__ void rescale_and_round() {
+        // Most tiles have no new maximum. (For D = 64 the test costs more than it saves.)
+        if (D == 64 || __any_sync(~0u, rescale[0] != 1 || rescale[1] != 1))
+#pragma unroll
+            for (int i = 0; i < D / 2; ++i) o[i] *= rescale[i / 2 % 2];
+#pragma unroll
+        for (int i = 0; i < kKeys / 4; ++i)
+            weights[i / 4][i % 4] = ptx::cvt_rn_x2<half>(s[2 * i], s[2 * i + 1]);
+    }
+
+    /// Starts to store o / sum, by way of shared memory; TMA leaves out rows past the head's last.
+    __device__ void store(Panels<D, 16>& out, const CUtensorMap& O, int head) {
+        const int lane = threadIdx.x % 32;
+        float inverse[2];
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            for (int lanes = 1; lanes <= 2; lanes *= 2)
+                sum[r] += __shfl_xor_sync(~0u, sum[r], lanes);
+            inverse[r] = 1 / sum[r];
+        }
+        wait_for_stores();
+        __syncwarp();  // `out` may be overwritten
+#pragma unroll
+        for (int i = 0; i < D / 16; ++i) {  // 16 x 16 elements
+            uint32_t pairs[4];
+#pragma unroll
+            for (int p = 0; p < 4; ++p)
+                pairs[p] = ptx::cvt_rn_x2<half>(o[8 * i + 2 * p] * inverse[p % 2],
+                                                o[8 * i + 2 * p + 1] * inverse[p % 2]);
+            const int chunk = 2 * i % 8 + lane / 16;
+            hopper::stmatrix_x4(&out[i / 4][lane % 16][(chunk ^ lane % 8) * 8], pairs[0], pairs[1],
+                                pairs[2], pairs[3]);
+        }
+        hopper::fence_proxy_async();  // makes what this thread wrote visible to TMA
+        __syncwarp();
+        if (lane > 0) return;
+        hopper::tma_store_panels(O, row, out, head);
+        hopper::cp_async_bulk_commit_group();
+    }
+};
+
+/// The producer, one thread: brings a task's rows of Q, and all tiles of K and V for them.
+template <int D>
+__device__ void produce(Memory<D>& memory, const Maps& maps, const Task& task, Position<1>& q_at,
+                        Position<kStages>& at) {
+    memory.Q.load(q_at, maps.Q, task.row, task.head);
+    q_at.advance();
+    for (int t = 0; t < task.steps; ++t, at.advance()) {
+        memory.K.load(at, maps.K, t * kKeys, task.head);
+        memory.V.load(at, maps.V, t * kKeys, task.head);
+    }
+}
+
+/// Consumers start their products in turn, around a ring: while the others' run, one computes
+/// weights. Barrier 1 + i of the block is consumer i's, which its predecessor joins without
+/// waiting.
+template <int D>
+struct Turn {
+    int own;  // the consumer's number
+
+    __device__ explicit Turn(int own) : own(own) {
+        if (own == kConsumers<D> - 1) give();  // the first one's first turn
+    }
+    __device__ void wait() { hopper::barrier_sync(1 + own, 2 * kWarpgroup); }
+    __device__ void give() {
+        hopper::barrier_arrive(1 + (own + 1) % kConsumers<D>, 2 * kWarpgroup);
+    }
+    /// After the last turn: nobody else waits for what the last one gave.
+    __device__ void end() {
+        if (own == 0) wait();
+    }
+};
+
+/// A consumer's part of a task, from rung 7 on. The next tile's scores are multiplied beside this
+/// one's weights and values.
+template <int D>
+__device__ void attend_ahead(Memory<D>& memory, const Maps& maps, const Operands& operands,
+                             const Task& task, Turn<D>& turn, Position<1>& q_at,
+                             Position<kStages>& k_at, Position<kStages>& v_at) {
+    Rows<D> rows(operands, task);
+    auto& Q = memory.Q.wait(q_at);
+    auto weigh = [&](int t) {  // once tile t's scores are there
+        memory.K.release(k_at), k_at.advance();
+        if (t + 1 == task.steps) memory.Q.release(q_at), q_at.advance();
+        rows.mask(t);
+        rows.weigh(operands.scale);
+    };
+    auto& first = memory.K.wait(k_at);
+    turn.wait();
+    rows.multiply_keys(Q, first);
+    turn.give();
+    hopper::wgmma_wait_group<0>();
+    weigh(0);
+    rows.rescale_and_round();
+    for (int t = 1; t < task.steps; ++t) {
+        auto& K = memory.K.wait(k_at);
+        turn.wait();
+        rows.multiply_keys(Q, K);
+        rows.multiply_values(memory.V.wait(v_at));  // of the tile before
+        turn.give();
+        hopper::wgmma_wait_group<1>();  // the scores are there; the other product still runs
+        weigh(t);
+        hopper::wgmma_wait_group<0>();
+        memory.V.release(v_at), v_at.advance();
+        rows.rescale_and_round();
+    }
+    rows.multiply_values(memory.V.wait(v_at));
+    hopper::wgmma_wait_group<0>();
+    memory.V.release(v_at), v_at.advance();
+    rows.store(memory.O[threadIdx.x / 32], maps.O, task.head);
+}
+
+// --- Rung 8 of bonus_attention: blocks that stay -------------------------------------------------
+//
+// Adds:    blocks that stay, one for each multiprocessor, and compute tile after tile. The producer
+//          runs ahead into the next tile while this one's last product runs and O leaves.
+// Costs:   who computes what must be known beforehand: deal().
+// Limits:  the last round: 2048 tiles of 128 rows are 15.5 for each of 132 multiprocessors. And
+//          e^x, maxima, sums and rounding, whose instructions no product hides in full.
+// Source:  bonus_matmul_hopper, rung 4. Longest first: Graham, "Bounds on Multiprocessing Timing
+//          Anomalies", 1969.
+template <int D>
+__global__ void __launch_bounds__(kThreads<D>, 1)
+    wgmma_persistent(const __grid_constant__ Maps maps, Operands operands, const Task* tasks) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& memory = *reinterpret_cast<Memory<D>*>(shared);
+    if (threadIdx.x == 0) memory.init();
+    __syncthreads();  // the barriers are ready
+    const int warpgroup = matmul_hopper::warpgroup_index();
+    Position<1> q_at;
+    if (warpgroup == kConsumers<D>) {
+        hopper::setmaxnreg_dec<kProducerRegisters<D>>();
+        if (threadIdx.x % kWarpgroup > 0) return;
+        Position<kStages> at;
+        Task task = tasks[blockIdx.x];
+        while (task.steps > 0) {
+            tasks += gridDim.x;
+            const Task next = tasks[blockIdx.x];
+            produce(memory, maps, task, q_at, at);
+            task = next;
+        }
+    } else {
+        hopper::setmaxnreg_inc<kConsumerRegisters<D>>();
+        Position<kStages> k_at, v_at;
+        Turn<D> turn(warpgroup);
+        Task task = tasks[blockIdx.x];
+        while (task.steps > 0) {
+            tasks += gridDim.x;
+            const Task next = tasks[blockIdx.x];
+            attend_ahead(memory, maps, operands, task, turn, q_at, k_at, v_at);
+            task = next;
+        }
+        turn.end();
+        wait_for_stores();
+    }
+}
+
+// --- Launches ------------------------------------------------------------------------------------
+
+/// All tasks, dealt to blocks: each to the block that is free first. [rounds, blocks]; a task of no
+/// steps ends a block's column. With a mask some heads' longest come first, so that no block ends
+/// with a long one: as many heads as find room for K and V in the L2 cache.
+template <int D>
+std::vector<Task> deal(const demo::AttentionShape& shape, size_t blocks) {
+    constexpr size_t kRoom = 16 << 20;  // bytes; on an H200 twice as much is 1% slower
+    const size_t N = shape.N, heads = shape.heads();
+    const size_t together =
+        shape.causal ? std::max<size_t>(1, kRoom / (2 * N * D * sizeof(half))) : 1;
+    using Free = std::pair<size_t, size_t>;  // when, and which block
+    std::priority_queue<Free, std::vector<Free>, std::greater<>> free;
+    for (size_t block = 0; block < blocks; ++block) free.push({0, block});
+    std::vector<size_t> rounds(blocks);
+    std::vector<Task> dealt;
+    auto deal_one = [&](size_t head, size_t row) {
+        const size_t end = shape.causal ? std::min(row + kRows<D>, N) : N;
+        const size_t steps = (end + kKeys - 1) / kKeys;
+        const auto [time, block] = free.top();
+        free.pop();
+        free.push({time + steps + 1, block});  // both ends of a task take as long as a step
+        const size_t round = rounds[block]++;
+        dealt.resize(std::max(dealt.size(), (round + 1) * blocks));
+        dealt[round * blocks + block] = {int(head), int(row), int(steps)};
+    };
+    for (size_t first = 0; first < heads; first += together)
+        for (size_t i = (N + kRows<D> - 1) / kRows<D>; i-- > 0;)
+            for (size_t head = first; head < std::min(first + together, heads); ++head)
+                deal_one(head, i * kRows<D>);
+    dealt.resize(dealt.size() + blocks);
+    return dealt;
+}
+
+/// A rung as a contender. Its blocks stay, one for each multiprocessor, or have a task each.
+template <int D>
+demo::Contender contender_of(const std::string& name,
+                             void (*kernel)(const Maps, Operands, const Task*),
+                             const demo::Attention& a, const demo::Gpu& gpu, bool stay = false,
+                             int threads = kThreads<D>) {
+    auto setup = [=, &a, &gpu](demo::Contender& self) {
+        const size_t N = a.shape.N, heads = a.shape.heads();
+        auto map = [=](const half* matrices, uint32_t rows) {
+            return hopper::tensor_map(matrices, N, D, rows, D / kPanel, heads);
+        };
+        const Maps maps{map(a.Q, kRows<D>), map(a.K, kKeys), map(a.V, kKeys), map(a.O, 16)};
+        const size_t all = (N + kRows<D> - 1) / kRows<D> * heads;
+        const size_t blocks = stay ? std::min<size_t>(all, gpu.multiprocessors) : all;
+        const std::vector<Task> dealt = deal<D>(a.shape, blocks);
+        const auto tasks = std::make_shared<demo::Buffer<Task>>(dealt.size());
+        DEMO_CHECK(cudaMemcpy(tasks->data(), dealt.data(), tasks->bytes(), cudaMemcpyHostToDevice));
+        constexpr size_t kBytes = sizeof(Memory<D>);
+        demo::allow_shared_bytes(kernel, kBytes);
+        self.launch = [=, operands = Operands(a)] {
+            kernel<<<unsigned(blocks), threads, kBytes>>>(maps, operands, tasks->data());
+        };
+    };
+    return {.kernel = name,
+            .setup = setup,
+            .moved_bytes = 4 * a.Q.bytes(),
+            .why_not = hopper::why_not(gpu)};
+}
+
+/// The last rung.
+template <int D>
+demo::Contender contender(const demo::Attention& a, const demo::Gpu& gpu) {
+    return contender_of<D>("wgmma_persistent", wgmma_persistent<D>, a, gpu, true);
+}
+
+}  // namespace attention_hopper
