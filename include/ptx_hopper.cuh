@@ -149,8 +149,8 @@ __device__ inline void barrier_sync(int index, int threads) {
     SM90_ASM("barrier.cta.sync.aligned %0, %1;" ::"r"(index), "r"(threads) : "memory");
 }
 
-/// For warps that need not wait: they count as one of the `threads`, and the others see what they
-/// have written. Section barrier{.cta}.
+/// For warps that need not wait: they count among the `threads`, and the others see what they have
+/// written. Section barrier{.cta}.
 __device__ inline void barrier_arrive(int index, int threads) {
     __syncwarp();  // a warp arrives once, when all of its lanes are here
     SM90_ASM("barrier.cta.arrive.aligned %0, %1;" ::"r"(index), "r"(threads) : "memory");

@@ -9,7 +9,7 @@
     docs/exercises.md   "sum": how many there are, and how long they take; README.md says how many
     docs/outputs.md     "outputs": what every program prints, from results/outputs/
     docs/lecture.md     "gpus": a layer on several GPUs, from results/gpus/
-    docs/chapters/attention.md  "kernels", from results/
+    docs/chapters/attention.md  "kernels" and "rungs", from results/ and the rungs' heads
     docs/colab.ipynb    where the programs are, by CITATION.cff; README's "colab" has a link to it
     docs/experiments/   "output": what the program prints; "claims": its speed-ups; and, named after
                         what they show, tables of its figures, of results/*.csv
@@ -41,7 +41,7 @@ PARTS = {
     "docs/outputs.md": {"outputs": outputs.document},
     "docs/exercises.md": {"sum": tables.sum_of_exercises},
     "docs/lecture.md": {"gpus": tables.several},
-    "docs/chapters/attention.md": {"kernels": tables.attention},
+    "docs/chapters/attention.md": {"kernels": tables.attention, "rungs": tables.attention_rungs},
     "docs/colab.ipynb": {},
     **{f"docs/experiments/{name}.md": {
         "output": functools.partial(outputs.shown, f"bonus_{name}"), **tables.of_page(name)}

@@ -16,9 +16,12 @@
 // So the four threads that share a row exchange one thing a tile, its maximum, by shuffles. Each
 // adds up its part of the row's sum alone, until the end.
 //
-// What limits it in the end: a score takes 4 D operations of the tensor cores, which do 4096 a
-// clock and multiprocessor on Hopper, and one e^x, of which there are 16. So with D = 128 all e^x
-// take half as long as the products, and with D = 64 as long. What does not overlap is lost.
+// The ceiling: a score costs 4 D operations of the tensor cores, which do 4096 a clock and
+// multiprocessor on Hopper, and one e^x, of which there are 16 a clock. 64 rows and 128 keys:
+//
+//               Q K^T    weights V    e^x
+//     D = 128    512        512       512 clocks        What does not overlap is lost. (Beside each
+//     D = 64     256        256       512 clocks        e^x stand four or five other instructions.)
 //
 //     ./bonus_attention 4096        ./bonus_attention 4096 --causal
 #include "attention/attention.cuh"
@@ -68,29 +71,27 @@ std::vector<demo::Contender> rungs(const demo::Attention& a, const demo::Gpu& gp
 
 namespace attention_hopper {
 
-// Each of a block's consumers, warpgroups that multiply, has 64 rows of Q and O: see Rows in
-// attention_hopper.cuh. K and V pass through rings of two tiles, as bonus_matmul_hopper explains.
+// Rungs 4 to 8 are made of what attention_hopper.cuh has: Memory is a block's shared memory, where
+// Q stays and K and V pass through rings of two tiles; Rows is what a consumer, a warpgroup that
+// multiplies, has in registers for 64 rows of Q. bonus_matmul_hopper explains wgmma, TMA and rings.
 
 // --- Rung 4: wgmma -------------------------------------------------------------------------------
 //
-// Adds:    wgmma, which reads K and V from shared memory itself, for 64 rows at a time; the weights
-//          are its left operand in registers. TMA brings the tiles, started by one thread.
-// Costs:   Hopper alone.
-// Limits:  one block fits a multiprocessor. Its consumers do the same at the same time: while they
-//          compute weights, the tensor cores idle.
+// Adds:    wgmma, which reads K and V from shared memory itself, for 64 rows at once. The weights
+//          are its left operand, in registers still. TMA brings the tiles, started by one thread.
+// Costs:   Hopper alone; a block fills the multiprocessor.
+// Limits:  one thing at a time: a consumer that computes weights multiplies nothing, and nothing
+//          keeps the consumers apart. They tend to do the same at the same time.
 // Source:  PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 template <int D>
 __global__ void __launch_bounds__(kWarpgroup* kConsumers<D>, 1)
     wgmma_fused(const __grid_constant__ Maps maps, Operands operands, const Task* tasks) {
-    extern __shared__ __align__(1024) unsigned char shared[];
-    auto& memory = *reinterpret_cast<Memory<D>*>(shared);
-    const Task task = tasks[blockIdx.x];
-    if (threadIdx.x == 0) memory.init();
-    __syncthreads();  // the barriers are ready
+    auto& memory = set_up_memory<D>();
+    const Task task = tasks[blockIdx.x];  // which the host has dealt to this block
     Position<1> q_at;
     Position<kStages> at, loads_at;
     auto load = [&](int t) {
-        if (threadIdx.x > 0 || t >= task.steps) return;
+        if (threadIdx.x > 0 || t >= task.tiles) return;
         memory.K.load(loads_at, maps.K, t * kKeys, task.head);
         memory.V.load(loads_at, maps.V, t * kKeys, task.head);
         loads_at.advance();
@@ -99,7 +100,7 @@ __global__ void __launch_bounds__(kWarpgroup* kConsumers<D>, 1)
     load(0);
     Rows<D> rows(operands, task);
     auto& Q = memory.Q.wait(q_at);
-    for (int t = 0; t < task.steps; ++t, at.advance()) {
+    for (int t = 0; t < task.tiles; ++t, at.advance()) {
         load(t + 1);
         rows.multiply_keys(Q, memory.K.wait(at));
         hopper::wgmma_wait_group<0>();
@@ -112,27 +113,24 @@ __global__ void __launch_bounds__(kWarpgroup* kConsumers<D>, 1)
         memory.V.release(at);
     }
     rows.store(memory.O[threadIdx.x / 32], maps.O, task.head);
-    wait_for_stores();
+    wait_until_read();
 }
 
 // --- Rung 5: a warpgroup that copies -------------------------------------------------------------
 //
-// Adds:    a producer. It waits until a place in the ring is free, so no consumer has to. Its
+// Adds:    a producer. It waits for free places in the rings, so that no consumer has to. Its
 //          registers go to the consumers.
 // Costs:   a warpgroup of which one thread works.
-// Limits:  as before.
+// Limits:  one thing at a time, still. Alone this is no faster; the next rungs need it.
 // Source:  bonus_matmul_hopper, rung 3.
 template <int D>
 __global__ void __launch_bounds__(kThreads<D>, 1)
     wgmma_producer(const __grid_constant__ Maps maps, Operands operands, const Task* tasks) {
-    extern __shared__ __align__(1024) unsigned char shared[];
-    auto& memory = *reinterpret_cast<Memory<D>*>(shared);
+    auto& memory = set_up_memory<D>();
     const Task task = tasks[blockIdx.x];
-    if (threadIdx.x == 0) memory.init();
-    __syncthreads();  // the barriers are ready
     Position<1> q_at;
     Position<kStages> at;
-    if (threadIdx.x / kWarpgroup == kConsumers<D>) {
+    if (matmul_hopper::warpgroup_index() == kConsumers<D>) {
         hopper::setmaxnreg_dec<kProducerRegisters<D>>();
         if (threadIdx.x % kWarpgroup == 0) produce(memory, maps, task, q_at, at);
         return;
@@ -140,7 +138,7 @@ __global__ void __launch_bounds__(kThreads<D>, 1)
     hopper::setmaxnreg_inc<kConsumerRegisters<D>>();
     Rows<D> rows(operands, task);
     auto& Q = memory.Q.wait(q_at);
-    for (int t = 0; t < task.steps; ++t, at.advance()) {
+    for (int t = 0; t < task.tiles; ++t, at.advance()) {
         rows.multiply_keys(Q, memory.K.wait(at));
         hopper::wgmma_wait_group<0>();
         memory.K.release(at);
@@ -152,25 +150,26 @@ __global__ void __launch_bounds__(kThreads<D>, 1)
         memory.V.release(at);
     }
     rows.store(memory.O[threadIdx.x / 32], maps.O, task.head);
-    wait_for_stores();
+    wait_until_read();
 }
 
 // --- Rung 6: consumers in turn -------------------------------------------------------------------
 //
-// Adds:    turns. A consumer's second product and its next first one are started together, then the
-//          next consumer's. While they run, another computes weights.
-// Costs:   a wait for one's turn.
-// Limits:  within a consumer, products and weights still follow each other. Two consumers fill the
-//          tensor cores only if weights take no longer than products.
+// Adds:    turns. A consumer has the tensor cores to itself for its product with V and the next one
+//          with K. Meanwhile the others compute weights:
+//
+//              consumer 0   | V 0, K 1 | weights 1 | V 1, K 2 | weights 2 |
+//              consumer 1   | weights 0 | V 0, K 1 | weights 1 | V 1, K 2 |
+//
+// Costs:   a barrier for each consumer, and waits for one's turn.
+// Limits:  gaps: in a turn one product ends before the next one is started, and one turn before the
+//          next one begins.
 // Source:  Shah and others, "FlashAttention-3", 2024, arXiv 2407.08608, "pingpong scheduling".
 template <int D>
 __global__ void __launch_bounds__(kThreads<D>, 1)
     wgmma_turns(const __grid_constant__ Maps maps, Operands operands, const Task* tasks) {
-    extern __shared__ __align__(1024) unsigned char shared[];
-    auto& memory = *reinterpret_cast<Memory<D>*>(shared);
+    auto& memory = set_up_memory<D>();
     const Task task = tasks[blockIdx.x];
-    if (threadIdx.x == 0) memory.init();
-    __syncthreads();  // the barriers are ready
     const int warpgroup = matmul_hopper::warpgroup_index();
     Position<1> q_at;
     Position<kStages> at;
@@ -184,7 +183,7 @@ __global__ void __launch_bounds__(kThreads<D>, 1)
     Rows<D> rows(operands, task);
     auto& Q = memory.Q.wait(q_at);
     turn.wait();
-    for (int t = 0; t < task.steps; ++t, at.advance()) {
+    for (int t = 0; t < task.tiles; ++t, at.advance()) {
         rows.multiply_keys(Q, memory.K.wait(at));
         hopper::wgmma_wait_group<0>();
         turn.give();
@@ -199,26 +198,30 @@ __global__ void __launch_bounds__(kThreads<D>, 1)
         memory.V.release(at);
     }
     turn.give();
-    turn.end();
     rows.store(memory.O[threadIdx.x / 32], maps.O, task.head);
-    wait_for_stores();
+    turn.end();
+    wait_until_read();
 }
 
 // --- Rung 7: scores ahead ------------------------------------------------------------------------
 //
-// Adds:    the next tile's scores are multiplied beside this tile's weights and values, see
-//          attend_ahead(). So each consumer also has a product of its own beside its e^x.
-// Costs:   registers: new scores beside the weights that the other product reads, 32 more.
-// Limits:  both ends of a block: its first copies, the first scores, the last product and stores.
-// Source:  the same, "intra-warpgroup overlap".
+// Adds:    scores ahead. In its turn a consumer starts two products, the next tile's scores and
+//          this tile's weights times V, and gives the turn away at once: the next consumer's two
+//          are waiting when these end. Once it has the scores it computes their weights:
+//
+//              tensor cores   | 0: K 1, V 0 | 1: K 1, V 0 | 0: K 2, V 1 | 1: K 2, V 1 |
+//              consumer 0           | weights 1 |               | weights 2 |
+//              consumer 1                         | weights 1 |               | weights 2 |
+//
+//          See attend_ahead().
+// Costs:   32 registers a thread: next scores beside the weights that are being multiplied.
+// Limits:  both ends of a block: its first copies and its last product, and O's way out.
+// Source:  the same, on overlap within a warpgroup.
 template <int D>
 __global__ void __launch_bounds__(kThreads<D>, 1)
     wgmma_ahead(const __grid_constant__ Maps maps, Operands operands, const Task* tasks) {
-    extern __shared__ __align__(1024) unsigned char shared[];
-    auto& memory = *reinterpret_cast<Memory<D>*>(shared);
+    auto& memory = set_up_memory<D>();
     const Task task = tasks[blockIdx.x];
-    if (threadIdx.x == 0) memory.init();
-    __syncthreads();  // the barriers are ready
     const int warpgroup = matmul_hopper::warpgroup_index();
     Position<1> q_at;
     if (warpgroup == kConsumers<D>) {
@@ -231,7 +234,7 @@ __global__ void __launch_bounds__(kThreads<D>, 1)
         Turn<D> turn(warpgroup);
         attend_ahead(memory, maps, operands, task, turn, q_at, k_at, v_at);
         turn.end();
-        wait_for_stores();
+        wait_until_read();
     }
 }
 
@@ -239,8 +242,8 @@ __global__ void __launch_bounds__(kThreads<D>, 1)
 
 template <int D>
 std::vector<demo::Contender> rungs(const demo::Attention& a, const demo::Gpu& gpu) {
-    constexpr int kWithoutProducer = kWarpgroup * kConsumers<D>;
-    return {contender_of<D>("wgmma_fused", wgmma_fused<D>, a, gpu, false, kWithoutProducer),
+    constexpr int kConsumerThreads = kWarpgroup * kConsumers<D>;
+    return {contender_of<D>("wgmma_fused", wgmma_fused<D>, a, gpu, false, kConsumerThreads),
             contender_of<D>("wgmma_producer", wgmma_producer<D>, a, gpu),
             contender_of<D>("wgmma_turns", wgmma_turns<D>, a, gpu),
             contender_of<D>("wgmma_ahead", wgmma_ahead<D>, a, gpu), contender<D>(a, gpu)};

@@ -166,22 +166,41 @@ def by_kernel(program, dtype, n):
 
 
 def attention():
-    """Lesson 10's kernels and the rungs of its bonus at N = 4096, causal and D = 64 beside it."""
+    """Lesson 10's kernels at N = 4096, causal and D = 64 beside it."""
+    return of_attention("10_attention", "temporaries",
+                        lambda row: f"{float(row['temp_bytes']) / 2**30:.3g} GiB")
+
+
+def attention_rungs():
+    """The same of its bonus's rungs, and what limits each: the head's first words on that."""
+    text = "".join((PROJECT / "src" / name).read_text() for name in (
+        "bonus_attention.cu", "attention/attention_mma.cuh", "attention/attention_hopper.cuh"))
+    heads = re.findall(r"// Limits:(.*?)\n// Source:.*?__global__.*?(\w+)\((?:Operands|const)", text,
+                       re.DOTALL)
+    limits = {kernel: re.split(r"[:.](?: |$)", " ".join(limit.replace("\n//", "").split()))[0]
+              for limit, kernel in heads}
+    return of_attention("bonus_attention", "what limits it",
+                        lambda row: limits.get(row["kernel"], ""))
+
+
+def of_attention(program, column, value):
+    """Its kernels, with one more column: value(row)."""
     found = {}
-    for program in ("10_attention", "bonus_attention"):
-        for row in measurements.of_program(program, SHOWN_GPU):
-            if row["n"] == 4096 and row["role"] != "record":
-                found.setdefault(row["kernel"], {}).setdefault(row["shape"], row)
+    for row in measurements.of_program(program, SHOWN_GPU):
+        if row["n"] == 4096 and row["role"] != "record":
+            found.setdefault(row["kernel"], {}).setdefault(row["shape"], row)
+    if not found:
+        return NOT_YET
     lines = []
     for kernel, by_shape in found.items():
         row = by_shape["square"]
         share = row["tflops"] / data_sheets.peak(row["gpu"], row)
-        lines.append([f"`{kernel}`", table.number(row["median_ms"]), table.number(row["tflops"]),
-                      f"{share:.0%}", f"{float(row['temp_bytes']) / 2**30:.3g} GiB",
+        lines.append([f"`{kernel}`", value(row), table.number(row["median_ms"]),
+                      table.number(row["tflops"]), f"{share:.0%}",
                       *(table.number(by_shape[shape]["tflops"])
                         for shape in ("d128h16causal", "d64h16"))])
-    return table.markdown([row["gpu"], "time, ms", "TFLOP/s", "of peak", "temporaries",
-                           "causal", "D = 64"], lines) if lines else NOT_YET
+    head = [row["gpu"], column, "time, ms", "TFLOP/s", "of peak", "causal", "D = 64"]
+    return table.markdown(head, lines, left=2)
 
 
 # Which working set of bonus_memory, in KiB, one memory alone answers; and by which kernels.

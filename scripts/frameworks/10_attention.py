@@ -11,7 +11,7 @@ from frameworks.peers import Peer, compiled
 from frameworks.triton_kernels import launch, tuned
 from frameworks.verification import ROUNDOFF, SUBNORMAL
 
-SIZES = (1024, 4096, 16384)
+SIZES = (1024, 2048, 4096, 16384)
 RUNS = ("4096 --dim 64", "4096 --causal")
 TILE = ("10_attention", "fused_tile")
 

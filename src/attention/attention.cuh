@@ -1,7 +1,9 @@
 // O = softmax(Q K^T / sqrt(D)) V of B x heads heads: the data, the reference in fp64 and the bound.
 //
-// unfused.cuh        chain, line by line, and library_best; both write the scores, N x N a head
-// attention_mma.cuh  the record of bonus_attention, which 10_attention runs as well
+// unfused.cuh            chain, line by line, and library_best; both write the scores, N x N a head
+// attention_hopper.cuh   the rungs of bonus_attention for Hopper; the last one is the record
+// attention_mma.cuh      those for other GPUs
+// attention_record.cuh   the record, as 10_attention runs it
 #pragma once
 
 #include "demo/data.cuh"

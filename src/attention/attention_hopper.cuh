@@ -1,15 +1,18 @@
 // Belongs to bonus_attention, which explains it: what its rungs for Hopper share, and the last of
 // them, wgmma_persistent, which 10_attention runs as well.
 //
-//   Ring     tiles of Q, K or V in shared memory, and the barriers that say who may use them
-//   Rows     what a warpgroup has in registers: 64 rows' scores, weights and sums
-//   Task     some rows of a head; deal() says which block has which
+//   Ring, Memory            tiles in shared memory, and the barriers that say who may use them
+//   Rows                    what a consumer has in registers: 64 rows' scores, weights and sums
+//   Task, for_each_task     some rows of a head, for a block; deal() says which block has which
+//   Turn                    consumers multiply one after the other
 //   produce, attend_ahead   what the producer and a consumer do for a task
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <queue>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -32,11 +35,11 @@ constexpr int kStages = 2;  // tiles of each in shared memory
 template <int D>
 constexpr int kConsumers = D == 64 ? 3 : 2;
 template <int D>
-constexpr int kRows = 64 * kConsumers<D>;  // of Q and O, that a block has at a time
+constexpr int kBlockRows = 64 * kConsumers<D>;  // rows of Q and O that a block has at a time
 template <int D>
 constexpr int kThreads = (kConsumers<D> + 1) * kWarpgroup;  // the last warpgroup copies
 
-/// Registers of their threads, of 64 x 1024 in all.
+/// Registers a thread. 128 (24 + 2 x 240) or 128 (32 + 3 x 160) are what a multiprocessor has.
 template <int D>
 constexpr int kProducerRegisters = D == 64 ? 32 : 24;
 template <int D>
@@ -47,7 +50,7 @@ constexpr int kConsumerRegisters = D == 64 ? 160 : 240;
 template <int D, int kTileRows>
 using Panels = half[D / kPanel][kTileRows][kPanel];
 
-/// kCount tiles that are filled and used in turn.
+/// kCount tiles that are filled and used one after the other, each with barriers of its own.
 template <int D, int kTileRows, int kCount>
 struct alignas(1024) Ring {
     Panels<D, kTileRows> tiles[kCount];
@@ -60,8 +63,9 @@ struct alignas(1024) Ring {
             hopper::mbarrier_init(&empty[i], 4 * kConsumers<D>);
         }
     }
-    /// One thread waits until the place is free, and starts a copy to it. Past a head's last row
-    /// TMA writes zeros.
+    /// One thread waits until the stage is free, and starts a copy to it. (Parity 1 of a new
+    /// barrier reads as complete, so the first copies do not wait.) Past a head's last row come
+    /// zeros.
     __device__ void load(Position<kCount> at, const CUtensorMap& map, int row, int head) {
         hopper::mbarrier_wait(&empty[at.stage], at.parity ^ 1);
         hopper::mbarrier_arrive_expect_tx(&full[at.stage], sizeof tiles[0]);
@@ -79,21 +83,28 @@ struct alignas(1024) Ring {
 
 template <int D>
 struct Memory {
-    Ring<D, kRows<D>, 1> Q;
+    Ring<D, kBlockRows<D>, 1> Q;
     Ring<D, kKeys, kStages> K, V;
     Panels<D, 16> O[4 * kConsumers<D>];  // of each warp, on the way out
-
-    /// One thread initializes all barriers.
-    __device__ void init() {
-        Q.init(), K.init(), V.init();
-        hopper::fence_mbarrier_init();
-    }
 };
 
-/// What a block computes without a break: kRows of a head's rows, from `row` on. They attend to so
-/// many tiles of K and V.
+/// A block's shared memory, with its barriers initialized.
+template <int D>
+__device__ Memory<D>& set_up_memory() {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto& memory = *reinterpret_cast<Memory<D>*>(shared);
+    if (threadIdx.x == 0) {
+        memory.Q.init(), memory.K.init(), memory.V.init();
+        hopper::fence_mbarrier_init();
+    }
+    __syncthreads();
+    return memory;
+}
+
+/// What a block computes without a break: kBlockRows of a head's rows, from `row` on, which attend
+/// to the first `tiles` tiles of K and V.
 struct Task {
-    int head, row, steps;
+    int head, row, tiles;
 };
 
 /// What TMA copies.
@@ -101,61 +112,62 @@ struct Maps {
     CUtensorMap Q, K, V, O;
 };
 
-/// Waits until TMA has read what this warp's stores write.
-__device__ inline void wait_for_stores() {
+/// Waits until TMA has read what this warp stores: shared memory must outlive its stores.
+__device__ inline void wait_until_read() {
     if (threadIdx.x % 32 == 0) hopper::cp_async_bulk_wait_group_read<0>();
 }
 
-/// 64 rows of Q, in the registers of a consumer. A thread has parts of two rows, 8 apart: see
-/// hopper::wgmma_mma_async.
+/// What a consumer has in registers for its 64 rows of Q. A thread has parts of two rows, 8 apart:
+/// see hopper::wgmma_mma_async.
 template <int D>
 struct Rows {
-    float s[kKeys / 2];               // scores, which become weights
-    uint32_t weights[kKeys / 16][4];  // as fp16: the left operand of the second product
+    float s[kKeys / 2];               // scores before they are scaled, then weights
+    uint32_t rounded[kKeys / 16][4];  // weights as fp16: the left operand of the second product
     float o[D / 2] = {};              // the sum of weight times v
     float max[2] = {kNothing, kNothing}, sum[2] = {}, rescale[2];
-    int row;      // the first of this thread's two
-    int keys[2];  // that they attend to
+    int row, key_count[2];  // the first of the two rows; how many keys each attends to
 
     __device__ Rows(const Operands& operands, const Task& task)
         : row(task.row + int(threadIdx.x) / 32 * 16 + int(threadIdx.x) % 32 / 4) {
         const int N = int(operands.N);
-        for (int r = 0; r < 2; ++r) keys[r] = operands.causal ? min(row + 8 * r + 1, N) : N;
+        for (int r = 0; r < 2; ++r) key_count[r] = operands.causal ? min(row + 8 * r + 1, N) : N;
     }
 
     /// Starts s = Q K^T. Row i of K is column i of K^T, so both operands' rows run along D.
-    __device__ void multiply_keys(const Panels<D, kRows<D>>& Q, const Panels<D, kKeys>& K) {
-        const int first = threadIdx.x / kWarpgroup * 64;
+    __device__ void multiply_keys(const Panels<D, kBlockRows<D>>& Q, const Panels<D, kKeys>& K) {
+        const int row = threadIdx.x / kWarpgroup * 64;  // of the block's
         hopper::wgmma_fence();
 #pragma unroll
         for (int d = 0; d < D; d += 16)
             hopper::wgmma_mma_async_k_major<half>(
-                s, hopper::matrix_descriptor(&Q[d / kPanel][first][d % kPanel]),
+                s, hopper::matrix_descriptor(&Q[d / kPanel][row][d % kPanel]),
                 hopper::matrix_descriptor(&K[d / kPanel][0][d % kPanel]), d > 0);
         hopper::wgmma_commit_group();
     }
 
-    /// Starts o += weights V.
+    /// Starts o += weights V, with `rounded`.
     __device__ void multiply_values(const Panels<D, kKeys>& V) {
         hopper::wgmma_fence();
 #pragma unroll
         for (int k = 0; k < kKeys; k += 16)
             hopper::wgmma_mma_async<half>(
-                o, weights[k / 16], hopper::matrix_descriptor(&V[0][k][0], sizeof V[0]), true);
+                o, rounded[k / 16], hopper::matrix_descriptor(&V[0][k][0], sizeof V[0]), true);
         hopper::wgmma_commit_group();
     }
 
-    /// Tile t has keys that a row does not attend to: their scores go. Most tiles have none.
+    /// Scores of keys in tile t that a row does not attend to become -infinity. Most tiles have
+    /// none.
     __device__ void mask(int t) {
         const int key = t * kKeys + threadIdx.x % 4 * 2;
-        if (__all_sync(~0u, (t + 1) * kKeys <= keys[0])) return;
+        if (__all_sync(~0u, (t + 1) * kKeys <= key_count[0])) return;
 #pragma unroll
         for (int i = 0; i < kKeys / 2; ++i)
-            if (key + i / 4 * 8 + i % 2 >= keys[i / 2 % 2]) s[i] = kNothing;
+            if (key + i / 4 * 8 + i % 2 >= key_count[i / 2 % 2]) s[i] = kNothing;
     }
 
-    /// Scores become weights e^(scale (s - max)). Four lanes share a row. They exchange its
-    /// maximum; its sum they keep in parts.
+    /// Scores become weights e^(scale (s - max)), and the row's sum is brought to the new maximum;
+    /// o, which a product may be using, is left to rescale_and_round(). Four lanes share a row.
+    /// They exchange its maximum; its sum they keep in parts.
     __device__ void weigh(float scale) {
         const float factor = scale * kLog2E;
 #pragma unroll
@@ -166,7 +178,7 @@ struct Rows {
             for (int lanes = 1; lanes <= 2; lanes *= 2)
                 most = fmaxf(most, __shfl_xor_sync(~0u, most, lanes));
             rescale[r] = ptx::ex2_approx((max[r] - most) * factor);  // often 1
-            const float shift = most * factor;  // one fmaf for each weight: scores are < 2^10
+            const float shift = most * factor;                       // so one fmaf for each weight
             max[r] = most, sum[r] *= rescale[r];
 #pragma unroll
             for (int i = 2 * r; i < kKeys / 2; i += 4)
@@ -177,7 +189,7 @@ struct Rows {
         }
     }
 
-    /// Once no product uses them any more: o is brought to the new maximum, and weights to fp16.
+    /// Brings o to the new maximum and rounds the weights, once no product uses o and `rounded`.
     __device__ void rescale_and_round() {
         // Most tiles have no new maximum. (For D = 64 the test costs more than it saves.)
         if (D == 64 || __any_sync(~0u, rescale[0] != 1 || rescale[1] != 1))
@@ -185,7 +197,7 @@ struct Rows {
             for (int i = 0; i < D / 2; ++i) o[i] *= rescale[i / 2 % 2];
 #pragma unroll
         for (int i = 0; i < kKeys / 4; ++i)
-            weights[i / 4][i % 4] = ptx::cvt_rn_x2<half>(s[2 * i], s[2 * i + 1]);
+            rounded[i / 4][i % 4] = ptx::cvt_rn_x2<half>(s[2 * i], s[2 * i + 1]);
     }
 
     /// Starts to store o / sum, by way of shared memory; TMA leaves out rows past the head's last.
@@ -198,7 +210,7 @@ struct Rows {
                 sum[r] += __shfl_xor_sync(~0u, sum[r], lanes);
             inverse[r] = 1 / sum[r];
         }
-        wait_for_stores();
+        wait_until_read();
         __syncwarp();  // `out` may be overwritten
 #pragma unroll
         for (int i = 0; i < D / 16; ++i) {  // 16 x 16 elements
@@ -213,9 +225,11 @@ struct Rows {
         }
         hopper::fence_proxy_async();  // makes what this thread wrote visible to TMA
         __syncwarp();
-        if (lane > 0) return;
-        hopper::tma_store_panels(O, row, out, head);
-        hopper::cp_async_bulk_commit_group();
+        if (lane == 0) {  // whose `row` is the warp's first
+            hopper::tma_store_panels(O, row, out, head);
+            hopper::cp_async_bulk_commit_group();
+        }
+        __syncwarp();
     }
 };
 
@@ -225,43 +239,44 @@ __device__ void produce(Memory<D>& memory, const Maps& maps, const Task& task, P
                         Position<kStages>& at) {
     memory.Q.load(q_at, maps.Q, task.row, task.head);
     q_at.advance();
-    for (int t = 0; t < task.steps; ++t, at.advance()) {
+    for (int t = 0; t < task.tiles; ++t, at.advance()) {
         memory.K.load(at, maps.K, t * kKeys, task.head);
         memory.V.load(at, maps.V, t * kKeys, task.head);
     }
 }
 
-/// Consumers start their products in turn, around a ring: while the others' run, one computes
-/// weights. Barrier 1 + i of the block is consumer i's, which its predecessor joins without
-/// waiting.
+/// Consumers multiply in turn, 0, 1, ..., 0: each waits for its turn, and gives the next one
+/// theirs. In rung 6 it does so when its products are complete, from rung 7 on when they are
+/// started: then turns only set the order. Barrier 1 + i is consumer i's; its predecessor arrives
+/// there, and goes on.
 template <int D>
 struct Turn {
-    int own;  // the consumer's number
+    int consumer;
 
-    __device__ explicit Turn(int own) : own(own) {
-        if (own == kConsumers<D> - 1) give();  // the first one's first turn
+    __device__ explicit Turn(int consumer) : consumer(consumer) {
+        if (consumer == kConsumers<D> - 1) give();  // the first turn of all
     }
-    __device__ void wait() { hopper::barrier_sync(1 + own, 2 * kWarpgroup); }
+    __device__ void wait() { hopper::barrier_sync(1 + consumer, 2 * kWarpgroup); }
     __device__ void give() {
-        hopper::barrier_arrive(1 + (own + 1) % kConsumers<D>, 2 * kWarpgroup);
+        hopper::barrier_arrive(1 + (consumer + 1) % kConsumers<D>, 2 * kWarpgroup);
     }
-    /// After the last turn: nobody else waits for what the last one gave.
+    /// At the kernel's end: the last one's gift, which is a turn too many, is accepted.
     __device__ void end() {
-        if (own == 0) wait();
+        if (consumer == 0) wait();
     }
 };
 
-/// A consumer's part of a task, from rung 7 on. The next tile's scores are multiplied beside this
-/// one's weights and values.
+/// A consumer's part of a task, from rung 7 on. Q K^T of tile t runs beside weights times V of tile
+/// t - 1, so V's position is one tile behind K's.
 template <int D>
 __device__ void attend_ahead(Memory<D>& memory, const Maps& maps, const Operands& operands,
                              const Task& task, Turn<D>& turn, Position<1>& q_at,
                              Position<kStages>& k_at, Position<kStages>& v_at) {
     Rows<D> rows(operands, task);
     auto& Q = memory.Q.wait(q_at);
-    auto weigh = [&](int t) {  // once tile t's scores are there
+    auto take_scores = [&](int t) {  // when tile t's are complete
         memory.K.release(k_at), k_at.advance();
-        if (t + 1 == task.steps) memory.Q.release(q_at), q_at.advance();
+        if (t + 1 == task.tiles) memory.Q.release(q_at), q_at.advance();
         rows.mask(t);
         rows.weigh(operands.scale);
     };
@@ -270,79 +285,77 @@ __device__ void attend_ahead(Memory<D>& memory, const Maps& maps, const Operands
     rows.multiply_keys(Q, first);
     turn.give();
     hopper::wgmma_wait_group<0>();
-    weigh(0);
+    take_scores(0);
     rows.rescale_and_round();
-    for (int t = 1; t < task.steps; ++t) {
+    for (int t = 1; t < task.tiles; ++t) {
         auto& K = memory.K.wait(k_at);
+        auto& V = memory.V.wait(v_at);
         turn.wait();
         rows.multiply_keys(Q, K);
-        rows.multiply_values(memory.V.wait(v_at));  // of the tile before
+        rows.multiply_values(V);
         turn.give();
-        hopper::wgmma_wait_group<1>();  // the scores are there; the other product still runs
-        weigh(t);
+        hopper::wgmma_wait_group<1>();  // the scores are complete; the other product still runs
+        take_scores(t);                 // o is still that of the maximum before
         hopper::wgmma_wait_group<0>();
         memory.V.release(v_at), v_at.advance();
         rows.rescale_and_round();
     }
-    rows.multiply_values(memory.V.wait(v_at));
+    rows.multiply_values(memory.V.wait(v_at));  // out of turn: nothing of this task comes after
     hopper::wgmma_wait_group<0>();
     memory.V.release(v_at), v_at.advance();
     rows.store(memory.O[threadIdx.x / 32], maps.O, task.head);
 }
 
+/// Calls visit(task) for this block's tasks; loads the next one in the meantime.
+template <class Visit>
+__device__ void for_each_task(const Task* tasks, Visit visit) {
+    for (Task task = tasks[blockIdx.x], next; task.tiles > 0; task = next) {
+        tasks += gridDim.x;
+        next = tasks[blockIdx.x];
+        visit(task);
+    }
+}
+
 // --- Rung 8 of bonus_attention: blocks that stay -------------------------------------------------
 //
-// Adds:    blocks that stay, one for each multiprocessor, and compute tile after tile. The producer
-//          runs ahead into the next tile while this one's last product runs and O leaves.
-// Costs:   who computes what must be known beforehand: deal().
-// Limits:  the last round: 2048 tiles of 128 rows are 15.5 for each of 132 multiprocessors. And
-//          e^x, maxima, sums and rounding, whose instructions no product hides in full.
+// Adds:    blocks that stay, one for each multiprocessor, and do task after task. The producer runs
+//          ahead into the next one, while this one's last product runs and O leaves.
+// Costs:   it must be known beforehand who does what: deal().
+// Limits:  the last round, and the card's power. With D = 128 and N = 4096 there are 2048 tasks,
+//          15.5 for each of 132 multiprocessors, so in the last round half of these idle.
 // Source:  bonus_matmul_hopper, rung 4. Longest first: Graham, "Bounds on Multiprocessing Timing
 //          Anomalies", 1969.
 template <int D>
 __global__ void __launch_bounds__(kThreads<D>, 1)
     wgmma_persistent(const __grid_constant__ Maps maps, Operands operands, const Task* tasks) {
-    extern __shared__ __align__(1024) unsigned char shared[];
-    auto& memory = *reinterpret_cast<Memory<D>*>(shared);
-    if (threadIdx.x == 0) memory.init();
-    __syncthreads();  // the barriers are ready
+    auto& memory = set_up_memory<D>();
     const int warpgroup = matmul_hopper::warpgroup_index();
     Position<1> q_at;
     if (warpgroup == kConsumers<D>) {
         hopper::setmaxnreg_dec<kProducerRegisters<D>>();
         if (threadIdx.x % kWarpgroup > 0) return;
         Position<kStages> at;
-        Task task = tasks[blockIdx.x];
-        while (task.steps > 0) {
-            tasks += gridDim.x;
-            const Task next = tasks[blockIdx.x];
-            produce(memory, maps, task, q_at, at);
-            task = next;
-        }
+        for_each_task(tasks, [&](Task task) { produce(memory, maps, task, q_at, at); });
     } else {
         hopper::setmaxnreg_inc<kConsumerRegisters<D>>();
         Position<kStages> k_at, v_at;
         Turn<D> turn(warpgroup);
-        Task task = tasks[blockIdx.x];
-        while (task.steps > 0) {
-            tasks += gridDim.x;
-            const Task next = tasks[blockIdx.x];
+        for_each_task(tasks, [&](Task task) {
             attend_ahead(memory, maps, operands, task, turn, q_at, k_at, v_at);
-            task = next;
-        }
+        });
         turn.end();
-        wait_for_stores();
+        wait_until_read();
     }
 }
 
 // --- Launches ------------------------------------------------------------------------------------
 
 /// All tasks, dealt to blocks: each to the block that is free first. [rounds, blocks]; a task of no
-/// steps ends a block's column. With a mask some heads' longest come first, so that no block ends
-/// with a long one: as many heads as find room for K and V in the L2 cache.
+/// tiles ends a block's column. With a mask the longest come first, so that no block ends with a
+/// long one, but of so many heads only as the L2 cache can hold K and V of.
 template <int D>
 std::vector<Task> deal(const demo::AttentionShape& shape, size_t blocks) {
-    constexpr size_t kRoom = 16 << 20;  // bytes; on an H200 twice as much is 1% slower
+    constexpr size_t kRoom = 16 << 20;  // bytes of L2; on an H200 twice as much is 1% slower
     const size_t N = shape.N, heads = shape.heads();
     const size_t together =
         shape.causal ? std::max<size_t>(1, kRoom / (2 * N * D * sizeof(half))) : 1;
@@ -352,19 +365,19 @@ std::vector<Task> deal(const demo::AttentionShape& shape, size_t blocks) {
     std::vector<size_t> rounds(blocks);
     std::vector<Task> dealt;
     auto deal_one = [&](size_t head, size_t row) {
-        const size_t end = shape.causal ? std::min(row + kRows<D>, N) : N;
-        const size_t steps = (end + kKeys - 1) / kKeys;
+        const size_t end = shape.causal ? std::min(row + kBlockRows<D>, N) : N;
+        const size_t tiles = (end + kKeys - 1) / kKeys;
         const auto [time, block] = free.top();
         free.pop();
-        free.push({time + steps + 1, block});  // both ends of a task take as long as a step
+        free.push({time + tiles + 1, block});  // both ends of a task take as long as a tile
         const size_t round = rounds[block]++;
         dealt.resize(std::max(dealt.size(), (round + 1) * blocks));
-        dealt[round * blocks + block] = {int(head), int(row), int(steps)};
+        dealt[round * blocks + block] = {int(head), int(row), int(tiles)};
     };
-    for (size_t first = 0; first < heads; first += together)
-        for (size_t i = (N + kRows<D> - 1) / kRows<D>; i-- > 0;)
-            for (size_t head = first; head < std::min(first + together, heads); ++head)
-                deal_one(head, i * kRows<D>);
+    for (size_t group = 0; group < heads; group += together)
+        for (size_t i = (N + kBlockRows<D> - 1) / kBlockRows<D>; i-- > 0;)
+            for (size_t head = group; head < std::min(group + together, heads); ++head)
+                deal_one(head, i * kBlockRows<D>);
     dealt.resize(dealt.size() + blocks);
     return dealt;
 }
@@ -380,8 +393,8 @@ demo::Contender contender_of(const std::string& name,
         auto map = [=](const half* matrices, uint32_t rows) {
             return hopper::tensor_map(matrices, N, D, rows, D / kPanel, heads);
         };
-        const Maps maps{map(a.Q, kRows<D>), map(a.K, kKeys), map(a.V, kKeys), map(a.O, 16)};
-        const size_t all = (N + kRows<D> - 1) / kRows<D> * heads;
+        const Maps maps{map(a.Q, kBlockRows<D>), map(a.K, kKeys), map(a.V, kKeys), map(a.O, 16)};
+        const size_t all = (N + kBlockRows<D> - 1) / kBlockRows<D> * heads;
         const size_t blocks = stay ? std::min<size_t>(all, gpu.multiprocessors) : all;
         const std::vector<Task> dealt = deal<D>(a.shape, blocks);
         const auto tasks = std::make_shared<demo::Buffer<Task>>(dealt.size());

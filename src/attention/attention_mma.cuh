@@ -89,7 +89,7 @@ struct Rows {
                 for (int lanes = 1; lanes <= 2; lanes *= 2)
                     most = fmaxf(most, __shfl_xor_sync(~0u, most, lanes));
                 const float rescale = ptx::ex2_approx((max[i][r] - most) * factor);  // often 1
-                const float shift = most * factor;  // one fmaf for each weight: scores are < 2^10
+                const float shift = most * factor;  // so one fmaf for each weight
                 max[i][r] = most, sum[i][r] *= rescale;
 #pragma unroll
                 for (int n = 0; n < kKeys / 8; ++n)
