@@ -3,6 +3,7 @@
 #include <cooperative_groups.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -250,7 +251,7 @@ __host__ __device__ int swizzled(int row, int column) {
 }
 
 template <int kBoxes>
-__global__ void load_boxes(const __grid_constant__ CUtensorMap map, int row, int column,
+__global__ void load_boxes(const __grid_constant__ CUtensorMap map, int row, int column, int matrix,
                            uint16_t* out) {
     __shared__ Barrier barrier;
     __shared__ alignas(1024) uint16_t tile[kBoxes * kBox];
@@ -259,7 +260,7 @@ __global__ void load_boxes(const __grid_constant__ CUtensorMap map, int row, int
         init_for_copies(&barrier);
         mbarrier_arrive_expect_tx(&barrier, sizeof tile);  // also of what is outside
         if constexpr (kBoxes > 1)
-            tma_load_panels(tile, map, row, &barrier);
+            tma_load_panels(tile, map, row, &barrier, matrix);
         else
             tma_load(tile, map, row, column, &barrier);
     }
@@ -272,17 +273,19 @@ __global__ void load_boxes(const __grid_constant__ CUtensorMap map, int row, int
 Memory<uint16_t> counting_matrix() {
     return Memory<uint16_t>(numbers<uint16_t>(kRows * kColumns, [](int i) { return i + 1; }));
 }
-CUtensorMap map_of(const Memory<uint16_t>& matrix, uint32_t panels = 1) {
+/// With `panels` it may be several, one after the other.
+CUtensorMap map_of(const Memory<uint16_t>& matrix, uint32_t panels = 0, int matrices = 1) {
     const auto* data = reinterpret_cast<const half*>(matrix.data());
-    return tensor_map(data, kRows, kColumns, kBoxRows, panels);
+    return tensor_map(data, kRows / matrices, kColumns, kBoxRows, panels, matrices);
 }
-/// What a copy of the matrix's box at (row, column) has to be.
-std::vector<uint16_t> box_at(int row, int column, int boxes = 1) {
+/// What a copy of the box at (row, column) of matrix i has to be.
+std::vector<uint16_t> box_at(int row, int column, int boxes = 1, int matrices = 1, int i = 0) {
     std::vector<uint16_t> box(boxes * kBox);
+    const int rows = kRows / matrices, first = i * rows * kColumns;
     for (int r = 0; r < kBoxRows; ++r)
         for (int c = 0; c < 64 * boxes; ++c)
-            if (row + r >= 0 && row + r < kRows && column + c >= 0 && column + c < kColumns)
-                box[swizzled(r, c)] = uint16_t((row + r) * kColumns + column + c + 1);
+            if (row + r >= 0 && row + r < rows && column + c >= 0 && column + c < kColumns)
+                box[swizzled(r, c)] = uint16_t(first + (row + r) * kColumns + column + c + 1);
     return box;
 }
 
@@ -291,18 +294,22 @@ TEST(Tma, LoadsZerosOutsideTheMatrix) {
     for (int row : {-16, -3, 0, 8, 30, 40})
         for (int column : {-64, -8, 0, 64, 136, 192}) {
             const Memory<uint16_t> out(kBox);
-            load_boxes<1><<<1, 64>>>(map_of(matrix), row, column, out.data());
+            load_boxes<1><<<1, 64>>>(map_of(matrix), row, column, 0, out.data());
             EXPECT_EQ(out.read(), box_at(row, column)) << row << " " << column;
         }
 }
 
 TEST(Tma, LoadsPanels) {
     const Memory<uint16_t> matrix = counting_matrix();
-    for (int row : {-5, 0, 29}) {
-        const Memory<uint16_t> out(kPanels * kBox);
-        load_boxes<kPanels><<<1, 64>>>(map_of(matrix, kPanels), row, 0, out.data());
-        EXPECT_EQ(out.read(), box_at(row, 0, kPanels)) << row;
-    }
+    for (int matrices : {1, 2})  // which lie one after the other: past one are zeros all the same
+        for (int i = 0; i < matrices; ++i)
+            for (int row : {-5, 0, 9, 29}) {
+                const Memory<uint16_t> out(kPanels * kBox);
+                const CUtensorMap map = map_of(matrix, kPanels, matrices);
+                load_boxes<kPanels><<<1, 64>>>(map, row, 0, i, out.data());
+                EXPECT_EQ(out.read(), box_at(row, 0, kPanels, matrices, i))
+                    << i << " of " << matrices << ", " << row;
+            }
 }
 
 /// Block 0 loads a box into both blocks; block 1 another one into block 0.
@@ -366,6 +373,30 @@ void expect_stores_within_the_matrix_alone() {
 
 TEST(Tma, StoresWithinTheMatrixAlone) { expect_stores_within_the_matrix_alone<64>(); }
 TEST(Tma, StoresNarrowBoxes) { expect_stores_within_the_matrix_alone<32>(); }
+
+__global__ void store_panels(const __grid_constant__ CUtensorMap map, int row, int matrix) {
+    __shared__ alignas(1024) uint16_t tile[kPanels * kBox];
+    for (int i = threadIdx.x; i < kBoxRows * kColumns; i += blockDim.x)
+        tile[swizzled(i / kColumns, i % kColumns)] = 10000 + i;
+    fence_proxy_async();
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    tma_store_panels(map, row, tile, matrix);
+    cp_async_bulk_commit_group();
+    cp_async_bulk_wait_group_read<0>();
+}
+
+TEST(Tma, StoresPanelsWithinOneOfTwoMatrices) {
+    for (int i : {0, 1})
+        for (int row : {0, 9, 20}) {
+            const Memory<uint16_t> matrix = counting_matrix();
+            std::vector<uint16_t> expected = matrix.read();
+            for (int j = 0; j < std::min(kBoxRows, kRows / 2 - row) * kColumns; ++j)
+                expected[(i * kRows / 2 + row) * kColumns + j] = 10000 + j;
+            store_panels<<<1, 64>>>(map_of(matrix, kPanels, 2), row, i);
+            EXPECT_EQ(matrix.read(), expected) << i << " " << row;
+        }
+}
 
 // --- wgmma --------------------------------------------------------------------------------------
 

@@ -3,11 +3,45 @@
 from pages import COPY_16, FEWER_TILES, STORE_16, Mutant, launch_once
 
 RUNGS = "mma_fused mma_wide mma_staged"
+AHEAD = "wgmma_ahead wgmma_persistent"
+TURNS = f"wgmma_turns {AHEAD}"
+WGMMA = f"wgmma_fused wgmma_producer {TURNS}"
 
 
 def at(*runs):
     return dict(sizes=(), runs=runs, cpu_runs=runs)
 
+
+def on_the_simulator(*runs):
+    """Where a GPU could wait for ever, or be lucky."""
+    return dict(sizes=(), cpu_runs=runs)
+
+
+def each(kernels):
+    """Runs of one kernel each, where a bug ends the program."""
+    return on_the_simulator(*(f"160 --kernel {kernel}" for kernel in kernels.split()))
+
+
+def ring(which, functions):
+    """An edit that gives the ring of K or V other functions."""
+    other = "KV".replace(which, "")
+    return ("Ring<D, kKeys, kStages> K, V;",
+            f"Ring<D, kKeys, kStages> {other};\n"
+            "    struct Other : Ring<D, kKeys, kStages> {\n"
+            "        using Base = Ring<D, kKeys, kStages>;\n"
+            f"        {functions}\n    }} {which};")
+
+
+# A ring's tiles, waited for when they are given back; and given back when they have come. (A warp's
+# last lane may still wait when its first one gives back, but for __syncwarp().)
+LATE = """__device__ auto& wait(Position<kStages> at) { return this->tiles[at.stage]; }
+        __device__ void release(Position<kStages> at) {
+            Base::wait(at), __syncwarp(), Base::release(at);
+        }"""
+EARLY = """__device__ auto& wait(Position<kStages> at) {
+            return Base::wait(at), __syncwarp(), Base::release(at), this->tiles[at.stage];
+        }
+        __device__ void release(Position<kStages>) {}"""
 
 SOME = ("160", "96 --dim 64")  # more than one tile of keys, and one that is not full
 
@@ -93,16 +127,135 @@ MUTANTS = [
     Mutant("rungs_first_heads_values", RUNGS,
            "every head takes the first one's V",
            [("&V[from]", "&V[from - start]")], **at("64"), kind="bias"),
+
+    Mutant("wgmma_o_not_rescaled", WGMMA,
+           "o keeps sums that belong to an earlier, smaller maximum",
+           [("if (D == 64 || __any_sync(~0u, rescale[0] != 1 || rescale[1] != 1))",
+             "if (false)")], **at("160", "160 --dim 64")),
+    Mutant("wgmma_rescaled_together", WGMMA,
+           "o is rescaled only where all rows of a warp have a new maximum",
+           [("__any_sync(~0u, rescale[0] != 1 || rescale[1] != 1)",
+             "__all_sync(~0u, rescale[0] != 1 && rescale[1] != 1)")], **at("160")),
+    Mutant("wgmma_sum_not_rescaled", WGMMA,
+           "the sum keeps terms that belong to an earlier, smaller maximum",
+           [(", sum[r] *= rescale[r];", ";")], **at("160")),
+    Mutant("wgmma_maximum_from_0", WGMMA,
+           "maxima begin as 0: the weights of a row of negative scores are 0 in fp16",
+           [("{kNothing, kNothing}", "{}")], **at("64", "160")),
+    Mutant("wgmma_maximum_of_two_lanes", WGMMA,
+           "two of four lanes exchange a row's maximum",
+           [("lanes <= 2; lanes *= 2)\n                most",
+             "lanes <= 1; lanes *= 2)\n                most")], **at("160")),
+    Mutant("wgmma_mask_off_by_one", WGMMA,
+           "row i attends to row i + 1, too",
+           [("min(row + 8 * r + 1, N)", "min(row + 8 * r + 2, N)")], **at("160 --causal")),
+    Mutant("wgmma_mask_of_other_rows", WGMMA,
+           "the lower 8 of 16 rows are masked as the upper ones",
+           [("min(row + 8 * r + 1, N)", "min(row + 1, N)")], **at("160 --causal")),
+    Mutant("wgmma_tile_left_out", WGMMA,
+           "the last tile of K and V is left out, unless it is full",
+           [("steps = (end + kKeys - 1) / kKeys;", "steps = std::max<size_t>(1, end / kKeys);")],
+           **at("160")),
+    Mutant("wgmma_swapped_weights", WGMMA,
+           "a left operand's quarters are not where they belong",
+           [("weights[i / 4][i % 4] =", "weights[i / 4][i / 2 % 2 + i % 2 * 2] =")], **at("64")),
+    *(Mutant(f"wgmma_{which}_released_early", WGMMA,
+             f"a tile of {which} is overwritten while it is still multiplied",
+             [ring(which, EARLY)], **on_the_simulator("288"), race=True) for which in "KV"),
+    Mutant("wgmma_Q_released_early", "wgmma_persistent",
+           "a block's next rows of Q arrive after the first tile of keys",
+           [("if (t + 1 == task.steps) memory.Q", "if (t == 0) memory.Q")],
+           **on_the_simulator("160 --heads 5"), race=True),
+    Mutant("wgmma_wrong_parity", WGMMA,
+           "the producer waits for a place that nobody has used yet",
+           [("(&empty[at.stage], at.parity ^ 1);\n        hopper::mbarrier_arrive_expect_tx",
+             "(&empty[at.stage], at.parity);\n        hopper::mbarrier_arrive_expect_tx")],
+           **each(WGMMA), stops="for ever"),
+    Mutant("wgmma_no_first_turn", TURNS,
+           "nobody gives the first consumer its first turn",
+           [("if (own == kConsumers<D> - 1) give();", "")],
+           **each(TURNS), stops="for ever"),
+    Mutant("wgmma_weights_overwritten", AHEAD,
+           "weights are rounded while the product of the ones before still reads them",
+           [("        hopper::wgmma_wait_group<0>();\n"
+             "        memory.V.release(v_at), v_at.advance();\n        rows.rescale_and_round();",
+             "        rows.rescale_and_round();\n        hopper::wgmma_wait_group<0>();\n"
+             "        memory.V.release(v_at), v_at.advance();")],
+           **on_the_simulator("160"), race=True, stops="registers changed"),
+    Mutant("wgmma_not_visible", WGMMA,
+           "TMA stores what it saw before the warp wrote",
+           [("hopper::fence_proxy_async();  // makes what this thread wrote visible to TMA\n"
+             "        __syncwarp();\n        if (lane > 0) return;",
+             "__syncwarp();\n        if (lane > 0) return;")],
+           **each(WGMMA), stops="without a fence_proxy_async()"),
+    Mutant("wgmma_panel_overwritten", "wgmma_persistent",
+           "a panel of O is written again while TMA still reads it",
+           [("wait_for_stores();\n        __syncwarp();", "__syncwarp();")],
+           **on_the_simulator("160 --heads 5"), race=True),
+    Mutant("wgmma_stores_unawaited", WGMMA,
+           "a block leaves, and its shared memory with it, while TMA still reads that",
+           [("void wait_for_stores() {\n    if (threadIdx.x % 32 == 0)",
+             "void wait_for_stores() {\n    if (false)")],
+           **each(WGMMA), stops="may still read its shared memory"),
+    Mutant("wgmma_first_round_alone", "wgmma_persistent",
+           "no block is dealt a second task",
+           [("dealt.resize(dealt.size() + blocks);",
+             "dealt.resize(blocks), dealt.resize(2 * blocks);")], **at("160 --heads 5")),
+    Mutant("wgmma_tail_counts", WGMMA,
+           "what lies beyond the last key counts as a key with the score 0",
+           [("min(row + 8 * r + 1, N) : N;", "min(row + 8 * r + 1, N) : N + kKeys;")],
+           **at("160"), kind="tail"),
+    Mutant("wgmma_stale_tile", WGMMA,
+           "from the third on tiles are those that were there before",
+           [("hopper::mbarrier_arrive_expect_tx(&full[at.stage], sizeof tiles[0]);",
+             "if (kCount > 1 && row >= kCount * kTileRows)\n"
+             "            return hopper::mbarrier_arrive(&full[at.stage]);\n"
+             "        hopper::mbarrier_arrive_expect_tx(&full[at.stage], sizeof tiles[0]);")],
+           **at("288"), kind="stale"),
+    Mutant("wgmma_registers_as_they_were", WGMMA,
+           "scores begin as what their registers held",
+           [("const int first = threadIdx.x / kWarpgroup * 64;\n",
+             "const int first = threadIdx.x / kWarpgroup * 64;\n"
+             "#pragma unroll\n"
+             "        for (int i = 0; i < kKeys / 2; ++i) s[i] = i;\n"),
+            ("&K[d / kPanel][0][d % kPanel]), d > 0);", "&K[d / kPanel][0][d % kPanel]), true);")],
+           **at("64", "160"), kind="accumulator"),
+    *(Mutant(name, kernels, "tiles are multiplied before they have arrived", [ring(which, LATE)],
+             **on_the_simulator(f"{N} --kernel {kernels.replace(' ', ',')}"), race=True,
+             kind="fence")
+      for name, which, kernels, N in (
+          ("wgmma_K_too_soon", "K", WGMMA, 288),
+          ("wgmma_V_too_soon", "V", "wgmma_fused wgmma_producer", 288),
+          ("wgmma_V_too_soon_in_turns", "V", TURNS, 416))),
+    Mutant("wgmma_short_grid", WGMMA,
+           "nobody is dealt a head's last rows",
+           [("size_t i = (N + kRows<D> - 1) / kRows<D>;", "size_t i = N / kRows<D>;"),
+            ("all = (N + kRows<D> - 1) / kRows<D> * heads;", "all = N / kRows<D> * heads;")],
+           **at("160"), kind="grid"),
+    Mutant("wgmma_first_head", WGMMA,
+           "every head takes the first one's Q, K and V",
+           [("map, row, &full[at.stage], head);", "map, row, &full[at.stage], 0);")],
+           **at("64"), kind="bias"),
 ]
 
 
 def unused(mutant, runs):
-    return FEWER_TILES
+    """And the other rungs, and those for a D that no run has."""
+    rungs = (("for (const demo::Contender& rung : attention_hopper::rungs<D>(a, session.gpu))\n"
+              "        all.push_back(rung);", "") if RUNGS in mutant.kernels else
+             ("all = attention_mma::rungs<D>(a, session.gpu);", "all;"))
+    dims = {64 if "--dim 64" in run else 128 for run in runs}
+    choice = "a.shape.D == 64 ? contenders<64>(session, a) : contenders<128>(session, a);"
+    kept = choice if len(dims) > 1 else f"contenders<{min(dims)}>(session, a);"
+    return [*FEWER_TILES, rungs, (choice, kept)]
 
 
 FAST = {kernel: ("HMMA", "LDSM", COPY_16, STORE_16) for kernel in RUNGS.split()}
+FAST.update({kernel: (r"HGMMA\S*", r"UTMALDG\S*", r"UTMASTG\S*", r"MUFU\.EX2")
+             for kernel in WGMMA.split()})
 OPERATIONS = {"96 --dim 64": {"cpu": 4 * 2 * 96**2 * 64, "gpu": 4 * 170 * 16 * 96**2 * 64}}
 RUNS = ("96 --dim 64 --once", "160 --causal --once", "64 --heads 3 --once",
         "224 --dim 64 --heads 1 --causal --once")
-ANY_ORDER = ("160 --causal",)
+# Several tasks for a block of four multiprocessors, and rings that are used more than once
+ANY_ORDER = ("288 --heads 3 --causal", "416 --dim 64 --heads 3")
 REFUSED = ("--dim 80", "--heads 0", "33")
