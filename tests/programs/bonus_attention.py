@@ -154,26 +154,26 @@ MUTANTS = [
            [("min(row + 8 * r + 1, N)", "min(row + 1, N)")], **at("160 --causal")),
     Mutant("wgmma_tile_left_out", WGMMA,
            "the last tile of K and V is left out, unless it is full",
-           [("steps = (end + kKeys - 1) / kKeys;", "steps = std::max<size_t>(1, end / kKeys);")],
+           [("tiles = (end + kKeys - 1) / kKeys;", "tiles = std::max<size_t>(1, end / kKeys);")],
            **at("160")),
     Mutant("wgmma_swapped_weights", WGMMA,
            "a left operand's quarters are not where they belong",
-           [("weights[i / 4][i % 4] =", "weights[i / 4][i / 2 % 2 + i % 2 * 2] =")], **at("64")),
+           [("rounded[i / 4][i % 4] =", "rounded[i / 4][i / 2 % 2 + i % 2 * 2] =")], **at("64")),
     *(Mutant(f"wgmma_{which}_released_early", WGMMA,
              f"a tile of {which} is overwritten while it is still multiplied",
              [ring(which, EARLY)], **on_the_simulator("288"), race=True) for which in "KV"),
     Mutant("wgmma_Q_released_early", "wgmma_persistent",
            "a block's next rows of Q arrive after the first tile of keys",
-           [("if (t + 1 == task.steps) memory.Q", "if (t == 0) memory.Q")],
+           [("if (t + 1 == task.tiles) memory.Q", "if (t == 0) memory.Q")],
            **on_the_simulator("160 --heads 5"), race=True),
     Mutant("wgmma_wrong_parity", WGMMA,
-           "the producer waits for a place that nobody has used yet",
+           "the producer waits for a stage that nobody has used yet",
            [("(&empty[at.stage], at.parity ^ 1);\n        hopper::mbarrier_arrive_expect_tx",
              "(&empty[at.stage], at.parity);\n        hopper::mbarrier_arrive_expect_tx")],
            **each(WGMMA), stops="for ever"),
     Mutant("wgmma_no_first_turn", TURNS,
            "nobody gives the first consumer its first turn",
-           [("if (own == kConsumers<D> - 1) give();", "")],
+           [("if (consumer == kConsumers<D> - 1) give();", "")],
            **each(TURNS), stops="for ever"),
     Mutant("wgmma_weights_overwritten", AHEAD,
            "weights are rounded while the product of the ones before still reads them",
@@ -185,17 +185,17 @@ MUTANTS = [
     Mutant("wgmma_not_visible", WGMMA,
            "TMA stores what it saw before the warp wrote",
            [("hopper::fence_proxy_async();  // makes what this thread wrote visible to TMA\n"
-             "        __syncwarp();\n        if (lane > 0) return;",
-             "__syncwarp();\n        if (lane > 0) return;")],
+             "        __syncwarp();\n        if (lane == 0) {  // whose",
+             "__syncwarp();\n        if (lane == 0) {  // whose")],
            **each(WGMMA), stops="without a fence_proxy_async()"),
     Mutant("wgmma_panel_overwritten", "wgmma_persistent",
            "a panel of O is written again while TMA still reads it",
-           [("wait_for_stores();\n        __syncwarp();", "__syncwarp();")],
+           [("wait_until_read();\n        __syncwarp();", "__syncwarp();")],
            **on_the_simulator("160 --heads 5"), race=True),
     Mutant("wgmma_stores_unawaited", WGMMA,
            "a block leaves, and its shared memory with it, while TMA still reads that",
-           [("void wait_for_stores() {\n    if (threadIdx.x % 32 == 0)",
-             "void wait_for_stores() {\n    if (false)")],
+           [("void wait_until_read() {\n    if (threadIdx.x % 32 == 0)",
+             "void wait_until_read() {\n    if (false)")],
            **each(WGMMA), stops="may still read its shared memory"),
     Mutant("wgmma_first_round_alone", "wgmma_persistent",
            "no block is dealt a second task",
@@ -214,8 +214,8 @@ MUTANTS = [
            **at("288"), kind="stale"),
     Mutant("wgmma_registers_as_they_were", WGMMA,
            "scores begin as what their registers held",
-           [("const int first = threadIdx.x / kWarpgroup * 64;\n",
-             "const int first = threadIdx.x / kWarpgroup * 64;\n"
+           [("const int row = threadIdx.x / kWarpgroup * 64;  // of the block's\n",
+             "const int row = threadIdx.x / kWarpgroup * 64;\n"
              "#pragma unroll\n"
              "        for (int i = 0; i < kKeys / 2; ++i) s[i] = i;\n"),
             ("&K[d / kPanel][0][d % kPanel]), d > 0);", "&K[d / kPanel][0][d % kPanel]), true);")],
@@ -229,8 +229,8 @@ MUTANTS = [
           ("wgmma_V_too_soon_in_turns", "V", TURNS, 416))),
     Mutant("wgmma_short_grid", WGMMA,
            "nobody is dealt a head's last rows",
-           [("size_t i = (N + kRows<D> - 1) / kRows<D>;", "size_t i = N / kRows<D>;"),
-            ("all = (N + kRows<D> - 1) / kRows<D> * heads;", "all = N / kRows<D> * heads;")],
+           [(f"{start} = (N + kBlockRows<D> - 1) /", f"{start} = N /")
+            for start in ("size_t i", "size_t all")],
            **at("160"), kind="grid"),
     Mutant("wgmma_first_head", WGMMA,
            "every head takes the first one's Q, K and V",
@@ -263,8 +263,9 @@ HARMLESS = {
     "no_barrier: __syncwarp();  // `out` may be overwritten":
         "stmatrix comes next, for which a warp's threads meet",
     "no_barrier: __syncwarp();":
-        "one is in front of tma_store_panels: on a GPU each thread must have passed its fence, while "
-        "one of the simulator's is for all; two are in matmul_hopper.cuh, in what is not used here",
+        "one comes before tma_store_panels: on a GPU each thread must have passed its fence, while "
+        "one of the simulator's is for all; one comes after it, where lanes only meet again; two "
+        "are in matmul_hopper.cuh, in what is not used here",
     "one_short: if (row < N) rows.store(&shared.Q[own * D], &O[start + row * D], N - row);":
         "both are multiples of 16",
 }
