@@ -175,8 +175,8 @@ def attention_rungs():
     """The same of its bonus's rungs, and what limits each: the head's first words on that."""
     text = "".join((PROJECT / "src" / name).read_text() for name in (
         "bonus_attention.cu", "attention/attention_mma.cuh", "attention/attention_hopper.cuh"))
-    heads = re.findall(r"// Limits:(.*?)\n// Source:.*?__global__.*?(\w+)\((?:Operands|const)", text,
-                       re.DOTALL)
+    heads = re.findall(r"// Limits:(.*?)\n// Source:.*?__global__.*?(\w+)\((?:Operands|const)",
+                       text, re.DOTALL)
     limits = {kernel: re.split(r"[:.](?: |$)", " ".join(limit.replace("\n//", "").split()))[0]
               for limit, kernel in heads}
     return of_attention("bonus_attention", "what limits it",
