@@ -16,12 +16,12 @@
 // So the four threads that share a row exchange one thing a tile, its maximum, by shuffles. Each
 // adds up its part of the row's sum alone, until the end.
 //
-// The ceiling: a score costs 4 D operations of the tensor cores, which do 4096 a clock and
-// multiprocessor on Hopper, and one e^x, of which there are 16 a clock. 64 rows and 128 keys:
+// The ceiling: a score costs 4 D operations, 2 D in each product, and one e^x. A multiprocessor of
+// Hopper does 4096 of these operations in a clock, and 16 e^x. In clocks, for 64 rows and 128 keys:
 //
-//               Q K^T    weights V    e^x
-//     D = 128    512        512       512 clocks        What does not overlap is lost. (Beside each
-//     D = 64     256        256       512 clocks        e^x stand four or five other instructions.)
+//                Q K^T    weights V    e^x       Only what overlaps comes for nothing. Maxima, sums
+//     D = 128     512        512       512       and rounding are some 300 instructions more, one a
+//     D = 64      256        256       512       clock for each scheduler.
 //
 //     ./bonus_attention 4096        ./bonus_attention 4096 --causal
 #include "attention/attention.cuh"
@@ -74,14 +74,15 @@ namespace attention_hopper {
 // Rungs 4 to 8 are made of what attention_hopper.cuh has: Memory is a block's shared memory, where
 // Q stays and K and V pass through rings of two tiles; Rows is what a consumer, a warpgroup that
 // multiplies, has in registers for 64 rows of Q. bonus_matmul_hopper explains wgmma, TMA and rings.
+// Figures: H200, N = 4096, D = 128, where nothing else is said.
 
 // --- Rung 4: wgmma -------------------------------------------------------------------------------
 //
 // Adds:    wgmma, which reads K and V from shared memory itself, for 64 rows at once. The weights
 //          are its left operand, in registers still. TMA brings the tiles, started by one thread.
-// Costs:   Hopper alone; a block fills the multiprocessor.
-// Limits:  one thing at a time; tensor cores are busy for 63% of it. A consumer that computes
-//          weights multiplies nothing, and nothing keeps consumers from doing so together.
+// Costs:   runs on Hopper only; a block fills the multiprocessor.
+// Limits:  a consumer does one thing at a time; tensor cores busy 63%. While it computes weights it
+//          multiplies nothing, and thread 0's wait for a free stage keeps all consumers in step.
 // Source:  PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 template <int D>
 __global__ void __launch_bounds__(kWarpgroup* kConsumers<D>, 1)
@@ -118,10 +119,10 @@ __global__ void __launch_bounds__(kWarpgroup* kConsumers<D>, 1)
 
 // --- Rung 5: a warpgroup that copies -------------------------------------------------------------
 //
-// Adds:    a producer. It waits for free places in the rings, so that no consumer has to. Its
-//          registers go to the consumers.
-// Costs:   a warpgroup of which one thread works.
-// Limits:  one thing at a time; tensor cores 64%. Alone this is no faster; later rungs need it.
+// Adds:    a producer. It waits for free stages of the rings, so that no consumer has to, and these
+//          may drift apart.
+// Costs:   a warpgroup of which one thread works. It gives most of its registers to the others.
+// Limits:  a consumer does one thing at a time; tensor cores busy 64%. Later rungs need this one.
 // Source:  bonus_matmul_hopper, rung 3.
 template <int D>
 __global__ void __launch_bounds__(kThreads<D>, 1)
@@ -156,14 +157,15 @@ __global__ void __launch_bounds__(kThreads<D>, 1)
 // --- Rung 6: consumers in turn -------------------------------------------------------------------
 //
 // Adds:    turns. A consumer has the tensor cores to itself for its product with V and the next one
-//          with K. Meanwhile the others compute weights:
+//          with K. Meanwhile the others compute weights. With two of them, in steps of 512 clocks
+//          (K 1: scores of tile 1; w: their weights; V 1: these times V):
 //
-//              consumer 0   | V 0, K 1 | weights 1 | V 1, K 2 | weights 2 |
-//              consumer 1   | weights 0 | V 0, K 1 | weights 1 | V 1, K 2 |
+//              consumer 0   | V 0 | K 1 |  w  |     | V 1 | K 2 |  w  |     |
+//              consumer 1   |  w  |     | V 0 | K 1 |  w  |     | V 1 | K 2 |
 //
 // Costs:   a barrier for each consumer, and waits for one's turn.
-// Limits:  gaps within and between turns; tensor cores 71%. One product ends before the next one is
-//          started. With D = 64, 53%, turns gain nothing.
+// Limits:  gaps within and between turns; tensor cores busy 71%. One product ends before the next
+//          one is started. With D = 64 (53%), where e^x takes as long as both, turns gain nothing.
 // Source:  Shah and others, "FlashAttention-3", 2024, arXiv 2407.08608, "pingpong scheduling".
 template <int D>
 __global__ void __launch_bounds__(kThreads<D>, 1)
@@ -192,7 +194,7 @@ __global__ void __launch_bounds__(kThreads<D>, 1)
         rows.weigh(operands.scale);
         rows.rescale_and_round();
         auto& V = memory.V.wait(at);
-        turn.wait();
+        turn.wait();  // for this product, and the next tile's scores
         rows.multiply_values(V);
         hopper::wgmma_wait_group<0>();
         memory.V.release(at);
@@ -205,18 +207,18 @@ __global__ void __launch_bounds__(kThreads<D>, 1)
 
 // --- Rung 7: scores ahead ------------------------------------------------------------------------
 //
-// Adds:    scores ahead. In its turn a consumer starts two products, the next tile's scores and
-//          this tile's weights times V, and gives the turn away at once: the next consumer's two
-//          are waiting when these end. Once it has the scores it computes their weights:
+// Adds:    scores ahead. In its turn a consumer only starts two products, the next tile's scores
+//          and this tile's weights times V, and gives the turn away: the next consumer's two are
+//          waiting when its own end. With its scores it computes weights beside the other product:
 //
-//              tensor cores   | 0: K 1, V 0 | 1: K 1, V 0 | 0: K 2, V 1 | 1: K 2, V 1 |
-//              consumer 0           | weights 1 |               | weights 2 |
-//              consumer 1                         | weights 1 |               | weights 2 |
+//              tensor cores   |0: K 1|0: V 0|1: K 1|1: V 0|0: K 2|0: V 1|1: K 2|1: V 1|
+//              consumer 0     |      |  w   |      |      |      |  w   |      |      |
+//              consumer 1     |      |      |      |  w   |      |      |      |  w   |
 //
 //          See attend_ahead().
 // Costs:   32 registers a thread: next scores beside the weights that are being multiplied.
-// Limits:  both ends of a block; tensor cores 71%, with D = 64 56%. During its first copies and its
-//          last product, and while O leaves, a multiprocessor has nothing else to do.
+// Limits:  e^x, and both ends of a block; tensor cores busy 71%, with D = 64 56%. During a block's
+//          first copies and its last product, and while O leaves, nothing else runs.
 // Source:  the same, on overlap within a warpgroup.
 template <int D>
 __global__ void __launch_bounds__(kThreads<D>, 1)

@@ -31,7 +31,7 @@ using Operands = demo::AttentionOperands;
 
 constexpr int kKeys = 128;  // rows of K and V in a tile
 constexpr int kStages = 2;  // tiles of each in shared memory
-/// Warpgroups of a block that multiply. With D = 64 a thread has few sums, and three fit.
+/// Warpgroups of a block that multiply. With D = 64 a thread has fewer sums, and three fit.
 template <int D>
 constexpr int kConsumers = D == 64 ? 3 : 2;
 template <int D>
@@ -39,7 +39,7 @@ constexpr int kBlockRows = 64 * kConsumers<D>;  // rows of Q and O that a block 
 template <int D>
 constexpr int kThreads = (kConsumers<D> + 1) * kWarpgroup;  // the last warpgroup copies
 
-/// Registers a thread. 128 (24 + 2 x 240) or 128 (32 + 3 x 160) are what a multiprocessor has.
+/// Registers a thread. At launch all have as many: 3 x 168 >= 24 + 2 x 240, 4 x 128 = 32 + 3 x 160.
 template <int D>
 constexpr int kProducerRegisters = D == 64 ? 32 : 24;
 template <int D>
@@ -75,12 +75,13 @@ struct alignas(1024) Ring {
         hopper::mbarrier_wait(&full[at.stage], at.parity);
         return tiles[at.stage];
     }
-    /// A warp is done with it.
+    /// Each consumer's warps call it when they no longer need the tile.
     __device__ void release(Position<kCount> at) {
         if (threadIdx.x % 32 == 0) hopper::mbarrier_arrive(&empty[at.stage]);
     }
 };
 
+/// A block's shared memory.
 template <int D>
 struct Memory {
     Ring<D, kBlockRows<D>, 1> Q;
@@ -88,7 +89,7 @@ struct Memory {
     Panels<D, 16> O[4 * kConsumers<D>];  // of each warp, on the way out
 };
 
-/// A block's shared memory, with its barriers initialized.
+/// Initializes its barriers.
 template <int D>
 __device__ Memory<D>& set_up_memory() {
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -112,7 +113,7 @@ struct Maps {
     CUtensorMap Q, K, V, O;
 };
 
-/// Waits until TMA has read what this warp stores: shared memory must outlive its stores.
+/// Waits until TMA has read what this warp stores: until then that memory must not change or go.
 __device__ inline void wait_until_read() {
     if (threadIdx.x % 32 == 0) hopper::cp_async_bulk_wait_group_read<0>();
 }
@@ -135,12 +136,12 @@ struct Rows {
 
     /// Starts s = Q K^T. Row i of K is column i of K^T, so both operands' rows run along D.
     __device__ void multiply_keys(const Panels<D, kBlockRows<D>>& Q, const Panels<D, kKeys>& K) {
-        const int row = threadIdx.x / kWarpgroup * 64;  // of the block's
+        const int first = threadIdx.x / kWarpgroup * 64;  // of the block's rows
         hopper::wgmma_fence();
 #pragma unroll
         for (int d = 0; d < D; d += 16)
             hopper::wgmma_mma_async_k_major<half>(
-                s, hopper::matrix_descriptor(&Q[d / kPanel][row][d % kPanel]),
+                s, hopper::matrix_descriptor(&Q[d / kPanel][first][d % kPanel]),
                 hopper::matrix_descriptor(&K[d / kPanel][0][d % kPanel]), d > 0);
         hopper::wgmma_commit_group();
     }
@@ -159,7 +160,7 @@ struct Rows {
     /// none.
     __device__ void mask(int t) {
         const int key = t * kKeys + threadIdx.x % 4 * 2;
-        if (__all_sync(~0u, (t + 1) * kKeys <= key_count[0])) return;
+        if (__all_sync(~0u, (t + 1) * kKeys <= key_count[0])) return;  // key_count[1] is no less
 #pragma unroll
         for (int i = 0; i < kKeys / 2; ++i)
             if (key + i / 4 * 8 + i % 2 >= key_count[i / 2 % 2]) s[i] = kNothing;
@@ -169,21 +170,24 @@ struct Rows {
     /// o, which a product may be using, is left to rescale_and_round(). Four lanes share a row.
     /// They exchange its maximum; its sum they keep in parts.
     __device__ void weigh(float scale) {
-        const float factor = scale * kLog2E;
+        const float log2_scale = scale * kLog2E;  // 2^x is one instruction
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            float most = max[r];
+            float new_max = max[r];
 #pragma unroll
-            for (int i = 2 * r; i < kKeys / 2; i += 4) most = fmaxf(most, fmaxf(s[i], s[i + 1]));
+            for (int i = 2 * r; i < kKeys / 2; i += 4)
+                new_max = fmaxf(new_max, fmaxf(s[i], s[i + 1]));
             for (int lanes = 1; lanes <= 2; lanes *= 2)
-                most = fmaxf(most, __shfl_xor_sync(~0u, most, lanes));
-            rescale[r] = ptx::ex2_approx((max[r] - most) * factor);  // often 1
-            const float shift = most * factor;                       // so one fmaf for each weight
-            max[r] = most, sum[r] *= rescale[r];
+                new_max = fmaxf(new_max, __shfl_xor_sync(~0u, new_max, lanes));
+            rescale[r] = ptx::ex2_approx((max[r] - new_max) * log2_scale);
+            max[r] = new_max, sum[r] *= rescale[r];
+            // So a weight takes one fmaf. (Lesson 8 subtracts first, for the sake of numbers that
+            // are as large as 1e10, and takes two instructions.)
+            const float shift = new_max * log2_scale;
 #pragma unroll
             for (int i = 2 * r; i < kKeys / 2; i += 4)
                 for (int e = i; e < i + 2; ++e) {
-                    s[e] = ptx::ex2_approx(fmaf(s[e], factor, -shift));
+                    s[e] = ptx::ex2_approx(fmaf(s[e], log2_scale, -shift));
                     sum[r] += s[e];
                 }
         }
@@ -191,10 +195,11 @@ struct Rows {
 
     /// Brings o to the new maximum and rounds the weights, once no product uses o and `rounded`.
     __device__ void rescale_and_round() {
-        // Most tiles have no new maximum. (For D = 64 the test costs more than it saves.)
-        if (D == 64 || __any_sync(~0u, rescale[0] != 1 || rescale[1] != 1))
+        // Without a new maximum o stays. (For D = 64 the test costs more than it saves.)
+        if (D == 64 || __any_sync(~0u, rescale[0] != 1 || rescale[1] != 1)) {
 #pragma unroll
             for (int i = 0; i < D / 2; ++i) o[i] *= rescale[i / 2 % 2];
+        }
 #pragma unroll
         for (int i = 0; i < kKeys / 4; ++i)
             rounded[i / 4][i % 4] = ptx::cvt_rn_x2<half>(s[2 * i], s[2 * i + 1]);
@@ -245,10 +250,10 @@ __device__ void produce(Memory<D>& memory, const Maps& maps, const Task& task, P
     }
 }
 
-/// Consumers multiply in turn, 0, 1, ..., 0: each waits for its turn, and gives the next one
-/// theirs. In rung 6 it does so when its products are complete, from rung 7 on when they are
-/// started: then turns only set the order. Barrier 1 + i is consumer i's; its predecessor arrives
-/// there, and goes on.
+/// Consumers multiply in turn, 0, 1, ... and then 0 again: each waits for its turn, and later gives
+/// the next one its own. In rung 6 it does so when its products are complete, from rung 7 on when
+/// they are started: there turns set the order alone. Barrier 1 + i is consumer i's; its
+/// predecessor arrives there, and goes on.
 template <int D>
 struct Turn {
     int consumer;
@@ -260,29 +265,31 @@ struct Turn {
     __device__ void give() {
         hopper::barrier_arrive(1 + (consumer + 1) % kConsumers<D>, 2 * kWarpgroup);
     }
-    /// At the kernel's end: the last one's gift, which is a turn too many, is accepted.
+    /// At the kernel's end: takes the last turn given, so that no barrier is left half full.
     __device__ void end() {
         if (consumer == 0) wait();
     }
 };
 
-/// A consumer's part of a task, from rung 7 on. Q K^T of tile t runs beside weights times V of tile
-/// t - 1, so V's position is one tile behind K's.
+/// A consumer's part of a task, from rung 7 on. Tile t's scores and the product of tile t - 1's
+/// weights and V are started together. While the latter runs, weigh() takes max and sum to tile t's
+/// maximum. o and `rounded` are both of the maximum before, so that product is right; after it one
+/// factor brings o to the new one. V's position is one tile behind K's.
 template <int D>
 __device__ void attend_ahead(Memory<D>& memory, const Maps& maps, const Operands& operands,
                              const Task& task, Turn<D>& turn, Position<1>& q_at,
                              Position<kStages>& k_at, Position<kStages>& v_at) {
     Rows<D> rows(operands, task);
     auto& Q = memory.Q.wait(q_at);
-    auto take_scores = [&](int t) {  // when tile t's are complete
+    auto take_scores = [&](int t) {  // called when tile t's are complete
         memory.K.release(k_at), k_at.advance();
         if (t + 1 == task.tiles) memory.Q.release(q_at), q_at.advance();
         rows.mask(t);
         rows.weigh(operands.scale);
     };
-    auto& first = memory.K.wait(k_at);
+    auto& first_K = memory.K.wait(k_at);
     turn.wait();
-    rows.multiply_keys(Q, first);
+    rows.multiply_keys(Q, first_K);
     turn.give();
     hopper::wgmma_wait_group<0>();
     take_scores(0);
@@ -295,12 +302,12 @@ __device__ void attend_ahead(Memory<D>& memory, const Maps& maps, const Operands
         rows.multiply_values(V);
         turn.give();
         hopper::wgmma_wait_group<1>();  // the scores are complete; the other product still runs
-        take_scores(t);                 // o is still that of the maximum before
+        take_scores(t);
         hopper::wgmma_wait_group<0>();
         memory.V.release(v_at), v_at.advance();
         rows.rescale_and_round();
     }
-    rows.multiply_values(memory.V.wait(v_at));  // out of turn: nothing of this task comes after
+    rows.multiply_values(memory.V.wait(v_at));  // out of turn: nobody's order depends on it
     hopper::wgmma_wait_group<0>();
     memory.V.release(v_at), v_at.advance();
     rows.store(memory.O[threadIdx.x / 32], maps.O, task.head);
@@ -320,12 +327,11 @@ __device__ void for_each_task(const Task* tasks, Visit visit) {
 //
 // Adds:    blocks that stay, one for each multiprocessor, and do task after task. The producer runs
 //          ahead into the next one, while this one's last product runs and O leaves.
-// Costs:   it must be known beforehand who does what: deal().
-// Limits:  the card's power; tensor cores 73%, with D = 64 59%. One launch takes 0.83 ms, each of
-//          many in a row 0.91 (H200, N = 4096, D = 128). And in the last round half of the
+// Costs:   each block's list of tasks must be made beforehand: deal().
+// Limits:  the card's power, and what of e^x still shows; tensor cores busy 73%, with D = 64 59%.
+//          One launch takes 0.83 ms, each of many in a row 0.91. And in the last round half of the
 //          multiprocessors idle: 2048 tasks are 15.5 for each of 132.
-// Source:  bonus_matmul_hopper, rung 4. Longest first: Graham, "Bounds on Multiprocessing Timing
-//          Anomalies", 1969.
+// Source:  bonus_matmul_hopper, rung 4.
 template <int D>
 __global__ void __launch_bounds__(kThreads<D>, 1)
     wgmma_persistent(const __grid_constant__ Maps maps, Operands operands, const Task* tasks) {
@@ -353,7 +359,8 @@ __global__ void __launch_bounds__(kThreads<D>, 1)
 
 /// All tasks, dealt to blocks: each to the block that is free first. [rounds, blocks]; a task of no
 /// tiles ends a block's column. With a mask the longest come first, so that no block ends with a
-/// long one, but of so many heads only as the L2 cache can hold K and V of.
+/// long one; within groups of heads, whose K and V fit the L2 cache together. (Graham, "Bounds on
+/// Multiprocessing Timing Anomalies", 1969.)
 template <int D>
 std::vector<Task> deal(const demo::AttentionShape& shape, size_t blocks) {
     constexpr size_t kRoom = 16 << 20;  // bytes of L2; on an H200 twice as much is 1% slower
@@ -361,16 +368,16 @@ std::vector<Task> deal(const demo::AttentionShape& shape, size_t blocks) {
     const size_t together =
         shape.causal ? std::max<size_t>(1, kRoom / (2 * N * D * sizeof(half))) : 1;
     using Free = std::pair<size_t, size_t>;  // when, and which block
-    std::priority_queue<Free, std::vector<Free>, std::greater<>> free;
-    for (size_t block = 0; block < blocks; ++block) free.push({0, block});
+    std::priority_queue<Free, std::vector<Free>, std::greater<>> next_free;
+    for (size_t block = 0; block < blocks; ++block) next_free.push({0, block});
     std::vector<size_t> rounds(blocks);
     std::vector<Task> dealt;
     auto deal_one = [&](size_t head, size_t row) {
         const size_t end = shape.causal ? std::min(row + kBlockRows<D>, N) : N;
         const size_t tiles = (end + kKeys - 1) / kKeys;
-        const auto [time, block] = free.top();
-        free.pop();
-        free.push({time + tiles + 1, block});  // both ends of a task take as long as a tile
+        const auto [time, block] = next_free.top();
+        next_free.pop();
+        next_free.push({time + tiles + 1, block});  // both ends of a task take as long as a tile
         const size_t round = rounds[block]++;
         dealt.resize(std::max(dealt.size(), (round + 1) * blocks));
         dealt[round * blocks + block] = {int(head), int(row), int(tiles)};

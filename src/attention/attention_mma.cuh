@@ -89,7 +89,7 @@ struct Rows {
                 for (int lanes = 1; lanes <= 2; lanes *= 2)
                     most = fmaxf(most, __shfl_xor_sync(~0u, most, lanes));
                 const float rescale = ptx::ex2_approx((max[i][r] - most) * factor);  // often 1
-                const float shift = most * factor;  // so one fmaf for each weight
+                const float shift = most * factor;  // so a weight takes one fmaf, and e^x
                 max[i][r] = most, sum[i][r] *= rescale;
 #pragma unroll
                 for (int n = 0; n < kKeys / 8; ++n)
@@ -97,7 +97,7 @@ struct Rows {
                         s[i][n][e] = ptx::ex2_approx(fmaf(s[i][n][e], factor, -shift));
                         sum[i][r] += s[i][n][e];
                     }
-                // Most tiles have no new maximum. (For D = 64 the test costs what it saves.)
+                // Without a new maximum o stays. (For D = 64 the test costs what it saves.)
                 if (D == 64 || __any_sync(~0u, rescale != 1))
 #pragma unroll
                     for (int n = 0; n < D / 8; ++n)
@@ -221,9 +221,9 @@ __device__ void attend(const Operands& operands) {
 //
 // Adds:    a second stage. The next tiles of K and V are copied while these are used.
 // Costs:   96 KiB of shared memory for D = 128, where one stage takes 64.
-// Limits:  a warp that weighs scores multiplies nothing, and a warp of the other block fills in
-//          only in part: the tensor cores are busy 59% of the time (H200, N = 4096, D = 128). The
-//          gain is 13% for D = 64; for D = 128 it is 6% at N = 512, and from 4096 on it costs 2%.
+// Limits:  a warp that computes weights multiplies nothing, and the other block fills in only in
+//          part: the tensor cores are busy 59% of the time (H200, N = 4096, D = 128). The gain is
+//          15% for D = 64; for D = 128 it is 7% at N = 512, and from 8192 on it costs 1 to 2%.
 // Source:  Dao, "FlashAttention-2", 2023, arXiv 2307.08691, section 3.
 template <int D>
 __global__ void __launch_bounds__(kThreads, 2) mma_staged(Operands operands) {

@@ -144,8 +144,8 @@ MUTANTS = [
            [("{kNothing, kNothing}", "{}")], **at("64", "160")),
     Mutant("wgmma_maximum_of_two_lanes", WGMMA,
            "two of four lanes exchange a row's maximum",
-           [("lanes <= 2; lanes *= 2)\n                most",
-             "lanes <= 1; lanes *= 2)\n                most")], **at("160")),
+           [("lanes <= 2; lanes *= 2)\n                new_max",
+             "lanes <= 1; lanes *= 2)\n                new_max")], **at("160")),
     Mutant("wgmma_mask_off_by_one", WGMMA,
            "row i attends to row i + 1, too",
            [("min(row + 8 * r + 1, N)", "min(row + 8 * r + 2, N)")], **at("160 --causal")),
@@ -214,8 +214,8 @@ MUTANTS = [
            **at("288"), kind="stale"),
     Mutant("wgmma_registers_as_they_were", WGMMA,
            "scores begin as what their registers held",
-           [("const int row = threadIdx.x / kWarpgroup * 64;  // of the block's\n",
-             "const int row = threadIdx.x / kWarpgroup * 64;\n"
+           [("const int first = threadIdx.x / kWarpgroup * 64;  // of the block's rows\n",
+             "const int first = threadIdx.x / kWarpgroup * 64;\n"
              "#pragma unroll\n"
              "        for (int i = 0; i < kKeys / 2; ++i) s[i] = i;\n"),
             ("&K[d / kPanel][0][d % kPanel]), d > 0);", "&K[d / kPanel][0][d % kPanel]), true);")],
