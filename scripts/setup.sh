@@ -83,7 +83,7 @@ attend() {
 end_group() {
     trap "" INT TERM HUP
     kill -TERM -- "-$GROUP" 2>/dev/null
-    for _ in {1..60}; do # the script itself ends last, and may have something to say
+    for _ in {1..10}; do # the script itself ends last, and may have something to say
         kill -0 "$GROUP" 2>/dev/null || break
         sleep 0.05
     done
