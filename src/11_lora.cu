@@ -1,111 +1,92 @@
-// 11: A layer with LoRA, out = act(x W + s (x A) B + b), as one more tile of its product.
+// 11: A layer with LoRA, out = act(x W + s (x A) B + b), as one more step of its product.
 //
-// LoRA (Hu et al., arXiv 2106.09685; see 9_bias_activation) adapts a large frozen W[N, N] by
-// two thin matrices, A[N, r] and B[r, N] with r = 8 to 64. They add 2 r / N to the operations, next
-// to nothing. But as a framework runs it, line by line, each product and each sum goes through
-// memory: seven launches, and 13 M N elements of traffic beside the weights, where 2 M N would do.
+// LoRA (Hu et al., arXiv 2106.09685) adapts a large W[N, N] that stays as it is by two thin
+// matrices that are trained, A[N, r] and B[r, N] with r = 8 to 64. (W + s A B would be a W for each
+// adapter.) At N = 4096 and r = 16 that is 0.8% more operations. But line by line, as a framework
+// runs it, seven launches move 13 M N numbers beside the weights, where 2 M N would do.
 //
 // With u = s x A, a thin matrix [M, r], the rest is a single product with a longer inner dimension:
 //
-//                            +---------+        The sums begin as b. Lesson 3's main loop takes
-//                            |    W    |        the rows of W in tiles of 32, and goes on with
-//            +-------+---+   |         |        those of B: for r numbers one tile more, or two.
-//     act(   |   x   | u | * +---------+ + b)   Activations are computed in registers.
-//            +-------+---+   |    B    |
-//                            +---------+        Nothing is copied to put x and u side by side.
+//                            +---------+        The main loop takes the rows of W a tile at a
+//                            |    W    |        time, and then those of B: one tile more, or two.
+//            +-------+---+   |         |        Nothing is copied to put x and u side by side.
+//     act(   |   x   | u | * +---------+ + b)
+//            +-------+---+   |    B    |        Bias and activation take the sums in registers.
+//                            +---------+
 //
-// chain         the formula, line by line: three gemms and four elementwise kernels
-// library_best  t = x A, out = x W + b, out = act(out + s t B), the rest in epilogues: 5 M N
-// appended      u by the library, all the rest in one kernel of ours: 3 M N
+// chain          the formula, line by line: three gemms and four elementwise kernels
+// library_best   t = x A, out = x W + b, out = act(out + s t B), the rest in epilogues: 5 M N
+// appended       u by the library, all the rest in one kernel, lesson 3's wmma_tiled: 3 M N
+// appended_tile  the same in CUDA Tile C++, with lesson 6's main loop
 //
-// What limits it: the main loop, lesson 3's, with less than half of the library's speed. That costs
-// more time than the saved traffic gives back: on an H200 even the chain is mostly faster. The idea
-// is worth what its main loop is worth. The last row, of bonus_lora, has it in the suite's fastest.
+// What limits them: the main loop. On an H200 wmma_tiled's has 40% of the library's speed, and the
+// traffic saved does not make up for that, beyond N = 2048. The tile compiler's has 90%.
 //
 //     ./11_lora 4096        ./11_lora 4096 --rows 512 --rank 64 --activation gelu
 #include "demo.cuh"
 #include "lora/lora_recomputed.cuh"
 #include "lora/unfused.cuh"
 #include "matmul/wmma_tile.cuh"
+#include "tile.cuh"
 
 namespace lora {
-
-using namespace wmma_tile;  // fragments, Stage, copy_tile, multiply, kBlock = 128, kWarp = 64, ...
 
 struct Operands {
     const half *x, *W, *u, *B, *b;  // [M, N], [N, N], [M, r], [r, N], [N], row-major
     half* out;                      // [M, N]
-    size_t M, N, r;
+    size_t M, N, r;                 // N and r are multiples of 8: 16 bytes
 };
 
-/// copy_tile, also where rows do not begin at multiples of 16 bytes: one element at a time.
-template <bool kAligned, int kRows, int kColumns>
-__device__ void load_tile(half (*to)[kColumns + kPad], const half* from, size_t pitch, size_t rows,
-                          size_t columns) {
-    if constexpr (kAligned)
-        copy_tile<kRows, kColumns>(to, from, pitch, rows, columns);
-    else
-        for (int e = threadIdx.x; e < kRows * kColumns; e += kThreads) {
-            const size_t row = e / kColumns, col = e % kColumns;
-            const bool inside = row < rows && col < columns;
-            to[row][col] = inside ? from[row * pitch + col] : __float2half(0);
-        }
-}
+// --- Lesson 3's wmma_tiled, with u B after x W ---------------------------------------------------
+using namespace wmma_tile;  // fragments, Stage, copy_tile, multiply, kBlock = 128, kWarp = 64, ...
 
-// --- out = act([x | u] [W ; B] + b) --------------------------------------------------------------
 constexpr int kStages = 3;  // Turing's 64 KiB a block have no room for more
 struct Tiles {
     Stage stages[kStages];
     float patches[kThreads / 32][kPatch];
-    half bias[kBlock];
 };
 
-/// Stores a fragment; at the edge only its first `rows` rows and `columns` columns.
-template <bool kAligned>
-__device__ void store_inside(const Accumulator& fragment, float* patch, half* out, size_t pitch,
-                             size_t rows, size_t columns) {
-    if (kAligned && rows >= kFragment && columns >= kFragment)
-        return store_as_half(fragment, patch, out, pitch);
-    to_patch(fragment, patch);
-    for (size_t e = threadIdx.x % 32; e < kFragment * kFragment; e += 32) {
-        const size_t row = e / kFragment, col = e % kFragment;
-        if (row < rows && col < columns)
-            out[row * pitch + col] = __float2half(patch[row * kPatchPitch + col]);
+/// out = act(sums + b), for the 16 x 16 elements from (row, col) on: each thread has 8 neighbors.
+template <class Activation>
+__device__ void store_activated(const Accumulator& sums, float* patch, const Operands& o,
+                                size_t row, size_t col) {
+    to_patch(sums, patch);
+    const int lane = threadIdx.x % 32;
+    const float* const mine = &patch[lane / 2 * kPatchPitch + lane % 2 * 8];
+    row += lane / 2, col += lane % 2 * 8;
+    if (row < o.M && col < o.N) {
+        alignas(16) half act[8];
+        for (int i = 0; i < 8; ++i) act[i] = Activation::of(mine[i] + float(o.b[col + i]));
+        *reinterpret_cast<uint4*>(&o.out[row * o.N + col]) = *reinterpret_cast<uint4*>(act);
     }
     __syncwarp();  // the patch may be overwritten
 }
 
-template <class Activation, bool kAligned>
-__device__ void compute_block(Operands o) {  // 128 x 128 of out
+template <class Activation>
+__global__ void __launch_bounds__(kThreads) appended(Operands o) {  // a block: 128 x 128 of out
     extern __shared__ __align__(128) unsigned char shared[];
     Tiles& tiles = *reinterpret_cast<Tiles*>(shared);
     const size_t block_row = size_t(blockIdx.x) * kBlock, block_col = size_t(blockIdx.y) * kBlock;
     const int warp = threadIdx.x / 32, warp_row = warp / 2 * kWarp, warp_col = warp % 2 * kWarp;
     const size_t of_W = (o.N + kBlockK - 1) / kBlockK, of_B = (o.r + kBlockK - 1) / kBlockK;
 
-    const size_t col = block_col + threadIdx.x;  // as many threads as columns
-    tiles.bias[threadIdx.x] = col < o.N ? o.b[col] : __float2half(0);
-    __syncthreads();  // the bias is there
-    Accumulator sums[kSide][kSide];
-    for (int j = 0; j < kSide; ++j) {
-        const half* const bias = &tiles.bias[warp_col + j * kFragment];
-        const Accumulator first = equal_rows(bias, tiles.patches[warp]);
-        for (int i = 0; i < kSide; ++i) sums[i][j] = first;
-    }
-
-    auto load = [&](size_t t) {  // after the tiles of x W come one or two of u B
-        const bool more = t >= of_W;
-        const half *left = more ? o.u : o.x, *right = more ? o.B : o.W;
-        const size_t K = more ? o.r : o.N, k = (more ? t - of_W : t) * kBlockK;
+    // The tile of left[M, K] from column k on, and that of right[K, N] from row k on.
+    auto copy = [&](Stage& stage, const half* left, const half* right, size_t K, size_t k) {
+        copy_tile<kBlock, kBlockK>(stage.A, &left[block_row * K + k], K, o.M - block_row, K - k);
+        copy_tile<kBlockK, kBlock>(stage.B, &right[k * o.N + block_col], o.N, K - k,
+                                   o.N - block_col);
+    };
+    auto load = [&](size_t t) {  // of_W tiles of x and W, then of_B tiles of u and B
         Stage& stage = tiles.stages[t % kStages];
-        if (t < of_W + of_B) {
-            load_tile<kAligned, kBlock, kBlockK>(stage.A, &left[block_row * K + k], K,
-                                                 o.M - block_row, K - k);
-            load_tile<kAligned, kBlockK, kBlock>(stage.B, &right[k * o.N + block_col], o.N, K - k,
-                                                 o.N - block_col);
-        }
+        if (t < of_W)
+            copy(stage, o.x, o.W, o.N, t * kBlockK);
+        else if (t < of_W + of_B)
+            copy(stage, o.u, o.B, o.r, (t - of_W) * kBlockK);
         __pipeline_commit();
     };
+    Accumulator sums[kSide][kSide];
+    for (auto& row : sums)
+        for (auto& sum : row) wmma::fill_fragment(sum, 0.0f);
     for (size_t t = 0; t < kStages - 1; ++t) load(t);
     for (size_t t = 0; t < of_W + of_B; ++t) {
         __pipeline_wait_prior(kStages - 2);  // this thread's copies of tile t have arrived
@@ -114,29 +95,60 @@ __device__ void compute_block(Operands o) {  // 128 x 128 of out
         const Stage& stage = tiles.stages[t % kStages];
         multiply(sums, &stage.A[warp_row], stage.B, warp_col);
     }
-
-#pragma unroll  // registers have no computed index: in a loop the sums would go to memory
     for (int i = 0; i < kSide; ++i)
-#pragma unroll
-        for (int j = 0; j < kSide; ++j) {
-            const size_t row = block_row + warp_row + i * kFragment;
-            const size_t col = block_col + warp_col + j * kFragment;
-            for (float& v : sums[i][j].x) v = Activation::of(v);
-            if (row < o.M && col < o.N)
-                store_inside<kAligned>(sums[i][j], tiles.patches[warp], &o.out[row * o.N + col],
-                                       o.N, o.M - row, o.N - col);
-        }
+        for (int j = 0; j < kSide; ++j)
+            store_activated<Activation>(sums[i][j], tiles.patches[warp], o,
+                                        block_row + warp_row + i * kFragment,
+                                        block_col + warp_col + j * kFragment);
+}
+
+// --- The same in CUDA Tile C++, as in lesson 6 ---------------------------------------------------
+#ifdef __CUDACC_TILE__  // where the compiler knows it: see tile.cuh
+template <class Activation>
+__tile__ auto activate_tile(auto v) {
+    if constexpr (std::is_same_v<Activation, demo::Relu>)
+        return ct::select(v < 0.0f, ct::zeros<decltype(v)>(), v);
+    else if constexpr (std::is_same_v<Activation, demo::Sigmoid>)
+        return tile::logistic(v);
+    else if constexpr (std::is_same_v<Activation, demo::Gelu>)
+        return ct::max(v, -3.4028235e38f) *
+               tile::logistic(1.59576912f * (v + 0.044715f * v * v * v));
+    else
+        return v;
+}
+
+/// r <= 64, so u B is one step more, of the same depth: what is outside of u and B is 0.
+template <class Activation, int kCols>
+[[cutile::hint(0, num_worker_warps_per_cta = 8)]] __tile_global__ void appended_tile(
+    tile::In<half> x, tile::In<half> W, tile::In<half> u, tile::In<half> B, tile::In<half> b,
+    tile::Out<half> out, size_t M, size_t N, size_t r) {
+    const auto [m, n] = tile::place_in_groups(tile::count(M, kBlock), tile::count(N, kCols));
+    auto sum = ct::zeros<ct::tile<float, ct::shape<kBlock, kCols>>>();
+    for (int k : ct::irange(0, tile::count(N, 64)))
+        sum = ct::mma(tile::matrix<kBlock, 64>(x, M, N).load_masked(m, k),
+                      tile::matrix<64, kCols>(W, N, N).load_masked(k, n), sum);
+    sum = ct::mma(tile::matrix<kBlock, 64>(u, M, r).load_masked(m, 0),
+                  tile::matrix<64, kCols>(B, r, N).load_masked(0, n), sum);
+    const auto act = activate_tile<Activation>(sum + tile::row<kCols>(b, N, n));
+    tile::matrix<kBlock, kCols>(out, M, N).store_masked(ct::element_cast<half>(act), m, n);
 }
 
 template <class Activation>
-__global__ void __launch_bounds__(kThreads) appended(Operands o) {
-    compute_block<Activation, true>(o);
+std::function<void()> tile_launch(const demo::Session& session, const Operands& o) {
+    auto launch = [=](auto kernel, int columns) {
+        const int blocks = tile::count(o.M, kBlock) * tile::count(o.N, columns);
+        return [=] { kernel<<<blocks>>>(o.x, o.W, o.u, o.B, o.b, o.out, o.M, o.N, o.r); };
+    };
+    return demo::faster(session.options,  // narrow tiles make more blocks, for small N
+                        launch(appended_tile<Activation, 256>, 256),
+                        launch(appended_tile<Activation, 128>, 128));
 }
-/// Where rows do not begin at multiples of 16 bytes: slower.
+#else
 template <class Activation>
-__global__ void __launch_bounds__(kThreads) appended_unaligned(Operands o) {
-    compute_block<Activation, false>(o);
+std::function<void()> tile_launch(const demo::Session&, const Operands&) {
+    return {};
 }
+#endif
 
 template <class Activation>
 void run_with(demo::Session& session) {
@@ -144,26 +156,37 @@ void run_with(demo::Session& session) {
     const auto [M, N, r, usual] = l.shape;
     const demo::LoraByLibrary<Activation> library(l);
     const Operands operands{l.x, l.W, library.u(), l.B, l.b, l.out, M, N, r};
-    const auto kernel = N % 8 == 0 ? appended<Activation> : appended_unaligned<Activation>;
-    demo::allow_shared_bytes(kernel, sizeof(Tiles));
+    demo::allow_shared_bytes(appended<Activation>, sizeof(Tiles));
     const dim3 blocks((M + kBlock - 1) / kBlock, (N + kBlock - 1) / kBlock);
-    auto setup = [&](demo::Contender& self) {
-        const auto thin_gemm = library.thin_gemm(l.s);
-        self.launch = [=] {
-            (*thin_gemm)();                                         // u = s x A
-            kernel<<<blocks, kThreads, sizeof(Tiles)>>>(operands);  // all the rest
-        };
+    auto launch_appended = [=] {
+        appended<Activation><<<blocks, kThreads, sizeof(Tiles)>>>(operands);
     };
     const demo::Workload work = l.shape.workload();
+    // u = s x A by the library, then a kernel for all the rest, which `prepare` returns.
+    auto contender = [&](const char* name, std::function<std::function<void()>()> prepare,
+                         const std::string& why_not) -> demo::Contender {
+        auto setup = [&library, &l, prepare](demo::Contender& self) {
+            self.launch = [thin_gemm = library.thin_gemm(l.s), rest = prepare()] {
+                (*thin_gemm)();
+                rest();
+            };
+        };
+        return {.kernel = name,
+                .setup = setup,
+                .launches = 2,
+                .repeatable = false,  // cuBLASLt chooses how to compute u
+                .temporary_bytes = library.u_bytes(),
+                .moved_bytes = work.least_bytes + l.x.bytes() + 2 * library.u_bytes(),
+                .why_not = N % 8 ? "needs N to be a multiple of 8" : why_not};
+    };
     session.run(work, l.check<Activation>({}),
-                {library.chain(),
-                 library.library_best(),
-                 {.kernel = "appended",
-                  .setup = setup,
-                  .launches = 2,
-                  .repeatable = false,  // cuBLASLt chooses how to compute u
-                  .temporary_bytes = library.u_bytes(),
-                  .moved_bytes = work.least_bytes + l.x.bytes() + 2 * library.u_bytes()},
+                {library.chain(), library.library_best(),
+                 contender(
+                     "appended", [=] { return launch_appended; }, ""),
+                 contender(
+                     "appended_tile",
+                     [&session, operands] { return tile_launch<Activation>(session, operands); },
+                     tile::why_not(session.gpu)),
                  l.gemm_alone()},
                 lora_hopper::records<Activation>(l, session.gpu));  // see bonus_lora
 }

@@ -2,37 +2,40 @@
 
 from pages import COPY_16, STORE_16, Mutant, launch_once
 
-SMALL = dict(sizes=(33, 160))  # N odd, and rows that are copied 16 bytes at a time
+SMALL = dict(sizes=(40, 168))  # less than a tile of 128, and more
 BY_LIBRARY = "its sums are the library's"
 
 MUTANTS = [
-    Mutant("lora_lost_rank", "appended",
+    Mutant("lora_lost_rank", "appended appended_tile",
            "the last row of B is left out",
-           [("stage.B, &right[k * o.N + block_col], o.N, K - k,",
-             "stage.B, &right[k * o.N + block_col], o.N, K - k - more,")],
-           runs=("33 --rank 64", "160 --rank 64", "160 --rank 8"), **SMALL),
-    Mutant("lora_no_scale", "chain appended",
+           [("&right[k * o.N + block_col], o.N, K - k,",
+             "&right[k * o.N + block_col], o.N, K - k - (right == o.B),"),
+            ("tile::matrix<64, kCols>(B, r, N)", "tile::matrix<64, kCols>(B, r - 1, N)")],
+           runs=("40 --rank 64", "168 --rank 8"), **SMALL),
+    Mutant("lora_no_scale", "chain appended appended_tile",
            "the update is not multiplied by s",
            [("library.thin_gemm(l.s)", "library.thin_gemm(1)"),
             ("__float2half(s * __half2float(v[i]))", "v[i]")], **SMALL),
-    Mutant("lora_usual_scale", "chain appended",
+    Mutant("lora_usual_scale", "chain appended appended_tile",
            "s is 0.5, whatever it should be",
            [("library.thin_gemm(l.s)", "library.thin_gemm(0.5f)"),
             ("(l.s, v, v, M * N)", "(0.5f, v, v, M * N)")], **SMALL),
-    Mutant("lora_stale_u", "appended",
+    Mutant("lora_stale_u", "appended appended_tile",
            "u is computed by the first launch alone",
            [launch_once("(*thin_gemm)();")], timed=True, **SMALL),
-    Mutant("lora_stale_out", "appended",
+    Mutant("lora_stale_out", "appended appended_tile",
            "only the first launch computes out",
-           [launch_once("kernel<<<blocks, kThreads, sizeof(Tiles)>>>")], timed=True, **SMALL),
-    Mutant("lora_no_activation", "appended",
+           [launch_once("rest();")], timed=True, **SMALL),
+    Mutant("lora_no_activation", "appended appended_tile",
            "the activation is left out",
-           [("for (float& v : sums[i][j].x) v = Activation::of(v);", "")],
-           runs=("33", "33 --activation gelu", "33 --activation sigmoid")),
+           [("Activation::of(mine[i] + float(o.b[col + i]))", "mine[i] + float(o.b[col + i])"),
+            ("activate_tile<Activation>(sum + tile::row<kCols>(b, N, n))",
+             "sum + tile::row<kCols>(b, N, n)")],
+           runs=("40", "40 --activation gelu", "40 --activation sigmoid")),
     Mutant("lora_no_edge", "appended",
-           "what lies right of the matrix is read from the next row",
-           [("inside ? from[row * pitch + col] :", "row < rows ? from[row * pitch + col] :")],
-           sizes=(), cpu_runs=("33",), stops="past the end of"),
+           "what lies below the matrix is read as if it were there",
+           [("K, o.M - block_row, K - k);", "K, kBlock, K - k);")],
+           sizes=(), cpu_runs=("40",), stops="past the end of"),
     Mutant("lora_library", "library_best",
            "the library overwrites x W with the update",
            [(".add = true", ".add = false")], **SMALL),
@@ -40,46 +43,50 @@ MUTANTS = [
            "the library adds no bias",
            [("gemm({l.x, l.W, l.out, M, N, N, l.b})", "gemm({l.x, l.W, l.out, M, N, N})")], **SMALL),
     # Of each of the kinds, one in every kernel that can have it.
-    Mutant("lora_tail_twice", "appended",
-           "the last tile of x W is counted twice",
-           [("auto load = [&](size_t t) {  // after",
-             "auto load = [&](size_t at) {\n const size_t t = at < of_W ? at : at - 1;  // after"),
-            ("        Stage& stage = tiles.stages[t % kStages];",
-             "        Stage& stage = tiles.stages[at % kStages];"),
-            ("t < of_W + of_B;", "t <= of_W + of_B;")],
+    Mutant("lora_tail_twice", "appended appended_tile",
+           "the last tile of u B is counted twice",
+           [("else if (t < of_W + of_B)", "else if (t <= of_W + of_B)"),
+            ("(t - of_W) * kBlockK);", "min(t - of_W, of_B - 1) * kBlockK);"),
+            ("t < of_W + of_B; ++t)", "t <= of_W + of_B; ++t)"),
+            ("    const auto act = activate_tile",
+             "    sum = ct::mma(tile::matrix<kBlock, 64>(u, M, r).load_masked(m, 0),\n"
+             "                  tile::matrix<64, kCols>(B, r, N).load_masked(0, n), sum);\n"
+             "    const auto act = activate_tile")],
            kind="tail", **SMALL),
     Mutant("lora_stale_stage", "appended",
            "the tiles that are multiplied are not those that were waited for",
            [("const Stage& stage = tiles.stages[t % kStages];",
              "const Stage& stage = tiles.stages[(t + kStages - 1) % kStages];")],
-           kind="stale", sizes=(160,), cpu_sizes=(33, 160)),
-    Mutant("lora_registers_as_they_were", "appended",
+           kind="stale", **SMALL),
+    Mutant("lora_registers_as_they_were", "appended appended_tile",
            "the sums begin as what their registers held",
-           [("sums[i][j] = first;", "wmma::fill_fragment(sums[i][j], 1.0f);")],
+           [("wmma::fill_fragment(sum, 0.0f);", "wmma::fill_fragment(sum, 1.0f);"),
+            ("ct::zeros<ct::tile<float, ct::shape<kBlock, kCols>>>()",
+             "ct::full<ct::tile<float, ct::shape<kBlock, kCols>>>(1.0f)")],
            kind="accumulator", **SMALL),
     Mutant("lora_no_barrier", "appended",
            "threads wait for their own copies, and not for each other's",
            [("__syncthreads();                     // everyone's have", "// everyone's have")],
-           race=True, kind="fence", sizes=(), cpu_runs=("33",)),
-    Mutant("lora_bias_too_early", "appended",
-           "the sums begin before the bias is there",
-           [("__syncthreads();  // the bias is there", "")], race=True, kind="fence", **SMALL),
+           race=True, kind="fence", sizes=(), cpu_runs=("40",)),
     Mutant("lora_no_wait", "appended",
            "tiles are read before their copies have arrived",
            [("__pipeline_wait_prior(kStages - 2);  // this thread's", "// this thread's"),
             # A copy that started two tiles ago has arrived anyway: let it start just now.
             ("        load(t + kStages - 1);", "        load(t);")],
-           sizes=(160,), race=True, kind="fence"),
-    Mutant("lora_short_grid", "chain appended",
+           sizes=(168,), race=True, kind="fence"),
+    Mutant("lora_short_grid", "chain appended appended_tile",
            "the grids are rounded down",
            [("(N + kBlock - 1) / kBlock);", "N / kBlock);"),
+            ("tile::count(o.N, columns);", "int(o.N / columns);"),
             ("blocks = (M * N + 255) / 256;", "blocks = M * N / 256;")],
-           sizes=(137,), kind="grid"),
-    Mutant("lora_wrong_bias", "chain appended",
-           "the bias is broadcast along columns; each warp takes the first one's",
+           sizes=(136, 264), kind="grid"),
+    Mutant("lora_wrong_bias", "chain appended appended_tile",
+           "the bias is broadcast along columns; of every 8 columns it is the first one's; every "
+           "tile of columns gets the first one's",
            [("v[i % period]", "v[i / (size / period)]"),
-            ("&tiles.bias[warp_col + j * kFragment]", "&tiles.bias[j * kFragment]")],
-           sizes=(137, 160), kind="bias"),
+            ("float(o.b[col + i])", "float(o.b[col])"),
+            ("tile::row<kCols>(b, N, n)", "tile::row<kCols>(b, N, 0)")],
+           sizes=(264,), kind="bias"),
 ]
 # The record's kernels, which bonus_lora's mutants are about, would be most of what is compiled.
 MUTANTS = [mutant._replace(edits=[
@@ -92,7 +99,7 @@ NOT_APPLICABLE = {
     "zeroing": {"chain": "has no atomic operation"},
 }
 
-FAST = {"appended": ("HMMA", COPY_16, STORE_16)}
+FAST = {"appended": ("HMMA", COPY_16, STORE_16), "appended_tile": ("HGMMA",)}
 
 
 def operations(M, N, r):
@@ -109,13 +116,14 @@ def traffic(M, N, r):
     return {"chain": (7, 2 * (gemms + 2 * M * N + 3 * M * N + 2 * M * N + N + 2 * M * N),
                       2 * (2 * M * N + M * r)),
             "library_best": (3, 2 * (gemms + M * N + N), 2 * M * r),
-            "appended": (2, 2 * (least + M * N + 2 * M * r), 2 * M * r)}
+            **{kernel: (2, 2 * (least + M * N + 2 * M * r), 2 * M * r)
+               for kernel in ("appended", "appended_tile")}}
 
 
-TRAFFIC = {"64": traffic(64, 64, 16), "33 --rows 20 --rank 8": traffic(20, 33, 8)}
+TRAFFIC = {"64": traffic(64, 64, 16), "40 --rows 20 --rank 8": traffic(20, 40, 8)}
 RUNS = (*(f"{size} --activation {activation} --once"
-          for size in ("1", "3 --rank 8", "33 --rank 64", "100 --rows 1", "257 --rows 5 --rank 40",
+          for size in ("1", "8 --rank 8", "33 --rank 64", "104 --rows 1", "264 --rows 5 --rank 40",
                        "136 --rows 130 --rank 24")
           for activation in ("relu", "gelu", "sigmoid", "none")),)
-ANY_ORDER = ("33 --rank 64", "200 --rows 130 --rank 40", "1 --rows 300")
+ANY_ORDER = ("40 --rank 64", "200 --rows 130 --rank 40", "8 --rows 300")
 REFUSED = ("--rank 12", "--rank 0", "--rank 72", "--rows 0", "--activation tanh", "--cols 4", "0")

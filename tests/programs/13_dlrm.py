@@ -12,10 +12,10 @@ LARGEST = 33
 
 MUTANTS = [
     # Every way through the model looks rows up.
-    Mutant("dlrm_id_off_by_one", "chain grouped fused_interaction",
+    Mutant("dlrm_id_off_by_one", "chain grouped interaction_wmma interaction_tile",
            "the row is id mod rows",
            [("return (size_t(id) + 1) %", "return size_t(id) %")], **SMALL),
-    Mutant("dlrm_swapped_table", "chain grouped fused_interaction",
+    Mutant("dlrm_swapped_table", "chain grouped interaction_wmma interaction_tile",
            "the last two tables change places",
            [("m.tables.data() + t * DlrmShape::kRows * E",
              "m.tables.data() + (t < 24 ? t : 49 - t) * DlrmShape::kRows * E"),
@@ -23,19 +23,19 @@ MUTANTS = [
              "const size_t row = (t < 24 ? t : 49 - t) * demo::DlrmShape::kRows"),
             ("row = v ? (v - 1) * demo::DlrmShape::kRows",
              "row = v ? (v < 25 ? v - 1 : 50 - v) * demo::DlrmShape::kRows")], **SMALL),
-    Mutant("dlrm_first_ids", "chain grouped fused_interaction",
+    Mutant("dlrm_first_ids", "chain grouped interaction_wmma interaction_tile",
            "a sample takes an earlier one's ids",
            [("table[rows[n * kTables] * E", "table[rows[n / 2 * kTables] * E"),
             ("row_of(ids[e / E]);", "row_of(ids[n / 2 * kTables + t]);"),
             ("ids += size_t(blockIdx.x) * kTables", "ids += size_t(blockIdx.x) / 2 * kTables")],
            sizes=(3,), runs=("33 --dot",), cpu_runs=("3", "33 --dot"), kind="bias"),
-    Mutant("dlrm_short_grid", "chain grouped fused_interaction",
+    Mutant("dlrm_short_grid", "chain grouped interaction_wmma interaction_tile",
            "the grids are rounded down, and what is left over has no block",
            [("cat<<<blocks(N * width / 4), ", "cat<<<N * width / 4 / kElementThreads, "),
             ("gather<T><<<blocks(N * kTables * E / 4), ",
              "gather<T><<<N * kTables * E / 4 / kElementThreads, "),
-            ("gather<half><<<blocks(N * kTables * E / 4), ",
-             "gather<half><<<N * kTables * E / 4 / kElementThreads, "),
+            ("            gather<half>\n                <<<blocks(N * kTables * E / 4), ",
+             "            gather<half>\n                <<<N * kTables * E / 4 / kElementThreads, "),
             ("gather_dot<T><<<N, 128,", "gather_dot<T><<<N - 1, 128,")],
            sizes=(33,), runs=("33 --dot",), cpu_runs=("33", "33 --dot"), kind="grid"),
     Mutant("dlrm_outer_lost_features", "chain grouped",
@@ -79,44 +79,52 @@ MUTANTS = [
            [("four(&z[v * padded + e % E]) =",
              "if (v < 26 || blockIdx.x == 0) four(&z[v * padded + e % E]) =")], kind="stale",
            **DOT),
-    Mutant("dlrm_one_feature", "fused_interaction",
+    Mutant("dlrm_one_feature", "interaction_wmma interaction_tile",
            "the last number of z is not multiplied with itself and the others",
-           [("factor = z[next]", "factor = next + 1 < width ? z[next] : half(0)")], **OUTER),
-    Mutant("dlrm_fused_no_wait", "fused_interaction",
+           [("const half z_i = z[i];", "const half z_i = i + 1 < width ? z[i] : half(0);"),
+            ("width * (part + 1) / parts)) {", "(width - 1) * (part + 1) / parts)) {")], **OUTER),
+    Mutant("dlrm_fused_no_wait", "interaction_wmma",
            "weights are read before their copies have arrived",
            [("__pipeline_wait_prior(kStages - 2);  // this", "// this"),
-            ("copy_W(s + kStages - 1);", "copy_W(s);")], race=True, kind="fence",
-           **OUTER),
-    Mutant("dlrm_fused_no_barrier", "fused_interaction",
+            ("        fill(s + kStages - 1);", "        fill(s);")], race=True, kind="fence", **OUTER),
+    Mutant("dlrm_fused_no_barrier", "interaction_wmma",
            "features are read before the others have made theirs",
            [("__syncthreads();                     // everyone's have", "// everyone's have")],
            race=True, kind="fence", **OUTER),
-    Mutant("dlrm_fused_tail_twice", "fused_interaction",
-           "the last step of each part is counted twice",
-           [("for (unsigned int s = first; s < last; ++s) {",
-             "for (unsigned int i = first, s = first; i <= last; ++i, s = min(i, last - 1)) {")],
+    Mutant("dlrm_fused_tail_twice", "interaction_wmma interaction_tile",
+           "the last step of each part is counted twice; so is each i's last tile",
+           [("for (unsigned int s = 0; s < steps; ++s) {",
+             "for (unsigned int t = 0, s = 0; t <= steps; ++t, s = min(t, steps - 1)) {"),
+            ("for (int j : ct::irange(0, tile::count(width, 64))) {",
+             "for (int t : ct::irange(0, tile::count(width, 64) + 1)) {\n"
+             "            const int j = t < tile::count(width, 64) ? t : t - 1;")],
            kind="tail", **OUTER),
-    Mutant("dlrm_fused_stale", "fused_interaction",
+    Mutant("dlrm_fused_stale", "interaction_wmma",
            "the features are those of the step before",
-           [("multiply(sums, &tiles.features[s % 2]",
-             "multiply(sums, &tiles.features[s == first ? 0 : (s + 1) % 2]")], kind="stale",
-           **OUTER),
-    Mutant("dlrm_fused_as_they_were", "fused_interaction",
+           [("multiply(sums, &stage.A[warp_row]",
+             "multiply(sums, &stages[(s + kStages - (s > 0)) % kStages].A[warp_row]")],
+           kind="stale", **OUTER),
+    Mutant("dlrm_fused_as_they_were", "interaction_wmma interaction_tile",
            "the sums begin as what their registers held",
-           [("wmma::fill_fragment(sum, 0.0f)", "wmma::fill_fragment(sum, 1.0f)")],
+           [("wmma::fill_fragment(sum, 0.0f)", "wmma::fill_fragment(sum, 1.0f)"),
+            ("ct::zeros<ct::tile<float, ct::shape<kBlock, kTileCols>>>()",
+             "ct::full<ct::tile<float, ct::shape<kBlock, kTileCols>>>(1.0f)")],
            kind="accumulator", **OUTER),
-    Mutant("dlrm_fused_lost_part", "fused_interaction",
+    Mutant("dlrm_fused_lost_part", "interaction_wmma interaction_tile",
            "the last part is not added",
            [("for (int p = 0; p < count; ++p)", "for (int p = 0; p < count - 1; ++p)")], **OUTER),
-    Mutant("dlrm_fused_wrong_bias", "fused_interaction",
+    Mutant("dlrm_fused_wrong_bias", "interaction_wmma interaction_tile",
            "every column gets a neighbor's bias",
            [("b[my_index() % kHidden]", "b[(my_index() + 1) % kHidden]")], kind="bias", **OUTER),
-    Mutant("dlrm_fused_no_relu", "fused_interaction",
+    Mutant("dlrm_fused_no_relu", "interaction_wmma interaction_tile",
            "what is negative stays so",
            [("= sum < 0 ? 0 : sum", "= sum")], **OUTER),
-    Mutant("dlrm_fused_stale_output", "fused_interaction",
+    Mutant("dlrm_fused_stale_output", "interaction_wmma interaction_tile",
            "only the first launch computes",
            [launch_once("add_partials<<<")], timed=True, **OUTER),
+    Mutant("dlrm_tile_stale_turned", "interaction_tile",
+           "z is turned by the first launch alone",
+           [launch_once("demo::turn<<<")], timed=True, **OUTER),
 ]
 
 NO_SHARED = "its kernels have no shared memory, and no barrier"
@@ -124,7 +132,7 @@ NOT_APPLICABLE = {
     "stale": {"chain": NO_SHARED},
     "fence": {"chain": NO_SHARED},
 }
-FAST = {"fused_interaction": ("HMMA", COPY_16)}
+FAST = {"interaction_wmma": ("HMMA", COPY_16), "interaction_tile": ("HGMMA",)}
 
 
 def gemm(N, K, M, size):  # x, W, b and out, in numbers of `size` bytes
@@ -140,26 +148,32 @@ def mlps_of(N, E, wide, size):
 
 def traffic(N, E, size, wide):
     """By hand: launches, bytes moved, bytes kept; `wide` is the top MLP's first layer."""
-    width, rows = 27 * E, 26 * N  # of z; looked up
+    width, looked_up = 27 * E, 26 * N
     F = width * width
     mlps, relus = mlps_of(N, E, wide, size)
-    lookup = rows * (4 + 2 * size * E)
+    lookup = looked_up * (4 + 2 * size * E)
     outer = size * N * (width + F)
     kept = size * N * (512 + 256 + wide)
-    blocks = -(-N // 128)
-    parts = max(1, min(256 // (wide // 128 * blocks), -(-width // 48) * width // 60))
-    pitch = 128 * blocks * wide
-    fused = (2 * N * width + 2 * F * wide + 4 * parts * pitch  # z and W read, parts written
-             + 4 * parts * N * wide + 2 * wide + 2 * N * wide)  # parts and bias read, hidden written
+    rows = -(-N // 128)  # of blocks
+    pitch = 128 * rows * wide
+
+    def fused(wanted, columns, launches, of_z):
+        """z is read `of_z` times besides; parts are written and read, W and bias read."""
+        parts = max(1, min(wanted // (wide // columns * rows), width // 4))
+        moved = (lookup + (1 + of_z) * 2 * N * width + 2 * F * wide + 2 * wide + 2 * N * wide
+                 + 4 * parts * (pitch + N * wide))
+        return (4 + launches + 2 + 1, mlps + moved, kept + 2 * N * width + 4 * parts * pitch)
+
     found = {"chain": (4 * 2 + 1 + 26 + 1 + 1 + 2 * 2 + 2,
-                       mlps + relus + gemm(N, F, wide, size) + rows * 8 + lookup
+                       mlps + relus + gemm(N, F, wide, size) + looked_up * 8 + lookup
                        + 2 * size * N * width + outer,
-                       kept + 4 * rows + size * (2 * N * width + N * F)),
+                       kept + 4 * looked_up + size * (2 * N * width + N * F)),
              "grouped": (4 + 2 + 3 + 1, mlps + gemm(N, F, wide, size) + lookup + outer,
                          kept + size * N * (width + F))}
     if size == 2:
-        found["fused_interaction"] = (4 + 3 + 2 + 1, mlps + lookup + fused,
-                                      kept + 2 * N * width + 4 * parts * pitch)
+        found["interaction_wmma"] = fused(256, 128, 3, 0)
+        launches, moved, held = fused(128, 256, 4, 3)  # z is turned, and that is read, too
+        found["interaction_tile"] = launches, moved, held + 2 * width * 128 * rows
     return found
 
 
