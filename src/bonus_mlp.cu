@@ -414,9 +414,9 @@ struct ByWarpgroup {
 /// Calls use() with the one for this width.
 template <class Use>
 auto with_by_warpgroup(const demo::Mlp& m, const demo::Gpu& gpu, Use use) {
-    const size_t D = rounded_up(m.shape.D);
-    if (D == 64) return use(ByWarpgroup<64, 6, 2>{m, gpu});
-    if (D == 128) return use(ByWarpgroup<128, 4, 1>{m, gpu});
+    if (m.shape.D <= 64) return use(ByWarpgroup<64, 6, 2>{m, gpu});
+    if (m.shape.D <= 128) return use(ByWarpgroup<128, 4, 1>{m, gpu});
+    if (m.shape.D <= 192) return use(ByWarpgroup<192, 2, 1>{m, gpu});
     return use(ByWarpgroup<256, 2, 1>{m, gpu});
 }
 
