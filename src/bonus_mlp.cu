@@ -75,24 +75,27 @@ struct WeightStream {
     int ring_size;
     bool streams;       // not all steps fit
     bool waits = true;  // for steps to arrive: if all fit, in the first tile alone
-    int left = 0;       // to be copied, all in all, by this thread
+    int left = 0;       // steps that this thread has yet to copy a panel of
+    int next = 0;       // step of a tile to copy
     int stage = 0;
     uint32_t parity = 0;  // of the phase of the stage's barriers
 
+    /// Each warp copies another panel: one that copied all four would come late to its products.
     __device__ void copy(int to, const CUtensorMap& W, Layers layers) {
         constexpr int kSteps = D / kPanel;  // of a layer
-        const int all = layers.count * kSteps, step = (all - left % all) % all;
-        const int row = step / kSteps * layers.width + step % kSteps * kPanel;
-        hopper::mbarrier_arrive_expect_tx(&full[to], sizeof stages[to]);
-        for (int p = 0; p < D / kPanel; ++p)
-            hopper::tma_load(stages[to].W[p], W, row, p * kPanel, &full[to]);
+        const int panel = threadIdx.x % kWarpgroup / 32;
+        const int row = next / kSteps * layers.width + next % kSteps * kPanel;
+        hopper::mbarrier_arrive_expect_tx(&full[to], sizeof stages[to].W[panel]);
+        hopper::tma_load(stages[to].W[panel], W, row, panel * kPanel, &full[to]);
+        if (++next == layers.count * kSteps) next = 0;
         --left;
     }
 
     /// sums = h W of the next layer. operand(k) is what wgmma takes as columns k to k + 15 of h.
-    /// release(stage, parity) is called when the warpgroup no longer needs a stage.
-    template <class Operand, class Release>
-    __device__ void multiply(float (&sums)[D / 2], Operand operand, Release release) {
+    /// release(stage, parity) is called when the warpgroup no longer needs a stage, pass() when the
+    /// last products are on their way.
+    template <class Operand, class Release, class Pass>
+    __device__ void multiply(float (&sums)[D / 2], Operand operand, Release release, Pass pass) {
         int used = 0;
         uint32_t used_parity = 0;
 #pragma unroll
@@ -113,6 +116,7 @@ struct WeightStream {
             used = stage, used_parity = parity;
             if (++stage == ring_size) stage = 0, parity ^= streams;
         }
+        pass();
         hopper::wgmma_wait_group<0>();
         release(used, used_parity);
     }
@@ -172,12 +176,13 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
         for (int p = 0; p < D / kPanel; ++p)
             hopper::tma_load(memory.x[warpgroup][stage][p], x, tile * kRows, p * kPanel, arrived);
     };
-    const bool copies = leader && warpgroup == kWarpgroups - 1;  // W, for all
-    if (copies) {
+    const bool copies =  // panels of W, for all
+        lane == 0 && warpgroup == kWarpgroups - 1 && warp % 4 < D / kPanel;
+    if (threadIdx.x == 0) {
         for (int w = 0; w < kWarpgroups; ++w)
             for (hopper::Barrier& arrived : memory.arrived[w]) hopper::mbarrier_init(&arrived, 1);
         for (int s = 0; s < ring_size; ++s) {
-            hopper::mbarrier_init(&memory.full[s], 1);
+            hopper::mbarrier_init(&memory.full[s], D / kPanel);
             hopper::mbarrier_init(&memory.empty[s], 4 * kWarpgroups);
         }
         for (hopper::Barrier& turn : memory.turn) hopper::mbarrier_init(&turn, 4);
@@ -204,6 +209,9 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
         hopper::mbarrier_wait(&memory.empty[stage], parity);  // for the other warps
         weights.copy(stage, W, layers);
     };
+    auto pass = [&] {  // the turn
+        if (kInTurn && lane == 0) hopper::mbarrier_arrive(&memory.turn[1 - warpgroup]);
+    };
     uint32_t turn = 0;  // the parity of this layer's
     int x_stage = 0;
     uint32_t x_parity = 0;
@@ -220,16 +228,15 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroup, 1)
                     [&](int k) {
                         return hopper::matrix_descriptor(&x_tile[k / kPanel][0][k % kPanel]);
                     },
-                    release);
+                    release, pass);
                 hopper::barrier_sync_warpgroup(warpgroup);  // nobody needs the tile any more
                 const int later = tile + kTiles * per_round;
                 if (leader && later < tiles) load_tile(later, x_stage);
                 if (++x_stage == kTiles) x_stage = 0, x_parity ^= 1;
             } else {
                 weights.multiply(
-                    sums, [&](int k) -> const uint32_t(&)[4] { return h[k / 16]; }, release);
+                    sums, [&](int k) -> const uint32_t(&)[4] { return h[k / 16]; }, release, pass);
             }
-            if (kInTurn && lane == 0) hopper::mbarrier_arrive(&memory.turn[1 - warpgroup]);
 #pragma unroll
             for (int j = 0; j < D / 8; ++j) {  // a thread has 2 columns of every 8, in 2 rows
                 const float2 bias =
