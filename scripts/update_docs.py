@@ -10,6 +10,7 @@
     docs/outputs.md     "outputs": what every program prints, from results/outputs/
     docs/lecture.md     "gpus": a layer on several GPUs, from results/gpus/
     docs/chapters/attention.md  "kernels" and "rungs", from results/ and the rungs' heads
+    docs/figures.md     below each <!-- figures LESSON --> a table of its kernels, from results/
     docs/colab.ipynb    where the programs are, by CITATION.cff; README's "colab" has a link to it
     docs/experiments/   "output": what the program prints; "claims": its speed-ups; and, named after
                         what they show, tables of its figures, of results/*.csv
@@ -67,7 +68,7 @@ def updated(file):
         return links.in_notebook(text)
     for part, write in PARTS.get(name, {}).items():
         text = replaced(text, part, write(), name)
-    return quotes.updated(links.updated(tables.counted(text), file), file)
+    return quotes.updated(links.updated(tables.with_figures(tables.counted(text)), file), file)
 
 
 @command_line.reporting("update_docs.py")

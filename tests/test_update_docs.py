@@ -205,9 +205,16 @@ def test_a_headline_is_what_results_holds(project):
     project.change("results/nvidia-h200.csv", "46.639023", "93.278046")
     assert project.update().returncode == VERIFIED
     assert "| 5.87x |" in project.read("README.md")
+    assert "(13%) | 5.87x | 5.87x |" in project.read("docs/figures.md")
 
 
 # --- The programs -------------------------------------------------------------------------------
+
+
+def test_every_lesson_has_figures():
+    page = (ROOT / "docs/figures.md").read_text(encoding="utf-8")
+    titles = re.findall(r"\d+_\w+", "".join(re.findall("^## .*", page, re.MULTILINE)))
+    assert sorted(titles) == [name for name in PROGRAMS if name[0].isdigit()]
 
 
 @pytest.mark.full

@@ -122,6 +122,68 @@ def headlines():
     return table.markdown(["what", "before", "after", "why", "faster"], lines, left=4)
 
 
+# --- docs/figures.md ------------------------------------------------------------------------------
+
+# The cases of a lesson's table, with their size and type. The first one has all columns, each other
+# one its speed-up.
+SHOWN = {
+    1: {"N = 4096, fp32": "N=4096 fp32"},
+    3: {"N = 4096, fp16": "N=4096 fp16"},
+    4: {"N = 4096": "N=4096"},  # of each type
+    # The talk's shape, where fusion gains much, and the square one, where it gains little.
+    6: {"S = 1024, fp16": "S=1024 fp16", "N = 4096": "N=4096 fp16"},
+    7: {"N = 4096, fp32": "N=4096 fp32", "fp16": "N=4096 fp16"},
+    # A row of 131072 does not fit into shared memory.
+    8: {"N = 4096, fp32": "N=4096 fp32", "rows of 131072": "4096x131072 fp32"},
+    # The operation with more to save, and a size where only launches count.
+    9: {"N = 4096, fp32": "N=4096 fp32", "add_mul": "add_mul N=4096 fp32", "4 x 4": "4x4 fp32"},
+    10: {"N = 4096, fp16": "N=4096 fp16", "causal": "d128h16causal N=4096 fp16"},
+    11: {"N = 4096, fp16": "N=4096 fp16", "N = 1024": "N=1024 fp16"},
+    # Many rows, where memory counts, and few, where launches do; so, too, lesson 13's samples.
+    12: {"N = 1048576, fp16": "N=1048576 fp16", "N = 256, L = 64": "d64l64 N=256 fp16"},
+    13: {"N = 2048, fp16": "N=2048 fp16", "N = 128": "N=128 fp16", "--dot": "dot N=2048 fp16"},
+}
+FIGURES = re.compile(r"^(<!-- figures (.*) -->\n)(?:\|.*\n)*", re.MULTILINE)
+
+
+def with_figures(text):
+    """A document with the table of each comment that names lessons."""
+    return FIGURES.sub(lambda found: f"{found[1]}{figures(*found[2].split())}\n", text)
+
+
+def figures(name, *others):
+    """The kernels of a lesson, and of other programs in its first case."""
+    cases = {title: [row for row in headline_rows() if row["program"] in (name, *others)
+                     and row["verified"] == "yes"
+                     and f"{table.size(row)} {row['dtype']} ".startswith(case + " ")]
+             for title, case in SHOWN.get(int(name.split("_")[0]), {}).items()}
+    title, rows = next(iter(cases.items()), ("", []))
+    copy = next((row["gb_per_s"] for row in rows if row["tflops"] is None), None)
+    rows = [row for row in rows if row["tflops"] is not None]
+    if not rows:
+        raise Stop(f"results/{SHOWN_GPU}.csv has no figures of {name} that docs/figures.md shows",
+                   USAGE)
+    columns = {title: [f"`{row['kernel']}`" for row in rows]}
+    if len({row["launches"] for row in rows}) > 1:
+        columns["launches"] = [f"{row['launches']:g}" for row in rows]
+    if all(row["moved_bytes"] for row in rows):
+        columns["GB moved"] = [table.number(row["moved_bytes"] / 1e9) for row in rows]
+    columns["ms"] = [table.number(row["median_ms"]) for row in rows]
+    rates, (unit, *_) = zip(*map(measurements.rate, rows))
+    columns[f"{unit} (of {'a copy' if copy else 'peak'})"] = [
+        f"{table.number(rate)} ({rate / (copy or data_sheets.peak(row['gpu'], row)):.0%})"
+        for rate, row in zip(rates, rows)]
+    columns["step"] = [""] + [table.ratio(above["median_ms"], row["median_ms"])
+                              for above, row in zip(rows, rows[1:])]
+    names = [row["kernel"].replace("talk_", "") for row in rows]
+    for case, found in cases.items():
+        ms = {row["kernel"].replace("talk_", ""): row["median_ms"] for row in found}
+        columns["speed-up" + f", {case}" * (case != title)] = [
+            table.ratio(ms[names[0]], ms[name]) if {name, names[0]} <= ms.keys() else "-"
+            for name in names]
+    return table.markdown(list(columns), list(zip(*columns.values())))
+
+
 # --- Experiments --------------------------------------------------------------------------------
 
 
