@@ -26,7 +26,7 @@
 // --causal: row i attends to rows 0 to i of K and V alone, as in a model that writes text. Left
 // out: fewer heads of K than of Q, K of another length, dropout. What limits fused_basic: shared
 // memory. Each warp reads all of K and V there for 16 rows of Q, and scores and weights pass
-// through it. Next: bonus_attention.
+// through it. Next: bonus_attention. Figures: docs/figures.md.
 #include "attention/attention.cuh"
 #include "attention/attention_record.cuh"
 #include "attention/unfused.cuh"

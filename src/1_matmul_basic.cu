@@ -19,7 +19,7 @@
 //
 // What limits it: for each multiply-add, a thread loads two numbers. The 32 threads of a warp share
 // A's element and read 32 neighbors of B, so the caches help, but every thread still asks for all
-// 2 N numbers by itself. 2_matmul_sharedmem loads each of them once per block instead.
+// 2 N numbers. 2_matmul_sharedmem loads each once per block instead. Figures: docs/figures.md.
 #include "demo.cuh"
 #include "matmul/plain_matmul.cuh"
 

@@ -21,7 +21,7 @@
 // still computing with.
 //
 // What limits it: global loads fell 32-fold, but each multiply-add still reads two numbers from
-// shared memory, and that is now the bottleneck. bonus_matmul_register_tiled goes on from here.
+// shared memory, the new bottleneck. Next: bonus_matmul_register_tiled. Figures: docs/figures.md.
 #include "demo.cuh"
 #include "matmul/matmul.cuh"
 

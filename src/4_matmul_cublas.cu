@@ -13,7 +13,7 @@
 //
 // The handle and its workspace are made once, and the first call loads kernels: both stay outside
 // the timing. Our best kernels are level with it, after far more work than a call. What it cannot
-// do is look past the end of its call: see 5_gating_unfused.
+// do is look past the end of its call: see 5_gating_unfused. Figures: docs/figures.md.
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "matmul/matmul.cuh"

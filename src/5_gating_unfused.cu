@@ -19,7 +19,7 @@
 //
 // What limits it: the sigmoid and the product still need a kernel of their own, because no cuBLAS
 // call multiplies two products with each other. So both products go to global memory and back.
-// 6_gating_fused keeps them in registers.
+// 6_gating_fused keeps them in registers. Figures: docs/figures.md.
 //
 //     ./5_gating_unfused 4096          N x N: the time is mostly the gemms'
 //     ./5_gating_unfused --talk 1024   the talk's own shape: x[4 S^2, 128], W[128, 64]

@@ -21,7 +21,7 @@
 // What limits them: fused_basic has no tensor cores, fused_wmma waits as lesson 3's does. CUDA Tile
 // C++ is the easy way: a fifth of the code, and on Hopper twice the speed. (It adds biases last.)
 //
-//     ./6_gating_fused 4096        ./6_gating_fused --talk 1024
+//     ./6_gating_fused 4096        ./6_gating_fused --talk 1024        Figures: docs/figures.md
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "gating/gating.cuh"

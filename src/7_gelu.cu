@@ -18,7 +18,7 @@
 // gelu(-infinity) is 0 in the fused kernels. The chain computes -infinity times 0, a NaN, as the
 // formula stands (PyTorch gives NaN, too).
 //
-//     ./7_gelu 8192        ./7_gelu 8192 --dtype fp16
+//     ./7_gelu 8192        ./7_gelu 8192 --dtype fp16        Figures: docs/figures.md
 //
 // What limits it: memory. Compare with "copy", a kernel that loads and stores and does nothing
 // else: at its speed the arithmetic is free. 8_softmax is next, where elements need each other.

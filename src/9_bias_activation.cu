@@ -19,8 +19,8 @@
 //
 //     ./9_bias_activation 8192        ./9_bias_activation 8192 --op add_mul --activation gelu
 //
-// What limits it: memory. fused keeps too few bytes on their way, as 7_gelu's, which takes as long:
-// the remainders hide behind that. Small matrices: the launch (--sweep). Next: 11_lora.
+// What limits it: memory. fused has too few bytes on their way, as 7_gelu's. Remainders hide behind
+// that. Small matrices: the launch (--sweep). Next: 11_lora. Figures: docs/figures.md.
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "ptx.cuh"
