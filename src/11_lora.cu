@@ -19,8 +19,8 @@
 // appended       u by the library, all the rest in one kernel, lesson 3's wmma_tiled: 3 M N
 // appended_tile  the same in CUDA Tile C++, with lesson 6's main loop
 //
-// What limits them: the main loop. On an H200 wmma_tiled's has 40% of the library's speed, and the
-// traffic saved does not make up for that, beyond N = 2048. The tile compiler's has 90%.
+// What limits them: the main loop. On an H200 wmma_tiled's has 40% of the library's speed: beyond
+// N = 2048 the saved traffic is too little. The tile compiler's has 90%. Figures: docs/figures.md.
 //
 //     ./11_lora 4096        ./11_lora 4096 --rows 512 --rank 64 --activation gelu
 #include "demo.cuh"

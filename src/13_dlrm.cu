@@ -22,6 +22,7 @@
 // interaction_tile  the same in CUDA Tile C++
 //
 //     ./13_dlrm 2048        ./13_dlrm 2048 --dot --ids zipf        ./13_dlrm 2048 --dtype tf32
+// Figures: docs/figures.md.
 #include "demo.cuh"
 #include "demo/launch.cuh"
 #include "dlrm/grouped.cuh"
