@@ -20,7 +20,7 @@
 // When it pays: for small D, where the library waits for memory: a layer is 2 D operations per
 // number of h, which moves twice. The price: weights lie in shared memory. Where it has no room for
 // all layers, a block has two at a time, and copies all of them again for every 256 rows.
-// What limits it: tensor cores, tanh and gelu's other instructions, all about equally.
+// What limits it: tensor cores, tanh and gelu's other instructions. Figures: docs/figures.md.
 #include <cuda_pipeline.h>
 
 #include "demo.cuh"

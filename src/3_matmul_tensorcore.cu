@@ -22,7 +22,7 @@
 //
 // What limits it: waiting. A multiprocessor hides one warp's waits behind others' work, but 64 x 64
 // sums and the fragments take some 230 registers a thread, so only 8 warps fit, and often none is
-// ready. bonus_matmul_mma goes on from here, with the instructions that WMMA is made of.
+// ready. bonus_matmul_mma goes on, with the instructions WMMA is made of. Figures: docs/figures.md.
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "matmul/matmul.cuh"
