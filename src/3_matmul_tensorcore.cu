@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kThreads)
         if (t < tiles) {
             Stage& stage = stages[t % kStages];
             const size_t k = t * kBlockK;
-            const size_t rows = N - block_row, cols = N - block_col, depth = N - k;  // that are left
+            const size_t rows = N - block_row, cols = N - block_col, depth = N - k;  // that remain
             copy_tile<kBlock, kBlockK>(stage.A, &A[block_row * N + k], N, rows, depth);
             copy_tile<kBlockK, kBlock>(stage.B, &B[k * N + block_col], N, depth, cols);
         }
