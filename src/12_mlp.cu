@@ -52,10 +52,10 @@ __device__ void copy_layer(Layer<D>& to, const half* W, const half* b) {
     __pipeline_commit();
 }
 
-/// A warp's 32 rows of activations, as 2 x D / 16 fragments of 16 x 16, which its 32 threads (its
-/// lanes) hold together. Which lane holds what is specified; WMMA, in lesson 3, only hides it. Two
-/// ptx::mma_m16n8k16 multiply a fragment by 16 columns of W. Of it and of their sums, lane 4 g + t
-/// holds pairs of neighbors in a row:
+/// A warp's 32 rows of activations, as 2 x D / 16 fragments of 16 x 16. Its 32 threads, the lanes,
+/// hold each of them together. WMMA, in lesson 3, does not say which lane holds what. The
+/// instruction below it, ptx::mma_m16n8k16, does. Two of these multiply a fragment by 16 columns of
+/// W. Of the fragment and of their sums, lane 4 g + t holds pairs of neighbors in a row:
 ///
 ///                  a fragment of h                the first mma's sums   the second's
 ///     columns      2t, 2t + 1    2t + 8, 2t + 9   2t, 2t + 1             2t + 8, 2t + 9
@@ -111,13 +111,13 @@ struct Activations {
 };
 
 /// `all`: all layers stay in shared memory, else two at a time: while one is multiplied by, the
-/// next one arrives. A block computes kRows rows, then as many gridDim.x * kRows further down.
+/// next one arrives. A block computes kRows rows, then those gridDim.x * kRows further down, ...
 template <int D>
 __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
     one_kernel(const half* x, const half* W, const half* b, half* out, size_t N, int L, bool all) {
     extern __shared__ __align__(128) unsigned char shared[];
     const auto layers = reinterpret_cast<Layer<D>*>(shared);  // [all ? L : 2]
-    auto copy = [=](int step) {  // starts to copy a step's layer; every L steps they begin anew
+    auto copy = [=](int step) {  // starts to copy a step's layer; kRows rows take L steps
         const int l = step % L;
         copy_layer(layers[all ? l : step % 2], &W[l * D * D], &b[l * D]);
     };

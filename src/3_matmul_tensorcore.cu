@@ -16,15 +16,14 @@
 //
 // What limits wmma_tiled: shared memory takes some 30 clocks to answer. Other warps could work
 // meanwhile, but sums and fragments are 230 registers a thread, and a multiprocessor's 65,536 hold
-// 8 such warps. Often none is ready. bonus_matmul_mma goes on, with the instructions WMMA is made
-// of.
+// 8 such warps. Often none is ready. bonus_matmul_mma goes on, with the instructions below WMMA.
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "matmul/matmul.cuh"
 #include "matmul/matmul_record.cuh"
 #include "matmul/wmma_tile.cuh"
 
-using namespace wmma_tile;  // fragments, Stage, copy_tile, multiply, store_as_half, constants
+using namespace wmma_tile;  // kFragment = 16, kSide = 4, kWarp = 64, kBlock = 128, kBlockK = 32
 
 // --- Two fragments for each product --------------------------------------------------------------
 
@@ -109,7 +108,6 @@ __global__ void __launch_bounds__(kThreads)
 //           +---+  +--------+--------+
 //       128 x 32      C: 128 x 128
 //
-
 template <int kStages>
 __global__ void __launch_bounds__(kThreads)
     wmma_tiled(const half* A, const half* B, half* C, size_t N) {

@@ -93,7 +93,7 @@ struct Sums {
     }
 
     /// Stores the gates of up to `rows` rows. Which elements of a fragment a thread holds (x[0],
-    /// x[1], ...) is not specified, but it holds the same ones of v1 and of v2. A gate needs those.
+    /// x[1], ...) is not specified, but it has the same ones of v1 and v2: enough for their gates.
     __device__ void store_gates(half* out, size_t pitch, size_t rows, float* patch) {
         for (size_t i = 0; i < kSide && i * kFragment < rows; ++i)
             for (int j = 0; j < 2; ++j) {
@@ -200,13 +200,12 @@ static void run(demo::Session& session) {
     const demo::Gating g(session);  // x, W1, b1, W2, b2, out, and the reference
     const size_t M = g.shape.M, K = g.shape.K, H = g.shape.H;
     const gating_unfused::Unfused unfused(g);
-    const dim3 block(kTile, kTile), grid(M / kTile, H / kTile);
-    auto basic = [&] { fused_basic<<<grid, block>>>(g.x, g.W1, g.b1, g.W2, g.b2, g.out, K, H); };
-    const dim3 blocks((M + kBlock - 1) / kBlock, (H + kCols - 1) / kCols);
+    const dim3 block(kTile, kTile), blocks(M / kTile, H / kTile);
+    auto basic = [&] { fused_basic<<<blocks, block>>>(g.x, g.W1, g.b1, g.W2, g.b2, g.out, K, H); };
+    const dim3 grid((M + kBlock - 1) / kBlock, (H + kCols - 1) / kCols);
     demo::allow_shared_bytes(fused_wmma, sizeof(Tiles));
     auto tiled = [&] {
-        fused_wmma<<<blocks, kThreads, sizeof(Tiles)>>>(g.x, g.W1, g.b1, g.W2, g.b2, g.out, M, K,
-                                                        H);
+        fused_wmma<<<grid, kThreads, sizeof(Tiles)>>>(g.x, g.W1, g.b1, g.W2, g.b2, g.out, M, K, H);
     };
     auto prepare = [&] { return tile_launch(session, g); };
     const std::string why_not = tile::why_not(session.gpu);

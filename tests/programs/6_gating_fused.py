@@ -94,7 +94,7 @@ MUTANTS = [
     Mutant("fused_tile_unwritten", "fused_basic fused_tile fused_talk_tile",
            "the grid ends early, and the last columns have no blocks; of --talk S a block of "
            "fused_talk_tile computes its first tile alone",
-           [("grid(M / kTile, H / kTile)", "grid(M / kTile, H / kTile - 1)"),
+           [("blocks(M / kTile, H / kTile)", "blocks(M / kTile, H / kTile - 1)"),
             ("rows * tile::count(o.H, 128)", "rows * int(o.H / 128)"),
             ("rows * tile::count(o.H, 64)", "rows * int(o.H / 64)"),
             ("int(M / kRows), int(ct::num_blocks().x)", "int(M / kRows), int(M / kRows)")],
