@@ -4,7 +4,7 @@
 // of V's rows. How much row j counts there follows from a score, the product of row i of Q and row
 // j of K, divided by sqrt(D): the softmax of row i's N scores are the weights.
 //
-// chain, library_best   write N x N scores for each head, and read them again.
+// chain, library_best   write N x N scores per head, and read them: 8 GiB at N = 65536.
 // fused_basic           a block keeps 64 rows of Q, and goes through K and V in tiles of 64 rows
 //                       (fused_tile likewise, in CUDA Tile C++, with 128):
 //
@@ -14,19 +14,14 @@
 //       of Q    +--------+--------+---                 o[D]    of e^(score - max) v
 //                   tiles of V
 //
-// In lesson 6 a product's kernel did what came after the product. It cannot here: a row's maximum
-// and sum are known when its last score is. So this is lesson 8's pair, with a third member. When a
-// tile brings a greater maximum, sum and o are multiplied by e^(old max - new max). At the end a
-// row of O is o / sum.
-//
-// It saves memory: 16 heads with N = 65536 have 128 GiB of scores. (Training computes them anew.)
+// A row's maximum and sum are known when its last score is. So a row keeps lesson 8's pair, and o
+// beside it. A greater maximum multiplies sum and o by e^(old - new maximum). At last O is o / sum.
 //
 //     ./10_attention 4096        ./10_attention 65536 --dim 64        ./10_attention 4096 --causal
 //
-// --causal: row i attends to rows 0 to i of K and V alone, as in a model that writes text. Left
-// out: fewer heads of K than of Q, K of another length, dropout. What limits fused_basic: shared
-// memory. Each warp reads all of K and V there for 16 rows of Q, and scores and weights pass
-// through it. Next: bonus_attention. Figures: docs/figures.md.
+// --causal: row i attends to rows 0 to i alone, as in a model that writes text. What limits
+// fused_basic: shared memory, where each warp reads all of K and V for its 16 rows of Q, and which
+// scores and weights pass through. Next: bonus_attention. Figures: docs/figures.md.
 #include "attention/attention.cuh"
 #include "attention/attention_record.cuh"
 #include "attention/unfused.cuh"

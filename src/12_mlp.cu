@@ -1,26 +1,27 @@
 // 12: A multilayer perceptron, L layers of h = gelu(h W + b), in one kernel.
 //
-// The activations h[N, D] stay in registers from x to out. A warp loads 32 rows of x, and computes
-// all layers of these. What the tensor cores leave in a thread's registers is, after gelu and
-// rounding, just what they want there for the next layer's product:
+// A layer as a launch of its own reads h[N, D] from global memory and writes the next h there. But
+// a row of h needs no other row. So a warp takes 32 rows of x and computes all layers of them. The
+// rows stay in its registers, and the weights wait in shared memory:
 //
 //     global                registers of a warp                              global
 //       x ---> 32 x D --[W b]--> 32 x D --[W b]--> ... --[W b]--> 32 x D ---> out
 //                         ^                 ^                ^
 //                         +-----------------+----------------+--- shared memory of a block
 //
-// chain         as a framework: per layer a gemm that adds the bias, then a gelu. 4 L N D numbers
-//               to move, 2 L launches.
-// library_best  one gemm per layer, which applies gelu, too: 2 L N D, and L launches.
-// graph         the faster of the two as a CUDA graph: for few rows, where launches cost most.
-// one_kernel    2 N D, and one launch.
+//               numbers moved   launches
+// chain         4 L N D         2 L   as a framework: a gemm that adds the bias, then a gelu
+// library_best  2 L N D         L     a gemm that applies gelu, too
+// graph         the faster of these two as a CUDA graph: one call for all of its launches
+// one_kernel    2 N D           1
 //
 //     ./12_mlp 1048576        ./12_mlp 131072 --dim 128        ./12_mlp 256 --layers 64
 //
-// When it pays: for small D, where the library waits for memory: a layer is 2 D operations per
-// number of h, which moves twice. The price: weights lie in shared memory. Where it has no room for
-// all layers, a block has two at a time, and copies all of them again for every 256 rows.
-// What limits it: tensor cores, tanh and gelu's other instructions. Figures: docs/figures.md.
+// When it pays: for small D. A number of h costs the library 2 D operations and 4 bytes; an H200
+// does 200 operations while it moves a byte, so below D = 400 the library waits for memory. The
+// price: where shared memory has no room for all layers, a block keeps two, and copies each layer
+// again for every 256 rows. What limits it: tensor cores, tanh and gelu's other instructions take
+// about as long each, one after the other. bonus_mlp makes them overlap. Figures: docs/figures.md.
 #include <cuda_pipeline.h>
 
 #include "demo.cuh"
@@ -51,15 +52,25 @@ __device__ void copy_layer(Layer<D>& to, const half* W, const half* b) {
     __pipeline_commit();
 }
 
-/// A warp's 32 rows of activations, as 2 x D / 16 fragments: 16 x 16 numbers, of which a thread
-/// holds four pairs of neighbors. row(r) and column(r): where pair r lies (see ptx::mma_m16n8k16).
+/// A warp's 32 rows of activations, as 2 x D / 16 fragments of 16 x 16. Its 32 threads, the lanes,
+/// hold each of them together. WMMA, in lesson 3, does not say which lane holds what. The
+/// instruction below it, ptx::mma_m16n8k16, does. Two of these multiply a fragment by 16 columns of
+/// W. Of the fragment and of their sums, lane 4 g + t holds pairs of neighbors in a row:
+///
+///                  a fragment of h                the first mma's sums   the second's
+///     columns      2t, 2t + 1    2t + 8, 2t + 9   2t, 2t + 1             2t + 8, 2t + 9
+///     row g        pairs[0]      pairs[2]         sums[0], sums[1]       sums[0], sums[1]
+///     row g + 8    pairs[1]      pairs[3]         sums[2], sums[3]       sums[2], sums[3]
+///
+/// Those are the same places. After gelu and rounding, a lane's sums are what it needs as its part
+/// of the next h, so between two layers no number goes to another thread.
 template <int D>
 struct Activations {
     uint32_t pairs[2][D / 16][4];
-    static __device__ int row(int r) { return threadIdx.x % 32 / 4 + r % 2 * 8; }
-    static __device__ int column(int r) { return threadIdx.x % 4 * 2 + r / 2 * 8; }
+    static __device__ int row(int r) { return threadIdx.x % 32 / 4 + r % 2 * 8; }    // of pair r
+    static __device__ int column(int r) { return threadIdx.x % 4 * 2 + r / 2 * 8; }  // its first
 
-    /// Calls f(pair, row, column) for all of the thread's pairs.
+    /// Calls f(pair, row, column) for the lane's pairs. Unrolled, since registers have no index.
     template <class F>
     __device__ void for_each(F f) {
 #pragma unroll
@@ -69,21 +80,20 @@ struct Activations {
                 for (int r = 0; r < 4; ++r) f(pairs[i][k][r], i * 16 + row(r), k * 16 + column(r));
     }
 
-    /// The next layer's: gelu(h W + b). mma leaves 16 x 8 sums. Two of these, side by side, give a
-    /// thread just the four pairs of a 16 x 16 fragment that it needs for the next product.
+    /// The next layer's: gelu(h W + b), 16 columns at a time.
     __device__ Activations next(const Layer<D>& layer) const {
         const int lane = threadIdx.x % 32;
         Activations result;
 #pragma unroll
         for (int j = 0; j < D; j += 16) {
-            float sums[2][2][4];  // [16 rows each][8 columns each, from j on][this thread's]
+            float sums[2][2][4];  // [16 rows each][first, second mma][the lane's four]
             for (int n = 0; n < 2; ++n)
-                for (int e = 0; e < 4; ++e)  // they begin as the biases
-                    sums[0][n][e] = sums[1][n][e] = layer.b[j + n * 8 + lane % 4 * 2 + e % 2];
+                for (int e = 0; e < 4; ++e)  // they begin as the biases of their columns
+                    sums[0][n][e] = sums[1][n][e] = layer.b[j + column(2 * n) + e % 2];
 #pragma unroll
             for (int k = 0; k < D; k += 16) {
-                // W[k .. k + 15][j .. j + 15], as four blocks of 8 x 8. Each lane has the address
-                // of a block's row; "trans", since mma wants pairs from two rows of W.
+                // Loads 16 x 16 of W, from [k][j] on, as four blocks of 8 x 8: each lane names one
+                // of their rows. mma wants pairs of neighbors in a column: hence "trans".
                 uint32_t w[4];
                 ptx::ldmatrix_x4_trans(w, &layer.W[k + lane % 16][j + lane / 16 * 8]);
                 for (int i = 0; i < 2; ++i)
@@ -91,7 +101,7 @@ struct Activations {
                         ptx::mma_m16n8k16(sums[i][n], pairs[i][k / 16], w[2 * n], w[2 * n + 1]);
             }
             for (int i = 0; i < 2; ++i)
-                for (int r = 0; r < 4; ++r) {
+                for (int r = 0; r < 4; ++r) {  // pair r's two sums
                     const float* const v = &sums[i][r / 2][r % 2 * 2];
                     result.pairs[i][j / 16][r] = ptx::cvt_rn_x2<half>(gelu_of(v[0]), gelu_of(v[1]));
                 }
@@ -100,23 +110,24 @@ struct Activations {
     }
 };
 
-/// `all`: all layers stay in shared memory, else two at a time. Blocks loop over tiles of kRows.
+/// `all`: all layers stay in shared memory, else two at a time: while one is multiplied by, the
+/// next one arrives. A block computes kRows rows, then those gridDim.x * kRows further down, ...
 template <int D>
 __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
     one_kernel(const half* x, const half* W, const half* b, half* out, size_t N, int L, bool all) {
     extern __shared__ __align__(128) unsigned char shared[];
     const auto layers = reinterpret_cast<Layer<D>*>(shared);  // [all ? L : 2]
-    auto copy = [=](int step) {  // starts to copy a step's layer; a tile takes L steps
+    auto copy = [=](int step) {  // starts to copy a step's layer; kRows rows take L steps
         const int l = step % L;
         copy_layer(layers[all ? l : step % 2], &W[l * D * D], &b[l * D]);
     };
     for (int l = 0; l < (all ? L : 1); ++l) copy(l);
     int step = 0;
-    for (size_t top = blockIdx.x * kRows; top < N; top += gridDim.x * kRows) {  // rows of tiles
-        const size_t first = top + threadIdx.x / 32 * kWarpRows;                // row of the warp
+    for (size_t top = blockIdx.x * kRows; top < N; top += gridDim.x * kRows) {
+        const size_t first = top + threadIdx.x / 32 * kWarpRows;  // of the warp's rows
         Activations<D> h;
         h.for_each([&](uint32_t& pair, int row, int column) {
-            const bool inside = first + row < N;  // else 0: any number will do
+            const bool inside = first + row < N;  // else 0: these rows are not stored
             pair = inside ? *reinterpret_cast<const uint32_t*>(&x[(first + row) * D + column]) : 0;
         });
         for (int l = 0; l < L; ++l, ++step) {

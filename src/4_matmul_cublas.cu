@@ -30,7 +30,7 @@ void gemm(cublasHandle_t handle, cublasComputeType_t compute,
     DEMO_CHECK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N,  // neither is transposed
                             n, n, n,                           // columns of C, its rows, and k
                             &alpha, B, type, n,                // n: elements from row to row
-                            A, type, n,                        //
+                            A, type, n,                        // the same for the other one
                             &beta, C, type, n, compute, CUBLAS_GEMM_DEFAULT));
 }
 
@@ -38,7 +38,7 @@ template <class T>
 void compare(demo::Session& session, const std::string& kernel, const std::string& dtype,
              cublasComputeType_t compute, demo::Fill fill = {}) {
     const size_t N = session.n();
-    const demo::Cublas cublas;
+    const demo::Cublas cublas;  // the handle, and the workspace: scratch memory for its kernels
     const demo::Input<T> A(session, "A", {N, N}, fill), B(session, "B", {N, N}, fill);  // random
     const demo::Output<T> C(session, "C", {N, N});
     const demo::MatmulReference reference(session, A, B);
@@ -49,7 +49,7 @@ void compare(demo::Session& session, const std::string& kernel, const std::strin
 
 static void run(demo::Session& session) {
     compare<float>(session, "cublas_fp32", "fp32", CUBLAS_COMPUTE_32F);
-    // Inputs that TF32 holds exactly: so all that is left to verify is the arithmetic.
+    // Inputs rounded to what TF32 holds: so the products are exact, and fp32's bound must be met.
     compare<float>(session, "cublas_tf32", "tf32", CUBLAS_COMPUTE_32F_FAST_TF32,
                    {.then = demo::Then::kRoundToTf32});
     compare<half>(session, "cublas_fp16", "fp16", CUBLAS_COMPUTE_32F);

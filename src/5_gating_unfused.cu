@@ -1,5 +1,4 @@
-// 5: Gating, out = sigmoid(x W1 + b1) * (x W2 + b2), as separate kernels
-// (gating/unfused.cuh).
+// 5: Gating, out = sigmoid(x W1 + b1) * (x W2 + b2), as separate kernels (in gating/unfused.cuh).
 //
 // Each matmul is the library's, as fast as it gets. But a kernel ends by writing its result to
 // global memory, and the next one begins by reading it again:
@@ -8,18 +7,19 @@
 //                                                                            v
 //      x, W2 -> [gemm] -> t2 -> [add b2] -> out -------------------> [multiply] -> out
 //
-// t1, t2 and out are buffers, M x H numbers each, and every arrow at them is a trip through global
-// memory: with x and W 15 N^2 numbers where all matrices are N x N. One kernel needs 4 N^2. The
-// four kernels that are no gemm do almost no arithmetic: their time is the traffic.
+// t1, t2 and out are buffers of M x H numbers, and serve again once these are used up. Every arrow
+// is a trip through global memory. So these kernels move 3 + 2 + 2 and 3 + 2 + 3 matrices, 15 N^2
+// numbers if all are N x N, and one kernel moves 4 N^2. The four that are no gemm do almost no
+// arithmetic: their time is the traffic.
 //
 // six_kernels   the picture above: what a framework launches for this formula, line by line.
 // library_best  what the library can do about it. Its gemm can add the bias before it stores, and
 //               one gemm over [W1 | W2], placed side by side beforehand, reads x once instead of
 //               twice. Two gemms or one: the faster here is kept (--verbose says which).
 //
-// What limits it: the sigmoid and the product still need a kernel of their own, because no cuBLAS
-// call multiplies two products with each other. So both products go to global memory and back.
-// 6_gating_fused keeps them in registers. Figures: docs/figures.md.
+// What limits it: sigmoid and product need a kernel of their own, since no cuBLAS call multiplies
+// two products. So both go to global memory and back. 6_gating_fused keeps them in registers.
+// Figures: docs/figures.md.
 //
 //     ./5_gating_unfused 4096          N x N: the time is mostly the gemms'
 //     ./5_gating_unfused --talk 1024   the talk's own shape: x[4 S^2, 128], W[128, 64]

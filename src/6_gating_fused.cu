@@ -13,13 +13,13 @@
 // A tile of x serves both products, nothing but out is stored, and one launch replaces six. The
 // price: two sums per element of out, so a block covers half as many columns.
 //
-// When it pays: a row of --talk S (x[4 S^2, 128], W[128, 64]) is 192 numbers to move in one kernel,
-// 448 or 576 in library_best, 960 in six_kernels. At 85 operations per byte the tensor cores wait,
-// and a copy of 192 numbers a row is about the limit. But N x N is N / 2 operations per byte: there
-// only a main loop as good as the library's wins. The last row, the suite's fastest here, has it.
-//
-// What limits them: fused_basic has no tensor cores, fused_wmma waits as lesson 3's does. CUDA Tile
-// C++ is the easy way: a fifth of the code, and on Hopper twice the speed. (It adds biases last.)
+// When it pays: where memory is the limit. With --talk S, x[4 S^2, 128] and W[128, 64], one kernel
+// moves 128 numbers of x and 64 of out per row, 85 operations per byte, where an H200 could do 200.
+// library_best also writes a row of both products, 128 numbers, and reads it again: 448 in all.
+// (And six_kernels: 960.) But N x N matrices have N / 2 operations per byte: there only a main loop
+// as good as the library's wins, such as that of the last row, the suite's fastest here.
+// What limits them: fused_basic has no tensor cores, fused_wmma waits as lesson 3's does.
+// fused_tile leaves threads to the compiler: a fifth of the code, and on Hopper twice the speed.
 //
 //     ./6_gating_fused 4096        ./6_gating_fused --talk 1024        Figures: docs/figures.md
 #include "demo.cuh"
@@ -32,19 +32,14 @@
 
 namespace gating_fused {
 
-struct Operands {
-    const half *x, *W1, *b1, *W2, *b2;  // [M, K], [K, H], [H], [K, H], [H], row-major
-    half* out;                          // [M, H] row-major
-    size_t M, K, H;                     // multiples of 32
-};
-
 __device__ float gate(float v1, float v2) { return gating_unfused::logistic(v1) * v2; }
 
 // --- Lesson 2's kernel with a second tile of weights and a second sum ----------------------------
 constexpr int kTile = 32;  // a tile is kTile x kTile elements, a block kTile x kTile threads
 
-__global__ void fused_basic(Operands operands) {
-    const auto [x, W1, b1, W2, b2, out, M, K, H] = operands;
+// x[M, K], W1[K, H], b1[H], W2[K, H], b2[H], out[M, H], all row-major
+__global__ void fused_basic(const half* x, const half* W1, const half* b1, const half* W2,
+                            const half* b2, half* out, size_t K, size_t H) {
     __shared__ float tile_x[kTile][kTile], tile_W1[kTile][kTile], tile_W2[kTile][kTile];
     const int tx = threadIdx.x, ty = threadIdx.y;
     const size_t row = size_t(blockIdx.x) * kTile + ty;  // rows on grid.x: grid.y ends at 65535
@@ -98,7 +93,7 @@ struct Sums {
     }
 
     /// Stores the gates of up to `rows` rows. Which elements of a fragment a thread holds (x[0],
-    /// x[1], ...) is not specified, but of v1 and v2 they are the same: the gate needs no more.
+    /// x[1], ...) is not specified, but it has the same ones of v1 and v2: enough for their gates.
     __device__ void store_gates(half* out, size_t pitch, size_t rows, float* patch) {
         for (size_t i = 0; i < kSide && i * kFragment < rows; ++i)
             for (int j = 0; j < 2; ++j) {
@@ -116,20 +111,20 @@ struct Tiles {  // where lesson 3's stage has 128 columns of B, this has 64 of e
 };
 
 /// A block computes 128 x 64 of out, a warp 64 x 32: as many sums as in lesson 3.
-__global__ void __launch_bounds__(kThreads) fused_wmma(Operands operands) {
-    const auto [x, W1, b1, W2, b2, out, M, K, H] = operands;
+__global__ void __launch_bounds__(kThreads)
+    fused_wmma(const half* x, const half* W1, const half* b1, const half* W2, const half* b2,
+               half* out, size_t M, size_t K, size_t H) {
     extern __shared__ __align__(128) unsigned char shared[];
     Tiles& tiles = *reinterpret_cast<Tiles*>(shared);
     const size_t block_row = size_t(blockIdx.x) * kBlock, block_col = size_t(blockIdx.y) * kCols;
     const int warp = threadIdx.x / 32, warp_row = warp / 2 * kWarp, warp_col = warp % 2 * kWarpCols;
     const size_t row = block_row + warp_row, col = block_col + warp_col;  // the warp's first
     auto copy_stage = [=, &tiles](size_t t) {  // tile t of x, W1 and W2, into its stage
-        const auto [x, W1, b1, W2, b2, out, M, K, H] = operands;  // not captured before clang 16
-        const size_t s = t % kStages, k = t * kBlockK, left = k < K ? K - k : 0;
-        const size_t corner = k * H + block_col;
-        copy_tile<kBlock, kBlockK>(tiles.x[s], &x[block_row * K + k], K, M - block_row, left);
-        copy_tile<kBlockK, kCols>(tiles.W1[s], &W1[corner], H, left, H - block_col);
-        copy_tile<kBlockK, kCols>(tiles.W2[s], &W2[corner], H, left, H - block_col);
+        const size_t s = t % kStages, k = t * kBlockK, corner = k * H + block_col;
+        const size_t depth = k < K ? K - k : 0;  // that remains: past the last tile nothing is read
+        copy_tile<kBlock, kBlockK>(tiles.x[s], &x[block_row * K + k], K, M - block_row, depth);
+        copy_tile<kBlockK, kCols>(tiles.W1[s], &W1[corner], H, depth, H - block_col);
+        copy_tile<kBlockK, kCols>(tiles.W2[s], &W2[corner], H, depth, H - block_col);
         __pipeline_commit();
     };
     for (int t = 0; t < kStages - 1; ++t) copy_stage(t);
@@ -153,6 +148,7 @@ using In = tile::In<half>;
 using Out = tile::Out<half>;
 /// A block computes a tile of out. Threads, shared memory, early copies and tensor cores are the
 /// compiler's business. Ours: tile sizes, which block computes which, and what tile.cuh promises.
+/// The hint is for every GPU (0). occupancy, in the one below: blocks per multiprocessor.
 template <int kRows, int kCols, int kWarps>
 [[cutile::hint(0, num_worker_warps_per_cta = kWarps)]] __tile_global__ void fused_tile(
     In x, In W1, In b1, In W2, In b2, Out out, size_t M, size_t K, size_t H) {
@@ -185,7 +181,8 @@ fused_talk_tile(In x, In W1, In b1, In W2, In b2, Out out, size_t M, size_t, siz
     }
 }
 
-static std::function<void()> tile_launch(const demo::Session& session, const Operands& o) {
+static std::function<void()> tile_launch(const demo::Session& session, const demo::Gating& g) {
+    const demo::GatingOperands o = g;
     auto launch = [=](auto kernel, int blocks) {
         return [=] { kernel<<<blocks>>>(o.x, o.W1, o.b1, o.W2, o.b2, o.out, o.M, o.K, o.H); };
     };
@@ -196,19 +193,21 @@ static std::function<void()> tile_launch(const demo::Session& session, const Ope
                         launch(fused_tile<128, 64, 4>, rows * tile::count(o.H, 64)));
 }
 #else
-static std::function<void()> tile_launch(const demo::Session&, const Operands&) { return {}; }
+static std::function<void()> tile_launch(const demo::Session&, const demo::Gating&) { return {}; }
 #endif
 
 static void run(demo::Session& session) {
     const demo::Gating g(session);  // x, W1, b1, W2, b2, out, and the reference
     const size_t M = g.shape.M, K = g.shape.K, H = g.shape.H;
-    const Operands operands{g.x, g.W1, g.b1, g.W2, g.b2, g.out, M, K, H};
     const gating_unfused::Unfused unfused(g);
-    auto basic = [&] { fused_basic<<<dim3(M / kTile, H / kTile), dim3(kTile, kTile)>>>(operands); };
-    const dim3 blocks((M + kBlock - 1) / kBlock, (H + kCols - 1) / kCols);
+    const dim3 block(kTile, kTile), blocks(M / kTile, H / kTile);
+    auto basic = [&] { fused_basic<<<blocks, block>>>(g.x, g.W1, g.b1, g.W2, g.b2, g.out, K, H); };
+    const dim3 grid((M + kBlock - 1) / kBlock, (H + kCols - 1) / kCols);
     demo::allow_shared_bytes(fused_wmma, sizeof(Tiles));
-    auto tiled = [&] { fused_wmma<<<blocks, kThreads, sizeof(Tiles)>>>(operands); };
-    auto prepare = [&] { return tile_launch(session, operands); };
+    auto tiled = [&] {
+        fused_wmma<<<grid, kThreads, sizeof(Tiles)>>>(g.x, g.W1, g.b1, g.W2, g.b2, g.out, M, K, H);
+    };
+    auto prepare = [&] { return tile_launch(session, g); };
     const std::string why_not = tile::why_not(session.gpu);
     session.run(
         g.shape.workload(), g.check({}),

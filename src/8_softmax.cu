@@ -31,9 +31,10 @@
 
 namespace softmax {
 
-constexpr int kThreads = 256;
-
 // --- One kernel for all -------------------------------------------------------------------------
+// merge_block() (max_sum.cuh) merges the threads' pairs (maximum, sum). Here one half of each pair
+// is idle. 0 and 1 are two places in shared memory: call 2 need not wait until all have read call
+// 1's.
 template <class T>
 __global__ void fused(const T* x,  // [rows, cols] row-major, like out
                       T* out, size_t rows, size_t cols, bool fits) {
@@ -77,7 +78,8 @@ __global__ void fused(const T* x,  // [rows, cols] row-major, like out
 // merge_block() in max_sum.cuh.
 // Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, arXiv 1805.02867.
 
-constexpr int kOnlineThreads = 512;  // of a block, at most
+constexpr int kThreads = 256;        // of a block of fused
+constexpr int kOnlineThreads = 512;  // of a block of online, at most
 constexpr int kAtOnce = 8;           // numbers that a thread asks for before it waits for any
 
 template <class T>
@@ -87,10 +89,10 @@ __global__ void __launch_bounds__(kOnlineThreads)
     extern __shared__ __align__(16) unsigned char shared[];
     T* const kept = reinterpret_cast<T*>(shared);  // [cols], if that fits
     // A warp takes 32 * kAtOnce neighbors: its lanes read 32 of them at a time, kAtOnce times.
-    const size_t begin = threadIdx.x / 32 * (32 * kAtOnce) + threadIdx.x % 32;
-    const size_t step = kAtOnce * blockDim.x;
+    const size_t begin = threadIdx.x / 32 * (32 * kAtOnce) + threadIdx.x % 32;  // a lane's first
+    const size_t step = kAtOnce * blockDim.x;  // past what all warps of the block took
     T values[kAtOnce];
-    int slot = 0;  // of merge_block: taking turns saves a barrier
+    int slot = 0;  // merge_block's place, in turn: some may still read the last row's pairs there
     for (size_t row = blockIdx.x; row < rows; row += gridDim.x, slot ^= 1) {
         const T* const from = x + row * cols;
         const T* const again = fits ? kept : from;

@@ -533,7 +533,8 @@ FACTS = {
                Slip("`out` holds GELU without x. Either your chain has no tenth kernel, or that "
                     "writes to `temporary`: ten kernels must begin there to end in `out`.",
                     when=["fused verified", "chain: ... at row 0, column 0: -0.1105... instead of"],
-                    of_solution=True, edits=[("T* next = temporary;", "T* next = out;")]),
+                    of_solution=True,
+                    edits=[("t1 = temporary, *const t2 = out;", "t1 = out, *const t2 = temporary;")]),
                Slip("The last line of fused_vectorized has no residual. It computes what is left "
                     "over after whole vectors, so 256 x 256 elements are right, and 3 x 7 are not.",
                     when=[f"{GELU} 256 --once --verbose: verified",

@@ -69,7 +69,7 @@ MUTANTS = [
            **at(*LONG), kind="stale"),
     Mutant("mlp_registers_as_they_were", "one_kernel",
            "the sums begin as what their registers held",
-           [("layer.b[j + n * 8 + lane % 4 * 2 + e % 2]", "half(1.0f)")],
+           [("layer.b[j + column(2 * n) + e % 2]", "half(1.0f)")],
            **at(*SMALL), kind="accumulator"),
     Mutant("mlp_no_wait", "one_kernel",
            "weights are multiplied before their copies have arrived",

@@ -94,7 +94,7 @@ MUTANTS = [
     Mutant("fused_tile_unwritten", "fused_basic fused_tile fused_talk_tile",
            "the grid ends early, and the last columns have no blocks; of --talk S a block of "
            "fused_talk_tile computes its first tile alone",
-           [("dim3(M / kTile, H / kTile)", "dim3(M / kTile, H / kTile - 1)"),
+           [("blocks(M / kTile, H / kTile)", "blocks(M / kTile, H / kTile - 1)"),
             ("rows * tile::count(o.H, 128)", "rows * int(o.H / 128)"),
             ("rows * tile::count(o.H, 64)", "rows * int(o.H / 64)"),
             ("int(M / kRows), int(ct::num_blocks().x)", "int(M / kRows), int(M / kRows)")],
@@ -115,7 +115,7 @@ MUTANTS = [
            "the last tiles along k are counted twice",
            [("size_t t = 0; t < K; t += kTile",
              "size_t i = 0, t = 0; i <= K; i += kTile, t = min(i, K - kTile)"),
-            ("k = t * kBlockK, left", "k = min(t * kBlockK, K - kBlockK), left"),
+            ("k = t * kBlockK, corner", "k = min(t * kBlockK, K - kBlockK), corner"),
             ("t * kBlockK < K; ++t", "t * kBlockK <= K; ++t"),
             ("(int k : ct::irange(0, tile::count(K, 64))) {",
              "(int i : ct::irange(0, tile::count(K, 64) + 1)) {\n"

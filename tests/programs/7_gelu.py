@@ -26,7 +26,7 @@ MUTANTS = [
              "0.5f + 0.5f * (__expf(2.0f * a) - 1) / (__expf(2.0f * a) + 1)")]),
     Mutant("gelu_missing_operation", "chain",
            "the chain adds no 1",
-           [("apply(with_number<Add, T>, 1.0f);", "apply(with_number<Add, T>, 0.0f);")]),
+           [("(t2, 1, t1, size);", "(t2, 0, t1, size);")]),
     Mutant("gelu_stale", "fused_vectorized",
            "only the first launch computes",
            [launch_once("fused_vectorized<<<")], timed=True),
