@@ -32,9 +32,8 @@
 namespace softmax {
 
 // --- One kernel for all -------------------------------------------------------------------------
-// merge_block() (max_sum.cuh) merges the threads' pairs (maximum, sum). Here one half of each pair
-// is idle. 0 and 1 are two places in shared memory: call 2 need not wait until all have read call
-// 1's.
+// merge_block() (max_sum.cuh) merges the threads' pairs (maximum, sum). Half of each is idle here.
+// 0 and 1 are two places in shared memory: call 2 need not wait until all have read call 1's.
 template <class T>
 __global__ void fused(const T* x,  // [rows, cols] row-major, like out
                       T* out, size_t rows, size_t cols, bool fits) {
