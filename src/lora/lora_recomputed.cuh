@@ -7,52 +7,14 @@
 
 namespace lora_hopper {
 
-constexpr int kRank = 16;                 // columns of A and rows of B: zeros beyond r
+constexpr int kRank = 32;                 // columns of A and rows of B: zeros beyond r
 constexpr int kPair = 2;                  // blocks of a cluster: they have the same rows of x
 constexpr int kShareK = kBlockK / kPair;  // columns of x in a step that each block adds to u
-
-/// Sums of u on their way from each block of a pair to the other. Threads with the same number hold
-/// the same elements, so each thread passes its own on.
-template <int kThreads>
-struct Halves {
-    float2 sums[kRank / 4][kThreads];  // the other block's
-    hopper::Barrier there, taken;      // they have arrived; the other block has read this one's
-
-    /// One thread initializes the barriers.
-    __device__ void init() {
-        hopper::mbarrier_init(&there, 1);
-        hopper::mbarrier_init(&taken, kThreads / 32);
-        hopper::fence_mbarrier_init();
-        hopper::mbarrier_arrive_expect_tx(&there, sizeof sums);
-    }
-
-    /// All consumers of both blocks call it: mine += the other block's. `parity`: 0, 1, 0, ...
-    __device__ void add(float (&mine)[kRank / 2], int other, uint32_t parity) {
-        hopper::mbarrier_wait(&taken, parity ^ 1);  // it has read what this thread sent before
-#pragma unroll
-        for (int i = 0; i < kRank / 4; ++i)
-            hopper::st_async(&sums[i][threadIdx.x], {mine[2 * i], mine[2 * i + 1]}, &there, other);
-        hopper::mbarrier_wait(&there, parity);
-#pragma unroll
-        for (int i = 0; i < kRank / 4; ++i) {
-            const float2 theirs = sums[i][threadIdx.x];
-            mine[2 * i] += theirs.x, mine[2 * i + 1] += theirs.y;
-        }
-        // The other block sends once all warps have arrived. By then expect its bytes.
-        if (threadIdx.x == 0) hopper::mbarrier_arrive_expect_tx(&there, sizeof sums);
-        __syncwarp();  // all of the warp have read
-        if (threadIdx.x % 32 == 0) {
-            hopper::fence_release_cluster();
-            hopper::mbarrier_arrive_cluster(&taken, other);
-        }
-    }
-};
 
 template <int kTileM, int kTileN, int kStages>
 struct RecomputedMemory {
     Memory<half, kTileN, kStages, 1, kTileM> tiles;
     alignas(1024) half A[kStages][kShareK][kRank];  // of each stage; rows swizzled
-    Halves<threads(kTileM) - kWarpgroup> halves;
 };
 
 struct Tile {
@@ -81,7 +43,8 @@ __device__ void for_each_tile(int rank, int M, int N, Work work) {
 }
 
 /// The producer's copies of step t: of x, W and A, or after the last of them of B. Each block
-/// copies half of the tile's rows of x, into the shared memory of both.
+/// copies half of the tile's rows of x, into the shared memory of both. Beside B the other block's
+/// sums of u arrive, where x would be.
 template <int kTileM, int kTileN, int kStages>
 struct RecomputedLoad {
     RecomputedMemory<kTileM, kTileN, kStages>& memory;
@@ -96,7 +59,8 @@ struct RecomputedLoad {
         const bool update = t == depth;
         const int k = update ? 0 : (tile.backward ? depth - 1 - t : t) * kBlockK;
         const int of_A = tile.new_rows ? sizeof memory.A[0] : 0;
-        hopper::mbarrier_arrive_expect_tx(full, update ? kOfB : sizeof stage + of_A);
+        const int of_u = tile.new_rows ? kTileM * kRank * sizeof(float) : 0;
+        hopper::mbarrier_arrive_expect_tx(full, update ? kOfB + of_u : sizeof stage + of_A);
         if (!update) {
             hopper::tma_load_multicast(stage.A[rank * kShareM], x, tile.row + rank * kShareM, k,
                                        full, (1 << kPair) - 1);
@@ -107,25 +71,45 @@ struct RecomputedLoad {
     }
 };
 
-/// Starts a step of x W for a warpgroup's 64 rows; with kOfU also its block's share of x A.
-template <bool kOfU, int kTileM, int kTileN, int kStages>
-__device__ void multiply_step(float (&sums)[kTileN / 2], float (&u_sums)[kRank / 2],
-                              const RecomputedMemory<kTileM, kTileN, kStages>& memory, int s,
-                              int warpgroup, int rank, bool keep) {
-    const auto& stage = memory.tiles.ring.stages[s];
-    const auto& rows = stage.A[64 * warpgroup];
+/// u_sums += a block's share of x A in a step, for a warpgroup's 64 rows: starts a group of wgmma.
+template <int kTileM, int kTileN, int kStages>
+__device__ void multiply_A(float (&u_sums)[kRank / 2],
+                           const RecomputedMemory<kTileM, kTileN, kStages>& memory, int s,
+                           int warpgroup, int rank) {
+    const auto& rows = memory.tiles.ring.stages[s].A[64 * warpgroup];
     hopper::wgmma_fence();
 #pragma unroll
-    for (int c = 0; c < kBlockK; c += 16) {
-        hopper::wgmma_mma_async<half>(sums, hopper::matrix_descriptor(&rows[c]),
-                                      hopper::matrix_descriptor(stage.B[0][c], sizeof stage.B[0]),
-                                      keep || c > 0);
-        if (kOfU && c < kShareK)
-            hopper::wgmma_mma_async<half>(
-                u_sums, hopper::matrix_descriptor(&rows[rank * kShareK + c]),
-                hopper::matrix_descriptor<kRank>(memory.A[s][c]), keep || c > 0);
-    }
+    for (int c = 0; c < kShareK; c += 16)
+        hopper::wgmma_mma_async<half>(u_sums, hopper::matrix_descriptor(&rows[rank * kShareK + c]),
+                                      hopper::matrix_descriptor<kRank>(memory.A[s][c]), true);
     hopper::wgmma_commit_group();
+}
+
+/// u_sums += those of block `other`, which arrive in the stage of the step to come: in the place of
+/// x, which that step does not need, and its barrier counts them. Threads with the same number hold
+/// the same elements, so each thread passes its own on.
+template <int kTileM, int kTileN, int kStages>
+__device__ void exchange(float (&u_sums)[kRank / 2], Ring<half, kTileN, kStages, kTileM>& ring,
+                         const Position<kStages>& at, int other) {
+    constexpr int kThreads = kTileM / 64 * kWarpgroup;
+    auto* const theirs = (float4*)&ring.stages[at.stage].A + threadIdx.x;
+    static_assert(kThreads * sizeof u_sums <= sizeof ring.stages[0].A);
+    hopper::mbarrier_wait(&ring.empty[at.stage], at.parity ^ 1);  // it is free, in both blocks
+#pragma unroll
+    for (int i = 0; i < kRank / 8; ++i) {
+        const float* const u = &u_sums[4 * i];
+        hopper::st_async(&theirs[i * kThreads], {u[0], u[1], u[2], u[3]}, &ring.full[at.stage],
+                         other);
+    }
+    hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
+#pragma unroll
+    for (int i = 0; i < kRank / 8; ++i) {
+        const float4 v = theirs[i * kThreads];
+        u_sums[4 * i] += v.x, u_sums[4 * i + 1] += v.y;
+        u_sums[4 * i + 2] += v.z, u_sums[4 * i + 3] += v.w;
+    }
+    __syncwarp();  // all of the warp have read, before it frees the stage
+    hopper::fence_release_cluster();
 }
 
 /// out = act([x | s (x A)] [W ; B] + b)
@@ -145,10 +129,7 @@ __global__ void HOPPER_CLUSTER(kPair) __launch_bounds__(threads(kTileM), 1)
     const int rank = hopper::cluster_ctarank();
     const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
     const int depth = (N + kBlockK - 1) / kBlockK;
-    if (threadIdx.x == 0) {
-        ring.init(4 * kMultiply * kPair);
-        memory.halves.init();
-    }
+    if (threadIdx.x == 0) ring.init(4 * kMultiply * kPair);
     hopper::barrier_cluster_sync();  // both blocks' barriers are ready
 
     Position<kStages> at;
@@ -171,32 +152,36 @@ __global__ void HOPPER_CLUSTER(kPair) __launch_bounds__(threads(kTileM), 1)
     auto store = [&](int t) {  // the tile before leaves beside this one's first steps
         if (t < kPanels) outgoing.store(t, panels, out);
     };
-    uint32_t u[4], parity = 0;
+    uint32_t u[kRank / 16][4];
     for_each_tile<kTileM, kTileN>(rank, M, N, [&](const Tile& tile) {
-        float sums[kTileN / 2], u_sums[kRank / 2];
+        float sums[kTileN / 2];
+        auto multiply_W = [&](int s, int t) {
+            multiply_stage<half, kTileN>(sums, ring.stages[s], warpgroup, t > 0);
+        };
         int previous;
         if (tile.new_rows) {
+            float u_sums[kRank / 2] = {};
             auto multiply = [&](int s, int t) {
-                multiply_step<true>(sums, u_sums, memory, s, warpgroup, rank, t > 0);
+                multiply_A(u_sums, memory, s, warpgroup, rank);
+                multiply_W(s, t);
             };
+            // Then u_sums are complete, while the last step of x W still runs.
             previous = consume_x_W(ring, at, depth, multiply, store, release);
-            hopper::wgmma_wait_group<0>();  // u_sums are complete
-            memory.halves.add(u_sums, rank ^ 1, parity);
-            parity ^= 1;
+            exchange(u_sums, ring, at, rank ^ 1);
 #pragma unroll
-            for (int i = 0; i < 4; ++i)
-                u[i] = ptx::cvt_rn_x2<half>(scale * u_sums[2 * i], scale * u_sums[2 * i + 1]);
+            for (int i = 0; i < kRank / 4; ++i)
+                u[i / 4][i % 4] =
+                    ptx::cvt_rn_x2<half>(scale * u_sums[2 * i], scale * u_sums[2 * i + 1]);
         } else {
-            auto multiply = [&](int s, int t) {
-                multiply_step<false>(sums, u_sums, memory, s, warpgroup, rank, t > 0);
-            };
-            previous = consume_x_W(ring, at, depth, multiply, store, release);
+            previous = consume_x_W(ring, at, depth, multiply_W, store, release);
         }
         hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
         const auto& of_B = ring.stages[at.stage].B;
         hopper::wgmma_fence();
-        hopper::wgmma_mma_async<half>(sums, u, hopper::matrix_descriptor(of_B, sizeof of_B[0]),
-                                      true);
+#pragma unroll
+        for (int k = 0; k < kRank; k += 16)
+            hopper::wgmma_mma_async<half>(
+                sums, u[k / 16], hopper::matrix_descriptor(of_B[0][k], sizeof of_B[0]), true);
         hopper::wgmma_commit_group();
         for (int p = depth; p < kPanels; ++p) outgoing.store(p, panels, out);
         hopper::wgmma_wait_group<1>();
@@ -238,7 +223,7 @@ demo::Contender recomputed_contender(const demo::Lora& g, const demo::Gpu& gpu) 
                     });
                 },
             .moved_bytes = g.shape.workload().least_bytes,
-            .why_not = why.empty() && g.shape.rank > kRank ? "takes ranks up to 16" : why};
+            .why_not = why.empty() && g.shape.rank > kRank ? "takes ranks up to 32" : why};
 }
 
 /// The records for Session::run(), the fastest first; none where N does not fit.
