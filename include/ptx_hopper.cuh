@@ -354,25 +354,25 @@ __device__ void wgmma_wait_group() {
     ".f32." type "." type " {" registers "}, " a ", " b ", p, 1, 1" transposed ";\n}"
 #define HOPPER_FRAGMENT "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
 
-/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 16, 64, 128, 192 or 256, T half or bfloat16,
-/// with A and B row-major. For N = 128 T may be float: the numbers count as TF32, which ignores
-/// their last 13 bits, A is [64, 8], and B [8, N] column-major. Without `keep` the old sums count
-/// as 0. With r = 16 (t / 32) + t % 32 / 4 and c = 8 j + 2 (t % 4), thread t of the 128 holds
+/// Starts sums[64, N] (+)= A[64, 16] B[16, N] for N = 32, 64, 128, 192 or 256, T half or
+/// bfloat16, with A and B row-major. For N = 128 T may be float: the numbers count as TF32, which
+/// ignores their last 13 bits, A is [64, 8], and B [8, N] column-major. Without `keep` the old sums
+/// count as 0. With r = 16 (t / 32) + t % 32 / 4 and c = 8 j + 2 (t % 4), thread t of the 128 holds
 ///
 ///     sums[4j], sums[4j+1]: [r][c, c+1]        sums[4j+2], sums[4j+3]: [r+8][c, c+1]
 ///
 /// Section wgmma.mma_async.
 template <class T>
-__device__ void wgmma_mma_async(float (&sums)[8], uint64_t a, uint64_t b, bool keep) {
-#define HOPPER_M64N16(type)                                                                  \
-    HOPPER_ASM(HOPPER_WGMMA("m64n16k16", type, "%0, %1, %2, %3, %4, %5, %6, %7", "%8", "%9", \
-                            "%10", ", 0, 1")                                                 \
-               : HOPPER_4(0), HOPPER_4(4)                                                    \
+__device__ void wgmma_mma_async(float (&sums)[16], uint64_t a, uint64_t b, bool keep) {
+#define HOPPER_M64N32(type)                                                                   \
+    HOPPER_ASM(HOPPER_WGMMA("m64n32k16", type, HOPPER_TEN() ", %10, %11, %12, %13, %14, %15", \
+                            "%16", "%17", "%18", ", 0, 1")                                    \
+               : HOPPER_16(0)                                                                 \
                : "l"(a), "l"(b), "r"(int(keep)))
     if constexpr (std::is_same_v<T, __half>)
-        HOPPER_M64N16("f16");
+        HOPPER_M64N32("f16");
     else
-        HOPPER_M64N16("bf16");
+        HOPPER_M64N32("bf16");
 }
 template <class T>
 __device__ void wgmma_mma_async(float (&sums)[32], uint64_t a, uint64_t b, bool keep) {

@@ -15,7 +15,7 @@
 //
 // What limits it: as the product alone, power and the tensor cores; and before it the thin product,
 // which reads x at the speed of memory. The smaller N is, the longer that takes beside the rest. So
-// for ranks up to 16 recomputed, the fastest, has no thin product: u is a by-product of x W.
+// recomputed, the fastest, has no thin product: u is a by-product of x W.
 //
 //     ./bonus_lora 4096        ./bonus_lora 4096 --rank 64
 #include "demo.cuh"
@@ -43,12 +43,14 @@ namespace lora_hopper {
 // Adds: a second product to the main loop: a step's 64 columns of x, which are in shared memory for
 // x W, are multiplied by A, too. Blocks beside each other need the same rows of u. So two of them
 // are a cluster: each copies half of the rows of x, for both, and adds up u over half of each
-// step's columns; before the last step they exchange their sums. A thread's eight sums of u, scaled
-// and rounded, are what wgmma takes as operand A from registers: u B is one instruction, u is never
-// stored, and stays while a block goes on in the same rows. Costs: to four wgmma of 256 columns two
-// of 16, each a quarter as long as one of 256: it reads as much of x from shared memory.
-// Limits: ranks up to 16; where rows change from tile to tile, u is computed by all pairs that need
-// it. Source: PTX ISA, "wgmma.mma_async", layouts of registers, and "st.async".
+// step's columns; beside the last step of x W they exchange their sums. A thread's sums of u,
+// scaled and rounded, are what wgmma takes as operand A from registers: u B is a last step or two,
+// of 32 rows of B, u is never stored, and stays while a block goes on in the same rows. Costs: to
+// four wgmma of 256 columns two of 32, or 64 above rank 32, each about a quarter as long as one of
+// 256: it reads as much of x from shared memory. Above rank 32 also registers: a tile leaves before
+// the next one's first step, if that has other rows. Limits: where rows change from tile to tile, u
+// is computed by all pairs that need it. Source: PTX ISA, "wgmma.mma_async", layouts of registers,
+// and "st.async".
 
 template <class Activation>
 void run_with(demo::Session& session) {

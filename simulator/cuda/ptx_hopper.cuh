@@ -170,7 +170,7 @@ template <class T, int kSums, bool kOwn>
 constexpr simulator::Operand operand_of_wgmma() {
     using simulator::Operand;
     static_assert(kSums == 64 || (kSums == 128 && (sizeof(T) == 2 || kOwn)) ||
-                  (sizeof(T) == 2 && (kSums == 8 || kSums == 32 || kSums == 96)));
+                  (sizeof(T) == 2 && (kSums == 16 || kSums == 32 || kSums == 96)));
     return std::is_same_v<T, float>  ? Operand::kTf32
            : std::is_same_v<T, half> ? Operand::kHalf
                                      : Operand::kBfloat16;

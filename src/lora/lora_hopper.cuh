@@ -71,12 +71,13 @@ std::function<void()> with_tiles(const demo::LoraShape& shape, const demo::Gpu& 
 }
 
 /// How many blocks to launch for so many tiles, one a cluster: the fewest clusters that need no
-/// more rounds. They stay in step, and share what the cache holds.
+/// more rounds, or one more to make them even. They stay in step, and share what the cache holds.
 template <class Kernel>
 int count_blocks(Kernel kernel, size_t tiles, int cluster, int threads, size_t bytes) {
     const size_t room = size_t(demo::ClusterLaunch(1, cluster, threads, bytes).at_once(kernel));
     const size_t rounds = (tiles + room - 1) / room;
-    return cluster * int((tiles + rounds - 1) / rounds);
+    const size_t clusters = (tiles + rounds - 1) / rounds;
+    return cluster * int(std::min(room, clusters + clusters % 2));
 }
 
 /// Why the kernels cannot run here; empty if they can.

@@ -7,52 +7,15 @@
 
 namespace lora_hopper {
 
-constexpr int kRank = 16;                 // columns of A and rows of B: zeros beyond r
+constexpr int kUpdate = 32;               // rows of B that the last steps take, one or two
 constexpr int kPair = 2;                  // blocks of a cluster: they have the same rows of x
 constexpr int kShareK = kBlockK / kPair;  // columns of x in a step that each block adds to u
 
-/// Sums of u on their way from each block of a pair to the other. Threads with the same number hold
-/// the same elements, so each thread passes its own on.
-template <int kThreads>
-struct Halves {
-    float2 sums[kRank / 4][kThreads];  // the other block's
-    hopper::Barrier there, taken;      // they have arrived; the other block has read this one's
-
-    /// One thread initializes the barriers.
-    __device__ void init() {
-        hopper::mbarrier_init(&there, 1);
-        hopper::mbarrier_init(&taken, kThreads / 32);
-        hopper::fence_mbarrier_init();
-        hopper::mbarrier_arrive_expect_tx(&there, sizeof sums);
-    }
-
-    /// All consumers of both blocks call it: mine += the other block's. `parity`: 0, 1, 0, ...
-    __device__ void add(float (&mine)[kRank / 2], int other, uint32_t parity) {
-        hopper::mbarrier_wait(&taken, parity ^ 1);  // it has read what this thread sent before
-#pragma unroll
-        for (int i = 0; i < kRank / 4; ++i)
-            hopper::st_async(&sums[i][threadIdx.x], {mine[2 * i], mine[2 * i + 1]}, &there, other);
-        hopper::mbarrier_wait(&there, parity);
-#pragma unroll
-        for (int i = 0; i < kRank / 4; ++i) {
-            const float2 theirs = sums[i][threadIdx.x];
-            mine[2 * i] += theirs.x, mine[2 * i + 1] += theirs.y;
-        }
-        // The other block sends once all warps have arrived. By then expect its bytes.
-        if (threadIdx.x == 0) hopper::mbarrier_arrive_expect_tx(&there, sizeof sums);
-        __syncwarp();  // all of the warp have read
-        if (threadIdx.x % 32 == 0) {
-            hopper::fence_release_cluster();
-            hopper::mbarrier_arrive_cluster(&taken, other);
-        }
-    }
-};
-
-template <int kTileM, int kTileN, int kStages>
+/// kRank: columns of A and rows of B, 32 or 64: zeros beyond r.
+template <int kRank, int kTileM, int kTileN, int kStages>
 struct RecomputedMemory {
     Memory<half, kTileN, kStages, 1, kTileM> tiles;
     alignas(1024) half A[kStages][kShareK][kRank];  // of each stage; rows swizzled
-    Halves<threads(kTileM) - kWarpgroup> halves;
 };
 
 struct Tile {
@@ -62,16 +25,18 @@ struct Tile {
 };
 
 /// Calls work(tile) for all that this block computes. A pair's tiles are beside each other and
-/// count as one. If at least 32 of them are below each other, and the number of clusters is a
-/// multiple of 32, a cluster's next tile has the same rows, and u stays: so at N = 4096 on an H200.
+/// count as one. They go down half as many rows as there are clusters, and then on to the next
+/// column. So if the clusters are an even number, most of their next tiles have the same rows, and
+/// u stays: on an H200 for seven tiles of nine at N = 5120.
 template <int kTileM, int kTileN, class Work>
 __device__ void for_each_tile(int rank, int M, int N, Work work) {
     const int rows = (M + kTileM - 1) / kTileM;
     const int columns = (N + kPair * kTileN - 1) / (kPair * kTileN);
+    const int group = max(1, int(gridDim.x) / kPair / 2);
     int row_before = -1;
     bool backward = true;  // every second tile, from the first on
     for (int i = blockIdx.x / kPair; i < rows * columns; i += gridDim.x / kPair) {
-        const auto [row, column] = rasterize<32>(i, rows, columns);
+        const auto [row, column] = rasterize(i, rows, columns, group);
         work(Tile{.row = row * kTileM,
                   .col = (column * kPair + rank) * kTileN,
                   .backward = backward,
@@ -81,22 +46,25 @@ __device__ void for_each_tile(int rank, int M, int N, Work work) {
 }
 
 /// The producer's copies of step t: of x, W and A, or after the last of them of B. Each block
-/// copies half of the tile's rows of x, into the shared memory of both.
-template <int kTileM, int kTileN, int kStages>
+/// copies half of the tile's rows of x, into the shared memory of both. Beside B the other block's
+/// sums of u arrive, where x would be.
+template <int kRank, int kTileM, int kTileN, int kStages>
 struct RecomputedLoad {
-    RecomputedMemory<kTileM, kTileN, kStages>& memory;
+    RecomputedMemory<kRank, kTileM, kTileN, kStages>& memory;
     const CUtensorMap &x, &W, &A, &B;
     int rank, depth;  // of this block in its cluster; steps of x W
 
     __device__ void operator()(int s, const Tile& tile, int t) const {
         constexpr int kPanels = kTileN / kPanel, kShareM = kTileM / kPair;
-        constexpr int kOfB = int(kPanels * kRank * kPanel * sizeof(half));
+        constexpr int kOfB = int(kPanels * kUpdate * kPanel * sizeof(half));
         auto& stage = memory.tiles.ring.stages[s];
         hopper::Barrier* const full = &memory.tiles.ring.full[s];
-        const bool update = t == depth;
-        const int k = update ? 0 : (tile.backward ? depth - 1 - t : t) * kBlockK;
+        const bool update = t >= depth;
+        const int k =
+            update ? (t - depth) * kUpdate : (tile.backward ? depth - 1 - t : t) * kBlockK;
         const int of_A = tile.new_rows ? sizeof memory.A[0] : 0;
-        hopper::mbarrier_arrive_expect_tx(full, update ? kOfB : sizeof stage + of_A);
+        const int of_u = tile.new_rows ? kTileM * kUpdate * sizeof(float) : 0;
+        hopper::mbarrier_arrive_expect_tx(full, update ? kOfB + of_u : sizeof stage + of_A);
         if (!update) {
             hopper::tma_load_multicast(stage.A[rank * kShareM], x, tile.row + rank * kShareM, k,
                                        full, (1 << kPair) - 1);
@@ -107,29 +75,55 @@ struct RecomputedLoad {
     }
 };
 
-/// Starts a step of x W for a warpgroup's 64 rows; with kOfU also its block's share of x A.
-template <bool kOfU, int kTileM, int kTileN, int kStages>
-__device__ void multiply_step(float (&sums)[kTileN / 2], float (&u_sums)[kRank / 2],
-                              const RecomputedMemory<kTileM, kTileN, kStages>& memory, int s,
-                              int warpgroup, int rank, bool keep) {
-    const auto& stage = memory.tiles.ring.stages[s];
-    const auto& rows = stage.A[64 * warpgroup];
+/// u_sums += a block's share of x A in a step, for a warpgroup's 64 rows: starts a group of wgmma.
+template <int kRank, int kTileM, int kTileN, int kStages>
+__device__ void multiply_A(float (&u_sums)[kRank / 2],
+                           const RecomputedMemory<kRank, kTileM, kTileN, kStages>& memory, int s,
+                           int warpgroup, int rank) {
+    const auto& rows = memory.tiles.ring.stages[s].A[64 * warpgroup];
     hopper::wgmma_fence();
 #pragma unroll
-    for (int c = 0; c < kBlockK; c += 16) {
-        hopper::wgmma_mma_async<half>(sums, hopper::matrix_descriptor(&rows[c]),
-                                      hopper::matrix_descriptor(stage.B[0][c], sizeof stage.B[0]),
-                                      keep || c > 0);
-        if (kOfU && c < kShareK)
-            hopper::wgmma_mma_async<half>(
-                u_sums, hopper::matrix_descriptor(&rows[rank * kShareK + c]),
-                hopper::matrix_descriptor<kRank>(memory.A[s][c]), keep || c > 0);
-    }
+    for (int c = 0; c < kShareK; c += 16)
+        hopper::wgmma_mma_async<half>(u_sums, hopper::matrix_descriptor(&rows[rank * kShareK + c]),
+                                      hopper::matrix_descriptor<kRank>(memory.A[s][c]), true);
     hopper::wgmma_commit_group();
 }
 
+/// u_sums += those of block `other`, which arrive in the stages of the steps to come: in the place
+/// of x, which those steps do not need, and their barriers count them. Threads with the same number
+/// hold the same elements, so each thread passes its own on.
+template <int kSums, int kTileM, int kTileN, int kStages>
+__device__ void exchange(float (&u_sums)[kSums], Ring<half, kTileN, kStages, kTileM>& ring,
+                         const Position<kStages>& at, int other) {
+    constexpr int kThreads = kTileM / 64 * kWarpgroup, kEach = kUpdate / 8;
+    static_assert(sizeof ring.stages[0].A == kEach * kThreads * sizeof(float4));
+    auto theirs = [&](int stage, int i) -> float4& {
+        return ((float4*)&ring.stages[stage].A)[i % kEach * kThreads + threadIdx.x];
+    };
+    Position<kStages> to = at, from = at;
+#pragma unroll
+    for (int i = 0; i < kSums / 4; ++i) {
+        if (i == kEach) to.advance();
+        if (i % kEach == 0)  // the stage is free, in both blocks
+            hopper::mbarrier_wait(&ring.empty[to.stage], to.parity ^ 1);
+        const float* const u = &u_sums[4 * i];
+        hopper::st_async(&theirs(to.stage, i), {u[0], u[1], u[2], u[3]}, &ring.full[to.stage],
+                         other);
+    }
+#pragma unroll
+    for (int i = 0; i < kSums / 4; ++i) {
+        if (i == kEach) from.advance();
+        if (i % kEach == 0) hopper::mbarrier_wait(&ring.full[from.stage], from.parity);
+        const float4 v = theirs(from.stage, i);
+        u_sums[4 * i] += v.x, u_sums[4 * i + 1] += v.y;
+        u_sums[4 * i + 2] += v.z, u_sums[4 * i + 3] += v.w;
+    }
+    __syncwarp();  // all of the warp have read, before it frees the stages
+    hopper::fence_release_cluster();
+}
+
 /// out = act([x | s (x A)] [W ; B] + b)
-template <class Activation, int kTileM, int kTileN, int kStages>
+template <class Activation, int kRank, int kTileM, int kTileN, int kStages>
 __global__ void HOPPER_CLUSTER(kPair) __launch_bounds__(threads(kTileM), 1)
     recomputed(const __grid_constant__ CUtensorMap x,    // [M, N] row-major
                const __grid_constant__ CUtensorMap W,    // [N, N] row-major
@@ -139,25 +133,23 @@ __global__ void HOPPER_CLUSTER(kPair) __launch_bounds__(threads(kTileM), 1)
                const __grid_constant__ CUtensorMap out,  // [M, N] row-major
                float scale, int M, int N) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    auto& memory = *reinterpret_cast<RecomputedMemory<kTileM, kTileN, kStages>*>(shared);
+    auto& memory = *reinterpret_cast<RecomputedMemory<kRank, kTileM, kTileN, kStages>*>(shared);
     auto& ring = memory.tiles.ring;
     constexpr int kMultiply = kTileM / 64, kPanels = kTileN / kPanel;
     const int rank = hopper::cluster_ctarank();
     const int warpgroup = warpgroup_index(), lane = threadIdx.x % 32;
     const int depth = (N + kBlockK - 1) / kBlockK;
-    if (threadIdx.x == 0) {
-        ring.init(4 * kMultiply * kPair);
-        memory.halves.init();
-    }
+    if (threadIdx.x == 0) ring.init(4 * kMultiply * kPair);
     hopper::barrier_cluster_sync();  // both blocks' barriers are ready
 
     Position<kStages> at;
     if (warpgroup == kMultiply) {
         if constexpr (kMultiply > 1) hopper::setmaxnreg_dec<40>();
         if (threadIdx.x != kMultiply * kWarpgroup) return;
-        const RecomputedLoad<kTileM, kTileN, kStages> load{memory, x, W, A, B, rank, depth};
+        const RecomputedLoad<kRank, kTileM, kTileN, kStages> load{memory, x, W, A, B, rank, depth};
         for_each_tile<kTileM, kTileN>(rank, M, N, [&](const Tile& tile) {
-            produce(ring, at, depth + 1, [&](auto&, auto*, int t) { load(at.stage, tile, t); });
+            produce(ring, at, depth + kRank / kUpdate,
+                    [&](auto&, auto*, int t) { load(at.stage, tile, t); });
         });
         wait_until_free(ring, at);
         return;
@@ -169,58 +161,72 @@ __global__ void HOPPER_CLUSTER(kPair) __launch_bounds__(threads(kTileM), 1)
         if (lane < kPair) hopper::mbarrier_arrive_cluster(&ring.empty[stage], lane);
     };
     auto store = [&](int t) {  // the tile before leaves beside this one's first steps
-        if (t < kPanels) outgoing.store(t, panels, out);
+        for (int p = t; p < kPanels && (p == t || t == depth - 1); ++p)
+            outgoing.store(p, panels, out);
     };
-    uint32_t u[4], parity = 0;
+    uint32_t u[kRank / 16][4];
     for_each_tile<kTileM, kTileN>(rank, M, N, [&](const Tile& tile) {
-        float sums[kTileN / 2], u_sums[kRank / 2];
+        float sums[kTileN / 2];
+        auto multiply_W = [&](int s, int t) {
+            multiply_stage<half, kTileN>(sums, ring.stages[s], warpgroup, t > 0);
+        };
         int previous;
         if (tile.new_rows) {
+            if constexpr (kRank > kUpdate) {  // its registers are needed
+                outgoing.store_all(panels, out);
+                outgoing.pending = false;
+            }
+            float u_sums[kRank / 2] = {};
             auto multiply = [&](int s, int t) {
-                multiply_step<true>(sums, u_sums, memory, s, warpgroup, rank, t > 0);
+                multiply_A(u_sums, memory, s, warpgroup, rank);
+                multiply_W(s, t);
             };
+            // Then u_sums are complete, while the last step of x W still runs.
             previous = consume_x_W(ring, at, depth, multiply, store, release);
-            hopper::wgmma_wait_group<0>();  // u_sums are complete
-            memory.halves.add(u_sums, rank ^ 1, parity);
-            parity ^= 1;
+            exchange(u_sums, ring, at, rank ^ 1);
 #pragma unroll
-            for (int i = 0; i < 4; ++i)
-                u[i] = ptx::cvt_rn_x2<half>(scale * u_sums[2 * i], scale * u_sums[2 * i + 1]);
+            for (int i = 0; i < kRank / 4; ++i)
+                u[i / 4][i % 4] =
+                    ptx::cvt_rn_x2<half>(scale * u_sums[2 * i], scale * u_sums[2 * i + 1]);
         } else {
-            auto multiply = [&](int s, int t) {
-                multiply_step<false>(sums, u_sums, memory, s, warpgroup, rank, t > 0);
-            };
-            previous = consume_x_W(ring, at, depth, multiply, store, release);
+            previous = consume_x_W(ring, at, depth, multiply_W, store, release);
         }
-        hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
-        const auto& of_B = ring.stages[at.stage].B;
-        hopper::wgmma_fence();
-        hopper::wgmma_mma_async<half>(sums, u, hopper::matrix_descriptor(of_B, sizeof of_B[0]),
-                                      true);
-        hopper::wgmma_commit_group();
-        for (int p = depth; p < kPanels; ++p) outgoing.store(p, panels, out);
-        hopper::wgmma_wait_group<1>();
-        release(previous);
+#pragma unroll
+        for (int q = 0; q < kRank; q += kUpdate) {
+            hopper::mbarrier_wait(&ring.full[at.stage], at.parity);
+            const auto& of_B = ring.stages[at.stage].B;
+            hopper::wgmma_fence();
+#pragma unroll
+            for (int k = 0; k < kUpdate; k += 16)
+                hopper::wgmma_mma_async<half>(sums, u[(q + k) / 16],
+                                              hopper::matrix_descriptor(of_B[0][k], sizeof of_B[0]),
+                                              true);
+            hopper::wgmma_commit_group();
+            hopper::wgmma_wait_group<1>();
+            release(previous);
+            previous = at.stage, at.advance();
+        }
         hopper::wgmma_wait_group<0>();
-        release(at.stage), at.advance();
+        release(previous);
         add_bias_and_activate<Activation>(sums, b, tile.col, N);
         outgoing.take(sums, tile.row + threadIdx.x / 32 * 16, tile.col);
     });
     outgoing.store_all(panels, out);
 }
 
-template <class Activation, int kTileM, int kTileN, int kStages>
-std::function<void()> prepare_recomputed(Tiles<kTileM, kTileN, kStages>, const demo::Lora& g) {
+template <class Activation, int kRank, int kTileM, int kTileN, int kMostStages>
+std::function<void()> prepare_recomputed(Tiles<kTileM, kTileN, kMostStages>, const demo::Lora& g) {
     const size_t M = g.shape.M, N = g.shape.N, r = g.shape.rank;
-    const auto kernel = recomputed<Activation, kTileM, kTileN, kStages>;
-    const size_t bytes = sizeof(RecomputedMemory<kTileM, kTileN, kStages>);
+    constexpr int kStages = kMostStages - (kTileM == 64 && kRank == 64);  // A needs room, too
+    const auto kernel = recomputed<Activation, kRank, kTileM, kTileN, kStages>;
+    const size_t bytes = sizeof(RecomputedMemory<kRank, kTileM, kTileN, kStages>);
     demo::allow_shared_bytes(kernel, bytes);
     const size_t tiles = count_tiles(g.shape, kTileM, kPair * kTileN);
     const int blocks = count_blocks(kernel, tiles, kPair, threads(kTileM), bytes);
     const CUtensorMap x = hopper::tensor_map(g.x.data(), M, N, kTileM / kPair),
                       W = hopper::tensor_map(g.W.data(), N, N, kBlockK),
                       A = hopper::tensor_map<kRank>(g.A.data(), N, r, kShareK),
-                      B = hopper::tensor_map(g.B.data(), r, N, kRank),
+                      B = hopper::tensor_map(g.B.data(), r, N, kUpdate),
                       out = hopper::tensor_map(g.out.data(), M, N, 16);
     return [=, s = g.s, b = g.b.data()] {
         kernel<<<blocks, threads(kTileM), bytes>>>(x, W, A, B, b, out, s, int(M), int(N));
@@ -229,24 +235,23 @@ std::function<void()> prepare_recomputed(Tiles<kTileM, kTileN, kStages>, const d
 
 template <class Activation>
 demo::Contender recomputed_contender(const demo::Lora& g, const demo::Gpu& gpu) {
-    const std::string why = why_not(g.shape, gpu);
     return {.kernel = "recomputed",
             .setup =
                 [&](demo::Contender& self) {
                     self.launch = with_tiles<kPair>(g.shape, gpu, [&](auto tiles) {
-                        return prepare_recomputed<Activation>(tiles, g);
+                        if (g.shape.rank > 32) return prepare_recomputed<Activation, 64>(tiles, g);
+                        return prepare_recomputed<Activation, 32>(tiles, g);
                     });
                 },
             .moved_bytes = g.shape.workload().least_bytes,
-            .why_not = why.empty() && g.shape.rank > kRank ? "takes ranks up to 16" : why};
+            .why_not = why_not(g.shape, gpu)};
 }
 
-/// The records for Session::run(), the fastest first; none where N does not fit.
+/// The record for Session::run(); none where N does not fit.
 template <class Activation>
 std::vector<demo::Contender> records(const demo::Lora& g, const demo::Gpu& gpu) {
     if (g.shape.N % 8) return {};
-    return {demo::record("bonus_lora", recomputed_contender<Activation>(g, gpu)),
-            demo::record("bonus_lora", contender<Activation>("appended_early", true, g, gpu))};
+    return {demo::record("bonus_lora", recomputed_contender<Activation>(g, gpu))};
 }
 
 }  // namespace lora_hopper

@@ -143,14 +143,14 @@ __device__ void consume(float (&sums)[kTileN / 2], Ring<T, kTileN, kStages, kTil
 
 // --- From rung 4 on: tile after tile ------------------------------------------------------------
 
-/// Where tile i of rows x columns is: down kGroup rows, then on to the next column. So tiles that
+/// Where tile i of rows x columns is: down `group` rows, then on to the next column. So tiles that
 /// are computed at the same time are close together, and find each other's A and B in L2.
 template <int kGroup = 8>
-__device__ int2 rasterize(int i, int rows, int columns) {
+__device__ int2 rasterize(int i, int rows, int columns, int group = kGroup) {
     int first = 0;
-    for (; i >= kGroup * columns; i -= kGroup * columns) first += kGroup;
+    for (; i >= group * columns; i -= group * columns) first += group;
     // On the critical path before the first copy, so avoid integer division by a variable.
-    if (first + kGroup <= rows) return {first + i % kGroup, i / kGroup};
+    if (first + group <= rows) return {first + i % group, i / group};
     return {first + i % (rows - first), i / (rows - first)};
 }
 

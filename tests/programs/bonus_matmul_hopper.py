@@ -143,7 +143,7 @@ MUTANTS = [
     mutant("hopper_walk_out_of_rows",
            "persistent overlapped multicast stream_k eights_and_twos matmul_hopper",
            "the last group of rows is walked as though it were a whole one",
-           [("if (first + kGroup <= rows) return", "return")], sizes=(2080,), cpu_sizes=(544,),
+           [("if (first + group <= rows) return", "return")], sizes=(2080,), cpu_sizes=(544,),
            kind="grid"),
     mutant("hopper_panel_overwritten", "overlapped multicast stream_k eights_and_twos matmul_hopper",
            "a panel is written again while TMA still reads it",
