@@ -348,7 +348,7 @@ def test_a_backtrace_is_the_programs(tmp_path):
     said = walk(tmp_path, 2, "bt", "thread 5 1", "next-barrier", "thread 9 0", "bt")
     for text in (said[1], said[5]):
         assert re.fullmatch(r"#\d +matmul_sharedmem\(.*\) at src/2_matmul_sharedmem.cu:\d+\n", text)
-    called = walk(tmp_path, 8, "tbreak 51", "continue", "step", "bt",
+    called = walk(tmp_path, 8, "tbreak 52", "continue", "step", "bt",
                   options=("--kernel", "fused"))[4]
     assert [re.match(r"#\d +(?:0x\w+ in )?([\w:]+)", line)[1] for line in called.splitlines()] == [
         "softmax::merge_block", "softmax::fused"]

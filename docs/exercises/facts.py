@@ -534,7 +534,8 @@ FACTS = {
                     "writes to `temporary`: ten kernels must begin there to end in `out`.",
                     when=["fused verified", "chain: ... at row 0, column 0: -0.1105... instead of"],
                     of_solution=True,
-                    edits=[("t1 = temporary, *const t2 = out;", "t1 = out, *const t2 = temporary;")]),
+                    edits=[("t1 = temporary, *const t2 = out;",
+                            "t1 = out, *const t2 = temporary;")]),
                Slip("The last line of fused_vectorized has no residual. It computes what is left "
                     "over after whole vectors, so 256 x 256 elements are right, and 3 x 7 are not.",
                     when=[f"{GELU} 256 --once --verbose: verified",
