@@ -1,5 +1,4 @@
-// Belongs to lesson 3, 3_matmul_tensorcore: the parts of its kernels. 6, 10, 11 and 13 use them
-// too.
+// Belongs to lesson 3, 3_matmul_tensorcore: the parts of its kernels. 6, 10 and 11 use them too.
 #pragma once
 
 #include <cuda_fp16.h>

@@ -1,6 +1,6 @@
 """What the tests of 13_dlrm need besides what it declares (see tests/pages.py)."""
 
-from pages import COPY_16, Mutant, launch_once
+from pages import Mutant, launch_once
 
 IN_TF32 = dict(sizes=(), runs=("33 --dtype tf32",), cpu_runs=("3 --dtype tf32",))
 DOT_IN_TF32 = dict(sizes=(), runs=("33 --dot --dtype tf32",), cpu_runs=("3 --dot --dtype tf32",))
@@ -12,10 +12,10 @@ LARGEST = 33
 
 MUTANTS = [
     # Every way through the model looks rows up.
-    Mutant("dlrm_id_off_by_one", "chain grouped interaction_wmma interaction_tile",
+    Mutant("dlrm_id_off_by_one", "chain grouped interaction_tile",
            "the row is id mod rows",
            [("return (size_t(id) + 1) %", "return size_t(id) %")], **SMALL),
-    Mutant("dlrm_swapped_table", "chain grouped interaction_wmma interaction_tile",
+    Mutant("dlrm_swapped_table", "chain grouped interaction_tile",
            "the last two tables change places",
            [("m.tables.data() + t * DlrmShape::kRows * E",
              "m.tables.data() + (t < 24 ? t : 49 - t) * DlrmShape::kRows * E"),
@@ -23,13 +23,13 @@ MUTANTS = [
              "const size_t row = (t < 24 ? t : 49 - t) * demo::DlrmShape::kRows"),
             ("row = v ? (v - 1) * demo::DlrmShape::kRows",
              "row = v ? (v < 25 ? v - 1 : 50 - v) * demo::DlrmShape::kRows")], **SMALL),
-    Mutant("dlrm_first_ids", "chain grouped interaction_wmma interaction_tile",
+    Mutant("dlrm_first_ids", "chain grouped interaction_tile",
            "a sample takes an earlier one's ids",
            [("table[rows[n * kTables] * E", "table[rows[n / 2 * kTables] * E"),
             ("row_of(ids[e / E]);", "row_of(ids[n / 2 * kTables + t]);"),
             ("ids += size_t(blockIdx.x) * kTables", "ids += size_t(blockIdx.x) / 2 * kTables")],
            sizes=(3,), runs=("33 --dot",), cpu_runs=("3", "33 --dot"), kind="bias"),
-    Mutant("dlrm_short_grid", "chain grouped interaction_wmma interaction_tile",
+    Mutant("dlrm_short_grid", "chain grouped interaction_tile",
            "the grids are rounded down, and what is left over has no block",
            [("cat<<<blocks(N * width / 4), ", "cat<<<N * width / 4 / kElementThreads, "),
             ("gather<T><<<blocks(N * kTables * E / 4), ",
@@ -79,47 +79,30 @@ MUTANTS = [
            [("four(&z[v * padded + e % E]) =",
              "if (v < 26 || blockIdx.x == 0) four(&z[v * padded + e % E]) =")], kind="stale",
            **DOT),
-    Mutant("dlrm_one_feature", "interaction_wmma interaction_tile",
+    Mutant("dlrm_one_feature", "interaction_tile",
            "the last number of z is not multiplied with itself and the others",
-           [("const half z_i = z[i];", "const half z_i = i + 1 < width ? z[i] : half(0);"),
-            ("width * (part + 1) / parts)) {", "(width - 1) * (part + 1) / parts)) {")], **OUTER),
-    Mutant("dlrm_fused_no_wait", "interaction_wmma",
-           "weights are read before their copies have arrived",
-           [("__pipeline_wait_prior(kStages - 2);  // this", "// this"),
-            ("        fill(s + kStages - 1);", "        fill(s);")], race=True, kind="fence", **OUTER),
-    Mutant("dlrm_fused_no_barrier", "interaction_wmma",
-           "features are read before the others have made theirs",
-           [("__syncthreads();                     // everyone's have", "// everyone's have")],
-           race=True, kind="fence", **OUTER),
-    Mutant("dlrm_fused_tail_twice", "interaction_wmma interaction_tile",
-           "the last step of each part is counted twice; so is each i's last tile",
-           [("for (unsigned int s = 0; s < steps; ++s) {",
-             "for (unsigned int t = 0, s = 0; t <= steps; ++t, s = min(t, steps - 1)) {"),
-            ("for (int j : ct::irange(0, tile::count(width, 64))) {",
+           [("width * (part + 1) / parts)) {", "(width - 1) * (part + 1) / parts)) {")], **OUTER),
+    Mutant("dlrm_fused_tail_twice", "interaction_tile",
+           "of each i the last tile is counted twice",
+           [("for (int j : ct::irange(0, tile::count(width, 64))) {",
              "for (int t : ct::irange(0, tile::count(width, 64) + 1)) {\n"
              "            const int j = t < tile::count(width, 64) ? t : t - 1;")],
            kind="tail", **OUTER),
-    Mutant("dlrm_fused_stale", "interaction_wmma",
-           "the features are those of the step before",
-           [("multiply(sums, &stage.A[warp_row]",
-             "multiply(sums, &stages[(s + kStages - (s > 0)) % kStages].A[warp_row]")],
-           kind="stale", **OUTER),
-    Mutant("dlrm_fused_as_they_were", "interaction_wmma interaction_tile",
+    Mutant("dlrm_fused_as_they_were", "interaction_tile",
            "the sums begin as what their registers held",
-           [("wmma::fill_fragment(sum, 0.0f)", "wmma::fill_fragment(sum, 1.0f)"),
-            ("ct::zeros<ct::tile<float, ct::shape<kBlock, kTileCols>>>()",
-             "ct::full<ct::tile<float, ct::shape<kBlock, kTileCols>>>(1.0f)")],
+           [("ct::zeros<ct::tile<float, ct::shape<kTileRows, kTileCols>>>()",
+             "ct::full<ct::tile<float, ct::shape<kTileRows, kTileCols>>>(1.0f)")],
            kind="accumulator", **OUTER),
-    Mutant("dlrm_fused_lost_part", "interaction_wmma interaction_tile",
+    Mutant("dlrm_fused_lost_part", "interaction_tile",
            "the last part is not added",
            [("for (int p = 0; p < count; ++p)", "for (int p = 0; p < count - 1; ++p)")], **OUTER),
-    Mutant("dlrm_fused_wrong_bias", "interaction_wmma interaction_tile",
+    Mutant("dlrm_fused_wrong_bias", "interaction_tile",
            "every column gets a neighbor's bias",
            [("b[my_index() % kHidden]", "b[(my_index() + 1) % kHidden]")], kind="bias", **OUTER),
-    Mutant("dlrm_fused_no_relu", "interaction_wmma interaction_tile",
+    Mutant("dlrm_fused_no_relu", "interaction_tile",
            "what is negative stays so",
            [("= sum < 0 ? 0 : sum", "= sum")], **OUTER),
-    Mutant("dlrm_fused_stale_output", "interaction_wmma interaction_tile",
+    Mutant("dlrm_fused_stale_output", "interaction_tile",
            "only the first launch computes",
            [launch_once("add_partials<<<")], timed=True, **OUTER),
     Mutant("dlrm_tile_stale_turned", "interaction_tile",
@@ -132,7 +115,7 @@ NOT_APPLICABLE = {
     "stale": {"chain": NO_SHARED},
     "fence": {"chain": NO_SHARED},
 }
-FAST = {"interaction_wmma": ("HMMA", COPY_16), "interaction_tile": ("HGMMA",)}
+FAST = {"interaction_tile": ("HGMMA",)}
 
 
 def gemm(N, K, M, size):  # x, W, b and out, in numbers of `size` bytes
@@ -157,13 +140,6 @@ def traffic(N, E, size, wide):
     rows = -(-N // 128)  # of blocks
     pitch = 128 * rows * wide
 
-    def fused(wanted, columns, launches, of_z):
-        """z is read `of_z` times besides; parts are written and read, W and bias read."""
-        parts = max(1, min(wanted // (wide // columns * rows), width // 4))
-        moved = (lookup + (1 + of_z) * 2 * N * width + 2 * F * wide + 2 * wide + 2 * N * wide
-                 + 4 * parts * (pitch + N * wide))
-        return (4 + launches + 2 + 1, mlps + moved, kept + 2 * N * width + 4 * parts * pitch)
-
     found = {"chain": (4 * 2 + 1 + 26 + 1 + 1 + 2 * 2 + 2,
                        mlps + relus + gemm(N, F, wide, size) + looked_up * 8 + lookup
                        + 2 * size * N * width + outer,
@@ -171,9 +147,13 @@ def traffic(N, E, size, wide):
              "grouped": (4 + 2 + 3 + 1, mlps + gemm(N, F, wide, size) + lookup + outer,
                          kept + size * N * (width + F))}
     if size == 2:
-        found["interaction_wmma"] = fused(256, 128, 3, 0)
-        launches, moved, held = fused(128, 256, 4, 3)  # z is turned, and that is read, too
-        found["interaction_tile"] = launches, moved, held + 2 * width * 128 * rows
+        # z is read for lookups, turned, which is read, too; parts are written and added up
+        parts = max(1, min(128 // (wide // 256 * rows), width // 4))
+        z = 2 * N * width
+        moved = lookup + 4 * z + 2 * F * wide + 2 * wide + 2 * N * wide + 4 * parts * (
+            pitch + N * wide)
+        found["interaction_tile"] = (4 + 4 + 2 + 1, mlps + moved,
+                                     kept + z + 2 * width * 128 * rows + 4 * parts * pitch)
     return found
 
 
