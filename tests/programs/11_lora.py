@@ -79,7 +79,7 @@ MUTANTS = [
            [("(N + kBlock - 1) / kBlock);", "N / kBlock);"),
             ("tile::count(o.N, columns);", "int(o.N / columns);"),
             ("blocks = (M * N + 255) / 256;", "blocks = M * N / 256;")],
-           sizes=(136, 264), kind="grid"),
+           sizes=(264,), kind="grid"),
     Mutant("lora_wrong_bias", "chain appended appended_tile",
            "the bias is broadcast along columns; of every 8 columns it is the first one's; every "
            "tile of columns gets the first one's",
