@@ -488,7 +488,7 @@ int main(int argc, char** argv) {
         .default_n = demo::kSimulator ? 128 : 1048576,
         .options = demo::mlp_options(),
         .sizes = {131072, 1048576},
-        .variants = {"1048576 --dim 128", "1048576 --dim 192", "1048576 --dim 256", "131072 --dim 256",
-                     "256 --dim 256", "256 --layers 64"}};
+        .variants = {"1048576 --dim 128", "1048576 --dim 192", "1048576 --dim 256",
+                     "131072 --dim 256", "256 --dim 256", "256 --layers 64"}};
     return demo::main_of(program, argc, argv);
 }
