@@ -11,6 +11,7 @@
     docs/lecture.md     "gpus": a layer on several GPUs, from results/gpus/
     docs/chapters/attention.md  "kernels" and "rungs", from results/ and the rungs' heads
     docs/figures.md     below each <!-- figures LESSON --> a table of its kernels, from results/
+    src/, its lessons   the end of their heads: how long their kernels take, from results/
     docs/colab.ipynb    where the programs are, by CITATION.cff; README's "colab" has a link to it
     docs/experiments/   "output": what the program prints; "claims": its speed-ups; and, named after
                         what they show, tables of its figures, of results/*.csv
@@ -30,7 +31,7 @@ Exit status: 2 usage, also of the files that it reads; 3 a program is not built,
 import functools
 
 from docs import links, outputs, quotes, tables
-from shared import command_line
+from shared import command_line, programs
 from shared.command_line import PROJECT, USAGE, WRONG, Stop
 
 PARTS = {
@@ -66,6 +67,8 @@ def updated(file):
     name = file.relative_to(PROJECT).as_posix()
     if file.suffix == ".ipynb":
         return links.in_notebook(text)
+    if file.suffix == ".cu":
+        return tables.in_lesson(text, file.stem)
     for part, write in PARTS.get(name, {}).items():
         text = replaced(text, part, write(), name)
     return quotes.updated(links.updated(tables.with_figures(tables.counted(text)), file), file)
@@ -82,6 +85,7 @@ def main(arguments):
     found = {file for folder in ("docs", "docs/chapters", "docs/experiments")
              for file in (PROJECT / folder).glob("*.md")}
     documents += sorted(found - set(documents))
+    documents = [PROJECT / f"src/{name}.cu" for name in programs.lessons()] + documents
     stale = {file: new for file in documents if file.exists()
              for new in [updated(file)] if new != file.read_text(encoding="utf-8")}
     if arguments == ["--check"] and stale:

@@ -1,9 +1,9 @@
 // 11: A layer with LoRA, out = act(x W + s (x A) B + b), as one more step of its product.
 //
-// LoRA (Hu et al., arXiv 2106.09685) adapts a large W[N, N] that stays as it is by two thin
-// matrices that are trained, A[N, r] and B[r, N] with r = 8 to 64. (W + s A B would be a W for each
-// adapter.) At N = 4096 and r = 16 that is 0.8% more operations. But line by line, as a framework
-// runs it, seven launches move 13 M N numbers beside the weights, where 2 M N would do.
+// LoRA (Hu et al., arXiv 2106.09685) leaves a large W[N, N] as it is and trains two thin matrices,
+// A[N, r] and B[r, N] with r = 8 to 64: at N = 4096 and r = 16 0.8% more operations. (With s A B
+// added to W, each of many adapters would need a W.) Line by line, as a framework runs it, seven
+// launches move 13 M N numbers beside the weights, where 2 M N would do.
 //
 // With u = s x A, a thin matrix [M, r], the rest is a single product with a longer inner dimension:
 //
@@ -18,11 +18,11 @@
 // library_best   t = x A, out = x W + b, out = act(out + s t B), the rest in epilogues: 5 M N
 // appended       u by the library, all the rest in one kernel, lesson 3's wmma_tiled: 3 M N
 // appended_tile  the same in CUDA Tile C++, with lesson 6's main loop
-//
-// What limits them: the main loop. On an H200 wmma_tiled's has 40% of the library's speed: beyond
-// N = 2048 the saved traffic is too little. The tile compiler's has 90%. Figures: docs/figures.md.
-//
 //     ./11_lora 4096        ./11_lora 4096 --rows 512 --rank 64 --activation gelu
+// What limits them: the main loop. wmma_tiled's has 40% of the library's speed: appended moves less
+// than the chain, and takes longer. The tile compiler's has 90%. (recomputed: see bonus_lora.)
+// On an H200 in ms, N = 4096: chain 0.424, library_best 0.239, appended 0.504, appended_tile 0.231
+// (docs/figures.md)
 #include "demo.cuh"
 #include "lora/lora_recomputed.cuh"
 #include "lora/unfused.cuh"
@@ -158,36 +158,31 @@ void run_with(demo::Session& session) {
     const Operands operands{l.x, l.W, library.u(), l.B, l.b, l.out, M, N, r};
     demo::allow_shared_bytes(appended<Activation>, sizeof(Tiles));
     const dim3 blocks((M + kBlock - 1) / kBlock, (N + kBlock - 1) / kBlock);
-    auto launch_appended = [=] {
-        appended<Activation><<<blocks, kThreads, sizeof(Tiles)>>>(operands);
-    };
     const demo::Workload work = l.shape.workload();
-    // u = s x A by the library, then a kernel for all the rest, which `prepare` returns.
-    auto contender = [&](const char* name, std::function<std::function<void()>()> prepare,
-                         const std::string& why_not) -> demo::Contender {
-        auto setup = [&library, &l, prepare](demo::Contender& self) {
-            self.launch = [thin_gemm = library.thin_gemm(l.s), rest = prepare()] {
-                (*thin_gemm)();
-                rest();
-            };
+    demo::Contender wmma{.kernel = "appended",
+                         .launches = 2,
+                         .repeatable = false,  // cuBLASLt chooses how to compute u
+                         .temporary_bytes = library.u_bytes(),
+                         .moved_bytes = work.least_bytes + l.x.bytes() + 2 * library.u_bytes(),
+                         .why_not = N % 8 ? "needs N to be a multiple of 8" : ""};
+    demo::Contender tiles = wmma;
+    tiles.kernel = "appended_tile";
+    if (tiles.why_not.empty()) tiles.why_not = tile::why_not(session.gpu);
+    auto thin_gemm = [&] { return library.thin_gemm(l.s); };  // u = s x A
+    wmma.setup = [&](demo::Contender& self) {
+        self.launch = [=, compute_u = thin_gemm()] {
+            (*compute_u)();
+            appended<Activation><<<blocks, kThreads, sizeof(Tiles)>>>(operands);
         };
-        return {.kernel = name,
-                .setup = setup,
-                .launches = 2,
-                .repeatable = false,  // cuBLASLt chooses how to compute u
-                .temporary_bytes = library.u_bytes(),
-                .moved_bytes = work.least_bytes + l.x.bytes() + 2 * library.u_bytes(),
-                .why_not = N % 8 ? "needs N to be a multiple of 8" : why_not};
+    };
+    tiles.setup = [&](demo::Contender& self) {
+        self.launch = [compute_u = thin_gemm(), rest = tile_launch<Activation>(session, operands)] {
+            (*compute_u)();
+            rest();
+        };
     };
     session.run(work, l.check<Activation>({}),
-                {library.chain(), library.library_best(),
-                 contender(
-                     "appended", [=] { return launch_appended; }, ""),
-                 contender(
-                     "appended_tile",
-                     [&session, operands] { return tile_launch<Activation>(session, operands); },
-                     tile::why_not(session.gpu)),
-                 l.gemm_alone()},
+                {library.chain(), library.library_best(), wmma, tiles, l.gemm_alone()},
                 lora_hopper::records<Activation>(l, session.gpu));  // see bonus_lora
 }
 

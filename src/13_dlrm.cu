@@ -13,16 +13,16 @@
 //
 // chain             a kernel for each line, as a framework: 43, most of them tiny (dlrm/chain.cuh)
 // grouped           ReLU in the gemms; one kernel for hash, 26 lookups and cat (dlrm/grouped.cuh)
-// interaction_tile  the gemm makes its own operand, a tile of features at a time, in registers. (Of
-//                   2048 samples all of them are 0.7 GiB, made of 1.7 MiB of z.)
+// interaction_tile  the gemm makes its operand itself, in registers: 0.7 GiB that are never stored
 //
 //           z_j, 64 columns of z     +--------+ W    for all i, and each 64 columns j of z:
 //           times the column z_i     +--------+          features = z_j * z_i, of 128 samples
 //                       +--------+   |  sums  |          sums += features times 64 rows of W
 //                       +--------+   +--------+
-//
 //     ./13_dlrm 2048        ./13_dlrm 2048 --dot --ids zipf        ./13_dlrm 2048 --dtype tf32
-// Figures: docs/figures.md.
+// What limits it: its speed is near that of the library's own products (lesson 4). But it
+// multiplies both z_i z_j and z_j z_i; bonus_dlrm, in CUDA C++ by wgmma, only one of them. On an
+// H200 in ms, N = 2048: chain 0.961, grouped 0.880, interaction_tile 0.618 (docs/figures.md)
 #include "demo.cuh"
 #include "dlrm/grouped.cuh"
 #include "tile.cuh"
@@ -33,8 +33,10 @@ constexpr int kTileRows = 128, kTileCols = 256;  // of the sums that a block com
 
 #ifdef __CUDACC_TILE__  // CUDA Tile C++, as in lesson 6, where the compiler knows it: see tile.cuh
 using In = tile::In<half>;
-/// partials[part] = features W, summed over the part's i and all j: 128 samples x 256 columns. In
-/// `turned`, [width, N rounded up to 128], the numbers z_i of 128 samples are neighbors.
+/// partials[part] = features W, summed over the part's i and all j: 128 samples x 256 columns. W
+/// has a row for each feature, so for each i `width` rows, one for each j: it is [width, width,
+/// kHidden]. In `turned`, [width, N rounded up to 128], the numbers z_i of 128 samples are
+/// neighbors.
 template <bool kAligned>  // rows of z begin at multiples of 16 bytes; else it is much slower
 [[cutile::hint(0, num_worker_warps_per_cta = 8)]] __tile_global__ void interaction_tile(
     In z, In turned, In W, tile::Out<float> partials, size_t N, int width, int parts) {
@@ -79,7 +81,8 @@ static demo::Contender fused(const demo::Dlrm<half>& m, const demo::DlrmLayers<h
                              const demo::Gpu& gpu) {
     const size_t N = m.shape.N, E = m.shape.E, width = m.shape.width, size = N * kHidden;
     const size_t rows = (N + kTileRows - 1) / kTileRows, padded = rows * kTileRows;
-    // Few samples make few blocks. Then several share the sums of a tile, each some i.
+    // Few samples make few blocks. Then several share the sums of a tile, each some i: about as
+    // many as an H200 has multiprocessors, 132.
     const size_t parts = std::clamp<size_t>(128 / (rows * (kHidden / kTileCols)), 1, width / 4);
     const auto partials = std::make_shared<demo::Buffer<float>>(parts, padded * kHidden);
     const auto turned = std::make_shared<demo::Buffer<half>>(width, padded);
@@ -96,7 +99,7 @@ static demo::Contender fused(const demo::Dlrm<half>& m, const demo::DlrmLayers<h
                            .temporary_bytes = z_bytes + turned->bytes() + partials->bytes(),
                            .moved_bytes = m.lookup_bytes() + 4 * z_bytes + m.hidden_bytes() + sums,
                            .why_not = tile::why_not(gpu)},
-                          {z, width}, between);
+                          {.bottom = z, .pitch = width}, between);
 }
 
 template <class T>

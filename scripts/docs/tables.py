@@ -3,6 +3,7 @@
 import csv
 import functools
 import re
+import textwrap
 from pathlib import Path
 
 import compare_frameworks
@@ -151,12 +152,37 @@ def with_figures(text):
     return FIGURES.sub(lambda found: f"{found[1]}{figures(*found[2].split())}\n", text)
 
 
+def cases_of(name, *others):
+    """{case: rows} of a lesson, and of other programs in its first case."""
+    return {title: [row for row in headline_rows() if row["program"] in (name, *others)
+                    and row["verified"] == "yes"
+                    and f"{table.size(row)} {row['dtype']} ".startswith(case + " ")]
+            for title, case in SHOWN.get(int(name.split("_")[0]), {}).items()}
+
+
+def times(lesson):
+    """Of the head of a lesson's source: how long its kernels take, and those that it goes on from.
+    """
+    text = command_line.read_text(PROJECT / "docs/figures.md")
+    section = next(part for part in text.split("\n## ") if lesson in part.partition("\n")[0])
+    title, rows = next(iter(cases_of(*FIGURES.search(section)[2].split()).items()))
+    rows = [row for row in rows if row["role"] not in ("record", measurements.YARDSTICK)]
+    own = {row["kernel"] for row in headline_rows() if row["program"] == lesson}
+    last = max(i for i, row in enumerate(rows) if row["kernel"] in own)
+    ms = ", ".join(f"{row['kernel']}~{table.number(row['median_ms'])}" for row in rows[:last + 1])
+    return textwrap.fill(f"On an H200 in ms, {title.split(',')[0]}: {ms} (docs/figures.md)", 100,
+                         initial_indent="// ", subsequent_indent="// ").replace("~", " ")
+
+
+def in_lesson(text, lesson):
+    """A lesson's source with times() at the end of its head."""
+    return re.sub(r"^// On an H200 in ms, (.+\n)+?(?=#include)", lambda _: times(lesson) + "\n", text,
+                  count=1, flags=re.MULTILINE)
+
+
 def figures(name, *others):
     """The kernels of a lesson, and of other programs in its first case."""
-    cases = {title: [row for row in headline_rows() if row["program"] in (name, *others)
-                     and row["verified"] == "yes"
-                     and f"{table.size(row)} {row['dtype']} ".startswith(case + " ")]
-             for title, case in SHOWN.get(int(name.split("_")[0]), {}).items()}
+    cases = cases_of(name, *others)
     title, rows = next(iter(cases.items()), ("", []))
     copy = next((row["gb_per_s"] for row in rows if row["tflops"] is None), None)
     rows = [row for row in rows if row["tflops"] is not None]
