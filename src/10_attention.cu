@@ -19,7 +19,7 @@
 //
 //     ./10_attention 4096        ./10_attention 65536 --dim 64        ./10_attention 4096 --causal
 //
-// --causal: row i attends to rows 0 to i alone. What keeps fused_basic behind library_best: it has
+// --causal: row i attends to rows 0 to i. Else library_best is faster at D = 128: fused_basic has
 // no stages (lesson 3) and awaits each tile; each warp reads all of them from shared memory, which
 // scores and weights pass through. Next: bonus_attention. Figures: docs/figures.md.
 #include "attention/attention.cuh"
@@ -49,7 +49,7 @@ struct Tiles {
 
 /// Turns a warp's 16 rows of scores into weights e^(score - max), where the scores were:
 ///     a row of scores:   | float 0      ...      63 | pad |
-///     then of weights:   | half 0 ... 63 |  unused  | pad |    each half as long as a float
+///     then of weights:   | half 0 ... 63 |  unused  | pad |    2 bytes a number, not 4
 /// Two neighboring lanes share a row, which attends to the next `keys` rows of K: one at least, so
 /// max is finite. Brings its pair up to date, and returns the factor for the sums before this tile.
 __device__ float weigh(float* scores, int keys, float scale, MaxSum& pair) {

@@ -112,7 +112,7 @@ struct Activations {
 
 /// `all`: all layers stay in shared memory, else two at a time: while one is multiplied by, the
 /// next one arrives. A block computes kRows rows, then those gridDim.x * kRows further down, ...
-/// Two blocks should fit a multiprocessor. At D = 128, h and the next h are 128 registers: too many.
+/// Two blocks should fit a multiprocessor; but at D = 128, h and the next h are 128 registers.
 template <int D>
 __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
     one_kernel(const half* x, const half* W, const half* b, half* out, size_t N, int L, bool all) {
