@@ -19,8 +19,8 @@
 //
 //     ./10_attention 4096        ./10_attention 65536 --dim 64        ./10_attention 4096 --causal
 //
-// --causal: row i attends to rows 0 to i. Else library_best is faster at D = 128: fused_basic has
-// no stages (lesson 3) and awaits each tile; each warp reads all of them from shared memory, which
+// --causal: row i attends to rows 0 to i alone; else library_best is faster at D = 128. What limits
+// fused_basic: it awaits each tile, having no stages (lesson 3); and shared memory, which K, V,
 // scores and weights pass through. Next: bonus_attention. Figures: docs/figures.md.
 #include "attention/attention.cuh"
 #include "attention/attention_record.cuh"
