@@ -19,25 +19,27 @@
 //
 //     ./10_attention 4096        ./10_attention 65536 --dim 64        ./10_attention 4096 --causal
 //
-// --causal: row i attends to rows 0 to i alone, as in a model that writes text. What limits
-// fused_basic: shared memory, where each warp reads all of K and V for its 16 rows of Q, and which
+// --causal: row i attends to rows 0 to i alone; else library_best is faster at D = 128. What limits
+// fused_basic: it awaits each tile, having no stages (lesson 3); and shared memory, which K, V,
 // scores and weights pass through. Next: bonus_attention. Figures: docs/figures.md.
 #include "attention/attention.cuh"
 #include "attention/attention_record.cuh"
 #include "attention/unfused.cuh"
 #include "demo.cuh"
+#include "demo/launch.cuh"
 #include "matmul/wmma_tile.cuh"
+#include "rows/max_sum.cuh"
 #include "tile.cuh"
 
 namespace attention {
 
 using namespace wmma_tile;  // fragments, copy_tile, store_as_half, kThreads = 128, kPad
-using softmax::kNothing, softmax::MaxSum, softmax::power;
+using softmax::kNothing, softmax::MaxSum, softmax::power;  // power(x, max) = e^(x - max)
 using FragmentKT = wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major>;
 
 constexpr int kTile = 64;               // rows of Q that a block has, and of K and V in a tile
 constexpr int kScorePitch = kTile + 4;  // floats from row to row: see kPad
-constexpr int kWeightPitch = 2 * kScorePitch;  // halfs: weights lie where their scores did
+constexpr int kWeightPitch = 2 * kScorePitch;  // halfs: the same bytes, see weigh()
 
 template <int D>
 struct Tiles {
@@ -45,9 +47,11 @@ struct Tiles {
     float scores[kTile][kScorePitch];  // a warp's 16 rows are its own
 };
 
-/// Turns a warp's 16 rows of scores into weights e^(score - max), in place. Two neighboring lanes
-/// share a row, which attends to the next `keys` rows of K: one at least, so max is finite. Brings
-/// its pair up to date, and returns by what the sums before this tile are to be multiplied.
+/// Turns a warp's 16 rows of scores into weights e^(score - max), where the scores were:
+///     a row of scores:   | float 0      ...      63 | pad |
+///     then of weights:   | half 0 ... 63 |  unused  | pad |    2 bytes a number, not 4
+/// Two neighboring lanes share a row, which attends to the next `keys` rows of K: one at least, so
+/// max is finite. Brings its pair up to date, and returns the factor for the sums before this tile.
 __device__ float weigh(float* scores, int keys, float scale, MaxSum& pair) {
     const int row = threadIdx.x % 32 / 2, odd = threadIdx.x % 2;
     float own[kTile / 2], max = pair.max, sum = 0;
@@ -70,8 +74,8 @@ __device__ float weigh(float* scores, int keys, float scale, MaxSum& pair) {
     return factor;
 }
 
-/// Multiplies each of a warp's 16 rows of o by a number that the row's two lanes have. Which thread
-/// holds which element is not specified, but a fragment of factors has them in the same places.
+/// Multiplies each of a warp's 16 rows of o by a number that its two lanes have. Nobody says which
+/// lane holds which element; a fragment of factors, equal in a row, has them in the same places.
 template <int kCount>
 __device__ void multiply_rows(Accumulator (&o)[kCount], float number, float* patch) {
     const int row = threadIdx.x % 32 / 2, half_row = threadIdx.x % 2 * 8;
@@ -108,8 +112,8 @@ __global__ void __launch_bounds__(kThreads) fused_basic(demo::AttentionOperands 
         copy_tile<kTile, D>(tiles.K, &K[start + first * D], D, N - first, D);
         copy_tile<kTile, D>(tiles.V, &V[start + first * D], D, N - first, D);
         __pipeline_commit();
-        __pipeline_wait_prior(0);
-        __syncthreads();  // the tiles are complete
+        __pipeline_wait_prior(0);  // at once: a second pair of tiles could arrive meanwhile
+        __syncthreads();           // the tiles are complete
         for (int j = 0; j < kTile; j += 16) {
             Accumulator s;
             wmma::fill_fragment(s, 0.0f);
@@ -158,7 +162,8 @@ template <int D>
     auto o = ct::zeros<ct::tile<float, ct::shape<kTileRows, D>>>();
     auto max = ct::full<Column>(-INFINITY), sum = ct::zeros<Column>();
     const auto rows = row + ct::iota<ct::tile<int, ct::shape<kTileRows, 1>>>();
-    const auto limit = ct::min(rows + (causal ? 1 : n), n);               // how many keys a row has
+    // How many keys a row attends to: row + 1, or without a mask n, since row + n is never less.
+    const auto limit = ct::min(rows + (causal ? 1 : n), n);
     const int end = causal && row + kTileRows < n ? row + kTileRows : n;  // of the block's keys
     for (int t : ct::irange(0, tile::count(end, kTileKeys))) {
         const auto k = tile::matrices<kTileKeys, D>(K, heads, N, D).load_masked(head, t, 0);

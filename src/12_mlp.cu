@@ -4,10 +4,10 @@
 // a row of h needs no other row. So a warp takes 32 rows of x and computes all layers of them. The
 // rows stay in its registers, and the weights wait in shared memory:
 //
-//     global                registers of a warp                              global
-//       x ---> 32 x D --[W b]--> 32 x D --[W b]--> ... --[W b]--> 32 x D ---> out
-//                         ^                 ^                ^
-//                         +-----------------+----------------+--- shared memory of a block
+//     global              registers of a warp: h is 32 x D                      global
+//       x ---> h --[W, b; gelu]--> h --[W, b; gelu]--> ... --[W, b; gelu]--> h ---> out
+//                   ^                   ^                     ^
+//                   +-------------------+---------------------+--- shared memory of a block
 //
 //               numbers moved   launches
 // chain         4 L N D         2 L   as a framework: a gemm that adds the bias, then a gelu
@@ -101,7 +101,7 @@ struct Activations {
                         ptx::mma_m16n8k16(sums[i][n], pairs[i][k / 16], w[2 * n], w[2 * n + 1]);
             }
             for (int i = 0; i < 2; ++i)
-                for (int r = 0; r < 4; ++r) {  // pair r's two sums
+                for (int r = 0; r < 4; ++r) {  // pair r's two: in the table column r / 2, row r % 2
                     const float* const v = &sums[i][r / 2][r % 2 * 2];
                     result.pairs[i][j / 16][r] = ptx::cvt_rn_x2<half>(gelu_of(v[0]), gelu_of(v[1]));
                 }
@@ -112,6 +112,7 @@ struct Activations {
 
 /// `all`: all layers stay in shared memory, else two at a time: while one is multiplied by, the
 /// next one arrives. A block computes kRows rows, then those gridDim.x * kRows further down, ...
+/// Two blocks should fit a multiprocessor; but at D = 128, h and the next h are 128 registers.
 template <int D>
 __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)
     one_kernel(const half* x, const half* W, const half* b, half* out, size_t N, int L, bool all) {

@@ -10,9 +10,9 @@
 // wmma_registers   loads 4 + 4, waits, multiplies 16 times: 4 x 4 of C     32
 // wmma_tiled       loads 4 + 4 from tiles that 4 warps share (lesson 2)    64
 //
-// The bytes are those that warps ask global memory for. The more is done with each of them, the
-// less time goes into loading. And wmma_tiled does not wait for them: its threads start copies to
-// shared memory, and go on multiplying while the hardware does the rest.
+// The bytes are those that warps ask global memory for: the more is done with each, the less time
+// goes into loading. wmma_tiled is three steps in one: its warps share tiles; padding (exercise 13)
+// spares bank conflicts; threads start copies to shared memory (14), and multiply meanwhile.
 //
 // What limits wmma_tiled: shared memory takes some 30 clocks to answer. Other warps could work
 // meanwhile, but sums and fragments are 230 registers a thread, and a multiprocessor's 65,536 hold
@@ -68,7 +68,9 @@ __device__ void store_sums(const Accumulator (&sums)[kSide][kSide], float* patch
         }
 }
 
-// A block of 2 x 2 warps computes 128 x 128 of C, 4 x 4 fragments per warp.
+// A block of 2 x 2 warps computes 128 x 128 of C, 4 x 4 fragments per warp. __launch_bounds__(n)
+// promises the compiler that a block has no more than n threads, so it knows how many registers
+// each may have. A second number, as in lesson 12: how many blocks should fit a multiprocessor.
 __global__ void __launch_bounds__(kThreads)
     wmma_registers(const half* A, const half* B, half* C, size_t N) {
     alignas(32) __shared__ float patches[4][kPatch];

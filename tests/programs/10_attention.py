@@ -91,7 +91,7 @@ MUTANTS = [
            [("__pipeline_wait_prior(0);", "")], sizes=(), cpu_runs=SOME, race=True, kind="fence"),
     Mutant("attention_no_barrier", BASIC,
            "a warp waits for its own copies alone",
-           [("__syncthreads();  // the tiles are complete", "")],
+           [("__syncthreads();           // the tiles are complete", "")],
            sizes=(), cpu_runs=SOME, race=True),
     Mutant("attention_no_second_barrier", BASIC,
            "tiles are copied over those that are still read",
