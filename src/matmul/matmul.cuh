@@ -1,7 +1,7 @@
 // C = A B, of [N, N] matrices: the data, the reference in fp64 and its bound (in error_bounds.hpp).
 //
 // plain_matmul.cuh   the same for lesson 1, which allocates its matrices itself
-// wmma_tile.cuh      the parts of lesson 3's kernels, which 6, 11 and 13 use as well
+// wmma_tile.cuh      the parts of lesson 3's kernels, which 6, 10 and 11 use as well
 // matmul_mma.cuh     mma_ptx, the record of bonus_matmul_mma, and its parts
 // matmul_hopper.cuh  the parts of all kernels for Hopper, in the order of bonus_matmul_hopper
 // matmul_hopper_record.cuh  its last two rungs: clusters of eight, and the record
