@@ -1,9 +1,8 @@
 // 4: Matrix multiplication, C = A B, by the library: cuBLAS.
 //
-// One call, at 70 to 77% of an H200's peak: cuBLAS holds many kernels for every GPU and picks one
-// for this size and type. What makes its fp32 6 times as fast as lesson 2: a thread sums a tile of
-// C in registers, so that each number read from shared memory serves many multiply-adds, and the
-// next tiles are on their way meanwhile. Four types, with an H200's peak in TFLOP/s:
+// One call, at 70 to 77% of an H200's peak: cuBLAS picks one of many kernels by size and type. Its
+// fp32 is 6 times as fast as lesson 2: each thread sums a tile of C in registers, so a number read
+// from shared memory serves many times, and copies run meanwhile. Types, and their peak TFLOP/s:
 //
 //   fp32    67   the same numbers as in 1 and 2, on the ordinary arithmetic units
 //   TF32   495   fp32 in memory, but the tensor cores read only 10 of the 23 bits after the point

@@ -318,7 +318,8 @@ def test_a_stop_shows_the_lines_around_it_once(tmp_path):
                      if source[int(n) - 1])
         assert [text for *_, text in shown] == [source[int(n) - 1][indent:] for _, n, _ in shown]
     # What is in view is not shown again; who else comes by says so.
-    assert (first, second) == tuple(f"=>   {i}  {source[i - 1].strip()}\n" for i in (begin + 1, begin + 2))
+    assert (first, second) == tuple(f"=>   {i}  {source[i - 1].strip()}\n"
+                                    for i in (begin + 1, begin + 2))
     assert other == ("block (0,0), thread (1,0) in 2_matmul_sharedmem.cu\n"
                      f"=>   {begin}  {source[begin - 1].strip()}\n")
 

@@ -92,7 +92,6 @@ inline void place_side_by_side(half* to, const half* first, const half* second, 
 class Unfused {
   public:
     using Gemm = demo::LtGemm<half>;
-
     explicit Unfused(const demo::Gating& gating)
         : g(gating), t_(2 * M, H), W_(2 * K, H), b_(2 * H) {}
 
