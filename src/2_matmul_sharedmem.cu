@@ -34,8 +34,8 @@ __global__ void matmul_sharedmem(const float* A,  // [N, N] row-major
     __shared__ float tile_A[kTile][kTile];
     __shared__ float tile_B[kTile][kTile];
 
-    // A warp has one y and 32 x: it reads one number of tile_A, and 32 neighbors of tile_B, one
-    // from each of shared memory's 32 banks. (Two from the same bank would wait for each other.)
+    // A warp has one y and 32 x: it reads one number of tile_A, and 32 neighbors of
+    // tile_B, one from each of shared memory's 32 banks. (Two from one bank would wait.)
     const int x = threadIdx.x, y = threadIdx.y;
     const size_t row = size_t(blockIdx.y) * kTile + y;
     const size_t col = size_t(blockIdx.x) * kTile + x;
