@@ -17,8 +17,8 @@
 // and the result back after. Here cudaMalloc, cudaMemcpy, the launch and cudaFree are written out;
 // the later programs leave all but the launch to helpers, which also notice writes beside C.
 //
-// What limits it: for each multiply-add, a thread loads two numbers. The 32 threads of a warp share
-// A's element and read 32 neighbors of B, so the caches help, but every thread still asks for all
+// What limits it: a thread loads two numbers for each multiply-add. Threads run in warps of 32. A
+// warp shares A's element and reads 32 neighbors of B: caches help, but every thread asks for all
 // 2 N numbers. 2_matmul_sharedmem loads each once per block instead. Figures: docs/figures.md.
 #include "demo.cuh"
 #include "matmul/plain_matmul.cuh"
@@ -39,6 +39,7 @@ __global__ void matmul_basic(const float* A,  // [N, N] row-major
 }
 
 static void run(demo::Session& session) {
+    // Called twice, first in a dry run that adds up the memory: there DEMO_CHECK calls nothing.
     const size_t N = session.n(), bytes = N * N * sizeof(float);
 
     // The matrices in host memory: A and B random, C for the result to come.
@@ -47,7 +48,7 @@ static void run(demo::Session& session) {
     demo::fill_uniform(host_B, session.options.seed + 1);
 
     // The matrices in device memory: the host holds their addresses, but cannot read through them.
-    // (DEMO_CHECK makes a CUDA call and ends the program with one line if it fails.)
+    // (DEMO_CHECK makes a CUDA call, and ends the program with one line if it fails.)
     float *A = nullptr, *B = nullptr, *C = nullptr;
     DEMO_CHECK(cudaMalloc(&A, bytes));
     DEMO_CHECK(cudaMalloc(&B, bytes));
@@ -66,9 +67,10 @@ static void run(demo::Session& session) {
     const dim3 grid(N / kBlock, N / kBlock);
     auto launch = [&] { matmul_basic<<<grid, block>>>(A, B, C, N); };
 
-    // Launches it once and compares C with an fp64 reference, then again and again to time it.
-    // kOurs: the kernel is what this program is about, not a library's.
+    // Makes a few rows of A hard (one 8 times larger, one all equal, ...), so that A is no longer
+    // quite host_A. Then computes in fp64 what C must be.
     const demo::PlainMatmul matmul(session, A, B, C, N);
+    // Launches it once to verify C, then again and again to time it. kOurs: not a library's kernel.
     session.run(demo::matmul_workload<float>(N), matmul.check(),
                 {{"matmul_basic", demo::Role::kOurs, launch}});
 

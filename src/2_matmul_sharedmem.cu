@@ -1,9 +1,9 @@
 // 2: Matrix multiplication, C = A B, by tiles in shared memory. Watch: scripts/watch.sh 2
 //
-// In 1_matmul_basic every thread loads its whole row of A and column of B. Neighbors load the same
-// numbers again and again: a block of 32 x 32 threads asks for 2 * 32 * 32 * N numbers, but only
-// 2 * 32 * N of them differ. So the block fetches each number once, together, into shared memory: a
-// small memory inside each multiprocessor, as fast as a cache, but filled by the program.
+// In 1_matmul_basic every thread loads its whole row of A and column of B. A block of 32 x 32
+// threads asks for 2 * 32 * 32 * N numbers, but only 2 * 32 * N of them differ. So the block
+// fetches each number once, together, into shared memory: small, as fast as a cache, filled by the
+// program. Each multiprocessor has its own (an H200 has 132 of them, and a block runs on one).
 //
 //                              B: [N, N]
 //                              +----+----+----+
@@ -20,7 +20,7 @@
 // that others have yet to load; without the second, some would load over a tile that others are
 // still computing with.
 //
-// What limits it: global loads fell 32-fold, but each multiply-add still reads two numbers from
+// What limits it: loads fell 32-fold, time 3-fold. Each multiply-add still reads two numbers from
 // shared memory, the new bottleneck. Next: bonus_matmul_register_tiled. Figures: docs/figures.md.
 #include "demo.cuh"
 #include "matmul/matmul.cuh"
@@ -34,6 +34,8 @@ __global__ void matmul_sharedmem(const float* A,  // [N, N] row-major
     __shared__ float tile_A[kTile][kTile];
     __shared__ float tile_B[kTile][kTile];
 
+    // A warp has one y and 32 x: it reads one number of tile_A, and 32 neighbors of
+    // tile_B, one from each of shared memory's 32 banks. (Two from one bank would wait.)
     const int x = threadIdx.x, y = threadIdx.y;
     const size_t row = size_t(blockIdx.y) * kTile + y;
     const size_t col = size_t(blockIdx.x) * kTile + x;

@@ -3,22 +3,22 @@
 // Each matmul is the library's, as fast as it gets. But a kernel ends by writing its result to
 // global memory, and the next one begins by reading it again:
 //
-//      x, W1 -> [gemm] -> t1 -> [add b1] -> t2 -> [sigmoid] -> t1 -----------+
-//                                                                            v
-//      x, W2 -> [gemm] -> t2 -> [add b2] -> out -------------------> [multiply] -> out
+//      x  -> [      ]
+//      W1 -> [ gemm ] -> t1 -> [add b1] -> t2 -> [sigmoid] -> t1 -> [          ]
+//      x  -> [      ]                                               [ multiply ] -> out
+//      W2 -> [ gemm ] -> t2 -> [add b2] -> out -------------------> [          ]
 //
-// t1, t2 and out are buffers of M x H numbers, and serve again once these are used up. Every arrow
-// is a trip through global memory. So these kernels move 3 + 2 + 2 and 3 + 2 + 3 matrices, 15 N^2
-// numbers if all are N x N, and one kernel moves 4 N^2. The four that are no gemm do almost no
-// arithmetic: their time is the traffic.
+// t1, t2 and out are buffers of M x H numbers, each used more than once. Each of the 15 arrows is a
+// trip of one matrix to or from global memory: 15 N^2 numbers if all are N x N. One kernel for all
+// moves 4 N^2. The four that are no gemm do almost no arithmetic: their time is the traffic.
 //
 // six_kernels   the picture above: what a framework launches for this formula, line by line.
-// library_best  what the library can do about it. Its gemm can add the bias before it stores, and
-//               one gemm over [W1 | W2], placed side by side beforehand, reads x once instead of
-//               twice. Two gemms or one: the faster here is kept (--verbose says which).
+// library_best  the library's way. Two gemms that add the bias before they store, and a kernel for
+//               the rest, move 3 + 3 + 3 = 9 N^2. Or one gemm over [W1 | W2], placed side by side
+//               before, reads x once: 5 + 3 = 8 N^2. The faster is kept (--verbose says which).
 //
-// What limits it: sigmoid and product need a kernel of their own, since no cuBLAS call multiplies
-// two products. So both go to global memory and back. 6_gating_fused keeps them in registers.
+// What limits it: no cuBLAS call multiplies two products, so both go to global memory and back.
+// 6_gating_fused keeps them in registers.
 // Figures: docs/figures.md.
 //
 //     ./5_gating_unfused 4096          N x N: the time is mostly the gemms'

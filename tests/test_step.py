@@ -144,12 +144,12 @@ def test_who_knows_every_thread(tmp_path):
     for lanes in (start, at_its_second_line, behind, elsewhere):
         assert sorted(lanes) == [(warp, lane) for warp in range(32) for lane in range(32)]
     assert {place for key, place in start.items() if key != (0, 0)} == {"not begun yet"}
-    assert at_its_second_line[31, 31].startswith("38 ")
+    assert at_its_second_line[31, 31].startswith("40 ")
     assert at_its_second_line[0, 0] == start[0, 0] != "not begun yet"
     # The last to come lets the first one go on, and so the last to go on is (31,31) itself.
-    assert behind[31, 31].startswith("47 ")
-    assert {behind[0, 0], behind[31, 30]} == {"48   __syncthreads();  (waits)"}
-    assert elsewhere[1, 4].startswith("48 ")
+    assert behind[31, 31].startswith("49 ")
+    assert {behind[0, 0], behind[31, 30]} == {"50   __syncthreads();  (waits)"}
+    assert elsewhere[1, 4].startswith("50 ")
 
 
 @on_cpu
@@ -309,7 +309,8 @@ def test_a_stop_shows_the_lines_around_it_once(tmp_path):
     source = (ROOT / "src/2_matmul_sharedmem.cu").read_text().splitlines()
     start, first, second, other, last = walk(tmp_path, 2, "next", "next", "thread 1",
                                              "next-barrier")
-    for said, line in ((start, 37), (last, 47)):
+    begin = source.index("    const int x = threadIdx.x, y = threadIdx.y;") + 1
+    for said, line in ((start, begin), (last, begin + 10)):
         shown = re.findall(r"^(=>|  ) +(\d+)(?:  (.*))?$", said, re.MULTILINE)
         assert [int(number) for _, number, _ in shown] == [*range(line - 3, line + 4)]
         assert [number for arrow, number, _ in shown if arrow == "=>"] == [str(line)]
@@ -317,9 +318,10 @@ def test_a_stop_shows_the_lines_around_it_once(tmp_path):
                      if source[int(n) - 1])
         assert [text for *_, text in shown] == [source[int(n) - 1][indent:] for _, n, _ in shown]
     # What is in view is not shown again; who else comes by says so.
-    assert (first, second) == tuple(f"=>   {i}  {source[i - 1].strip()}\n" for i in (38, 39))
+    assert (first, second) == tuple(f"=>   {i}  {source[i - 1].strip()}\n"
+                                    for i in (begin + 1, begin + 2))
     assert other == ("block (0,0), thread (1,0) in 2_matmul_sharedmem.cu\n"
-                     f"=>   37  {source[36].strip()}\n")
+                     f"=>   {begin}  {source[begin - 1].strip()}\n")
 
 
 @on_cpu

@@ -91,23 +91,28 @@ inline void place_side_by_side(half* to, const half* first, const half* second, 
 /// Both ways, with their temporary memory. Must not outlive `gating`.
 class Unfused {
   public:
+    using Gemm = demo::LtGemm<half>;
     explicit Unfused(const demo::Gating& gating)
         : g(gating), t_(2 * M, H), W_(2 * K, H), b_(2 * H) {}
 
-    /// What a framework launches for the formula, line by line.
+    /// What a framework launches for the formula, line by line; t1, t2, out: [M, H].
+    void six_kernels(const Gemm& gemm1, const Gemm& gemm2) const {
+        half *const t1 = t_.data(), *const t2 = t1 + M * H, *const out = g.out;
+        gemm1();                                         // t1 = x W1
+        add_bias<<<grid, block>>>(t1, g.b1, t2, M, H);   // t2 = t1 + b1
+        sigmoid<<<grid, block>>>(t2, t1, M, H);          // t1 = sigmoid(t2)
+        gemm2();                                         // t2 = x W2
+        add_bias<<<grid, block>>>(t2, g.b2, out, M, H);  // out = t2 + b2
+        multiply<<<grid, block>>>(t1, out, out, M, H);   // out = t1 * out
+    }
+
+    /// The same for Session::run(). `setup` prepares the gemms, once.
     demo::Contender six_kernels() const {
         const size_t gemm = M * K + K * H + M * H, add = 2 * M * H + H;  // elements moved
         auto setup = [this](demo::Contender& self) {
-            half *const t1 = t_.data(), *const t2 = t1 + M * H, *const out = g.out;  // [M, H] each
-            const auto gemm1 = gemm_of(g.W1, nullptr, t1), gemm2 = gemm_of(g.W2, nullptr, t2);
-            self.launch = [=, this] {
-                (*gemm1)();                                      // t1 = x W1
-                add_bias<<<grid, block>>>(t1, g.b1, t2, M, H);   // t2 = t1 + b1
-                sigmoid<<<grid, block>>>(t2, t1, M, H);          // t1 = sigmoid(t2)
-                (*gemm2)();                                      // t2 = x W2
-                add_bias<<<grid, block>>>(t2, g.b2, out, M, H);  // out = t2 + b2
-                multiply<<<grid, block>>>(t1, out, out, M, H);   // out = t1 * out
-            };
+            half* const t = t_.data();
+            const auto gemm1 = gemm_of(g.W1, nullptr, t), gemm2 = gemm_of(g.W2, nullptr, t + M * H);
+            self.launch = [=, this] { six_kernels(*gemm1, *gemm2); };
         };
         return {.kernel = "six_kernels",
                 .role = demo::Role::kChain,
@@ -122,17 +127,17 @@ class Unfused {
     /// The fastest that the library can do: two gemms that add the bias, or one over [W1 | W2].
     demo::Contender library_best() const {
         auto setup = [this](demo::Contender& self) {
-            half *const t = t_.data(), *const out = g.out;
+            half* const t = t_.data();
             pack();
             const auto gemm1 = gemm_of(g.W1, g.b1, t), gemm2 = gemm_of(g.W2, g.b2, t + M * H);
             const auto gemm = gemm_of(W_.data(), b_.data(), t, 2);
             const std::function<void()> two_gemms = [=, this] {
                 (*gemm1)(), (*gemm2)();  // t = x W1 + b1, and below it x W2 + b2
-                sigmoid_multiply<<<grid, block>>>(t, t + M * H, H, out, M, H);
+                sigmoid_multiply<<<grid, block>>>(t, t + M * H, H, g.out, M, H);
             };
             const std::function<void()> packed_gemm = [=, this] {
                 (*gemm)();  // t = x [W1 | W2] + [b1 | b2]: [M, 2 H]
-                sigmoid_multiply<<<grid, block>>>(t, t + H, 2 * H, out, M, H);
+                sigmoid_multiply<<<grid, block>>>(t, t + H, 2 * H, g.out, M, H);
             };
             const bool packed = demo::quick_time(packed_gemm) < demo::quick_time(two_gemms);
             const size_t gemms = (packed ? 1 : 2) * M * K + 2 * (K * H + M * H + H);
@@ -151,8 +156,6 @@ class Unfused {
     }
 
   private:
-    using Gemm = demo::LtGemm<half>;
-
     /// Makes [W1 | W2] and [b1 | b2], as a layer would once, when it is loaded.
     void pack() const {
         place_side_by_side(W_.data(), g.W1, g.W2, K, H);  // [K, 2 H]
