@@ -15,11 +15,12 @@
 //
 // When it pays: where memory is the limit. With --talk S, x[4 S^2, 128] and W[128, 64], one kernel
 // moves 128 numbers of x and 64 of out per row, 85 operations per byte, where an H200 could do 200.
-// library_best also writes a row of both products, 128 numbers, and reads it again: 448 in all.
-// (And six_kernels: 960.) But N x N matrices have N / 2 operations per byte: there only a main loop
-// as good as the library's wins, such as that of the last row, the suite's fastest here.
-// What limits them: fused_basic has no tensor cores, fused_wmma waits as lesson 3's does.
-// fused_tile leaves threads to the compiler: a fifth of the code, and on Hopper twice the speed.
+// library_best also writes both products and reads them again, 448 numbers (six_kernels: 960), but
+// nearly as fast as a copy. fused_wmma has two fifths of that speed, so its 192 save no time:
+// likely because a block has 4 steps (K = 128), waits for its first tiles, and loads W1 and W2, as
+// many bytes as its x. fused_talk_tile loads these once, and x early. What limits them at N x N,
+// with N / 2 operations per byte: the main loop. fused_basic has no tensor cores, fused_wmma waits
+// as lesson 3's does. fused_tile is the compiler's: a fifth of the code, on Hopper twice the speed.
 //
 //     ./6_gating_fused 4096        ./6_gating_fused --talk 1024        Figures: docs/figures.md
 #include "demo.cuh"
@@ -65,7 +66,7 @@ using namespace wmma_tile;  // fragments, copy_tile, store_as_half, kBlock = 128
 constexpr int kCols = 64, kWarpCols = 32;  // of out: what a block and a warp compute
 constexpr int kStages = 3, kPitch = kCols + kPad, kPitchX = kBlockK + kPad;
 
-/// A warp's sums: 4 x 2 fragments of x W1, and as many of x W2.
+/// A warp's sums, for 64 x 32 of out: 4 x 2 fragments (16 x 16) of x W1, and as many of x W2.
 struct Sums {
     Accumulator v1[kSide][2], v2[kSide][2];
     __device__ Sums(const half* b1, const half* b2, float* patch) {  // they begin as the biases
@@ -92,8 +93,8 @@ struct Sums {
         }
     }
 
-    /// Stores the gates of up to `rows` rows. Which elements of a fragment a thread holds (x[0],
-    /// x[1], ...) is not specified, but it has the same ones of v1 and v2: enough for their gates.
+    /// Stores the gates of up to `rows` rows. WMMA calls a thread's elements of a fragment x[0],
+    /// x[1], ... Which they are is not specified, but of v1 and v2 they are the same: enough here.
     __device__ void store_gates(half* out, size_t pitch, size_t rows, float* patch) {
         for (size_t i = 0; i < kSide && i * kFragment < rows; ++i)
             for (int j = 0; j < 2; ++j) {

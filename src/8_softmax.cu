@@ -8,12 +8,13 @@
 //          Each result goes through global memory: 8 MN numbers for M rows of N, 4 times the least.
 // fused    one kernel, a block per row, which keeps the row in shared memory for three passes:
 //          2 MN. A row too long for that is loaded three times.
-// online   keeps a running pair, maximum and sum: two passes, one barrier, and 8 loads at once.
+// online   keeps a running pair, maximum and sum: two passes, and one barrier.
 //
-//              fused    load, max | barrier | sum | barrier | write
-//              online   load, max and sum | barrier | write
+//              fused    load, max | barrier | sum | barrier | write    (A block's threads all wait
+//              online   load, max and sum | barrier | write             there, and load nothing.)
 //
-//          At a barrier all of a block's threads wait for the slowest, and load nothing meanwhile.
+//          Also: 8 loads under way in a thread, 512 threads, not 256, a shorter exponential. Their
+//          gains are not measured apart. Rows too long to keep: 3 MN, where `fused` has 4.
 //
 // A row of -infinity only is NaN: there is no distribution over nothing. Beside other numbers,
 // -infinity gives 0. A NaN or +infinity makes its whole row NaN.
@@ -32,8 +33,9 @@
 namespace softmax {
 
 // --- One kernel for all -------------------------------------------------------------------------
-// merge_block() (max_sum.cuh) merges the threads' pairs (maximum, sum). Half of each is idle here.
-// 0 and 1 are two places in shared memory: call 2 need not wait until all have read call 1's.
+// merge_block() (max_sum.cuh) has a barrier in it. It makes the block's maximum and sum of every
+// thread's pair (maximum, sum); here one is asked for at a time, and the other is 0. The last
+// argument, 0 or 1, picks its place in shared memory: some may still read what is in the other.
 template <class T>
 __global__ void fused(const T* x,  // [rows, cols] row-major, like out
                       T* out, size_t rows, size_t cols, bool fits) {
@@ -87,7 +89,8 @@ __global__ void __launch_bounds__(kOnlineThreads)
            T* out, size_t rows, size_t cols, bool fits) {
     extern __shared__ __align__(16) unsigned char shared[];
     T* const kept = reinterpret_cast<T*>(shared);  // [cols], if that fits
-    // A warp takes 32 * kAtOnce neighbors: its lanes read 32 of them at a time, kAtOnce times.
+    // Columns of a row:  0 ... 31 | 32 ... 63 | ... | 224 ... 255 | 256 ... 287 | ...
+    // Warp 0 reads       at i = 0     i = 1             i = 7       (here warp 1 begins)
     const size_t begin = threadIdx.x / 32 * (32 * kAtOnce) + threadIdx.x % 32;  // a lane's first
     const size_t step = kAtOnce * blockDim.x;  // past what all warps of the block took
     T values[kAtOnce];

@@ -20,6 +20,7 @@
 #include "demo/experiment.cuh"
 #include "matmul/matmul.cuh"
 #include "matmul/matmul_record.cuh"
+#include "rows/expect_gelu.cuh"
 #include "rows/rows.cuh"
 
 namespace waves {
@@ -179,14 +180,6 @@ __global__ void gelu(const float* x, float* out, size_t size) {  // [size]
     out[i] = v * __fdividef(1.0f, 1.0f + __expf(-2.0f * a));
 }
 
-struct ExpectGelu {
-    const float* x;
-    DEMO_HOST_DEVICE demo::Expected operator()(size_t, size_t row, size_t col) const {
-        const double v = x[row * kSide + col];
-        return demo::expect_activation<demo::ExactGelu>(v, 0, demo::kFormat<float>);
-    }
-};
-
 static void block_sizes(demo::Session& session, size_t N) {
     const size_t size = kSide * kSide, blocks = (size + N - 1) / N;
     const demo::Input<float> x(session, "x", {kSide, kSide}, {.scale = 6});
@@ -195,8 +188,9 @@ static void block_sizes(demo::Session& session, size_t N) {
     demo::Workload work = demo::MatrixShape{kSide, kSide, true}.workload(session, 9);
     work.shape = "block_sizes", work.size = N, work.text = "N = " + std::to_string(N);
     auto launch = [&] { gelu<<<blocks, unsigned(N)>>>(x, out, size); };
-    measure(session, work, out.check(ExpectGelu{x}), {session.gpu, blocks, size_t(resident)}, {},
-            {{.kernel = "gelu", .launch = launch}}, {}, size_t(resident) * N);
+    measure(session, work, out.check(demo::ExpectGelu<float>{x, kSide, false}),
+            {session.gpu, blocks, size_t(resident)}, {}, {{.kernel = "gelu", .launch = launch}}, {},
+            size_t(resident) * N);
 }
 
 // --- Which of them, and how far -----------------------------------------------------------------

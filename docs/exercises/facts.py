@@ -495,7 +495,8 @@ FACTS = {
                     edits=[(GATE, "0.5f * (1.0f + erff(x))")])]),
     22: Facts(
         hints=["Take one step at a time: the formula in gelu_of(), the operations of chain(), the "
-               "value and the tolerance in ExpectGelu, and the two constants.",
+               "value and the tolerance in a copy of ExpectGelu (src/rows/expect_gelu.cuh) that "
+               "run() checks with, and the two constants.",
                "Five operations: multiply by 1 / sqrt(2), erf, add 1, multiply by x, multiply by "
                "0.5. Count two matrices for each that has a number, and three for the other.",
                "Where each operation rounds, erf's argument a is off by |a| u, and u is "
@@ -507,8 +508,8 @@ FACTS = {
                     when=["with_number<Tanh"],
                     edits=[("kOperations = 9", "kOperations = 5"),
                            ("kChainTraffic = 21", "kChainTraffic = 11")]),
-               Slip("All three kernels are WRONG: the reference, ExpectGelu, still has the formula "
-                    "with tanh.",
+               Slip("All three kernels are WRONG: the reference still has the formula with "
+                    "tanh.",
                     when=["chain WRONG", "fused WRONG", "fused_vectorized WRONG"], of_solution=True,
                     edits=[("(1 + erf(a))",
                             "(1 + tanh(0.79788456 * (v + 0.044715 * v * v * v)))")]),
@@ -526,7 +527,7 @@ FACTS = {
                "more. The chain rounds at the size of x, too."],
         runs=[f"{GELU} --rows 3 --cols 7 --once: verified",
               f"{GELU} 64 --dtype fp16 --once: verified"],
-        slips=[Slip("All three are WRONG: the reference, ExpectGelu, does not add x yet.",
+        slips=[Slip("All three are WRONG: the reference does not add x yet.",
                     when=["chain WRONG", "fused WRONG", "fused_vectorized WRONG",
                           "fused: ... instead of -0.1105..."], of_solution=True,
                     edits=[("expect_stored(v + gelu,", "expect_stored(gelu,")]),

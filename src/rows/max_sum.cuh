@@ -25,8 +25,8 @@ __device__ inline float shift(float max) { return max == kNothing ? 0 : max; }
 /// that even e^(max - max) would not be 1.
 __device__ inline float power(float x, float max) { return ptx::ex2_approx((x - max) * kLog2E); }
 
-/// The rule itself: the pair of both sets of elements together, each sum rescaled to the larger
-/// maximum. (The functions below find the maximum first, so as to rescale once.)
+/// The rule itself: each sum is rescaled to the larger maximum. bonus_softmax_rows calls it. (The
+/// lesson calls the functions below, which find the maximum of all first, so as to rescale once.)
 __device__ inline MaxSum merge(MaxSum a, MaxSum b) {
     const float max = fmaxf(a.max, b.max);
     return {max, a.sum * power(a.max, shift(max)) + b.sum * power(b.max, shift(max))};

@@ -2,6 +2,7 @@
 // exact an activation must be. Simple kernels and most chains stand in the lessons, 7 to 9, and
 // bonus_norm holds its own. There is no library's way.
 //
+// expect_gelu.cuh   what results of 7_gelu must be
 // softmax.cuh       the reference and the bound of 8_softmax and bonus_softmax_rows
 // softmax_chain.cuh the chain of 8_softmax, a kernel for each operation
 // max_sum.cuh       the pair (maximum, sum), and how pairs merge
