@@ -18,10 +18,10 @@
 // beside it. A greater maximum multiplies sum and o by e^(old - new maximum). At last O is o / sum.
 //
 //     ./10_attention 4096        ./10_attention 65536 --dim 64        ./10_attention 4096 --causal
-//
-// --causal: row i attends to rows 0 to i alone; else library_best is faster at D = 128. What limits
-// fused_basic: it awaits each tile, having no stages (lesson 3); and shared memory, which K, V,
-// scores and weights pass through. Next: bonus_attention. Figures: docs/figures.md.
+// --causal: row i attends to rows 0 to i alone. What limits fused_basic: it awaits each tile, having
+// no stages (lesson 3), and all of K, V, scores and weights pass shared memory. See bonus_attention.
+// H200, N = 4096, ms: chain 18.5, library_best 2.26, fused_basic 3.49, fused_tile 1.12
+// (docs/figures.md)
 #include "attention/attention.cuh"
 #include "attention/attention_record.cuh"
 #include "attention/unfused.cuh"

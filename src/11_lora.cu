@@ -21,7 +21,7 @@
 //     ./11_lora 4096        ./11_lora 4096 --rows 512 --rank 64 --activation gelu
 // What limits them: the main loop. wmma_tiled's has 40% of the library's speed: appended moves less
 // than the chain, and takes longer. The tile compiler's has 90%. (recomputed: see bonus_lora.)
-// On an H200 in ms, N = 4096: chain 0.424, library_best 0.239, appended 0.504, appended_tile 0.231
+// H200, N = 4096, ms: chain 0.424, library_best 0.239, appended 0.504, appended_tile 0.231
 // (docs/figures.md)
 #include "demo.cuh"
 #include "lora/lora_recomputed.cuh"

@@ -22,7 +22,7 @@
 //     ./13_dlrm 2048        ./13_dlrm 2048 --dot --ids zipf        ./13_dlrm 2048 --dtype tf32
 // What limits it: it is nearly as fast as the library's products (lesson 4). But it multiplies both
 // z_i z_j and z_j z_i; bonus_dlrm, in CUDA C++ by wgmma, only one of them.
-// On an H200 in ms, N = 2048: chain 0.961, grouped 0.880, interaction_tile 0.618 (docs/figures.md)
+// H200, N = 2048, ms: chain 0.961, grouped 0.880, interaction_tile 0.618 (docs/figures.md)
 #include "demo.cuh"
 #include "dlrm/grouped.cuh"
 #include "tile.cuh"

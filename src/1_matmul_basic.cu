@@ -19,7 +19,8 @@
 //
 // What limits it: a thread loads two numbers for each multiply-add. Threads run in warps of 32. A
 // warp shares A's element and reads 32 neighbors of B: caches help, but every thread asks for all
-// 2 N numbers. 2_matmul_sharedmem loads each once per block instead. Figures: docs/figures.md.
+// 2 N numbers. 2_matmul_sharedmem loads each once per block instead.
+// H200, N = 4096, ms: matmul_basic 46.6 (docs/figures.md)
 #include "demo.cuh"
 #include "matmul/plain_matmul.cuh"
 

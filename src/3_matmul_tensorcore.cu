@@ -17,7 +17,7 @@
 // What limits wmma_tiled: shared memory takes some 30 clocks to answer. Other warps could work
 // meanwhile, but sums and fragments are 230 registers a thread, and a multiprocessor's 65,536 hold
 // 8 such warps. Often none is ready. bonus_matmul_mma goes on, with the instructions below WMMA.
-// Figures: docs/figures.md.
+// H200, N = 4096, ms: wmma_global 4.83, wmma_registers 1.27, wmma_tiled 0.453 (docs/figures.md)
 #include "demo.cuh"
 #include "demo/cublas.cuh"
 #include "matmul/matmul.cuh"

@@ -16,10 +16,11 @@
 //                   it must have asked for 10 KB or more. It holds 2048 threads. If each asks for
 //                   16 bytes, that is 32 KB; for 4 bytes 8 KB, for 2 bytes 4 KB.
 //
-//     ./7_gelu 8192        ./7_gelu 8192 --dtype fp16        Figures: docs/figures.md
+//     ./7_gelu 8192        ./7_gelu 8192 --dtype fp16
 //
 // What limits it: memory. Compare with "copy", a kernel that loads and stores and does nothing
 // else: at its speed the arithmetic is free. 8_softmax is next, where elements need each other.
+// H200, N = 4096, ms: chain 0.510, fused 0.0580, fused_vectorized 0.0351 (docs/figures.md)
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "ptx.cuh"

@@ -22,7 +22,7 @@
 //     ./8_softmax 4096        ./8_softmax --rows 262144 --cols 1000 --dtype fp16
 //
 // What limits `online`: 2 or 4 bytes per access, by way of shared memory. Next: bonus_softmax_rows.
-// Figures: docs/figures.md.
+// H200, N = 4096, ms: chain 0.247, fused 0.0659, online 0.0371 (docs/figures.md)
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "rows/max_sum.cuh"

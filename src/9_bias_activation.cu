@@ -20,8 +20,8 @@
 //
 //     ./9_bias_activation 8192        ./9_bias_activation 8192 --op add_mul --activation gelu
 //
-// What limits it: memory. fused has too few bytes on their way, as 7_gelu's. Remainders hide behind
-// that. Small matrices: the launch (--sweep). Next: 11_lora. Figures: docs/figures.md.
+// What limits it: memory; fused has too few bytes on their way, as 7_gelu's. Next: 10_attention.
+// H200, N = 4096, ms: chain 0.110, fused 0.0567, fused_vectorized 0.0353 (docs/figures.md)
 #include "demo.cuh"
 #include "demo/copy.cuh"
 #include "ptx.cuh"

@@ -170,13 +170,13 @@ def times(lesson):
     own = {row["kernel"] for row in headline_rows() if row["program"] == lesson}
     last = max(i for i, row in enumerate(rows) if row["kernel"] in own)
     ms = ", ".join(f"{row['kernel']}~{table.number(row['median_ms'])}" for row in rows[:last + 1])
-    return textwrap.fill(f"On an H200 in ms, {title.split(',')[0]}: {ms} (docs/figures.md)", 100,
+    return textwrap.fill(f"H200, {title.split(',')[0]}, ms: {ms} (docs/figures.md)", 100,
                          initial_indent="// ", subsequent_indent="// ").replace("~", " ")
 
 
 def in_lesson(text, lesson):
     """A lesson's source with times() at the end of its head."""
-    return re.sub(r"^// On an H200 in ms, (.+\n)+?(?=#include)", lambda _: times(lesson) + "\n", text,
+    return re.sub(r"^// H200, (.+\n)+?(?=#include)", lambda _: times(lesson) + "\n", text,
                   count=1, flags=re.MULTILINE)
 
 
