@@ -13,9 +13,9 @@
 // A tile of x serves both products, nothing but out is stored, and one launch replaces six. The
 // price: two sums per element of out, so a block covers half as many columns.
 //
-// When it pays: where memory is the limit. With --talk S, x[4 S^2, 128] and W[128, 64], a row is 192
-// numbers to move in one kernel, 85 operations per byte, where an H200 could do 200; in library_best
-// it is 448, in six_kernels 960. fused_talk_tile moves its 192 nearly as fast as a copy. fused_wmma
+// When it pays: where memory is the limit. With --talk S, x[4 S^2, 128] and W[128, 64], one kernel
+// moves 192 numbers a row, 85 operations per byte, where an H200 could do 200; library_best moves
+// 448, six_kernels 960. fused_talk_tile moves its 192 nearly as fast as a copy does. fused_wmma
 // has two fifths of that speed, likely since its blocks have 4 steps, and wait for the first tiles:
 // no faster than library_best. N x N is N / 2 operations per byte: there the main loop decides, and
 // fused_basic has no tensor cores, fused_wmma waits as in lesson 3; fused_tile is the compiler's.
