@@ -1,9 +1,8 @@
 // 2: Matrix multiplication, C = A B, by tiles in shared memory. Watch: scripts/watch.sh 2
 //
-// In 1_matmul_basic every thread loads its whole row of A and column of B. A block of 32 x 32
-// threads asks for 2 * 32 * 32 * N numbers, but only 2 * 32 * N of them differ. So the block
-// fetches each number once, together, into shared memory: small, as fast as a cache, filled by the
-// program. Each multiprocessor has its own (an H200 has 132 of them, and a block runs on one).
+// In 1_matmul_basic a block of 32 x 32 threads asks for 2 * 32 * 32 * N numbers, of which 2 * 32 *
+// N differ. So the block fetches each once, together, into shared memory: small, fast, filled by
+// the program. Each multiprocessor has its own (an H200 has 132, and a block runs on one).
 //
 //                              B: [N, N]
 //                              +----+----+----+
@@ -35,8 +34,6 @@ __global__ void matmul_sharedmem(const float* A,  // [N, N] row-major
     __shared__ float tile_A[kTile][kTile];
     __shared__ float tile_B[kTile][kTile];
 
-    // A warp has one y and 32 x: it reads one number of tile_A, and 32 neighbors of
-    // tile_B, one from each of shared memory's 32 banks. (Two from one bank would wait.)
     const int x = threadIdx.x, y = threadIdx.y;
     const size_t row = size_t(blockIdx.y) * kTile + y;
     const size_t col = size_t(blockIdx.x) * kTile + x;

@@ -144,12 +144,12 @@ def test_who_knows_every_thread(tmp_path):
     for lanes in (start, at_its_second_line, behind, elsewhere):
         assert sorted(lanes) == [(warp, lane) for warp in range(32) for lane in range(32)]
     assert {place for key, place in start.items() if key != (0, 0)} == {"not begun yet"}
-    assert at_its_second_line[31, 31].startswith("40 ")
+    assert at_its_second_line[31, 31].startswith("38 ")
     assert at_its_second_line[0, 0] == start[0, 0] != "not begun yet"
     # The last to come lets the first one go on, and so the last to go on is (31,31) itself.
-    assert behind[31, 31].startswith("49 ")
-    assert {behind[0, 0], behind[31, 30]} == {"50   __syncthreads();  (waits)"}
-    assert elsewhere[1, 4].startswith("50 ")
+    assert behind[31, 31].startswith("47 ")
+    assert {behind[0, 0], behind[31, 30]} == {"48   __syncthreads();  (waits)"}
+    assert elsewhere[1, 4].startswith("48 ")
 
 
 @on_cpu
@@ -350,7 +350,7 @@ def test_a_backtrace_is_the_programs(tmp_path):
     said = walk(tmp_path, 2, "bt", "thread 5 1", "next-barrier", "thread 9 0", "bt")
     for text in (said[1], said[5]):
         assert re.fullmatch(r"#\d +matmul_sharedmem\(.*\) at src/2_matmul_sharedmem.cu:\d+\n", text)
-    called = walk(tmp_path, 8, "tbreak 52", "continue", "step", "bt",
+    called = walk(tmp_path, 8, "tbreak 54", "continue", "step", "bt",
                   options=("--kernel", "fused"))[4]
     assert [re.match(r"#\d +(?:0x\w+ in )?([\w:]+)", line)[1] for line in called.splitlines()] == [
         "softmax::merge_block", "softmax::fused"]
