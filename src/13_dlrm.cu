@@ -29,7 +29,8 @@
 
 namespace dlrm {
 
-constexpr int kTileRows = 128, kTileCols = 256;  // of the sums that a block computes
+constexpr int kTileRows = 128, kTileCols = 256;      // of the sums that a block computes
+constexpr int kBlocks = demo::kSimulator ? 8 : 128;  // wanted: an H200 has 132 multiprocessors
 
 #ifdef __CUDACC_TILE__  // CUDA Tile C++, as in lesson 6, where the compiler knows it: see tile.cuh
 using In = tile::In<half>;
@@ -81,9 +82,8 @@ static demo::Contender fused(const demo::Dlrm<half>& m, const demo::DlrmLayers<h
                              const demo::Gpu& gpu) {
     const size_t N = m.shape.N, E = m.shape.E, width = m.shape.width, size = N * kHidden;
     const size_t rows = (N + kTileRows - 1) / kTileRows, padded = rows * kTileRows;
-    // Few samples make few blocks. Then several share the sums of a tile, each some i: about as
-    // many as an H200 has multiprocessors, 132.
-    const size_t parts = std::clamp<size_t>(128 / (rows * (kHidden / kTileCols)), 1, width / 4);
+    // Few samples make few blocks. Then several share the sums of a tile, each some i.
+    const size_t parts = std::clamp<size_t>(kBlocks / (rows * (kHidden / kTileCols)), 1, width / 4);
     const auto partials = std::make_shared<demo::Buffer<float>>(parts, padded * kHidden);
     const auto turned = std::make_shared<demo::Buffer<half>>(width, padded);
     auto between = [=, &m] {

@@ -17,9 +17,8 @@
 // and the result back after. Here cudaMalloc, cudaMemcpy, the launch and cudaFree are written out;
 // the later programs leave all but the launch to helpers, which also notice writes beside C.
 //
-// What limits it: a thread loads two numbers for each multiply-add. Threads run in warps of 32. A
-// warp shares A's element and reads 32 neighbors of B: caches help, but every thread asks for all
-// 2 N numbers. 2_matmul_sharedmem loads each once per block instead.
+// What limits it: two loads for each multiply-add. Threads run in warps of 32, which share A's
+// element and read 32 neighbors of B: caches help, but each asks for 2 N. Next: 2_matmul_sharedmem.
 // H200, N = 4096, ms: matmul_basic 46.6 (docs/figures.md)
 #include "demo.cuh"
 #include "matmul/plain_matmul.cuh"

@@ -31,7 +31,7 @@ void gemm(cublasHandle_t handle, cublasComputeType_t compute,
     const int n = int(N);
     const float alpha = 1, beta = 0;                           // C = alpha * A B + beta * C
     DEMO_CHECK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N,  // neither is transposed again
-                            n, n, n,                           // rows and columns of C^T, and k
+                            n, n, n,                           // C^T's rows and columns, and k
                             &alpha, B, type, n,                // left: B^T, n numbers a column
                             A, type, n,                        // right: A^T, likewise
                             &beta, C, type, n, compute, CUBLAS_GEMM_DEFAULT));

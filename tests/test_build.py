@@ -320,7 +320,8 @@ def test_programs_without_tile_kernels_keep_their_compiler(tmp_path):
     home = fake_toolkit(tmp_path / "cuda", "13.3", ["libcublas.so.13", "libcublasLt.so.13"])
     (home / "bin/tileiras").touch(mode=0o755)
     nvcc = str(home / "bin/nvcc")
-    assert with_tiles(PROGRAMS) == ["10_attention", "6_gating_fused", "bonus_tile"]
+    assert with_tiles(PROGRAMS) == ["10_attention", "11_lora", "13_dlrm", "6_gating_fused",
+                                    "bonus_tile"]
     assert compilers(home) == {name: (nvcc, name in with_tiles(PROGRAMS)) for name in PROGRAMS}
     # Without that compiler every program builds nevertheless.
     assert compilers(home, tile="0") == {name: (nvcc, False) for name in PROGRAMS}

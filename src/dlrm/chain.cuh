@@ -16,7 +16,7 @@ __device__ size_t my_index() { return size_t(blockIdx.x) * blockDim.x + threadId
 inline size_t blocks(size_t threads) { return (threads + kElementThreads - 1) / kElementThreads; }
 
 // --- The lookups ---------------------------------------------------------------------------------
-/// The row of a table that an id stands for.
+/// Of a table.
 __device__ size_t row_of(uint32_t id) { return (size_t(id) + 1) % DlrmShape::kRows; }
 
 __global__ void hash(const uint32_t* ids, uint32_t* rows, size_t size) {

@@ -148,7 +148,7 @@ def traffic(N, E, size, wide):
                          kept + size * N * (width + F))}
     if size == 2:
         # z is read for lookups, turned, which is read, too; parts are written and added up
-        parts = max(1, min(128 // (wide // 256 * rows), width // 4))
+        parts = max(1, min((8 if wide == 256 else 128) // (wide // 256 * rows), width // 4))
         z = 2 * N * width
         moved = lookup + 4 * z + 2 * F * wide + 2 * wide + 2 * N * wide + 4 * parts * (
             pitch + N * wide)
