@@ -95,7 +95,9 @@ __global__ void __launch_bounds__(kThreads) appended(Operands o) {  // a block: 
         const Stage& stage = tiles.stages[t % kStages];
         multiply(sums, &stage.A[warp_row], stage.B, warp_col);
     }
+#pragma unroll  // registers have no computed index: in a loop the sums would go to memory
     for (int i = 0; i < kSide; ++i)
+#pragma unroll
         for (int j = 0; j < kSide; ++j)
             store_activated<Activation>(sums[i][j], tiles.patches[warp], o,
                                         block_row + warp_row + i * kFragment,
