@@ -75,7 +75,7 @@ MUTANTS = [
            [("to_patch(fragment, patch);", "if (blockIdx.x == 0) to_patch(fragment, patch);"),
             ("stage = stages[t % kStages];\n        multiply",
              "stage = stages[(t + kStages - 1) % kStages];\n        multiply")],
-           sizes=(96, 1024), kind="stale"),
+           sizes=(160, 1024), kind="stale"),
     Mutant("wmma_registers_as_they_were", "wmma_global wmma_registers wmma_tiled",
            "the sums begin as what their registers held",
            [("fill_fragment(sums, 0.0f)", "fill_fragment(sums, 1.0f)"),

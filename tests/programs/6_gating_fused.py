@@ -161,7 +161,6 @@ def unused(mutant, runs):
 
 NOT_APPLICABLE = {
     "tail": {"fused_talk_tile": "one tile holds all of k"},
-    "zeroing": {"fused_basic": "has no atomic operation", "fused_wmma": "has no atomic operation"},
 }
 
 FAST = {"fused_wmma": ("HMMA", COPY_16, STORE_16), "fused_tile": ("HGMMA",),
