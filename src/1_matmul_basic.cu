@@ -48,7 +48,7 @@ static void run(demo::Session& session) {
     demo::fill_uniform(host_B, session.options.seed + 1);
 
     // The matrices in device memory: the host holds their addresses, but cannot read through them.
-    // (DEMO_CHECK makes a CUDA call, and ends the program with one line if it fails.)
+    // (DEMO_CHECK makes a CUDA call and ends the program with one line if it fails.)
     float *A = nullptr, *B = nullptr, *C = nullptr;
     DEMO_CHECK(cudaMalloc(&A, bytes));
     DEMO_CHECK(cudaMalloc(&B, bytes));
