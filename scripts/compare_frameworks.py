@@ -31,11 +31,11 @@ import re
 import signal
 import statistics
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import NamedTuple, Tuple
 
+from frameworks import load_page
 from shared import command_line, measurements, programs, table
 from shared.command_line import FAILED, OK, PROJECT, SKIPPED, USAGE, WRONG
 
@@ -92,18 +92,11 @@ KINDS = {  # of sizes, by the name that a page gives them: our program's argumen
 
 
 def compared_programs():
-    """The programs that have a page, in the talk's order."""
-    # The folder's other files are modules that the pages share: no program has their name.
-    return [name for name in programs.listed() if (PAGES / f"{name}.py").is_file()]
+    """The programs whose page has sizes to compare, in the talk's order."""
+    def has_sizes(page):
+        return page.is_file() and re.search(f"^({'|'.join(KINDS)}) = ", page.read_text(), re.M)
 
-
-def load_page(name):
-    """The page of a program: by its path, since a module's name cannot begin with a digit."""
-    spec = importlib.util.spec_from_file_location(f"frameworks.of_{name}", PAGES / f"{name}.py")
-    page = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = page  # torch.compile looks it up there
-    spec.loader.exec_module(page)
-    return page
+    return [name for name in programs.listed() if has_sizes(PAGES / f"{name}.py")]
 
 
 def cases_of(name, folder, sizes, dtypes):
@@ -111,7 +104,7 @@ def cases_of(name, folder, sizes, dtypes):
     says what to compare. Raises Stop."""
     program = folder / name
     with step():
-        page = load_page(name)
+        page = load_page(name, PAGES)
     about = programs.describe(program)
     cases = []
     for kind, arguments_of in KINDS.items():

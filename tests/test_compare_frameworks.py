@@ -15,9 +15,19 @@ import pytest
 
 import compare_frameworks
 from fakes import copy_folders, script
-from frameworks import splitmix64
+from frameworks import load_page, splitmix64
 from shared import measurements, table
-from suite import FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, describe
+from suite import (
+    FAILED,
+    ROOT,
+    SKIPPED,
+    USAGE,
+    VERIFIED,
+    WRONG,
+    assert_one_line,
+    declared,
+    describe,
+)
 
 NAME = "compare_frameworks.py"
 SCRIPT = ROOT / "scripts" / NAME
@@ -54,8 +64,10 @@ def pretend(monkeypatch, *modules):
                          ids=["no-torch", "no-triton", "broken"])
 def test_without_the_frameworks_it_says_so_in_one_line(monkeypatch, capsys, there, named):
     pretend(monkeypatch, *there)
-    for name in [name for name in sys.modules if name.startswith("frameworks.")]:
+    for name in [name for name in sys.modules if re.match(r"frameworks\.|torch_demo", name)]:
         monkeypatch.delitem(sys.modules, name)
+    for name in ("data", "timing", "verification"):  # which would keep the torch of this test
+        monkeypatch.setitem(sys.modules, f"frameworks.{name}", None)
     assert compare_frameworks.main([]) == SKIPPED
     said = capsys.readouterr()
     assert said.out == ""
@@ -665,17 +677,16 @@ def test_ids_are_our_programs():
 # --- Theirs, where PyTorch and Triton are ------------------------------------------------------
 
 
-def problem_of(program, dtype, *options):
-    """A small problem of a program, in another data type than its own where need be."""
-    problem = describe(program, "96", *options)["problems"][0]
-    arrays = {name: [{**array, "dtype": "uint32" if array["dtype"] == "uint32" else dtype}
-                     for array in problem[name]] for name in ("inputs", "outputs")}
-    return {**problem, **arrays, "dtype": dtype, "memory_bound": False}
+def problems():
+    """(a program and its options, its data type) of all that is compared."""
+    for program in [*compare_frameworks.compared_programs(), "10_attention --causal"]:
+        about = declared(program.split()[0])
+        for dtype in about["dtypes"] if about else ["not built"]:
+            if dtype != "tf32":
+                yield program, dtype
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
-@pytest.mark.parametrize("program", [*compare_frameworks.compared_programs(),
-                                     "10_attention --causal"])
+@pytest.mark.parametrize("program, dtype", problems())
 def test_the_reference_takes_their_results_and_no_wrong_ones(program, dtype):
     torch = pytest.importorskip("torch")
     pytest.importorskip("triton")
@@ -683,8 +694,11 @@ def test_the_reference_takes_their_results_and_no_wrong_ones(program, dtype):
     from frameworks.case import PeersOfCase
 
     program, *options = program.split()
-    problem = problem_of(program, dtype, *options)
-    case = PeersOfCase(compare_frameworks.load_page(program), problem)
+    about = describe(program)
+    options += compare_frameworks.dtype_arguments(about, dtype)
+    problem = next(problem for problem in describe(program, "96", *options)["problems"]
+                   if problem["dtype"] == dtype)
+    case = PeersOfCase(load_page(program), {**problem, "memory_bound": False})
     case.inputs = data.make_inputs(problem, "cpu")
     assert case.is_rival("library")
     for name in ("eager", "library"):  # the others compile
@@ -711,9 +725,9 @@ def fusing_on_the_cpu():
 
 def test_what_is_measured_of_torch_jit_script_is_fused(fusing_on_the_cpu):
     torch = fusing_on_the_cpu
-    from frameworks.peers import scripted
+    from torch_demo import scripted
 
-    page = compare_frameworks.load_page("9_bias_activation")
+    page = load_page("9_bias_activation")
     for rows in (4, 16):  # each for its own shape, although the formula is the same
         x, y, b = torch.randn(rows, 8), torch.randn(rows, 8), torch.randn(8)
         peer = scripted(page.add_mul)
@@ -725,9 +739,9 @@ def test_what_is_measured_of_torch_jit_script_is_fused(fusing_on_the_cpu):
 
 def test_torch_jit_script_that_fuses_nothing_is_no_figure(fusing_on_the_cpu):
     fusing_on_the_cpu._C._jit_override_can_fuse_on_cpu(False)
-    from frameworks.peers import scripted
+    from torch_demo import scripted
 
-    page = compare_frameworks.load_page("9_bias_activation")
+    page = load_page("9_bias_activation")
     x, b = fusing_on_the_cpu.ones(4, 8), fusing_on_the_cpu.ones(8)
     with pytest.raises(RuntimeError, match="fused nothing"):
         scripted(page.add_mul).prepare(x, x, b, 0.5)

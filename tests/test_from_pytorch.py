@@ -48,7 +48,8 @@ def test_the_kernel_is_checked_and_timed_beside_eager(monkeypatch, capsys, tmp_p
     monkeypatch.setitem(sys.modules, "torch", None if how == "no PyTorch" else torch)
     monkeypatch.setitem(sys.modules, "torch.utils", extension)
     for name, module in (("timing", SimpleNamespace(measure=lambda run: next(times))),
-                         ("verification", SimpleNamespace(check=check, Wrong=ValueError))):
+                         ("verification", SimpleNamespace(check=check, gelu=None,
+                                                         Wrong=ValueError))):
         monkeypatch.setattr(frameworks, name, module, raising=False)
     toolkit = SimpleNamespace(nvcc="/cuda/bin/nvcc", version="13.0", lib_dir="/cuda/lib", flags=[])
     monkeypatch.setattr(from_pytorch.cuda_toolkit, "find", lambda: toolkit)

@@ -1,19 +1,18 @@
-"""Attention in fp16, softmax(Q K^T / sqrt(D)) V of every head. All are [B, heads, N, D]."""
+"""Attention in fp16, softmax(Q K^T / sqrt(D)) V of every head. All are [B, heads, N, D].
 
-import torch
-import torch.nn.functional as F
-import triton
-import triton.language as tl
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    python3 scripts/frameworks/10_attention.py 4096
 
-from frameworks.peers import Peer, compiled
-from frameworks.triton_kernels import launch, tuned
-from frameworks.verification import ROUNDOFF, SUBNORMAL
+Written as a formula it stores N x N scores for each head. A kernel that walks through K and V and
+rescales what it has stores none. B N is some 16384. N is a multiple of 32, by default 4096.
+"""
+
+import torch_demo as demo
+from torch_demo import tl, torch, triton
 
 SIZES = (1024, 2048, 4096, 16384)
 RUNS = ("4096 --dim 64", "4096 --causal")
 TILE = ("10_attention", "fused_tile")
+expected = demo.verification.attention
 
 
 def formula(Q, K, V, causal):
@@ -26,18 +25,19 @@ def formula(Q, K, V, causal):
 
 # PyTorch has it, and chooses one of its kernels, unless it is told which.
 def library(Q, K, V, causal):
-    return F.scaled_dot_product_attention(Q, K, V, is_causal=bool(causal))
+    return torch.nn.functional.scaled_dot_product_attention(Q, K, V, is_causal=bool(causal))
 
 
-def library_by(backend):
+def library_by(name):
     def run(*inputs):
-        with sdpa_kernel(backend):
+        with torch.nn.attention.sdpa_kernel(getattr(torch.nn.attention.SDPBackend, name)):
             return library(*inputs)
-    return Peer(run)
+    return demo.Peer(run, why_not="needs a GPU" if demo.INTERPRETED else "")
 
 
 # For FlexAttention, which skips the blocks that the mask leaves out.
 def flexible(Q, K, V, causal):
+    from torch.nn.attention.flex_attention import create_block_mask
     N, mask = Q.shape[-2], None
     if causal:
         mask = create_block_mask(lambda b, h, row, key: row >= key, None, None, N, N)
@@ -65,7 +65,7 @@ def attend_keys(q, K, V, o, highest, total, head, limits, first, last, factor, D
     return o, highest, total
 
 
-@tuned(["N", "D", "CAUSAL"], *[({"BM": m, "BN": n}, warps, stages) for m, n, warps, stages in (
+@demo.tuned(["N", "D", "CAUSAL"], *[({"BM": m, "BN": n}, warps, stages) for m, n, warps, stages in (
     (128, 128, 8, 2), (128, 64, 8, 3), (128, 64, 4, 3), (64, 128, 4, 2), (64, 64, 4, 3))])
 @triton.jit
 def attend(Q, K, V, out, heads, N, factor, D: tl.constexpr, CAUSAL: tl.constexpr,
@@ -95,37 +95,26 @@ def attend(Q, K, V, out, heads, N, factor, D: tl.constexpr, CAUSAL: tl.constexpr
 def in_triton(Q, K, V, causal):
     B, H, N, D = Q.shape
     out, factor = torch.empty_like(Q), D**-0.5 * 1.44269504  # 2^(x log2(e)) is e^x
-    launch(attend, lambda tile: (B * H * triton.cdiv(N, tile["BM"]),),
+    demo.launch(attend, lambda tile: (B * H * triton.cdiv(N, tile["BM"]),),
            Q, K, V, out, B * H, N, factor, D=D, CAUSAL=bool(causal))
     return out
 
 
 def peers(problem):
-    return {"eager": Peer(formula), "library": Peer(library),
-            "flash": library_by(SDPBackend.FLASH_ATTENTION),
-            "cudnn": library_by(SDPBackend.CUDNN_ATTENTION),
-            "efficient": library_by(SDPBackend.EFFICIENT_ATTENTION), "compile": compiled(formula),
-            "flex": compiled(flex_attention, flexible), "triton": Peer(in_triton)}
+    from torch.nn.attention.flex_attention import flex_attention
+    return {"eager": demo.Peer(formula), "library": demo.Peer(library),
+            "flash": library_by("FLASH_ATTENTION"), "cudnn": library_by("CUDNN_ATTENTION"),
+            "efficient": library_by("EFFICIENT_ATTENTION"), "compile": demo.compiled(formula),
+            "flex": demo.compiled(flex_attention, flexible), "triton": demo.in_triton(in_triton)}
 
 
-def expected(dtype, inputs, rows):
-    """As the suite's own bound where every operation's result is rounded (attention/attention.cuh):
-    what rounding does to different keys adds up as the root of the sum of its squares."""
-    u, tiny = ROUNDOFF[dtype], SUBNORMAL[dtype]
-    Q, K, V, causal = inputs
-    N, D = Q.shape[-2:]
-    found = []
-    for row in rows.tolist():
-        q, keys = Q.view(-1, D)[row].double(), row % N + 1 if causal else N
-        k, v = (each.view(-1, N, D)[row // N, :keys].double() for each in (K, V))
-        s = k @ q / D**0.5
-        t = s - s.max()
-        total = t.exp().sum()
-        weights = t.exp() / total
-        few, many = min(1, 4 * weights.norm()), 4 * N**0.5
-        room = N**0.5 * 2.0**-24 + 2.0**-22 * q.abs().sum() + 2.0**-20 * (1 - weights @ t)
-        room += 2 * u * few + tiny * (many + min(many / total, N))
-        room += 8 * u * (weights * (2 * s.abs() + t.abs() + 1)).norm()
-        values = weights @ v
-        found.append((values, room + u * values.abs() + tiny))
-    return tuple(torch.stack(each) for each in zip(*found))
+def problem(N):
+    B, H, _, D = shape = (1, 2, N, 128) if demo.INTERPRETED else (max(1, 16384 // N), 16, N, 128)
+    inputs = dict(Q=demo.uniform(*shape, hard=demo.HARD_QUERIES),
+                  K=demo.uniform(*shape, scale=0.5, offset=0.5), V=demo.uniform(*shape))
+    return demo.describe(f"N = {N}, D = {D}, {B} x {H} heads", inputs, shape,
+                         4 * B * H * N * N * D, N, parameters={"causal": 0})
+
+
+if __name__ == "__main__":
+    demo.run()

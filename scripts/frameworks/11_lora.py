@@ -3,10 +3,8 @@
 x is [M, N], W[N, N], A[N, r], B[r, N]; M = N and r = 16 where a size says nothing else.
 """
 
-import torch
-
-from frameworks.peers import Peer, compiled, graphed
 from frameworks.verification import ROUNDOFF, SUBNORMAL, product
+from torch_demo import Peer, compiled, graphed, torch
 
 # 1001 is odd: rows of fp16 do not begin at multiples of 16 bytes.
 SIZES = (1001, 1024, 2048, 4096, 8192)

@@ -1,15 +1,18 @@
-"""GELU, with the approximation by tanh."""
+"""GELU, with the approximation by tanh, of x[N, N] in fp32: all memory traffic.
 
-import torch
-import torch.nn.functional as F
-import triton
-import triton.language as tl
+    python3 scripts/frameworks/7_gelu.py 4096
 
-from frameworks.peers import Peer, compiled
-from frameworks.triton_kernels import block_of_a_row, elementwise_tuned, launch_elementwise
+Written as a formula it is nine kernels, and each reads its operand and writes its result. One
+kernel reads x once: PyTorch's own, what torch.compile makes of either, or the one in Triton.
+"""
+
+import torch_demo as demo
+from torch_demo import tl, torch, triton
 
 SHAPES = ((16384, 16384),)
 TILE = ("bonus_tile", "gelu_tile")
+
+expected = demo.verification.gelu
 
 
 def formula(x):  # [R, C]
@@ -18,20 +21,29 @@ def formula(x):  # [R, C]
 
 # PyTorch has it.
 def library(x):
-    return F.gelu(x, approximate="tanh")
+    return torch.nn.functional.gelu(x, approximate="tanh")
 
 
 # In Triton, with (1 + tanh(t)) / 2 = sigmoid(2 t).
-@elementwise_tuned
+@demo.elementwise_tuned
 @triton.jit
 def gelu(x, out, columns, BLOCK: tl.constexpr):
-    at, _, inside = block_of_a_row(columns, BLOCK)
+    at, _, inside = demo.block_of_a_row(columns, BLOCK)
     v = tl.load(x + at, mask=inside).to(tl.float32)
     v *= tl.sigmoid(2 * 0.79788456 * (v + 0.044715 * v * v * v))
     tl.store(out + at, v, mask=inside)
 
 
 def peers(problem):
-    return {"eager": Peer(formula), "library": Peer(library), "compile": compiled(formula),
-            "compile lib": compiled(library),
-            "triton": Peer(lambda x: launch_elementwise(gelu, x))}
+    return {"eager": demo.Peer(formula), "library": demo.Peer(library),
+            "compile": demo.compiled(formula), "compile lib": demo.compiled(library),
+            "triton": demo.in_triton(lambda x: demo.launch_elementwise(gelu, x))}
+
+
+def problem(N):
+    return demo.describe(f"{N} x {N}", {"x": demo.uniform(N, N, scale=6, hard=demo.HARD_ROWS)},
+                         (N, N), 9 * N * N, N, dtype="fp32", memory_bound=True)
+
+
+if __name__ == "__main__":
+    demo.run()

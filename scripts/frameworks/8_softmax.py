@@ -1,17 +1,19 @@
-"""Softmax over rows. Ours is softmax_rows, the record that 8_softmax runs as its last row."""
+"""Softmax over the rows of x[N, N] in fp32: a row's maximum and sum come first.
 
-import torch
-import torch.nn.functional as F
-import triton
-import triton.language as tl
+    python3 scripts/frameworks/8_softmax.py 4096
 
-from frameworks.peers import Peer, compiled
-from frameworks.triton_kernels import launch, tuned
-from frameworks.verification import ROUNDOFF, SUBNORMAL
+Written as a formula it reads x three times, and e^x again and again. A kernel that keeps a row in
+registers reads x once: PyTorch's own, what torch.compile makes of either, or the one in Triton.
+"""
+
+import torch_demo as demo
+from torch_demo import tl, torch, triton
 
 # The last has as many columns as GPT-2 has tokens.
 SHAPES = ((16384, 16384), (4096, 131072), (262144, 1000), (8192, 50257))
 TILE = ("bonus_tile", "softmax_tile")
+
+expected = demo.verification.softmax
 
 
 def formula(x):  # [R, C]
@@ -22,11 +24,11 @@ def formula(x):  # [R, C]
 
 # PyTorch has it.
 def library(x):
-    return F.softmax(x, dim=1)
+    return torch.softmax(x, dim=1)
 
 
 # In Triton: a row stays in the registers of one block.
-@tuned(["columns"], *[({}, warps, 1) for warps in (4, 8, 16, 32)])
+@demo.tuned(["columns"], *[({}, warps, 1) for warps in (4, 8, 16, 32)])
 @triton.jit
 def softmax_row(x, out, columns, BLOCK: tl.constexpr):
     start = tl.program_id(0).to(tl.int64) * columns
@@ -38,7 +40,7 @@ def softmax_row(x, out, columns, BLOCK: tl.constexpr):
 
 # A row that is too long for that is read twice: once for its maximum and its sum together, and
 # once for the result.
-@tuned(["columns"], *[({"BLOCK": block}, block // 512, stages)
+@demo.tuned(["columns"], *[({"BLOCK": block}, block // 512, stages)
                       for block in (4096, 8192, 16384) for stages in (1, 3)])
 @triton.jit
 def softmax_long_row(x, out, columns, BLOCK: tl.constexpr):
@@ -62,21 +64,23 @@ def softmax_long_row(x, out, columns, BLOCK: tl.constexpr):
 def in_triton(x):
     (rows, columns), out = x.shape, torch.empty_like(x)
     if columns > 32768:
-        launch(softmax_long_row, (rows,), x, out, columns)
+        demo.launch(softmax_long_row, (rows,), x, out, columns)
     else:
-        launch(softmax_row, (rows,), x, out, columns, BLOCK=triton.next_power_of_2(columns))
+        demo.launch(softmax_row, (rows,), x, out, columns, BLOCK=triton.next_power_of_2(columns))
     return out
 
 
 def peers(problem):
-    return {"eager": Peer(formula), "library": Peer(library), "compile": compiled(formula),
-            "compile lib": compiled(library), "triton": Peer(in_triton)}
+    return {"eager": demo.Peer(formula), "library": demo.Peer(library),
+            "compile": demo.compiled(formula), "compile lib": demo.compiled(library),
+            "triton": demo.in_triton(in_triton)}
 
 
-def expected(dtype, inputs, rows):
-    """Every step rounds relative to its result. Where t = x - max is rounded, e^t is off by as much
-    relative to itself as t is absolutely."""
-    x = inputs[0][rows].double()
-    values, t = formula(x), x.max(dim=1, keepdim=True).values - x
-    room = 2.0**-18 + 8 * ROUNDOFF[dtype] + (2.0**-21 + 2 * ROUNDOFF[dtype]) * t
-    return values, room * values + 4 * SUBNORMAL[dtype]
+def problem(N):  # even rows lie around 100, odd ones around -100
+    x = demo.uniform(N, N, then="offset by rows", hard=demo.HARD_ROWS)
+    return demo.describe(f"{N} x {N}", {"x": x}, (N, N), 5 * N * N, N, dtype="fp32",
+                         memory_bound=True)
+
+
+if __name__ == "__main__":
+    demo.run()

@@ -1,11 +1,7 @@
 """ReLU of x + b, and of x + m y + b."""
 
-import torch
-import triton
-import triton.language as tl
-
-from frameworks.peers import Peer, compiled, scripted
-from frameworks.triton_kernels import block_of_a_row, elementwise_tuned, launch_elementwise
+import torch_demo as demo
+from torch_demo import tl, torch, triton
 
 # 4 x 4, 16 x 8, 64 x 16, ..., 262144 x 1024: from launches alone to memory alone.
 SHAPES = ((16384, 16384), *((4**i, 2 * 2**i) for i in range(1, 10)))
@@ -36,19 +32,19 @@ def add_mul_in_place(x, y, b, m):
 
 
 # In Triton.
-@elementwise_tuned
+@demo.elementwise_tuned
 @triton.jit
 def bias_relu_kernel(x, b, out, columns, BLOCK: tl.constexpr):
-    at, column, inside = block_of_a_row(columns, BLOCK)
+    at, column, inside = demo.block_of_a_row(columns, BLOCK)
     v = tl.load(x + at, mask=inside).to(tl.float32)
     v += tl.load(b + column, mask=inside).to(tl.float32)
     tl.store(out + at, tl.maximum(v, 0.0), mask=inside)
 
 
-@elementwise_tuned
+@demo.elementwise_tuned
 @triton.jit
 def add_mul_kernel(x, y, b, m, out, columns, BLOCK: tl.constexpr):
-    at, column, inside = block_of_a_row(columns, BLOCK)
+    at, column, inside = demo.block_of_a_row(columns, BLOCK)
     v = tl.load(x + at, mask=inside).to(tl.float32)
     v += m * tl.load(y + at, mask=inside).to(tl.float32)
     v += tl.load(b + column, mask=inside).to(tl.float32)
@@ -60,6 +56,6 @@ def peers(problem):
     if len(problem["inputs"]) == 3:
         ways = add_mul, add_mul_in_place, add_mul_kernel
     plain, in_place, kernel = ways
-    return {"eager": Peer(plain), "library": Peer(in_place), "compile": compiled(plain),
-            "script": scripted(plain),
-            "triton": Peer(lambda *inputs: launch_elementwise(kernel, *inputs))}
+    return {"eager": demo.Peer(plain), "library": demo.Peer(in_place),
+            "compile": demo.compiled(plain), "script": demo.scripted(plain),
+            "triton": demo.Peer(lambda *inputs: demo.launch_elementwise(kernel, *inputs))}

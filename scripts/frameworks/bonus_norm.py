@@ -1,13 +1,9 @@
 """LayerNorm over rows; and RMSNorm of x + residual, which is stored as well."""
 
-import torch
 import torch.nn.functional as F
-import triton
-import triton.language as tl
 
-from frameworks.peers import Peer, compiled
-from frameworks.triton_kernels import launch, tuned
 from frameworks.verification import ROUNDOFF, SUBNORMAL
+from torch_demo import Peer, compiled, launch, tl, torch, triton, tuned
 
 RUNS = tuple(f"--rows {rows} --cols {columns} --op {op}" for op in ("layernorm", "rmsnorm")
              for rows, columns in ((16384, 16384), (16384, 4096), (4096, 131072), (8192, 50257)))

@@ -13,6 +13,56 @@ OFFSET = "offset by rows"  # even rows lie around 100, odd ones around -100
 CHUNK = 1 << 24  # elements made at once: their 64-bit integers take 128 MiB
 
 
+# --- A problem as a page describes it, for where no program does: what --describe says of it ---
+
+
+def kind(scale=0.0, offset=0.0, step=0, peak=0.0):
+    """demo::HardRow."""
+    return {"scale": scale, "offset": offset, "step": step, "peak": peak}
+
+
+def hard_operand(large):
+    """demo::hard_operand(1, large)."""
+    return [kind(offset=0.75), kind(0.5, -0.5), kind(2.0**-15), kind(peak=1), kind(large)]
+
+
+# demo::kHardRows<float>, and attention's kHardQueries.
+HARD_ROWS = [kind(80), kind(1, peak=120), kind(1, offset=-110),
+             kind(offset=float(torch.tensor(0.7))), kind(2.0**-8), kind(2.0**-127), kind(12),
+             kind(200, step=200)]
+HARD_QUERIES = [kind(offset=0.75), kind(4, -4), kind(2.0**-15), kind(peak=1), kind(32), kind(1, 30)]
+
+
+def uniform(*shape, scale=1, offset=0, then=None, hard=None):
+    """An input, uniform within `scale` of `offset`. `hard`: the kinds of its hard rows."""
+    return {"shape": list(shape), "fill": {"kind": "uniform", "low": offset - scale,
+                                           "high": offset + scale, "then": then, "hard": hard}}
+
+
+def describe(text, inputs, output, flops, n, shape="square", dtype="fp16", memory_bound=False,
+             parameters=()):
+    """What `inputs`, {name: uniform()}, and the shape of the output make. Input i has seed i, from
+    1 on, and hard rows lie where demo::HardRows has them."""
+    for seed, (name, array) in enumerate(inputs.items(), 1):
+        array.update(name=name, dtype=dtype)
+        fill, rows = array["fill"], math.prod(array["shape"][:-1])
+        fill["seed"] = seed
+        if fill["hard"]:
+            every, first = 4 if rows < 128 else 2, seed % len(fill["hard"])
+            kinds = fill["hard"][first:] + fill["hard"][:first]
+            last_strip = range(max(32, (rows - 1) // 32 * 32), rows)
+            fill["hard"] = {"rows": [row for row in (*range(min(32, rows)), *last_strip)
+                                     if row % every == every - 1], "every": every, "kinds": kinds}
+    elements = sum(math.prod(each) for each in [*(a["shape"] for a in inputs.values()), output])
+    return {"text": text, "shape": shape, "n": n, "dtype": dtype, "flops": flops,
+            "least_bytes": elements * (4 if dtype == "fp32" else 2), "memory_bound": memory_bound,
+            "inputs": list(inputs.values()), "outputs": [{"shape": list(output)}],
+            "parameters": dict(parameters)}
+
+
+# --- The numbers ---
+
+
 def make_inputs(problem, device):
     """The tensors that `inputs` of a program's --describe lists, in that order, then the numbers of
     `parameters`."""

@@ -1,10 +1,9 @@
 """DLRM: the page that its programs share. Two MLPs, 26 lookups, the interaction of 27 vectors."""
 
-import torch
 import torch.nn.functional as F
 
-from frameworks.peers import Peer, compiled, graphed
 from frameworks.verification import ROUNDOFF, SUBNORMAL
+from torch_demo import Peer, compiled, graphed, torch
 
 BOTTOM = 4  # layers; those of the top MLP follow
 

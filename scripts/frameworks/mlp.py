@@ -1,10 +1,9 @@
 """An MLP: the page that the programs of MLPs share."""
 
-import torch
 import torch.nn.functional as F
 
-from frameworks.peers import Peer, compiled, graphed
 from frameworks.verification import ROUNDOFF, SUBNORMAL
+from torch_demo import Peer, compiled, graphed, torch
 
 
 def formula(x, W, b):  # [N, D], [L, D, D], [L, D]
