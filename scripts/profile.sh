@@ -12,8 +12,9 @@ Usage: scripts/profile.sh [OPTION ...] PROGRAM [ARGUMENT ...]
 Runs any CUDA program, unchanged, and prints after its output where the time went: a table of every
 kernel and copy (launches, total, mean, share, grid, block, registers and shared memory per block,
 and the host's mean time in the call that launched it), the gaps between them, the host's time in
-launching and in waiting, and a timeline in text. Ranges that the program names (NVTX) are tables of
-their own; of the demos' ranges those that are timed are shown, and the others in a line each.
+launching and in waiting, what the names of the library's kernels say, and a timeline in text.
+Ranges that the program names (NVTX) are tables of their own; of the demos' ranges those that are
+timed are shown, and the others in a line each.
 
   --all          tables of all ranges
   --trace FILE   write all of it in the Chrome trace format, too: https://ui.perfetto.dev opens it
@@ -89,7 +90,11 @@ PYTHONPATH=${callers#:} PROFILE_RECORDS=$WORK CUDA_INJECTION64_PATH=$root/$libra
     NVTX_INJECTION64_PATH=$root/$library "${program[@]}" || status=$?
 
 if compgen -G "$WORK/*.txt" >/dev/null; then
-    echo
+    # Where and when: "2 x NVIDIA H200, driver 580.159.04, CUDA 13.0.88, 2026-11-30".
+    gpus=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | sort |
+        uniq -c | sed -E 's/^ *1 //; s/^ *([0-9]+) /\1 x /; s/, /, driver /') || gpus=""
+    toolkit=$([[ ! -f $root/src/${path##*/}.cu ]] || cat "$root"/build/toolkit.txt 2>/dev/null) || :
+    printf '\n%s%s%s\n' "${gpus:+${gpus//$'\n'/, }, }" "${toolkit:+CUDA $toolkit, }" "$(date +%F)"
     python3 "$root/scripts/profile/profile_report.py" "${options[@]}" "$WORK"/*.txt ||
         status=$((status == 0 ? 3 : status))
 elif ((status == 0)); then

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+import library_names
 from fakes import copy_folders, script
 from shared import kernel_names
 from suite import GPU, NO_GPU, ROOT, SKIPPED, USAGE, assert_one_line, run
@@ -57,7 +58,7 @@ def test_the_timed_part_of_a_demo_is_shown_by_its_ranges():
     done = report(GATING)
     assert done.returncode == 0 and done.stderr == ""
     titles = [title.split(":")[0] for title in sections(done.stdout)]
-    assert titles[:3] == ["timed / six_kernels", "timed / library_best",
+    assert titles[:4] == ["The GPU in all", "timed / six_kernels", "timed / library_best",
                           "timed, outside of its inner ranges"]
     table = rows(section(done.stdout, "timed / six_kernels: 5 times"))
     launches = {name: cells[0] for name, cells in table.items()}
@@ -67,6 +68,8 @@ def test_the_timed_part_of_a_demo_is_shown_by_its_ranges():
         "host: synchronizing": "5", "host: other calls": "75"}
     assert table["add_bias"][4:8] == ["128x64", "8x32", "16", "0"]  # grid, block, registers, shared
     assert table[GEMM][4:8] == ["2x66", "384", "168", "208.2K"]
+    assert table["host: synchronizing"][3:] == ["cudaEventSynchronize"]
+    assert GEMM in section(done.stdout, "What the library's names say")[0]
     # What the program does besides: it empties the cache before every sample.
     assert rows(section(done.stdout, "timed, outside"))["memset 256.0 MiB"][0] == "11"
     assert "verify / six_kernels" in section(done.stdout, "  also ran")[0]
@@ -85,7 +88,8 @@ def test_the_figures_are_those_of_the_records():
     kernels.sort(key=lambda line: int(line[1]))
     assert len(kernels) == 5 * 8  # six, and the library's two memsets
     bias = [int(line[2]) - int(line[1]) for line in kernels if "add_bias" in line[-1]]
-    busy = sum(int(line[2]) - int(line[1]) for line in kernels)
+    took = [int(line[2]) - int(line[1]) for line in kernels]
+    each = sorted(sum(took[i:i + 8]) for i in range(0, 40, 8))
     spans = sorted(int(kernels[i + 7][2]) - int(kernels[i][1]) for i in range(0, 40, 8))
 
     done = report(GATING)
@@ -93,12 +97,27 @@ def test_the_figures_are_those_of_the_records():
     table = rows(section(done.stdout, "timed / six_kernels"))
     assert float(table["add_bias"][1]) == pytest.approx(sum(bias) / 1e6, abs=0.0006)
     assert float(table["add_bias"][2]) == pytest.approx(sum(bias) / len(bias) / 1e3, abs=0.006)
-    median = float(re.search(r"median ([\d.]+) ms", head)[1])
+    median, busy, part = map(float, re.search(
+        r"median ([\d.]+) ms from start to end, ([\d.]+) ms \((\d+)%\) busy", head).groups())
     assert median == pytest.approx(spans[2] / 1e6, rel=1e-3)
+    assert busy == pytest.approx(each[2] / 1e6, rel=1e-3)
+    assert part == pytest.approx(100 * each[2] / spans[2], abs=0.51)
     gaps = float(table["(gaps between them)"][1])
-    assert gaps == pytest.approx((sum(spans) - busy) / 1e6, abs=0.0006)
-    share = sum(float(cells[3].rstrip("%")) for cells in table.values() if len(cells) > 3)
+    assert gaps == pytest.approx((sum(spans) - sum(took)) / 1e6, abs=0.0006)
+    share = sum(float(cells[3].rstrip("%")) for cells in table.values() if "%" in "".join(cells))
     assert share == pytest.approx(100, abs=0.3)
+
+
+def test_a_gpu_is_busy_while_any_of_its_streams_is(tmp_path):
+    kernel = "kernel\t{}\t{}\t{}\t{}\t1\t4x1x1\t32x1x1\t16\t0\tf(int)\n"
+    one = "".join(kernel.format(start, end, 0, stream) for start, end, stream in [
+        (1000, 5000, 7), (3000, 7000, 8), (4000, 6000, 9), (9000, 11000, 7)])
+    for text, line in [
+            (one, "The GPU in all: 0.01000 ms from start to end, 0.008000 ms (80%) busy"),
+            (one + kernel.format(2000, 4000, 1, 7),
+             "Mean of 2 GPUs: 0.01000 ms from start to end, 0.005000 ms (50%) busy")]:
+        (tmp_path / "1.txt").write_text(text)
+        assert report(tmp_path / "1.txt").stdout.split("\n")[0] == line
 
 
 def test_the_timeline_shows_the_host_running_ahead():
@@ -173,6 +192,25 @@ def test_a_program_without_ranges_is_one_table():
 ])
 def test_a_kernel_is_called_what_the_source_calls_it(name, short):
     assert kernel_names.short_names([name]) == {name: short}
+
+
+@pytest.mark.parametrize("name, words", [
+    (GEMM, "fp16 in, fp32 sums, fp16 out, tile 256x128, k step 64, stages 4, cluster 1x2"),
+    ("nvjet_sm90_tst_64x8_64x9_2x4_h_bz_coopB_splitK_relubias_TNT", "bf16 in, fp32 sums, bf16 out, "
+     "tile 64x8, k step 64, stages 9, cluster 2x4, split k, bias, ReLU, A transposed"),
+    ("cutlass_80_tensorop_s1688gemm_64x64_16x6_nn_align4",
+     "fp32 in, multiplied as TF32, fp32 sums, fp32 out, tile 64x64, k step 16, stages 6"),
+    ("cutlass_80_simt_sgemm_256x128_8x4_nn_align1",
+     "fp32 in, fp32 sums, fp32 out, no tensor cores, tile 256x128, k step 8, stages 4"),
+    ("ampere_h16816gemm_128x64_ldg8_stages_64x3_nt",
+     "fp16 in, fp16 sums, fp16 out, tile 128x64, k step 64, stages 3, B transposed"),
+    ("sm80_xmma_gemm_f16f16_f32f32_f32_nn_n_tilesize32x32x8_warpsize1x2x1_ffma_aligna2",
+     "fp16 in, multiplied as fp32, fp32 sums, fp16 out, no tensor cores, tile 32x32, k step 8"),
+    ("splitKreduce_kernel", "adds up a gemm's sums over parts of k"),
+    ("nvjet_sm100_tst_64x32_64x16_2x1_2cta_v_bz_TNN", ""), ("gemm", ""), ("sgemm_64x64_nn", ""),
+])
+def test_a_librarys_name_is_put_into_words(name, words):
+    assert library_names.meaning(name) == words
 
 
 @pytest.mark.parametrize("names, short", [

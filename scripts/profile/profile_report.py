@@ -13,10 +13,12 @@ import math
 import re
 import statistics
 import string
-from collections import defaultdict
+import textwrap
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Tuple
 
+import library_names
 from shared import command_line, kernel_names
 from shared.command_line import OK, USAGE
 
@@ -247,6 +249,16 @@ def busy(operations):
     return sum(operation.took for operation in operations)
 
 
+def occupied(operations):
+    """The time in which any of them ran; of several GPUs their mean."""
+    ends, time = {}, 0  # by device: when the latest so far ends
+    for operation in operations:
+        latest = max(ends.get(operation.device, 0), operation.start)
+        ends[operation.device] = max(latest, operation.end)
+        time += ends[operation.device] - latest
+    return time / len(ends)
+
+
 class Host(NamedTuple):
     """What the host does in a call: its name, and its letter in a timeline."""
 
@@ -323,25 +335,33 @@ def table(group, names, work):
         lines.append(line("(gaps between them)", sums(len(gaps), sum(gaps), total)))
 
     for kind in (LAUNCHING, COPYING, WAITING, OTHER):
-        host = [call.end - call.start for call in group.calls if work(call) == kind]
+        host, times = [call for call in group.calls if work(call) == kind], Counter()
+        for call in host:
+            times[call.name] += call.end - call.start
         if host:
-            lines.append(line(kind.title, sums(len(host), sum(host))))
+            text = line(kind.title, sums(len(host), sum(times.values()))) + "  "
+            most = ", ".join(name for name, _ in times.most_common(3))
+            lines.append(text + textwrap.shorten(most, WIDTH - len(text), placeholder=" ..."))
     return lines
 
 
 def sums(count, time, total=0):
     """The cells of how many there are, how long they take in all and each, and their share."""
     return [count, f"{time / 1000:.3f}", f"{time / count:.2f}",
-            f"{100 * time / total:.1f}%" if total else ""]
+            f"{100 * time / total:.1f}%".replace("100.0", "100") if total else ""]
 
 
 def headline(group):
     """What one time through the group takes on the GPU: what the program measures of it."""
     if len(group.times) == 1:
         return group.title
-    working, whole = (statistics.median(map(of, group.times)) for of in (busy, span))
-    return (f"{group.title}: {len(group.times)} times, median {ms(whole)} from first start to last "
-            f"end, {ms(working)} of it busy")
+    return f"{group.title}: {len(group.times)} times, median {extent_of(group.times)}"
+
+
+def extent_of(times):
+    working, whole = (statistics.median(map(of, times)) for of in (occupied, span))
+    return (f"{ms(whole)} from start to end, {ms(working)} ({100 * working / (whole or 1):.0f}%) "
+            "busy")
 
 
 # --- The timeline -----------------------------------------------------------------------------
@@ -430,7 +450,9 @@ def report(profile, show_all=False):
     longest = sorted(shown, key=lambda group: -busy(group.operations))
     tables = [group for group in shown if group in longest[:MOST_GROUPS]]
 
-    lines = []
+    gpus = len({operation.device for operation in profile.operations})
+    whose = "The GPU in all" if gpus == 1 else f"Mean of {gpus} GPUs"
+    lines = [f"{whose}: {extent_of([profile.operations])}", ""]
     for group in tables:
         lines += [headline(group)] + table(group, names, work) + [""]
     rest = [group for group in groups if group not in tables]
@@ -439,6 +461,12 @@ def report(profile, show_all=False):
                           ["launches", "total ms"]))
         lines += [line(group.title, sums(len(group.operations), busy(group.operations))[:2])
                   for group in rest] + [""]
+    shown_names = dict.fromkeys(names[o.name] for group in tables for o in group.operations)
+    said = [f"  {name}\n    {words}" for name in shown_names
+            if (words := library_names.meaning(name))]
+    if said:
+        lines += ["What the library's names say (A, B and the tile as cuBLAS sees them, stored by "
+                  "columns):", *said, ""]
     # Draws one pass through the range with the most operations, of those that enclose no other and
     # are passed often, where there are any.
     inner = [group for group in tables if not any(
