@@ -195,17 +195,17 @@ def test_a_kernel_is_called_what_the_source_calls_it(name, short):
 
 
 @pytest.mark.parametrize("name, words", [
-    (GEMM, "fp16 in, fp32 sums, fp16 out, tile 256x128, k step 64, stages 4, cluster 1x2"),
+    (GEMM, "fp16 in, fp32 sums, fp16 out, tile 256x128, step 64, stages 4, cluster 1x2"),
     ("nvjet_sm90_tst_64x8_64x9_2x4_h_bz_coopB_splitK_relubias_TNT", "bf16 in, fp32 sums, bf16 out, "
-     "tile 64x8, k step 64, stages 9, cluster 2x4, split k, bias, ReLU, A transposed"),
+     "tile 64x8, step 64, stages 9, cluster 2x4, split k, bias, ReLU, A transposed"),
     ("cutlass_80_tensorop_s1688gemm_64x64_16x6_nn_align4",
-     "fp32 in, multiplied as TF32, fp32 sums, fp32 out, tile 64x64, k step 16, stages 6"),
+     "fp32 in, TF32 products, fp32 sums, fp32 out, tile 64x64, step 16, stages 6"),
     ("cutlass_80_simt_sgemm_256x128_8x4_nn_align1",
-     "fp32 in, fp32 sums, fp32 out, no tensor cores, tile 256x128, k step 8, stages 4"),
+     "fp32 in, fp32 sums, fp32 out, no tensor cores, tile 256x128, step 8, stages 4"),
     ("ampere_h16816gemm_128x64_ldg8_stages_64x3_nt",
-     "fp16 in, fp16 sums, fp16 out, tile 128x64, k step 64, stages 3, B transposed"),
+     "fp16 in, fp16 sums, fp16 out, tile 128x64, step 64, stages 3, B transposed"),
     ("sm80_xmma_gemm_f16f16_f32f32_f32_nn_n_tilesize32x32x8_warpsize1x2x1_ffma_aligna2",
-     "fp16 in, multiplied as fp32, fp32 sums, fp16 out, no tensor cores, tile 32x32, k step 8"),
+     "fp16 in, fp32 products, fp32 sums, fp16 out, no tensor cores, tile 32x32, step 8"),
     ("splitKreduce_kernel", "adds up a gemm's sums over parts of k"),
     ("nvjet_sm100_tst_64x32_64x16_2x1_2cta_v_bz_TNN", ""), ("gemm", ""), ("sgemm_64x64_nn", ""),
 ])

@@ -7,8 +7,8 @@ WORDS = {"h": "fp16", "f16": "fp16", "t": "bf16", "s": "fp32", "f32": "fp32", "t
          "tn": "A transposed", "nt": "B transposed", "tt": "A and B transposed",
          "relubias": "bias, ReLU", "gelubias": "bias, GELU"}
 PHRASES = {  # of the patterns' groups, in this order
-    "input": "{} in", "product": "multiplied as {}", "sum": "{} sums", "output": "{} out",
-    "plain": "no tensor cores", "tile": "tile {}", "step": "k step {}", "stages": "stages {}",
+    "input": "{} in", "product": "{} products", "sum": "{} sums", "output": "{} out",
+    "plain": "no tensor cores", "tile": "tile {}", "step": "step {}", "stages": "stages {}",
     "cluster": "cluster {}", "split": "split k", "epilogue": "{}", "operands": "{}",
     "reduce": "adds up a gemm's sums over parts of k", "vector": "a matrix times a vector"}
 TYPE = "fp16|bf16|f16|tf32|f32|i8|i32"

@@ -466,7 +466,7 @@ def report(profile, show_all=False):
             if (words := library_names.meaning(name))]
     if said:
         lines += ["What the library's names say (A, B and the tile as cuBLAS sees them, stored by "
-                  "columns):", *said, ""]
+                  "columns; steps in k):", *said, ""]
     # Draws one pass through the range with the most operations, of those that enclose no other and
     # are passed often, where there are any.
     inner = [group for group in tables if not any(
