@@ -2,8 +2,8 @@
 """Usage: scripts/from_pytorch.py [N,...]
 
 Calls a lesson's kernel from PyTorch: `fused` of 7_gelu becomes a function of tensors, is held
-against PyTorch's own GELU in fp64, and timed beside eager PyTorch, which launches a kernel for
-every operation. x is N x N in fp32; N is 8192 by default.
+against GELU in fp64 by the program's bound, and timed beside eager PyTorch, which launches a kernel
+for every operation. x is N x N in fp32; N is 8192 by default.
 
 torch.utils.cpp_extension.load_inline compiles the lesson's own file, with the lines of C++ in CUDA
 below. That takes a minute the first time; build/from_pytorch/ keeps what came of it. To bring your

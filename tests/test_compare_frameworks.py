@@ -84,9 +84,6 @@ def test_without_a_gpu_it_says_so_in_one_line(monkeypatch, capsys):
     assert "no NVIDIA GPU" in said.err
 
 
-# --- One place for what is specific to a program -----------------------------------------------
-
-
 # --- A whole run, with canned times -----------------------------------------------------------
 
 # A fake program answers --describe with a file, in which it sets n to the size that it was given,
@@ -710,41 +707,6 @@ def test_the_reference_takes_their_results_and_no_wrong_ones(program, dtype):
                    lambda x: x.double(), lambda x: x[1:]):
         with pytest.raises(verification.Wrong):
             verification.check(problem, case.inputs, damage(output), case.expected)
-
-
-@pytest.fixture
-def fusing_on_the_cpu():
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("triton")
-    could = torch._C._jit_can_fuse_on_cpu()
-    torch._C._jit_override_can_fuse_on_cpu(True)
-    torch._C._jit_set_te_must_use_llvm_cpu(False)
-    yield torch
-    torch._C._jit_override_can_fuse_on_cpu(could)
-
-
-def test_what_is_measured_of_torch_jit_script_is_fused(fusing_on_the_cpu):
-    torch = fusing_on_the_cpu
-    from torch_demo import scripted
-
-    page = load_page("9_bias_activation")
-    for rows in (4, 16):  # each for its own shape, although the formula is the same
-        x, y, b = torch.randn(rows, 8), torch.randn(rows, 8), torch.randn(8)
-        peer = scripted(page.add_mul)
-        prepared = peer.prepare(x, y, b, 0.5)
-        assert torch.allclose(peer.run(*prepared), page.formula(x, y, b, 0.5))
-        graph = str(torch.jit.last_executed_optimized_graph())
-        assert "TensorExprGroup" in graph and f"Float({rows}, 8" in graph
-
-
-def test_torch_jit_script_that_fuses_nothing_is_no_figure(fusing_on_the_cpu):
-    fusing_on_the_cpu._C._jit_override_can_fuse_on_cpu(False)
-    from torch_demo import scripted
-
-    page = load_page("9_bias_activation")
-    x, b = fusing_on_the_cpu.ones(4, 8), fusing_on_the_cpu.ones(8)
-    with pytest.raises(RuntimeError, match="fused nothing"):
-        scripted(page.add_mul).prepare(x, x, b, 0.5)
 
 
 # --- results/README.md ------------------------------------------------------------------------

@@ -7,7 +7,7 @@ rescales what it has stores none. B N is some 16384. N is a multiple of 32, by d
 """
 
 import torch_demo as demo
-from torch_demo import tl, torch, triton
+from torch_demo import data, tl, torch, triton
 
 SIZES = (1024, 2048, 4096, 16384)
 RUNS = ("4096 --dim 64", "4096 --causal")
@@ -110,9 +110,9 @@ def peers(problem):
 
 def problem(N):
     B, H, _, D = shape = (1, 2, N, 128) if demo.INTERPRETED else (max(1, 16384 // N), 16, N, 128)
-    inputs = dict(Q=demo.uniform(*shape, hard=demo.HARD_QUERIES),
-                  K=demo.uniform(*shape, scale=0.5, offset=0.5), V=demo.uniform(*shape))
-    return demo.describe(f"N = {N}, D = {D}, {B} x {H} heads", inputs, shape,
+    inputs = dict(Q=data.uniform(*shape, hard=data.HARD_QUERIES),
+                  K=data.uniform(*shape, scale=0.5, offset=0.5), V=data.uniform(*shape))
+    return data.describe(f"N = {N}, D = {D}, {B} x {H} heads", inputs, shape,
                          4 * B * H * N * N * D, N, parameters={"causal": 0})
 
 

@@ -8,7 +8,7 @@ shape these trips take most of the time. N is a multiple of 32, by default 4096.
 """
 
 import torch_demo as demo
-from torch_demo import torch
+from torch_demo import data, torch
 
 expected = demo.verification.gating
 
@@ -42,11 +42,11 @@ def problem(N, S=None):
     """x[M, K], W1 and W2[K, H], b1 and b2[H], out[M, H]."""
     M, K, H = (4 * S * S, 128, 64) if S else (N, N, N)
     weights = dict(scale=float(torch.tensor(3 / K).sqrt()))  # so that sums stay near 1
-    inputs = dict(x=demo.uniform(M, K, hard=demo.hard_operand(128)),
-                  W1=demo.uniform(K, H, **weights), W2=demo.uniform(K, H, **weights),
-                  b1=demo.uniform(H), b2=demo.uniform(H))
+    inputs = dict(x=data.uniform(M, K, hard=data.hard_operand(128)),
+                  W1=data.uniform(K, H, **weights), W2=data.uniform(K, H, **weights),
+                  b1=data.uniform(H), b2=data.uniform(H))
     text = f"S = {S}: x[{M}, {K}], W[{K}, {H}]" if S else f"N = {N}"
-    return demo.describe(text, inputs, (M, H), 4 * M * K * H, S or N, "talk" if S else "square",
+    return data.describe(text, inputs, (M, H), 4 * M * K * H, S or N, "talk" if S else "square",
                          memory_bound=bool(S))
 
 

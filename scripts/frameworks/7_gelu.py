@@ -7,7 +7,7 @@ kernel reads x once: PyTorch's own, what torch.compile makes of either, or the o
 """
 
 import torch_demo as demo
-from torch_demo import tl, torch, triton
+from torch_demo import data, tl, torch, triton
 
 SHAPES = ((16384, 16384),)
 TILE = ("bonus_tile", "gelu_tile")
@@ -41,7 +41,7 @@ def peers(problem):
 
 
 def problem(N):
-    return demo.describe(f"{N} x {N}", {"x": demo.uniform(N, N, scale=6, hard=demo.HARD_ROWS)},
+    return data.describe(f"{N} x {N}", {"x": data.uniform(N, N, scale=6, hard=data.HARD_ROWS)},
                          (N, N), 9 * N * N, N, dtype="fp32", memory_bound=True)
 
 

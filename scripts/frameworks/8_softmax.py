@@ -7,7 +7,7 @@ registers reads x once: PyTorch's own, what torch.compile makes of either, or th
 """
 
 import torch_demo as demo
-from torch_demo import tl, torch, triton
+from torch_demo import data, tl, torch, triton
 
 # The last has as many columns as GPT-2 has tokens.
 SHAPES = ((16384, 16384), (4096, 131072), (262144, 1000), (8192, 50257))
@@ -77,8 +77,8 @@ def peers(problem):
 
 
 def problem(N):  # even rows lie around 100, odd ones around -100
-    x = demo.uniform(N, N, then="offset by rows", hard=demo.HARD_ROWS)
-    return demo.describe(f"{N} x {N}", {"x": x}, (N, N), 5 * N * N, N, dtype="fp32",
+    x = data.uniform(N, N, then="offset by rows", hard=data.HARD_ROWS)
+    return data.describe(f"{N} x {N}", {"x": x}, (N, N), 5 * N * N, N, dtype="fp32",
                          memory_bound=True)
 
 

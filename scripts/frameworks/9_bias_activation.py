@@ -14,7 +14,7 @@ def bias_relu(x, b):  # [R, C], [C]
     return torch.relu(x + b)
 
 
-def add_mul(x, y, b, m: float):  # [R, C], [R, C], [C]; the type is for torch.jit.script
+def add_mul(x, y, b, m):  # [R, C], [R, C], [C]
     return torch.relu(x + m * y + b)
 
 
@@ -57,5 +57,5 @@ def peers(problem):
         ways = add_mul, add_mul_in_place, add_mul_kernel
     plain, in_place, kernel = ways
     return {"eager": demo.Peer(plain), "library": demo.Peer(in_place),
-            "compile": demo.compiled(plain), "script": demo.scripted(plain),
+            "compile": demo.compiled(plain),
             "triton": demo.Peer(lambda *inputs: demo.launch_elementwise(kernel, *inputs))}

@@ -2,14 +2,13 @@
 (src/demo/report.cu). Every peer is verified, timed, and verified again."""
 
 import argparse
-import contextlib
 import sys
 import textwrap
 from pathlib import Path
 from statistics import median, quantiles
 
 from shared import command_line, data_sheets
-from shared.command_line import FAILED, OK, SKIPPED, WRONG, Stop
+from shared.command_line import FAILED, OK, WRONG, Stop
 
 WIDTH = 79
 NOISY = 0.02  # of the median: the spread of the samples' middle half
@@ -25,65 +24,18 @@ def parse():
     parser = command_line.Parser(prog=path.name, description=main.__doc__, allow_abbrev=False,
                                  formatter_class=argparse.RawDescriptionHelpFormatter)
     multiple = 32 if "N is a multiple of 32" in main.__doc__ else 1
-    parser.add_argument("N", nargs="?", type=size(multiple))
-    parser.set_defaults(talk=None)
+    parser.add_argument("N", nargs="?", type=command_line.sizes(multiple), default=[])
+    parser.set_defaults(talk=[])
     if "--talk" in main.__doc__:
-        parser.add_argument("--talk", metavar="S", type=size(16), help="the talk's shape instead")
+        parser.add_argument("--talk", metavar="S", type=command_line.sizes(16))
     options = parser.parse_args()
-    if options.N and options.talk:
-        parser.error("--talk S takes the place of N")
-    return options.N, options.talk
-
-
-def size(multiple):
-    """A parser of one size."""
-    def parse_one(text):
-        several = command_line.sizes(multiple)(text)
-        if len(several) > 1:
-            raise argparse.ArgumentTypeError(f"'{text}': one size is expected")
-        return several[0]
-    return parse_one
-
-
-@contextlib.contextmanager
-def needing_both():
-    """Where PyTorch or Triton is missing, a page that runs alone ends with one line."""
-    try:
-        yield
-    except (ImportError, OSError) as error:
-        if parse() is None:
-            raise
-        sys.exit(command_line.say(Path(sys.argv[0]).name, f"PyTorch and Triton are needed: "
-                                  f"pip install torch triton ({error})", SKIPPED))
-
-
-def run(page, sizes, work):
-    """Ends with the exit status of work(page, N, S)."""
-    @command_line.reporting(Path(page.__file__).name)
-    def main(_):
-        from torch_demo import INTERPRETED, torch
-        if not INTERPRETED and not torch.cuda.is_available():
-            raise Stop("no NVIDIA GPU, and TRITON_INTERPRET=0 rules out the interpreter", SKIPPED)
-        return work(page, *sizes)
-
-    command_line.run(main)
-
-
-# --- Figures, as in src/demo/numbers.cpp ---
+    if len(options.N + options.talk) > 1:
+        parser.error("one size is expected")
+    return [sizes[0] if sizes else None for sizes in (options.N, options.talk)]
 
 
 def significant(value, digits=4):
-    decimals = digits - 1
-    small, large = value, value
-    while 0 < small < 1 and decimals < 9:
-        small, decimals = 10 * small, decimals + 1
-    while large >= 10 and decimals > 0:
-        large, decimals = large / 10, decimals - 1
-    return f"{value:.{decimals}f}"
-
-
-def percent(fraction):
-    return f"{100 * fraction:.{1 if fraction < 0.0995 else 0}f}%"
+    return f"{value:#.{digits}g}".rstrip(".")
 
 
 def human_bytes(size):
@@ -93,15 +45,12 @@ def human_bytes(size):
         size /= 1024
 
 
-# --- One problem ---
-
-
 class Timed:
     """A problem whose peers are verified and timed one by one."""
 
     def __init__(self, page, problem):
         from frameworks.case import PeersOfCase, free_bytes
-        self.problem, self.status = problem, OK  # WRONG or FAILED once something is
+        self.status = OK  # WRONG or FAILED once something is
         if problem["least_bytes"] > free_bytes():
             raise Stop(f"{problem['text']} needs {human_bytes(problem['least_bytes'])}, and "
                        f"{human_bytes(free_bytes())} are free")
@@ -133,8 +82,8 @@ class Timed:
 
 def print_head(page, what):
     from frameworks.case import gpu, versions
-    from torch_demo import INTERPRETED
-    who = f"{Path(page.__file__).name} on {'CPU (not a GPU)' if INTERPRETED else gpu()[0]}:"
+    name, _ = gpu() or ("CPU (not a GPU)", "")
+    who = f"{Path(page.__file__).name} on {name}:"
     fits = len(who) + 1 + len(what) <= WIDTH
     print(f"{who} {what}" if fits else f"{who}\n" + textwrap.fill(what, WIDTH, initial_indent="  "))
     print("  PyTorch {pytorch}, Triton {triton}".format(**versions()), flush=True)
@@ -143,59 +92,54 @@ def print_head(page, what):
 def compare(page, n, s):
     """The programs' table: a line for each peer of the page."""
     from frameworks.case import COPY, gpu
-    from torch_demo import INTERPRETED
-    n = n or (256 if INTERPRETED else 4096)
+    n = n or (4096 if gpu() else 256)
     problem = page.problem(n, s) if s else page.problem(n)
-    by_traffic = problem["memory_bound"] and not INTERPRETED
-    print_head(page, f"{problem['text']}, {problem['dtype']}, " + (
-        f"at least {human_bytes(problem['least_bytes'])} to move" if problem["memory_bound"]
-        else "fp32 sums"))
-    case = Timed(page, problem)
-    peak = None if INTERPRETED else data_sheets.sheets().get(gpu()[0], {}).get(problem["dtype"])
-    copy_ms = median(case.samples(COPY)[0]) if by_traffic else None  # first: others need it
-    width = max(map(len, case.peers))
-    head = f"{'time':>20}{'TFLOP/s':>16}" if INTERPRETED else (
-        f"{'time':>13}{'GB/s' if by_traffic else 'TFLOP/s':>9}"
-        + f"{'of copy' if copy_ms else 'of peak':>9}" * bool(copy_ms or peak) + f"{'speed-up':>10}")
-    print(f"  {'':{width}}{head}")
+    by_traffic, least = problem["memory_bound"], human_bytes(problem["least_bytes"])
+    print_head(page, f"{problem['text']}, {problem['dtype']}, "
+                     + (f"at least {least} to move" if by_traffic else "fp32 sums"))
+    timed = Timed(page, problem)
+    by_traffic, limit_ms = by_traffic and gpu(), None  # of a copy, or at the data sheet's peak
+    if by_traffic:
+        limit_ms = median(timed.samples(COPY)[0])
+    elif gpu():
+        peak = data_sheets.sheets().get(gpu()[0], {}).get(problem["dtype"])
+        limit_ms = peak and problem["flops"] / peak / 1e9
+
+    def show(name, cells, end=""):
+        widths = (13, 9, 9, 10) if gpu() else (20, 16)
+        text = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths))
+        print(f"  {name:{max(map(len, timed.peers))}}{text}  {end}".rstrip(), flush=True)
+
+    show("", ("time", "GB/s" if by_traffic else "TFLOP/s",
+              ("of copy" if by_traffic else "of peak") if limit_ms else "", "speed-up"))
     ms, noisy = {}, False
-    for name in case.peers:
-        samples, why_not = case.samples(name)
+    for name in timed.peers:
+        samples, why_not = timed.samples(name)
         if not samples:
-            print(f"  {name:{width}}  {why_not}", flush=True)
+            show(name, (), why_not)
             continue
         ms[name] = time = median(samples)
-        tflops, figure = problem["flops"] / time / 1e9, ""
-        if INTERPRETED:
-            if name != COPY:
-                figure = f"(CPU) {'<0.001' if tflops < 0.001 else significant(tflops, 3)}"
-            line = f"{f'(CPU) {significant(time, 3)} ms':>20}{figure:>16}"
-        else:
+        tflops = problem["flops"] / time / 1e9
+        if gpu():
             low, _, high = quantiles(samples, n=4)
-            uneven = high - low > NOISY * time
-            noisy |= uneven
-            rate = problem["least_bytes"] / time / 1e6 if by_traffic else tflops
-            line = f"{'~' * uneven + significant(time) + ' ms':>13}{significant(rate):>9}"
-            if copy_ms or peak:
-                line += f"{percent(copy_ms / time if copy_ms else tflops / peak):>9}"
-            if name != COPY:
-                figure = significant(next(iter(ms.values())) / time, 3) + "x"
-            line += f"{figure:>10}"
-        print(f"  {name:{width}}{line}  verified", flush=True)
+            noisy |= high - low > NOISY * time
+            percent = 100 * limit_ms / time if limit_ms else 0
+            cells = ("~" * (high - low > NOISY * time) + significant(time) + " ms",
+                     significant(problem["least_bytes"] / time / 1e6 if by_traffic else tflops),
+                     f"{percent:.{1 if percent < 9.95 else 0}f}%" if limit_ms else "",
+                     significant(next(iter(ms.values())) / time, 3) + "x" if name != COPY else "")
+        else:
+            rate = "<0.001" if tflops < 0.001 else significant(tflops, 3)
+            cells = (f"(CPU) {significant(time, 3)} ms", f"(CPU) {rate}" if name != COPY else "")
+        show(name, cells, "verified")
     if noisy:
         print("  ~ noisy: the middle half of samples spreads over 2%: run again")
-    if INTERPRETED:
+    if not gpu():
         print("  (CPU): this computer's time, which says nothing about a GPU's")
-    else:
-        print_best(case, ms)
-    return case.status
-
-
-def print_best(case, ms):
-    """How the best kernel in Triton compares with the best of PyTorch."""
-    both = [[name for name in ms if case.peers[name].rival and case.peers[name].rounded == rounded]
-            for rounded in (False, True)]
-    if all(both):
-        ours, theirs = (min(names, key=ms.get) for names in both)
-        print(f"  {ours} against the best of PyTorch: "
-              f"{significant(ms[theirs] / ms[ours], 3)}x {theirs}")
+    best = [min((name for name in ms if timed.peers[name].rival
+                 and timed.peers[name].rounded == rounded), key=ms.get, default=None)
+            for rounded in (False, True)]  # in Triton, in PyTorch
+    if gpu() and all(best):
+        print(f"  {best[0]} against the best of PyTorch: "
+              f"{significant(ms[best[1]] / ms[best[0]], 3)}x {best[1]}")
+    return timed.status

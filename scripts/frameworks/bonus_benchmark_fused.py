@@ -17,51 +17,44 @@ ROUNDS = 3
 # The contenders of 6_gating_fused.py, as the columns call them.
 UNFUSED = {"eager": "eager", "library": "library", "compile": "compile"}
 FUSED = {"triton": "pointers", "triton tma": "descriptors"}
-COLUMNS = {**UNFUSED, **FUSED}
 
 gating = demo.load_page("6_gating_fused")
 
 
-def measured(case):
+def measured(timed):
     """The median of each contender's rounds, in ms, of those that can be timed."""
-    rounds = {name: [] for name in COLUMNS if not case.peers[name].why_not}
+    rounds = {name: [] for name in {**UNFUSED, **FUSED} if not timed.peers[name].why_not}
     for i in range(ROUNDS):
         for name in list(rounds)[::-1 if i % 2 else 1]:
-            rounds[name].append(case.samples(name)[0])
+            rounds[name].append(timed.samples(name)[0])
     return {name: median(map(median, each)) for name, each in rounds.items() if all(each)}
 
 
-def cells_of(ms):
-    cells = [(title, alone.significant(ms[name]) if name in ms else "-")
-             for name, title in COLUMNS.items()]
+def show(label, timed, with_head):
+    ms = measured(timed)
+    cells = {title: alone.significant(ms[name]) if name in ms else "-"
+             for name, title in {**UNFUSED, **FUSED}.items()}
     fused, unfused = ([ms[name] for name in names if name in ms] for names in (FUSED, UNFUSED))
-    if fused and "eager" in ms and not demo.INTERPRETED:
-        cells += [("x eager", alone.significant(ms["eager"] / min(fused), 3) + "x"),
-                  ("x best", alone.significant(min(unfused) / min(fused), 3) + "x")]
-    return cells
+    if "eager" in ms and fused and not demo.INTERPRETED:
+        cells["x eager"] = alone.significant(ms["eager"] / min(fused), 3) + "x"
+        cells["x best"] = alone.significant(min(unfused) / min(fused), 3) + "x"
+    if with_head:
+        print(f"  {'ms':9}" + "".join(f"{title:>{len(title) + 3}}" for title in cells))
+    print(f"  {label:9}" + "".join(f"{text:>{len(title) + 3}}" for title, text in cells.items()),
+          ("ok", "WRONG", "", "failed")[timed.status], flush=True)
 
 
 def benchmark(page, n, s):
     alone.print_head(page, "fp16, fp32 sums")
-    n = n or (64 if demo.INTERPRETED else 16384)
-    first = 64 if demo.INTERPRETED else 1024
-    talk = [(None, 32 << i) for i in range(12) if 32 << i <= (s or max(32, n // 8))]
+    first, n = (64, n or 64) if demo.INTERPRETED else (1024, n or 16384)
+    talk = [(None, 32 << i) for i in range(20) if 32 << i <= (s or max(32, n // 8))]
     square = [] if s else [(first << i, None) for i in range(20) if first << i <= n]
-    status = 0
-    for sizes in (talk, square):
-        head = ""
-        for size in sizes:
-            case = alone.Timed(gating, gating.problem(*size))
-            cells = cells_of(measured(case))
-            title = "  ms       " + "".join(f"{name:>{len(name) + 3}}" for name, _ in cells)
-            if title != head:
-                print(("\n" if size[0] and size is sizes[0] else "") + title)
-            head = title
-            label = f"S = {size[1]}" if size[1] else f"N = {size[0]}"
-            print(f"  {label:9}" + "".join(f"{text:>{len(name) + 3}}" for name, text in cells),
-                  " WRONG" if case.status == 1 else " failed" if case.status else " ok", flush=True)
-            status = max(status, case.status, key=lambda each: (each == 1, each))
-    return status
+    statuses = []
+    for N, S in talk + square:
+        timed = alone.Timed(gating, gating.problem(N, S))
+        show(f"S = {S}" if S else f"N = {N}", timed, (N, S) in (talk[:1] + square[:1]))
+        statuses.append(timed.status)
+    return 1 if 1 in statuses else max(statuses)
 
 
 if __name__ == "__main__":

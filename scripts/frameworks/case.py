@@ -127,7 +127,7 @@ def versions():
 
 def gpu():
     """(name, compute capability as in "90") of the GPU, or None."""
-    if not torch.cuda.is_available():
+    if INTERPRETED or not torch.cuda.is_available():
         return None
     return torch.cuda.get_device_name(0), "%d%d" % torch.cuda.get_device_capability(0)
 

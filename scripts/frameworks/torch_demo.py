@@ -3,7 +3,6 @@ runs alone ends with run(). Without a GPU Triton's interpreter runs its kernels,
 
 import os
 import sys
-import types
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import Callable, NamedTuple
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # a page that runs alone begins here
 
 from frameworks import alone, load_page  # noqa: E402, F401
+from shared import command_line  # noqa: E402
 
-OPTIONS = alone.parse()  # of a page that runs alone: its command line comes first
-with alone.needing_both():
+SIZES = alone.parse()  # of a page that runs alone: its command line comes first
+try:
     import torch
 
     if not torch.cuda.is_available():
@@ -22,15 +22,13 @@ with alone.needing_both():
     import triton
     import triton.language as tl
     from triton.testing import do_bench
+except (ImportError, OSError) as error:
+    if SIZES is None:
+        raise
+    sys.exit(command_line.say(Path(sys.argv[0]).name, "PyTorch and Triton are needed: pip install "
+                              f"torch triton ({error})", command_line.SKIPPED))
 
-from frameworks import verification  # noqa: E402, F401
-from frameworks.data import (  # noqa: E402, F401
-    HARD_QUERIES,
-    HARD_ROWS,
-    describe,
-    hard_operand,
-    uniform,
-)
+from frameworks import data, verification  # noqa: E402, F401
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -38,8 +36,17 @@ warnings.filterwarnings("ignore", "overflow", module="triton.runtime.interpreter
 
 
 def run(work=alone.compare):
-    """Runs the page that is run alone: by work(page, N, S), which returns the exit status."""
-    alone.run(sys.modules["__main__"], OPTIONS, work)
+    """Ends with the exit status of work(page, N, S), for the page that runs alone."""
+    page = sys.modules["__main__"]
+
+    @command_line.reporting(Path(page.__file__).name)
+    def main(_):
+        if not INTERPRETED and not torch.cuda.is_available():
+            raise command_line.Stop("no NVIDIA GPU, and TRITON_INTERPRET=0 rules out the "
+                                    "interpreter", command_line.SKIPPED)
+        return work(page, *SIZES)
+
+    command_line.run(main)
 
 
 # --- Peers: what a page says of each way to compute its formula ---
@@ -80,28 +87,6 @@ def graphed(formula, prepare=Peer._field_defaults["prepare"]):
         return output
 
     return Peer(replay, record)
-
-
-def scripted(formula):
-    """The formula as torch.jit.script fuses it, for these very shapes."""
-    # A copy: for a function that it has seen before, torch.jit.script returns the version that has
-    # adapted to earlier shapes.
-    copy = types.FunctionType(formula.__code__, formula.__globals__, formula.__name__,
-                              formula.__defaults__)
-    copy.__annotations__ = formula.__annotations__
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # torch.compile has taken its place
-        script = torch.jit.script(copy)
-
-    def fuse(*inputs):
-        # The first call runs one kernel per operation and notes the types; the second one compiles.
-        for _ in range(3):
-            script(*inputs)
-        if "TensorExprGroup" not in str(torch.jit.last_executed_optimized_graph()):
-            raise RuntimeError("torch.jit.script has fused nothing")
-        return inputs
-
-    return Peer(script, fuse)
 
 
 def in_triton(run):

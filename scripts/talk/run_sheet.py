@@ -15,6 +15,7 @@ import subprocess
 import sys
 import termios
 import textwrap
+from pathlib import Path
 from typing import List, NamedTuple
 
 from shared import command_line, programs
@@ -32,7 +33,7 @@ class Command(NamedTuple):
 
     @property
     def program(self):
-        return PROJECT / self.words[0]
+        return PROJECT / self.words[0] if "/" in self.words[0] else Path(self.words[0])
 
 
 class Step(NamedTuple):
@@ -50,7 +51,7 @@ def command_of(text):
         words = []
     given = list(itertools.takewhile(lambda word: re.match(r"[A-Z_]+=", word), words))
     words = words[len(given):]
-    if not words or not re.fullmatch(r"(\./|cpu/)\w+", words[0]):
+    if not re.match(r"(\./|cpu/)\w+( |$)|python3 scripts/frameworks/\w+\.py", " ".join(words)):
         raise Stop(f"{LECTURE.name}: '{text}' runs no program")
     return Command(text, dict(word.split("=", 1) for word in given), words)
 
@@ -144,7 +145,7 @@ def wait_for_enter(room, statuses, *prompt):
         try:
             command = command_of(typed)
         except Stop:
-            print("no ./PROGRAM and no cpu/PROGRAM: Enter goes on, Ctrl-D ends the talk")
+            print("no ./PROGRAM, cpu/PROGRAM or Python file: Enter goes on, Ctrl-D ends the talk")
             continue
         statuses.append(run_program(command))
 
