@@ -1,18 +1,15 @@
 #!/usr/bin/env python3
 """Usage: scripts/from_pytorch.py [N,...]
 
-Calls a lesson's kernel from PyTorch: `fused` of 7_gelu becomes a function of tensors, is held
-against GELU in fp64 by the program's bound, and timed beside eager PyTorch, which launches a kernel
-for every operation. x is N x N in fp32; N is 8192 by default.
+Calls a lesson's kernel from PyTorch: `fused` of 7_gelu becomes a function of tensors, and one more
+line of scripts/frameworks/7_gelu.py: verified by the program's bound, and timed beside PyTorch's
+ways and Triton's. x is N x N in fp32; N is 8192 by default.
 
 torch.utils.cpp_extension.load_inline compiles the lesson's own file, with the lines of C++ in CUDA
 below. That takes a minute the first time; build/from_pytorch/ keeps what came of it. To bring your
 own kernel into PyTorch, begin with these lines.
 
-Both are timed as the programs time themselves: 0.2 s of warm-up, then at least 0.5 s and 30
-launches, with the cache overwritten before each; the median. GB/s: x and the result, over the time.
-
-Needed: a GPU, PyTorch, nvcc of PyTorch's major version, g++, and ninja (pip install ninja).
+Needed: a GPU, PyTorch, Triton, nvcc of PyTorch's major version, g++, ninja (pip install ninja).
 
 Exit status: 0 verified; 1 a wrong result; 2 usage; 3 something is missing or failed; 77 no PyTorch,
 or no GPU.
@@ -23,9 +20,9 @@ import re
 import sys
 from pathlib import Path
 
+from frameworks import alone, load_page
 from shared import command_line, cuda_toolkit
-from shared.command_line import OK, PROJECT, SKIPPED, WRONG, Stop
-from shared.table import number, ratio
+from shared.command_line import PROJECT, SKIPPED, Stop
 
 WHO = "from_pytorch.py"
 BUILD = PROJECT / "build/from_pytorch"
@@ -95,35 +92,15 @@ def reason(error):
     return (errors or lines or [type(error).__name__])[0][:200]
 
 
-def measure(torch, fused, n):
-    """Verifies and times the kernel, and prints both lines of it. Returns the exit status."""
-    from frameworks import timing, verification
-
-    def eager():
-        return 0.5 * x * (1 + torch.tanh(0.79788456 * (x + 0.044715 * x * x * x)))
-
-    x = torch.empty((n, n), device="cuda").uniform_(-6, 6)
-    problem = {"dtype": "fp32", "outputs": [{"shape": [n, n]}]}
-    try:
-        error = verification.check(problem, [x], fused(x), verification.gelu)
-    except verification.Wrong as wrong:
-        return command_line.say(WHO, f"N = {n}: wrong: {wrong}", WRONG)
-    eager_ms, ms = timing.measure(eager), timing.measure(lambda: fused(x))
-    print(f"\n7_gelu, N = {n}, fp32: gelu(x)\n  eager {number(eager_ms):>7} ms\n"
-          f"  fused {number(ms):>7} ms, {number(2 * x.nbytes / ms / 1e6)} GB/s, "
-          f"{ratio(eager_ms, ms)} as fast; verified, error up to {error:.1e}", flush=True)
-    return OK
-
-
 @command_line.reporting(WHO)
 def main(arguments):
     parser = command_line.Parser(prog=WHO, add_help=False, allow_abbrev=False)
     parser.add_argument("N", nargs="?", type=command_line.sizes(), default=[8192])
     sizes = parser.parse_args(arguments).N
     try:
-        import torch
+        from torch_demo import one_kernel, torch
     except (ImportError, OSError) as error:
-        raise Stop(f"PyTorch is not installed here: {error}", SKIPPED)
+        raise Stop(f"PyTorch and Triton are needed: {error}", SKIPPED)
     if not torch.cuda.is_available():
         raise Stop("PyTorch finds no NVIDIA GPU here", SKIPPED)
     try:
@@ -134,12 +111,10 @@ def main(arguments):
     os.environ["PATH"] += os.pathsep + str(Path(sys.executable).parent)  # where pip puts ninja
     if cuda_toolkit.host_compiler():
         os.environ.pop("CC", None)  # it would name nvcc a second one
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, nvcc {toolkit.version}")
-    try:
-        fused = load(torch, toolkit).fused
-        return max([measure(torch, fused, n) for n in sizes])
-    except RuntimeError as error:  # CUDA's, and too little memory
-        raise Stop(reason(error))
+    fused, page = load(torch, toolkit).fused, load_page("7_gelu")
+    theirs = page.peers
+    page.peers = lambda problem: {**theirs(problem), "fused": one_kernel(fused)}
+    return max([alone.compare(page, n, None) for n in sizes])
 
 
 if __name__ == "__main__":

@@ -683,7 +683,7 @@ def problems():
                 yield program, dtype
 
 
-@pytest.mark.parametrize("program, dtype", problems())
+@pytest.mark.parametrize("program, dtype", list(problems()))
 def test_the_reference_takes_their_results_and_no_wrong_ones(program, dtype):
     torch = pytest.importorskip("torch")
     pytest.importorskip("triton")

@@ -105,7 +105,7 @@ def peers(problem):
     return {"eager": demo.Peer(formula), "library": demo.Peer(library),
             "flash": library_by("FLASH_ATTENTION"), "cudnn": library_by("CUDNN_ATTENTION"),
             "efficient": library_by("EFFICIENT_ATTENTION"), "compile": demo.compiled(formula),
-            "flex": demo.compiled(flex_attention, flexible), "triton": demo.in_triton(in_triton)}
+            "flex": demo.compiled(flex_attention, flexible), "triton": demo.one_kernel(in_triton)}
 
 
 def problem(N):

@@ -37,7 +37,7 @@ def gelu(x, out, columns, BLOCK: tl.constexpr):
 def peers(problem):
     return {"eager": demo.Peer(formula), "library": demo.Peer(library),
             "compile": demo.compiled(formula), "compile lib": demo.compiled(library),
-            "triton": demo.in_triton(lambda x: demo.launch_elementwise(gelu, x))}
+            "triton": demo.one_kernel(lambda x: demo.launch_elementwise(gelu, x))}
 
 
 def problem(N):

@@ -73,7 +73,7 @@ def in_triton(x):
 def peers(problem):
     return {"eager": demo.Peer(formula), "library": demo.Peer(library),
             "compile": demo.compiled(formula), "compile lib": demo.compiled(library),
-            "triton": demo.in_triton(in_triton)}
+            "triton": demo.one_kernel(in_triton)}
 
 
 def problem(N):  # even rows lie around 100, odd ones around -100

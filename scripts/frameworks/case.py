@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import statistics
 from unittest import mock
 
 from frameworks import data, timing, verification
@@ -61,7 +62,7 @@ class PeersOfCase:
 
     def measure(self, name):
         """Their median."""
-        return timing.median(self.samples(name))
+        return statistics.median(self.samples(name))
 
 
 @contextlib.contextmanager

@@ -10,13 +10,9 @@ import torch
 REST_S, WARM_UP_S, SAMPLES, SAMPLING_S, LONGEST_SAMPLING_S = 0.5, 0.2, 30, 0.5, 5
 
 
-def measure(run):
-    """The median time of run() on the GPU, in milliseconds, with a cold cache each time."""
-    return median(samples(run))
-
-
-def samples(run, device="cuda"):
-    """The times that the median is of. On the CPU, where they say little, there are three."""
+def samples(run, device):
+    """The times of run() on the GPU, in milliseconds, with a cold cache each time. On the CPU,
+    where they say little, there are three."""
 
     def host_seconds(work):
         """The time that enqueueing the work takes, and the time until it is done."""

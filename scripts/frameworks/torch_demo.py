@@ -89,8 +89,8 @@ def graphed(formula, prepare=Peer._field_defaults["prepare"]):
     return Peer(replay, record)
 
 
-def in_triton(run):
-    """A kernel in Triton, which rounds its result alone."""
+def one_kernel(run):
+    """One kernel, which rounds its result alone."""
     return Peer(run, rounded=False)
 
 
