@@ -16,14 +16,12 @@ struct OnDevice : demo::Buffer<T> {
     explicit OnDevice(const std::vector<T>& from) : demo::Buffer<T>(from.size()) {
         DEMO_CHECK(cudaMemcpy(this->data(), from.data(), this->bytes(), cudaMemcpyHostToDevice));
     }
+    std::vector<T> download() const {
+        std::vector<T> found(this->size());
+        DEMO_CHECK(cudaMemcpy(found.data(), this->data(), this->bytes(), cudaMemcpyDeviceToHost));
+        return found;
+    }
 };
-
-template <class T>
-static std::vector<T> download(const demo::Buffer<T>& buffer) {
-    std::vector<T> found(buffer.size());
-    DEMO_CHECK(cudaMemcpy(found.data(), buffer.data(), buffer.bytes(), cudaMemcpyDeviceToHost));
-    return found;
-}
 
 template <class T>
 static std::vector<T> read(const char* path) {
@@ -34,10 +32,10 @@ static std::vector<T> read(const char* path) {
     return found;
 }
 
-static OnDevice<size_t> all_rows(size_t count) {
+static std::vector<size_t> all(size_t count) {
     std::vector<size_t> rows(count);
     std::iota(rows.begin(), rows.end(), 0);
-    return OnDevice<size_t>(rows);
+    return rows;
 }
 
 /// Writes expected(rounded, row, column) of all elements.
@@ -82,11 +80,11 @@ static void gelu(char** files) {
 static void softmax(char** files) {
     const auto x = read<float>(files[0]);
     const size_t N = size_t(std::sqrt(double(x.size())));
-    const auto rows = all_rows(N);
-    const demo::Buffer<demo::Statistics> found(N);
-    demo::reference_rows<<<N, demo::reference_threads(N)>>>(OnDevice<float>(x).data(), rows.data(),
+    const OnDevice rows(all(N));
+    const OnDevice found{std::vector<demo::Statistics>(N)};
+    demo::reference_rows<<<N, demo::reference_threads(N)>>>(OnDevice(x).data(), rows.data(),
                                                             found.data(), N);
-    const auto statistics = download(found);
+    const auto statistics = found.download();
     write(N, N, [&](bool rounded, size_t row, size_t column) {
         return demo::ExpectSoftmax<float>{x.data(), statistics.data(), N, rounded}(row, row,
                                                                                    column);
@@ -94,19 +92,19 @@ static void softmax(char** files) {
 }
 
 static void attention(char** files, bool causal) {
-    const OnDevice<half> Q(read<half>(files[0])), K(read<half>(files[1])), V(read<half>(files[2]));
+    const OnDevice Q(read<half>(files[0])), K(read<half>(files[1])), V(read<half>(files[2]));
     const size_t D = 128, count = Q.size() / D, N = count / 2;
-    const auto rows = all_rows(count);
+    const OnDevice rows(all(count));
     const demo::Buffer<double> scores(count * N);
-    const demo::Buffer<demo::AttentionElement> found(count * D);
-    const demo::Buffer<demo::AttentionTolerance> of_rows(count);
+    const OnDevice found{std::vector<demo::AttentionElement>(count * D)};
+    const OnDevice of_rows{std::vector<demo::AttentionTolerance>(count)};
     demo::reference_scores<<<dim3((N + 127) / 128, count), 128>>>(Q.data(), K.data(), rows.data(),
                                                                   scores.data(), N, D, causal);
     demo::reference_weights<<<count, demo::reference_threads(N)>>>(
         Q.data(), rows.data(), scores.data(), of_rows.data(), N, D);
     demo::reference_sums<<<count, D>>>(scores.data(), V.data(), rows.data(), found.data(), N, D);
-    const auto elements = download(found);
-    const auto tolerances = download(of_rows);
+    const auto elements = found.download();
+    const auto tolerances = of_rows.download();
     write(count, D, [&](bool rounded, size_t row, size_t column) {
         const auto rounds = rounded ? demo::Rounds::kEverything : demo::Rounds::kWeights;
         return demo::ExpectAttention{elements.data(), tolerances.data(), D, rounds}(row, row,

@@ -10,19 +10,9 @@ import sys
 import pytest
 
 import frameworks
+import suite
 from fakes import copy_folders
-from suite import (
-    CPU,
-    GPU,
-    ROOT,
-    SKIPPED,
-    USAGE,
-    VERIFIED,
-    WRONG,
-    assert_one_line,
-    declared_by,
-    scons,
-)
+from suite import CPU, GPU, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, declared_by
 
 PAGES = ("5_gating_unfused", "6_gating_fused", "7_gelu", "8_softmax", "10_attention",
          "bonus_benchmark_fused")
@@ -132,7 +122,7 @@ def test_bounds_are_the_programs(tmp_path, bound, page, causal):
 
     from frameworks import data, verification
 
-    built = scons("cpu/bounds")
+    built = suite.scons("cpu/bounds")
     assert built.returncode == 0, built.stderr
     problem = frameworks.load_page(page).problem(160)
     inputs = data.make_inputs(problem, "cpu")
