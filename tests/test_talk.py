@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from fakes import FakeMachine, copy_folders, description, script
-from suite import CPU, FAILED, ROOT, SKIPPED, VERIFIED, WRONG, assert_one_line, run
+from suite import CPU, FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, run
 from terminal import CTRL_C, CTRL_D, on_a_terminal
 
 INTERRUPTED = 130
@@ -214,11 +214,14 @@ def test_enter_runs_a_command_and_goes_on(stage):
 
 def test_another_command_can_be_typed(stage):
     """At either prompt, which then comes again; so it does for what is no command."""
-    typed = ["./6_gating_fused 64", "what?", "", "'", "DEMO_COUNT=1 cpu/1_matmul_basic 32", "", ""]
+    python = "python3 scripts/frameworks/6_gating_fused.py 33"
+    typed = ["./6_gating_fused 64", "what?", "", "'", "DEMO_COUNT=1 cpu/1_matmul_basic 32", "",
+             python, ""]
     called, shown, status = on_stage(stage, typed, "6")
-    assert status == VERIFIED
+    assert status == USAGE  # of the last one
     assert called == [[], ["./6_gating_fused 64"], [], WITH_GPU[5], [],
-                      ["DEMO_COUNT=1 cpu/1_matmul_basic 32"], [], WITH_GPU[6]]
+                      ["DEMO_COUNT=1 cpu/1_matmul_basic 32"], [], [], WITH_GPU[6]]
+    assert "6_gating_fused.py: argument N: '33'" in shown
     assert shown.count("[Enter]") == 3 and shown.count("Enter goes on, Ctrl-D ends the talk") == 2
     assert f"\x1b[A\x1b[K$ {typed[0]}\r\n" in shown
 
