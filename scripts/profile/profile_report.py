@@ -428,7 +428,7 @@ def timeline(group, profile, names, work):
         lines.append(f"  {letter} {name:<{TIMELINE_NAME_WIDTH}} {launched:>9} {began:>9.1f} "
                      f"{operation.took:>9.1f}")
     launched = max((operation.call.end for operation in own if operation.call), default=None)
-    if around and launched:
+    if around and whole and launched:
         done = max(operation.end for operation in own)
         lines.append(f"  After {launched - begin:.1f} us the host had launched it all; "
                      f"after {done - begin:.1f} us the GPU was done.")
