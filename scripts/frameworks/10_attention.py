@@ -2,8 +2,9 @@
 
     python3 scripts/frameworks/10_attention.py 4096
 
-Written as a formula it stores N x N scores for each head. A kernel that walks through K and V and
-rescales what it has stores none. B N is some 16384. N is a multiple of 32, by default 4096.
+Written as a formula it stores N x N scores for each head. A kernel that walks through K and V keeps
+a row's maximum, sum and result so far, rescales both where the maximum grows, and stores no score.
+N is a multiple of 32, by default 4096, on CPUs 256. B N is some 16384, but B is 1 on CPUs.
 """
 
 import torch_demo as demo
@@ -23,8 +24,7 @@ def formula(Q, K, V, causal):
     return torch.softmax(scores, dim=-1) @ V
 
 
-# PyTorch has it, and chooses one of its kernels, unless it is told which.
-def library(Q, K, V, causal):
+def library(Q, K, V, causal):  # PyTorch chooses one of its kernels, unless it is told which
     return torch.nn.functional.scaled_dot_product_attention(Q, K, V, is_causal=bool(causal))
 
 
@@ -37,9 +37,9 @@ def library_by(name):
 
 # For FlexAttention, which skips the blocks that the mask leaves out.
 def flexible(Q, K, V, causal):
-    from torch.nn.attention.flex_attention import create_block_mask
     N, mask = Q.shape[-2], None
     if causal:
+        from torch.nn.attention.flex_attention import create_block_mask
         mask = create_block_mask(lambda b, h, row, key: row >= key, None, None, N, N)
     return Q, K, V, None, mask
 
@@ -83,7 +83,7 @@ def attend(Q, K, V, out, heads, N, factor, D: tl.constexpr, CAUSAL: tl.constexpr
     total = tl.zeros((BM,), tl.float32)
     limits = row + 1 + tl.arange(0, BM) if CAUSAL else tl.full((BM,), N, tl.int32)
     end = tl.minimum(row + BM, N) if CAUSAL else N
-    whole = (row if CAUSAL else N) // BN * BN  # so many keys all the rows attend to
+    whole = (row if CAUSAL else N) // BN * BN  # whole tiles of keys that all rows attend to
     o, highest, total = attend_keys(q, K_tiles, V_tiles, o, highest, total, head, limits, 0, whole,
                                     factor, D, BN, False)
     o, highest, total = attend_keys(q, K_tiles, V_tiles, o, highest, total, head, limits, whole,
@@ -96,7 +96,7 @@ def in_triton(Q, K, V, causal):
     B, H, N, D = Q.shape
     out, factor = torch.empty_like(Q), D**-0.5 * 1.44269504  # 2^(x log2(e)) is e^x
     demo.launch(attend, lambda tile: (B * H * triton.cdiv(N, tile["BM"]),),
-           Q, K, V, out, B * H, N, factor, D=D, CAUSAL=bool(causal))
+                Q, K, V, out, B * H, N, factor, D=D, CAUSAL=bool(causal))
     return out
 
 

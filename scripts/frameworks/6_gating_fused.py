@@ -3,15 +3,15 @@
     python3 scripts/frameworks/6_gating_fused.py 4096         x[N, N], W[N, N]
     python3 scripts/frameworks/6_gating_fused.py --talk 1024  x[4 S^2, 128], W[128, 64]
 
-torch.compile fuses what follows the products. A kernel in Triton computes a tile of both products
-side by side, so it loads x once, and gates the sums before it stores anything. `triton` loads tiles
-by pointers to their elements, `triton tma` by descriptors. N is a multiple of 32, by default 4096.
+torch.compile fuses what follows the products. A kernel in Triton computes a tile of both products,
+so it loads x once, and gates the sums before it stores anything. `triton` loads tiles by pointers
+to their elements, `triton tma` by descriptors. N is a multiple of 32, by default 4096, on CPUs 256.
 """
 
 import torch_demo as demo
 from torch_demo import tl, triton
 
-# 1056, 1952, 3104 and 4064 are no multiples of any tile's side.
+# 1056, 1952, 3104 and 4064 are no multiples of any BM or BN.
 SIZES = (1024, 1056, 1280, 1536, 1952, 2048, 2560, 3072, 3104, 4064, 4096, 5120, 6144, 8192, 12288,
          16384)
 TALK = (96, 128, 256, 512, 768, 1024, 2048)
@@ -36,11 +36,11 @@ def gate(v1, v2, b1, b2, columns, N):
 @demo.even_tiles
 @triton.jit
 def gate_tile(x, W1, W2, b1, b2, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr,
-              BK: tl.constexpr, GROUP: tl.constexpr, EVEN: tl.constexpr):
+              BK: tl.constexpr, GROUP: tl.constexpr, EVEN: tl.constexpr, INDEX: tl.constexpr):
     tile_m, tile_n = demo.place_of(tl.program_id(0), tl.cdiv(M, BM), tl.cdiv(N, BN), GROUP)
     m = tile_m.to(tl.int64) * BM + tl.arange(0, BM)
     n = tile_n * BN + tl.arange(0, BN)
-    k = tl.arange(0, BK)
+    k = tl.arange(0, BK).to(INDEX)
     x_at = x + demo.within(m, M, EVEN)[:, None] * K + k[None, :]
     W_at = k[:, None] * N + demo.within(n, N, EVEN)[None, :]
     v1 = tl.zeros((BM, BN), tl.float32)
@@ -70,7 +70,7 @@ def gate_tiles_tma(x, W1, W2, b1, b2, out, M, N, K, BM: tl.constexpr, BN: tl.con
     tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
     step = tl.num_programs(0)
     # The same number as `tile`, counted on its own: Triton pipelines the two loops as one, and
-    # there a value must not be needed at a tile's begin and at its end.
+    # there a value must not be needed at a tile's beginning and at its end.
     finished = tl.program_id(0) - step
     for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, step, flatten=True):
         tile_m, tile_n = demo.place_of(tile, tiles_m, tiles_n, GROUP)
@@ -86,7 +86,7 @@ def gate_tiles_tma(x, W1, W2, b1, b2, out, M, N, K, BM: tl.constexpr, BN: tl.con
         out_tiles.store([tile_m * BM, tile_n * BN], gated.to(out.dtype.element_ty))
 
 
-# The talk's shape, where a tile has whole rows: the weights stay with the block.
+# The talk's shape, where a tile has whole rows: the weights, loaded by pointers, stay in the block.
 @demo.tuned(["M"], *[({"BM": m, "PER_SM": blocks}, warps, stages) for m, blocks, warps, stages in (
     (64, 3, 4, 2), (64, 2, 4, 4), (128, 2, 4, 2), (128, 2, 8, 2), (128, 1, 8, 4), (256, 1, 8, 2))])
 @triton.jit
@@ -109,11 +109,11 @@ def in_triton(kernel, **how):
 
 def peers(problem):
     talk = problem["shape"] == "talk"
-    return {**unfused.peers(problem), "compile": demo.compiled(formula),
-            "packed": demo.compiled(unfused.packed, unfused.pack),
-            "triton": in_triton(gate_tile, GROUP=8),
-            "triton tma": in_triton(gate_rows_tma, persistent=True) if talk else
-            in_triton(gate_tiles_tma, persistent=True, GROUP=8)}
+    by_tma = in_triton(gate_rows_tma, persistent=True) if talk else in_triton(
+        gate_tiles_tma, persistent=True, GROUP=8)
+    return {"eager": demo.Peer(formula), "library": demo.Peer(unfused.in_place), "compile":
+            demo.compiled(formula), "packed": demo.compiled(unfused.packed, unfused.pack),
+            "triton": in_triton(gate_tile, GROUP=8), "triton tma": by_tma}
 
 
 if __name__ == "__main__":

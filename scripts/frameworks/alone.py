@@ -2,6 +2,9 @@
 (src/demo/report.cu). Every peer is verified, timed, and verified again."""
 
 import argparse
+import math
+import os
+import signal
 import sys
 import textwrap
 from pathlib import Path
@@ -21,12 +24,14 @@ def parse():
     path = Path(getattr(main, "__file__", None) or "").resolve()
     if path.parent != Path(__file__).resolve().parent:
         return None
-    parser = command_line.Parser(prog=path.name, description=main.__doc__, allow_abbrev=False,
+    signal.signal(signal.SIGINT, lambda *_: os._exit(command_line.INTERRUPTED))  # while it imports
+    about = main.__doc__ or ""
+    parser = command_line.Parser(prog=path.name, description=about, allow_abbrev=False,
                                  formatter_class=argparse.RawDescriptionHelpFormatter)
-    multiple = 32 if "N is a multiple of 32" in main.__doc__ else 1
+    multiple = 32 if "N is a multiple of 32" in about else 1
     parser.add_argument("N", nargs="?", type=command_line.sizes(multiple), default=[])
     parser.set_defaults(talk=[])
-    if "--talk" in main.__doc__:
+    if "--talk" in about:
         parser.add_argument("--talk", metavar="S", type=command_line.sizes(16))
     options = parser.parse_args()
     if len(options.N + options.talk) > 1:
@@ -35,7 +40,7 @@ def parse():
 
 
 def significant(value, digits=4):
-    return f"{value:#.{digits}g}".rstrip(".")
+    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(value)))}f}"
 
 
 def human_bytes(size):
@@ -43,6 +48,10 @@ def human_bytes(size):
         if size < 1024 or unit == "GiB":
             return f"{size:.{0 if unit == 'B' else 1}f} {unit}"
         size /= 1024
+
+
+def say(message, status=OK):
+    return command_line.say(Path(sys.argv[0]).name, message, status)
 
 
 class Timed:
@@ -68,7 +77,7 @@ class Timed:
             self.case.verify(name)
             return found, ""
         except Wrong as error:
-            self.status = command_line.say(Path(sys.argv[0]).name, f"{name}: {error}", WRONG)
+            self.status = say(f"{name}: {error}", WRONG)
             return [], "WRONG"
         except torch.OutOfMemoryError:
             return [], "skipped: too little memory"
@@ -76,6 +85,8 @@ class Timed:
             reason = str(error).partition("\n")[0][:WIDTH - 24]
             if "No available kernel" in reason:  # of PyTorch's, for this GPU
                 return [], f"skipped: {reason}"
+            if "can't allocate memory" in str(error):  # the CPU's
+                return [], "skipped: too little memory"
             self.status = self.status or FAILED
             return [], f"failed: {reason}"
 

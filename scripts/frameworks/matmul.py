@@ -12,11 +12,12 @@ def formula(A, B):  # [M, K], [K, N]
 @demo.even_tiles
 @triton.jit
 def product_tile(A, B, C, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-                 GROUP: tl.constexpr, PRECISION: tl.constexpr, EVEN: tl.constexpr):
+                 GROUP: tl.constexpr, PRECISION: tl.constexpr, EVEN: tl.constexpr,
+                 INDEX: tl.constexpr):
     tile_m, tile_n = demo.place_of(tl.program_id(0), tl.cdiv(M, BM), tl.cdiv(N, BN), GROUP)
-    m = tile_m * BM + tl.arange(0, BM)
+    m = tile_m.to(INDEX) * BM + tl.arange(0, BM)
     n = tile_n * BN + tl.arange(0, BN)
-    k = tl.arange(0, BK)
+    k = tl.arange(0, BK).to(INDEX)
     A_at = A + demo.within(m, M, EVEN)[:, None] * K + k[None, :]
     B_at = B + k[:, None] * N + demo.within(n, N, EVEN)[None, :]
     c = tl.zeros((BM, BN), tl.float32)

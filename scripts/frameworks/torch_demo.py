@@ -30,7 +30,7 @@ except (ImportError, OSError) as error:
 
 from frameworks import data, verification  # noqa: E402, F401
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+INTERPRETED = triton.knobs.runtime.interpret
 DEVICE = "cpu" if INTERPRETED else "cuda"
 warnings.filterwarnings("ignore", "overflow", module="triton.runtime.interpreter")  # NumPy's
 
@@ -42,7 +42,7 @@ def run(work=alone.compare):
     @command_line.reporting(Path(page.__file__).name)
     def main(_):
         if not INTERPRETED and not torch.cuda.is_available():
-            raise command_line.Stop("no NVIDIA GPU, and TRITON_INTERPRET=0 rules out the "
+            raise command_line.Stop("no NVIDIA GPU, and TRITON_INTERPRET rules out Triton's "
                                     "interpreter", command_line.SKIPPED)
         return work(page, *SIZES)
 
@@ -158,9 +158,11 @@ def launch_elementwise(kernel, *inputs):
 
 # --- Triton, products [M, K] times [K, N]: a block computes a tile of [BM, BN], in steps of BK ---
 
-# Whether tiles cover the matrices exactly. Where they do not, those at the edges need care.
+# Whether tiles cover the matrices exactly: where they do not, those at the edges need care. And the
+# type of the places in the second factor, which 32 bits hold up to N = 46340.
 even_tiles = triton.heuristics({
-    "EVEN": lambda values: not any(values[name] % values[f"B{name}"] for name in "MNK")})
+    "EVEN": lambda values: not any(values[name] % values[f"B{name}"] for name in "MNK"),
+    "INDEX": lambda values: tl.int64 if values["K"] * values["N"] >= 2**31 else tl.int32})
 
 
 @triton.jit
