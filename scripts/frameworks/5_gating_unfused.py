@@ -4,7 +4,8 @@
     python3 scripts/frameworks/5_gating_unfused.py --talk 1024  x[4 S^2, 128], W[128, 64]
 
 Every kernel reads its operands from the GPU's memory and writes its result there. In the talk's
-shape these trips take most of the time. N is a multiple of 32, by default 4096, on CPUs 256.
+shape these trips take most of the time, in the square one the products do. N is a multiple of 32,
+S of 16; N is by default 4096, on CPUs 256.
 """
 
 import torch_demo as demo

@@ -56,10 +56,10 @@ def benchmark(page, n, s):
     for N, S in talk + ([] if s else square):
         timed = alone.Timed(gating, gating.problem(N, S))
         ms = measured(timed)
-        verdict = {1: "WRONG", 3: "failed"}.get(timed.status, "ok")
+        verdict = {alone.WRONG: "WRONG", alone.FAILED: "failed"}.get(timed.status, "ok")
         show(f"S = {S}" if S else f"N = {N}", ms, verdict, (N, S) in (talk[0], square[0]))
         statuses.append(timed.status)
-    return 1 if 1 in statuses else max(statuses)
+    return alone.WRONG if alone.WRONG in statuses else max(statuses)
 
 
 if __name__ == "__main__":
