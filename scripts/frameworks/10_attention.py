@@ -50,7 +50,7 @@ def flexible(Q, K, V, causal):
 @triton.jit
 def attend_keys(q, K, V, o, highest, total, head, limits, first, last, factor, D: tl.constexpr,
                 BN: tl.constexpr, MASKED: tl.constexpr):
-    """(o, highest, total) after keys `first` to `last`. MASKED: a row has its first `limits` keys."""
+    """(o, highest, total) after keys `first` to `last`. MASKED: a row has `limits` keys."""
     for key in tl.range(first, last, BN):
         s = tl.dot(q, K.load([head, key, 0]).reshape(BN, D).trans()) * factor
         if MASKED:
