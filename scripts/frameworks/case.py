@@ -45,16 +45,14 @@ class PeersOfCase:
         if isinstance(output, tuple):  # several: the first is verified
             output = output[0]
         if name != COPY:
+            how = {} if peer.rounded else {"rounded": False}
             verification.check(self.problem, self.inputs, output,
-                               self.expected if peer.rounded else self.expected_of_one_kernel)
+                               functools.partial(self.expected, **how))
 
     def expected(self, dtype, inputs, rows, **how):
         if hasattr(self.page, "expected"):
             return self.page.expected(dtype, inputs, rows, **how)
         return verification.elementwise(self.page.formula, dtype, inputs, rows)
-
-    def expected_of_one_kernel(self, dtype, inputs, rows):
-        return self.expected(dtype, inputs, rows, rounded=False)
 
     def samples(self, name):
         """The milliseconds of each launch of a verified peer."""

@@ -25,8 +25,8 @@ try:
 except (ImportError, OSError) as error:
     if SIZES is None:
         raise
-    sys.exit(command_line.say(Path(sys.argv[0]).name, "PyTorch and Triton are needed: pip install "
-                              f"torch triton ({error})", command_line.SKIPPED))
+    sys.exit(alone.say(f"PyTorch and Triton are needed: pip install torch triton ({error})",
+                       command_line.SKIPPED))
 
 from frameworks import data, verification  # noqa: E402, F401
 
