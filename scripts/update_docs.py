@@ -8,7 +8,8 @@
                         results/frameworks/*.csv
     docs/exercises.md   "sum": how many there are, and how long they take; README.md says how many
     docs/outputs.md     "outputs": what every program prints, from results/outputs/
-    docs/lecture.md     "gpus": a layer on several GPUs, from results/gpus/
+    docs/lecture.md     "gpus": a layer on several GPUs, from results/gpus/; "python": what the
+                        talk's Python files print, from results/outputs/
     docs/chapters/attention.md  "kernels" and "rungs", from results/ and the rungs' heads
     docs/figures.md     below each <!-- figures LESSON --> a table of its kernels, from results/
     src/, its lessons   the end of their heads: how long their kernels take, from results/
@@ -42,7 +43,7 @@ PARTS = {
                           "frameworks": tables.frameworks},
     "docs/outputs.md": {"outputs": outputs.document},
     "docs/exercises.md": {"sum": tables.sum_of_exercises},
-    "docs/lecture.md": {"gpus": tables.several},
+    "docs/lecture.md": {"gpus": tables.several, "python": outputs.python},
     "docs/chapters/attention.md": {"kernels": tables.attention, "rungs": tables.attention_rungs},
     "docs/colab.ipynb": {},
     **{f"docs/experiments/{name}.md": {

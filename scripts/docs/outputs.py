@@ -78,6 +78,12 @@ def terminal():
                        for block in (shown[0][1], talk[-1]))
 
 
+def python():
+    """What the Python files that the talk shows print."""
+    text = (FOLDER / SHOWN_GPU / "python.txt").read_text(encoding="utf-8")
+    return "    " + text.rstrip().replace("\n", "\n    ")
+
+
 def shown(name):
     """What one program prints on a GPU: on the README's, or else on the first that ran it."""
     files = sorted((file for file in FOLDER.glob(f"*/{name}.txt")

@@ -35,7 +35,7 @@ def measured(timed):
 
 
 def show(label, ms, verdict, with_head):
-    texts = {name.replace("triton tma", "tma"): alone.significant(ms[name]) if name in ms else "-"
+    texts = {name.replace("triton tma", "tma"): alone.significant(ms[name], 3) if name in ms else "-"
              for name in PYTORCH + TRITON}
     in_triton = min((ms[name] for name in TRITON if name in ms), default=None)
     if in_triton and "eager" in ms and not demo.INTERPRETED:
