@@ -35,8 +35,8 @@ def measured(timed):
 
 
 def show(label, ms, verdict, with_head):
-    texts = {name.replace("triton tma", "tma"): alone.significant(ms[name], 3) if name in ms else "-"
-             for name in PYTORCH + TRITON}
+    texts = {name.replace("triton tma", "tma"):
+             alone.significant(ms[name], 3) if name in ms else "-" for name in PYTORCH + TRITON}
     in_triton = min((ms[name] for name in TRITON if name in ms), default=None)
     if in_triton and "eager" in ms and not demo.INTERPRETED:
         best = min(ms[name] for name in PYTORCH if name in ms)
