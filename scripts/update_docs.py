@@ -10,7 +10,7 @@
     docs/outputs.md     "outputs": what every program prints, from results/outputs/
     docs/lecture.md     "gpus": a layer on several GPUs, from results/gpus/; "python": what the
                         talk's Python files print, from results/outputs/
-    docs/chapters/attention.md  "kernels" and "rungs", from results/ and the rungs' heads
+    docs/chapters/15-attention.md  "kernels" and "rungs", from results/ and the rungs' heads
     docs/figures.md     below each <!-- figures LESSON --> a table of its kernels, from results/
     src/, its lessons   the end of their heads: how long their kernels take, from results/
     docs/colab.ipynb    where the programs are, by CITATION.cff; README's "colab" has a link to it
@@ -43,8 +43,8 @@ PARTS = {
                           "frameworks": tables.frameworks},
     "docs/outputs.md": {"outputs": outputs.document},
     "docs/exercises.md": {"sum": tables.sum_of_exercises},
-    "docs/lecture.md": {"gpus": tables.several, "python": outputs.python},
-    "docs/chapters/attention.md": {"kernels": tables.attention, "rungs": tables.attention_rungs},
+    "docs/lecture.md": {"python": outputs.python},
+    "docs/chapters/15-attention.md": {"kernels": tables.attention, "rungs": tables.attention_rungs},
     "docs/colab.ipynb": {},
     **{f"docs/experiments/{name}.md": {
         "output": functools.partial(outputs.shown, f"bonus_{name}"), **tables.of_page(name)}
