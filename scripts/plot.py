@@ -21,9 +21,6 @@ inches wide.
       times-<program>-<data type>
                          of compare_frameworks.py, where it has five shapes or more: time over size,
                          a curve for each contender
-      times-<program>-<data type>-<shape>-<N>
-                         time over the number that five shapes or more end with, such as d64l1 to
-                         d64l64 of bonus_mlp: over its layers
 
   --size N       N of the bars and the rooflines (default: 4096, or what most programs have); the
                  talk's shape is shown at S = N / 4, at most 1024
@@ -308,42 +305,19 @@ IN_WORDS = {"eager": "PyTorch eager", "compile": "torch.compile", "script": "tor
 def sweeps(results):
     """{(program, data type): {contender: {elements: its row}}}, of what compare_frameworks.py
     measured at many shapes. Of two shapes with as many elements the one with more rows counts."""
-    rows = [row for row in results.rows if row.get("contender") and row["verified"] == "yes"
-            and re.fullmatch(r"\d+x\d+", row["shape"])]
-    return _of_many_shapes(((row["program"], row["dtype"]),
-                            math.prod(map(int, row["shape"].split("x"))), row)
-                           for row in sorted(rows, key=lambda row: row["n"]))
-
-
-def rows_by_columns(row):
-    return row["shape"].replace("x", "\nx ")
-
-
-def last_number(row):
-    return re.search(r"\d+$", row["shape"])[0]
-
-
-def numbered(results):
-    """{(program, data type, N, what the shapes begin with): {contender: {number: its row}}}, of
-    shapes that end with different numbers: d64l1, d64l2, ..."""
-    rows = [(row, re.fullmatch(r"(.*[a-z])(\d+)", row["shape"]))
-            for row in measurements.shown(results.rows)]
-    return _of_many_shapes(((row["program"], row["dtype"], row["n"], shape[1]), int(shape[2]), row)
-                           for row, shape in rows if shape)
-
-
-def _of_many_shapes(points):
-    """{at: {contender: {x: its row}}} of points (at, x, row), where that makes a curve."""
     found = {}
-    for at, x, row in points:
-        contender = row.get("contender") or row["kernel"]
-        found.setdefault(at, {}).setdefault(contender, {})[x] = row
+    for row in sorted(results.rows, key=lambda row: row["n"]):
+        if (row.get("contender") and row["verified"] == "yes"
+                and re.fullmatch(r"\d+x\d+", row["shape"])):
+            curves_of = found.setdefault((row["program"], row["dtype"]), {})
+            elements = math.prod(map(int, row["shape"].split("x")))
+            curves_of.setdefault(row["contender"], {})[elements] = row
     return {at: curves_of for at, curves_of in found.items()
             if max(map(len, curves_of.values())) >= SWEEP}
 
 
-def draw_times(results, heading, over, tick, curves_of, theme, title=None):
-    """How long each contender takes over what tick(row) says. The copy, which computes nothing, is
+def draw_times(results, heading, curves_of, theme, title=None):
+    """How long each contender takes, over the size. The copy, which computes nothing, is
     dashed."""
     figure = Figure(theme, title or heading,
                     f"{short(results.gpu)}; lower is faster; dashed: a copy of as many bytes")
@@ -364,9 +338,10 @@ def draw_times(results, heading, over, tick, curves_of, theme, title=None):
             color, style = theme.color(i), dict(marker=MARKERS[i % len(MARKERS)], markersize=11)
         ax.plot(x, y, linewidth=3.5, color=color, zorder=3, **style)
         labels.append((y[-1], names[contender], color))
-    ticks = {x: tick(row) for row_of in curves_of.values() for x, row in sorted(row_of.items())}
+    ticks = {x: row["shape"].replace("x", "\nx ") for row_of in curves_of.values()
+             for x, row in sorted(row_of.items())}
     ax.set_xticks(list(ticks), list(ticks.values()))
-    ax.set(xlabel=over, ylabel="microseconds")
+    ax.set(xlabel="rows x columns", ylabel="microseconds")
     ax.grid(axis="x", visible=False)
     figure.labels_at_right(ax, labels)
     return figure
@@ -1005,13 +980,7 @@ def _times(tables):
             yield Plot(f"times-{program}-{dtype}", f"{program} over the size, {dtype}",
                        functools.partial(draw_times, results,
                                          f"{short(program)}: {dtype}, time over size",
-                                         "rows x columns", rows_by_columns, curves_of))
-        for (program, dtype, n, shape), curves_of in numbered(results).items():
-            yield Plot(f"times-{program}-{dtype}-{shape}-{n}",
-                       f"{program} over the number behind {shape}, {dtype}",
-                       functools.partial(draw_times, results,
-                                         f"{short(program)}: {dtype}, N = {n}",
-                                         f"{shape}...", last_number, curves_of))
+                                         curves_of))
 
 
 def save(figure, target, form):

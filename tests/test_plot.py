@@ -119,22 +119,6 @@ def test_times_over_many_shapes_have_a_plot(python, tmp_path):
                                "'ours', 'tile', 'torch.compile', 'torch.jit.script', 'triton']")
 
 
-def test_times_over_the_number_that_shapes_end_with_have_a_plot(python, tmp_path):
-    """Such as an MLP's layers."""
-    lines = [measured("bonus_mlp", kernel, "fp16", 1024, layers * ms, 1e9, shape=f"d64l{layers}",
-                      role=role)
-             for layers in (1, 2, 3, 16, 64)
-             for kernel, ms, role in (("chain", 2, "chain"), ("by_cluster", 1, "ours"))]
-    file = write_measured(tmp_path / "a.csv", extra=lines)
-    code = ("[name] = [name for name in plots if name.startswith('times')]\n"
-            "[ax] = plots[name].draw(plot.LIGHT).figure.axes\n"
-            "print(name, [list(map(int, line.get_xdata())) for line in ax.lines],\n"
-            "      [text.get_text() for text in ax.get_xticklabels()], ax.get_xlabel())")
-    assert draw(python, code, file).strip() == (
-        "times-bonus_mlp-fp16-d64l-1024 [[1, 2, 3, 16, 64], [1, 2, 3, 16, 64]] "
-        "['1', '2', '3', '16', '64'] d64l...")
-
-
 # --- The documents' pictures --------------------------------------------------------------------
 
 
@@ -163,7 +147,7 @@ def test_results_without_a_program_are_named_in_one_line(tmp_path):
 def test_bars_and_lines_are_as_long_as_their_figures_say(python):
     code = ("from shared import grid, several_gpus\n"
             "panels = plot.ladder()\n"
-            "for parts, ax in zip(panels, plot.draw_ladder(panels, plot.LIGHT).figure.axes):\n"
+            "for parts, ax in zip(panels, plot.draw_ladder('', panels, plot.LIGHT).figure.axes):\n"
             "    rates = [rate for _, rows in parts\n"
             "             for rate in [0, *(row['tflops'] for row in rows)]]\n"
             "    assert len(rates) > 6 and [bar.get_width() for bar in ax.patches] == rates\n"
