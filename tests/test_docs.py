@@ -15,6 +15,7 @@ from suite import CPU, PROGRAMS, ROOT, SKIPPED, VERIFIED, WRONG, describe, run, 
 LECTURE = ROOT / "docs/lecture.md"
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / "results/README.md",
              *sorted((ROOT / "docs").glob("*.md")),
+             *sorted((ROOT / "docs/bonuses").glob("*.md")),
              *sorted((ROOT / "docs/chapters").glob("*.md")),
              *sorted((ROOT / "docs/experiments").glob("*.md"))]
 CODE = re.compile(r"^```(?:.*\n)*?```$|^(?:    .*\n)+", re.MULTILINE)
