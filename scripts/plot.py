@@ -30,7 +30,7 @@ inches wide.
   --out FOLDER   write there (default: build/plots); older plots there are removed
   --documents    draw the documents' pictures from results/ instead, as SVG into docs/pictures:
                  README's ladder; grid-GPU, ours over the library's best, by N; gpus-GPU, a layer on
-                 several GPUs; waves, memory and loads of docs/experiments
+                 several GPUs; what docs/chapters and docs/experiments show
 
 matplotlib goes into .venv if it is missing. Bad input: one line, exit 2; cannot write: 3.
 """
@@ -667,14 +667,17 @@ def ladder():
              (f"Tall and skinny, S = {S}", of("6", "talk", S, *gating))]]
 
 
-def draw_ladder(panels, theme):
-    """Names above bars. All bars have one scale from 0, so that lengths compare as figures do."""
-    figure = Figure(theme, "Feeding, then fusing", "TFLOP/s on one linear scale: longer is faster. "
-                    + table.short(measurements.read(SHOWN).gpu), DOCUMENT, 6.1)
+def draw_ladder(title, panels, theme):
+    """Names above bars, in one column or two. All bars have one scale from 0, so that lengths
+    compare as figures do."""
+    most = max(sum(1 + len(rows) for _, rows in parts) for parts in panels)
+    figure = Figure(theme, title, "TFLOP/s on one linear scale: longer is faster. "
+                    + table.short(measurements.read(SHOWN).gpu), DOCUMENT, 1.5 + 0.565 * most)
     longest = max(row["tflops"] for parts in panels for _, rows in parts for row in rows)
-    for parts, left in zip(panels, (0.35, DOCUMENT / 2 + 0.2)):
-        ax = figure.axes(left, DOCUMENT / 2 + 0.2 - left + 0.15, bottom=0.2, top=1.3)
-        ax.set(xlim=(0, longest), ylim=(8.3, 0))
+    across = (DOCUMENT - 0.3) / len(panels)
+    for i, parts in enumerate(panels):
+        ax = figure.axes(0.35 + i * across, DOCUMENT - (i + 1) * across, bottom=0.2, top=1.3)
+        ax.set(xlim=(0, longest), ylim=(most, 0))
         ax.axis("off")
         y = 0
         for heading, rows in parts:
@@ -697,6 +700,27 @@ def draw_ladder(panels, theme):
     return figure
 
 
+def ladders():
+    """{picture: (title, panels)} of README and of the chapters that climb one."""
+    products = of("3", "square", N, "ours", measurements.YARDSTICK)
+    gating = [row for row in of("6", "square", N, "library", "ours", "record")
+              if row["kernel"] != "fused_basic"]
+    return {
+        "ladder": ("Feeding, then fusing", ladder()),
+        "register_tiles": ("More sums in a thread", [[
+            (f"C = A B, N = {N}, no tensor cores",
+             of("bonus_matmul_register_tiled", "square", N, "ours", measurements.YARDSTICK))]]),
+        "tensor_cores": ("Feeding the tensor cores", [[
+            (f"C = A B, N = {N}", products + of("3", "square", N, "record"))]]),
+        "attention": ("Without the matrix of scores", [[
+            (f"Attention, N = {N}, D = 128", of("10", "square", N, "chain", "library", "ours",
+                                                "record"))]]),
+        "tiles": ("By hand, and by a compiler", [
+            [(f"Matmul, N = {N}", products[1:] + [row for row in of(
+                "bonus_tile", "square", N, "ours", "record") if "matmul" in row["kernel"]])],
+            [(f"Gating, N = {N}", gating)]])}
+
+
 class Chart(NamedTuple):
     """Lines {name: [(x, y)]} over marks {x: text}; what was predicted, or is aimed at, is dashed.
     `texts` stand at the points. `low`: where y begins."""
@@ -708,6 +732,7 @@ class Chart(NamedTuple):
     texts: dict = {}
     xscale: str = "log"
     low: Optional[float] = 0
+    yscale: str = "linear"
 
 
 def draw_charts(title, subtitle, charts, theme):
@@ -723,6 +748,7 @@ def draw_charts(title, subtitle, charts, theme):
         for name, points in chart.dashed.items():
             ax.plot(*zip(*points), "--", label=name, color=theme.muted, linewidth=1.5)
         ax.set_xscale(chart.xscale)
+        ax.set_yscale(chart.yscale)
         ax.set_ylim(chart.low)
         plain_ticks(ax)
         ax.set_xticks(list(chart.marks), list(chart.marks.values()))
@@ -812,15 +838,112 @@ def loads(rows):
               plain([1, 2, 4, 8, 16, 32]), texts=texts)]
 
 
+def launches(rows):
+    lines = {name: [(math.prod(map(int, row["shape"].split("x"))), 1000 * row["median_ms"])
+                    for row in rows if (row["kernel"], row["dtype"]) == (kernel, "fp32")
+                    and "x" in row["shape"]]
+             for name, kernel in (("two kernels", "chain"), ("one kernel", "fused_vectorized"))}
+    return "Bias and ReLU", [
+        Chart("Time in microseconds, over the numbers in the matrix", lines,
+              {16: "16", 2**10: "1 thousand", 2**16: "65 thousand", 2**22: "4 million",
+               2**28: "268 million"}, low=None, yscale="log")]
+
+
+def softmax(rows):
+    columns = [(int(row["shape"].rpartition("x")[2]) if "x" in row["shape"] else row["n"], row)
+               for row in rows if row["dtype"] == "fp32"]
+    lines = {kernel: sorted((n, row["gb_per_s"]) for n, row in columns if row["kernel"] == kernel)
+             for kernel in ("fused", "online", "softmax_rows")}
+    return "One read, or more", [
+        Chart("GB/s, over the numbers in a row", lines,
+              {n: f"{n:,}" for n in (1000, 4096, 16384, 131072)},
+              {"a copy": sorted((n, row["gb_per_s"]) for n, row in columns
+                                if row["kernel"] == "copy")})]
+
+
+def in_flight(rows):
+    """2048 threads of a multiprocessor load a number each, or 16 bytes."""
+    rows = [row for row in rows if row["shape"] == "square" and row["n"] == 16384]
+    size = {"fp32": 4, "fp16": 2}
+    lines = {"a number in each thread": [(2 * size[row["dtype"]], row["gb_per_s"])
+                                         for row in rows[::-1] if row["kernel"] == "fused"],
+             "16 bytes in each thread": [(32, row["gb_per_s"]) for row in rows
+                                         if row["kernel"] == "fused_vectorized"]}
+    copy = max(row["gb_per_s"] for row in rows if row["kernel"] == "copy")
+    return "Full of loads", [Chart("GB/s, over KiB in flight in each multiprocessor", lines,
+                                   plain([4, 8, 16, 32]), {"a copy": [(4, copy), (32, copy)]})]
+
+
+def draw_claims(rows, theme):
+    """What each way to measure says of one speed, over what is right, from 1 to both sides."""
+    claims = [(row["kernel"], row["tflops"] / rows[0]["tflops"]) for row in rows[1:]]
+    figure = Figure(theme, "Nine ways to be wrong", "The speed that each claims, over the true "
+                    f"one. {table.short(rows[0]['gpu'])}", DOCUMENT, 6.1)
+    ax = figure.axes(3.6, 0.9, bottom=0.6, top=1.4)
+    for y, (name, ratio) in enumerate(claims):
+        ax.barh(y, ratio - 1, left=1, height=0.6, color=theme.color(0 if ratio < 1 else 1))
+        ax.text(max(ratio, 1), y, f"  {ratio:.3g}x", color=theme.ink, va="center")
+    ax.set(xscale="log", ylim=(len(claims) - 0.5, -0.5))
+    plain_ticks(ax)
+    ax.set_yticks(range(len(claims)), [name for name, _ in claims])
+    return figure
+
+
+PROFILES = [("5_gating_unfused-4096", "six_kernels"), ("6_gating_fused-4096", "fused_hopper"),
+            ("12_mlp-1048576", "chain"), ("12_mlp-1048576", "one_kernel"),
+            ("13_dlrm-2048", "chain"), ("13_dlrm-2048", "interaction_tile")]
+
+
+def slices(file, name):
+    """(span, [(kernel, ms)]) of a range of a profile: each row's share of the median pass."""
+    text = command_line.read_text(PROJECT / f"results/profiles/{SHOWN.stem}/{file}.txt")
+    part = re.sub(r"\n {20,}", " ", text.split(f"timed / {name}: ")[1].split("\n\n")[0])
+    span = float(re.search(r"median ([\d.]+) ms", part)[1])
+    return span, [(kernel, span * float(share) / 100) for kernel, share in re.findall(
+        r"^  (\S.*?) +\d+ +[\d.]+ +[\d.]+ +([\d.]+)%", part, re.MULTILINE)]
+
+
+def draw_profiles(theme):
+    """Where a pass goes: a bar for each range, of products, kernels beside them, and gaps."""
+    figure = Figure(theme, "Where the time goes", f"Of a pass, in ms. {short('NVIDIA H200')}",
+                    DOCUMENT, 5.6)
+    ax = figure.axes(3.6, 0.9, bottom=0.6, top=1.75)
+    names = [("products", theme.color(0)), ("kernels between them", theme.color(1)),
+             ("fused", theme.color(2)), ("gaps", theme.muted)]
+    figure.key(names)
+    for y, (file, name) in enumerate(PROFILES):
+        span, rows = slices(file, name)
+        kinds = [0 if re.match("nvjet|cutlass|splitK|gemv", kernel) else
+                 2 if name in kernel else 3 if kernel[0] == "(" else 1 for kernel, _ in rows]
+        left = 0
+        for kind, ms in sorted(zip(kinds, [ms for _, ms in rows])):
+            ax.barh(y, ms, left=left, height=0.6, color=names[kind][1])
+            left += ms
+        ax.text(left, y, f"  {span:.3f}", color=theme.ink, va="center")
+    ax.set(ylim=(len(PROFILES) - 0.5, -0.5))
+    plain_ticks(ax)
+    ax.set_yticks(range(len(PROFILES)), [f"{file.split('_')[0]} {name}" for file, name in PROFILES])
+    return figure
+
+
 def documents():
     """The documents' pictures, where results/ has them."""
-    yield Plot("ladder", "", functools.partial(draw_ladder, ladder()))
+    for name, (title, panels) in ladders().items():
+        yield Plot(name, "", functools.partial(draw_ladder, title, panels))
+    results = measurements.read(SHOWN)
+    few = [row for row in results.rows if re.match("[12467]_", row["program"])]
+    yield next(_rooflines([results._replace(rows=few)], N))._replace(name="roofline")
+    yield Plot("profiles", "", draw_profiles)
     for file in grid.FOLDER.glob("*.csv"):
         yield Plot(grid.picture(file), "", functools.partial(draw_grid, file))
     for each in several_gpus.measured():
         yield Plot(several_gpus.picture(each[0]), "", functools.partial(draw_gpus, *each))
+    pitfalls = [row for row in measurements.of_program("bonus_pitfalls", SHOWN.stem)
+                if row["n"] == N]
+    yield Plot("pitfalls", "", functools.partial(draw_claims, pitfalls))
     for charts, program in ((waves, "bonus_waves"), (memory, "bonus_memory"),
-                            (loads, "bonus_memory")):
+                            (loads, "bonus_memory"), (launches, "9_bias_activation"),
+                            (in_flight, "7_gelu"), (softmax, "8_softmax")):
         rows = [row for row in measurements.of_program(program, SHOWN.stem)
                 if row["verified"] == "yes"]
         if rows:

@@ -9,7 +9,7 @@
     docs/exercises.md   "sum": how many there are, and how long they take; README.md says how many
     docs/outputs.md     "outputs": what every program prints, from results/outputs/
     docs/lecture.md     "python": what the talk's Python files print, from results/outputs/
-    docs/chapters/attention.md  "kernels", from results/
+    docs/chapters/15-attention.md  "kernels", from results/
     docs/bonuses/       tables of the rungs, from results/: of attention.md also from their heads,
                         of gating_gpus.md from results/gpus/
     docs/figures.md     below each <!-- figures LESSON --> a table of its kernels, from results/
@@ -45,7 +45,7 @@ PARTS = {
     "docs/outputs.md": {"outputs": outputs.document},
     "docs/exercises.md": {"sum": tables.sum_of_exercises},
     "docs/lecture.md": {"python": outputs.python},
-    "docs/chapters/attention.md": {"kernels": tables.attention},
+    "docs/chapters/15-attention.md": {"kernels": tables.attention},
     "docs/bonuses/attention.md": {"rungs": tables.attention_rungs},
     "docs/bonuses/gating_gpus.md": {"gpus": tables.several},
     "docs/bonuses/matmul_hopper.md": {"ladder": functools.partial(

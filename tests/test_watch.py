@@ -312,6 +312,7 @@ PICTURES = {  # docs/pictures/watch-NAME-*.svg: the keys that lead to the frame
     "trips": ["End"],
     "tiles": ["PageDown", *["ArrowRight"] * 24],
     "barrier": ["m", "r"],
+    "threads": ["PageDown", *["ArrowRight"] * 5],
 }
 
 
@@ -320,7 +321,7 @@ PICTURES = {  # docs/pictures/watch-NAME-*.svg: the keys that lead to the frame
 @pytest.mark.parametrize("name", PICTURES)
 def test_pictures_are_the_pages_frames(player, name):
     """With TEST_PICTURES=1 in the environment it writes them."""
-    player(name).press(*PICTURES[name])
+    player(*(("1_matmul_basic", 1, 64) if name == "threads" else (name,))).press(*PICTURES[name])
     for theme, mode in enumerate(("light", "dark")):
         path = ROOT / f"docs/pictures/watch-{name}-{mode}.svg"
         drawn = player.page.evaluate(f"frame(state, {theme})") + "\n"
