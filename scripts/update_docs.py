@@ -8,9 +8,10 @@
                         results/frameworks/*.csv
     docs/exercises.md   "sum": how many there are, and how long they take; README.md says how many
     docs/outputs.md     "outputs": what every program prints, from results/outputs/
-    docs/lecture.md     "gpus": a layer on several GPUs, from results/gpus/; "python": what the
-                        talk's Python files print, from results/outputs/
-    docs/chapters/15-attention.md  "kernels" and "rungs", from results/ and the rungs' heads
+    docs/lecture.md     "python": what the talk's Python files print, from results/outputs/
+    docs/chapters/15-attention.md  "kernels", from results/
+    docs/bonuses/       tables of the rungs, from results/: of attention.md also from their heads,
+                        of gating_gpus.md from results/gpus/
     docs/figures.md     below each <!-- figures LESSON --> a table of its kernels, from results/
     src/, its lessons   the end of their heads: how long their kernels take, from results/
     docs/colab.ipynb    where the programs are, by CITATION.cff; README's "colab" has a link to it
@@ -44,7 +45,11 @@ PARTS = {
     "docs/outputs.md": {"outputs": outputs.document},
     "docs/exercises.md": {"sum": tables.sum_of_exercises},
     "docs/lecture.md": {"python": outputs.python},
-    "docs/chapters/15-attention.md": {"kernels": tables.attention, "rungs": tables.attention_rungs},
+    "docs/chapters/15-attention.md": {"kernels": tables.attention},
+    "docs/bonuses/attention.md": {"rungs": tables.attention_rungs},
+    "docs/bonuses/gating_gpus.md": {"gpus": tables.several},
+    "docs/bonuses/matmul_hopper.md": {"ladder": functools.partial(
+        tables.ladder, "bonus_matmul_hopper", "fp16", 1024, 4096, 16384)},
     "docs/colab.ipynb": {},
     **{f"docs/experiments/{name}.md": {
         "output": functools.partial(outputs.shown, f"bonus_{name}"), **tables.of_page(name)}
@@ -83,7 +88,7 @@ def main(arguments):
         outputs.record()
 
     documents = [PROJECT / name for name in PARTS]
-    found = {file for folder in ("docs", "docs/chapters", "docs/experiments")
+    found = {file for folder in ("docs", "docs/bonuses", "docs/chapters", "docs/experiments")
              for file in (PROJECT / folder).glob("*.md")}
     documents += sorted(found - set(documents))
     documents = [PROJECT / f"src/{name}.cu" for name in programs.lessons()] + documents

@@ -12,7 +12,7 @@
 //                                          +-------+           the sum: an all-reduce
 //
 // The sum, on all GPUs, is the price of tensor parallelism: 2 (G - 1) / G of out's bytes out of
-// each GPU, while it computes 6 N^2 H / G operations. See chapter 27 of the lecture.
+// each GPU, while it computes 6 N^2 H / G operations: docs/bonuses/gating_gpus.md.
 //
 // What limits it: the sum, as far as it is not hidden behind the product; and power.
 //

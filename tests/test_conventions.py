@@ -78,11 +78,12 @@ SCRIPTS = sorted(path for path in (ROOT / "scripts").rglob("*.[ps][yh]")
                  if path.parent.name != "frameworks")
 KERNEL_NAMES = re.compile(r"(?<![a-z])(cublas|copy|six_kernels|library_best|fused|tiled|gating)")
 # The trace of a profile has copies, and copies are no kernels, nor is the copy that frameworks are
-# measured with; a library is named cublas, and a program bonus_gating_gpus. from_pytorch.py is an
-# example of calling one kernel.
+# measured with; a library is named cublas, a program bonus_gating_gpus, and a page after it.
+# from_pytorch.py is an example of calling one kernel.
 OTHER_MEANINGS = {"compare_frameworks.py": {"copy"}, "from_pytorch.py": {"fused"},
                   "profile_report.py": {"copy"}, "profile.sh": {"copy"}, "setup.sh": {"cublas"},
-                  "cuda_toolkit.py": {"cublas"}, "several_gpus.py": {"gating"}}
+                  "cuda_toolkit.py": {"cublas"}, "several_gpus.py": {"gating"},
+                  "update_docs.py": {"gating"}}
 
 
 def literals(path):

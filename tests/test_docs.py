@@ -13,9 +13,10 @@ from fakes import copy_tree
 from suite import CPU, PROGRAMS, ROOT, SKIPPED, VERIFIED, WRONG, describe, run, scons
 
 LECTURE = ROOT / "docs/lecture.md"
+PAGES = sorted(file for name in ("bonuses", "chapters") for file in ROOT.glob(f"docs/{name}/*.md"))
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / "results/README.md",
              *sorted((ROOT / "docs").glob("*.md")),
-             *sorted((ROOT / "docs/chapters").glob("*.md")),
+             *PAGES,
              *sorted((ROOT / "docs/experiments").glob("*.md"))]
 CODE = re.compile(r"^```(?:.*\n)*?```$|^(?:    .*\n)+", re.MULTILINE)
 
@@ -116,9 +117,10 @@ def test_figures_in_prose_are_measured(document):
 
 
 def promises(info):
-    """[(command, the lines that must appear)] of the lecture's blocks, each once."""
+    """[(command, the lines that must appear)] of the blocks in these pages, each once."""
     found = {}
-    for block in re.findall(rf"^```{info}\n(.*?)^```", read(LECTURE), re.MULTILINE | re.DOTALL):
+    text = "".join(map(read, [LECTURE, *PAGES]))
+    for block in re.findall(rf"^```{info}\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         for part in ("\n" + block).split("\n$ ")[1:]:
             command, *lines = part.rstrip("\n").split("\n")
             found[command, tuple(lines)] = None

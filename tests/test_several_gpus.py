@@ -1,5 +1,4 @@
-"""What the lecture has of a layer on several GPUs: its table."""
-
+"""What docs/bonuses/gating_gpus.md has of a layer on several GPUs: its table."""
 
 from docs import tables
 from fakes import CLOCKS, measured, write_csv

@@ -291,6 +291,18 @@ def of_attention(program, column, value):
     return table.markdown(head, lines, left=2)
 
 
+def ladder(program, dtype, *sizes):
+    """A bonus's kernels: a line for each, with its time at these N."""
+    rows = [row for row in measurements.of_program(program, SHOWN_GPU)
+            if (row["dtype"], row["shape"]) == (dtype, "square")]
+    ms = {(row["kernel"], row["n"]): table.number(row["median_ms"]) for row in rows}
+    if not rows:
+        return NOT_YET
+    return table.markdown([f"ms, {rows[0]['gpu']}", *(f"N = {n}" for n in sizes)],
+                          [[f"`{kernel}`", *(ms.get((kernel, n), "-") for n in sizes)]
+                           for kernel in dict.fromkeys(row["kernel"] for row in rows)])
+
+
 # Which working set of bonus_memory, in KiB, one memory alone answers; and by which kernels.
 LEVELS = [("shared memory", 64, "chase_shared", "read_shared"), ("L1", 64, "chase", "read"),
           ("L2", 16384, "chase", "read"), ("DRAM", 1048576, "chase", "read")]
@@ -414,7 +426,7 @@ def counted(text):
     return re.sub(r"\[\d+ exercises\]", lambda _: f"[{len(exercises.read())} exercises]", text)
 
 
-# --- docs/lecture.md ------------------------------------------------------------------------------
+# --- docs/bonuses/gating_gpus.md ------------------------------------------------------------------
 
 
 def several():
@@ -433,5 +445,5 @@ def several_of(measured, layers):
             cells.append(f"{ms:.4g}{times}" if ms else "-")
         rows.append(cells)
     head = [f"ms, {measured.gpu}", *(f"`{kernel}`" for kernel in kernels)]
-    picture = picture_of(several_gpus.picture(measured), "Times as fast as one GPU", "pictures")
+    picture = picture_of(several_gpus.picture(measured), "Times as fast as one GPU", "../pictures")
     return table.markdown(head, rows) + "\n\n" + picture
