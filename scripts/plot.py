@@ -679,7 +679,7 @@ def ladders():
     """{picture: (title, panels)} of README and of the chapters that climb one."""
     products = of("3", "square", N, "ours", measurements.YARDSTICK)
     gating = [row for row in of("6", "square", N, "library", "ours", "record")
-              if row["kernel"] != "fused_basic"]
+              if row["tflops"] > 100]  # with tensor cores
     return {
         "ladder": ("Feeding, then fusing", ladder()),
         "register_tiles": ("More sums in a thread", [[
@@ -692,7 +692,7 @@ def ladders():
                                                 "record"))]]),
         "tiles": ("By hand, and by a compiler", [
             [(f"Matmul, N = {N}", products[1:] + [row for row in of(
-                "bonus_tile", "square", N, "ours", "record") if "matmul" in row["kernel"]])],
+                "bonus_tile", "square", N, "ours", "record") if not row["gb_per_s"]])],
             [(f"Gating, N = {N}", gating)]])}
 
 
@@ -814,10 +814,11 @@ def loads(rows):
 
 
 def launches(rows):
+    by_role = {row["role"]: row["kernel"] for row in rows}  # the last of each
     lines = {name: [(math.prod(map(int, row["shape"].split("x"))), 1000 * row["median_ms"])
-                    for row in rows if (row["kernel"], row["dtype"]) == (kernel, "fp32")
+                    for row in rows if row["kernel"] == by_role[role] and row["dtype"] == "fp32"
                     and "x" in row["shape"]]
-             for name, kernel in (("two kernels", "chain"), ("one kernel", "fused_vectorized"))}
+             for name, role in (("two kernels", "chain"), ("one kernel", "ours"))}
     return "Bias and ReLU", [
         Chart("Time in microseconds, over the numbers in the matrix", lines,
               {16: "16", 2**10: "1 thousand", 2**16: "65 thousand", 2**22: "4 million",
@@ -827,24 +828,26 @@ def launches(rows):
 def softmax(rows):
     columns = [(int(row["shape"].rpartition("x")[2]) if "x" in row["shape"] else row["n"], row)
                for row in rows if row["dtype"] == "fp32"]
+    roles = {row["kernel"]: row["role"] for row in rows}
     lines = {kernel: sorted((n, row["gb_per_s"]) for n, row in columns if row["kernel"] == kernel)
-             for kernel in ("fused", "online", "softmax_rows")}
+             for kernel, role in roles.items() if role != "chain"}
+    copy = lines.pop(next(kernel for kernel in roles if roles[kernel] == measurements.YARDSTICK))
     return "One read, or more", [
         Chart("GB/s, over the numbers in a row", lines,
               {n: f"{n:,}" for n in (1000, 4096, 16384, 131072)},
-              {"a copy": sorted((n, row["gb_per_s"]) for n, row in columns
-                                if row["kernel"] == "copy")})]
+              {"a copy": copy})]
 
 
 def in_flight(rows):
     """2048 threads of a multiprocessor load a number each, or 16 bytes."""
     rows = [row for row in rows if row["shape"] == "square" and row["n"] == 16384]
+    plainly, vectorized = dict.fromkeys(row["kernel"] for row in rows if row["role"] == "ours")
     size = {"fp32": 4, "fp16": 2}
     lines = {"a number in each thread": [(2 * size[row["dtype"]], row["gb_per_s"])
-                                         for row in rows[::-1] if row["kernel"] == "fused"],
+                                         for row in rows[::-1] if row["kernel"] == plainly],
              "16 bytes in each thread": [(32, row["gb_per_s"]) for row in rows
-                                         if row["kernel"] == "fused_vectorized"]}
-    copy = max(row["gb_per_s"] for row in rows if row["kernel"] == "copy")
+                                         if row["kernel"] == vectorized]}
+    copy = max(row["gb_per_s"] for row in rows if row["role"] == measurements.YARDSTICK)
     return "Full of loads", [Chart("GB/s, over KiB in flight in each multiprocessor", lines,
                                    plain([4, 8, 16, 32]), {"a copy": [(4, copy), (32, copy)]})]
 
@@ -864,40 +867,42 @@ def draw_claims(rows, theme):
     return figure
 
 
-PROFILES = [("5_gating_unfused-4096", "six_kernels"), ("6_gating_fused-4096", "fused_hopper"),
-            ("12_mlp-1048576", "chain"), ("12_mlp-1048576", "one_kernel"),
-            ("13_dlrm-2048", "chain"), ("13_dlrm-2048", "interaction_tile")]
+PROFILES = [("5_gating_unfused-4096", 0), ("6_gating_fused-4096", -1), ("12_mlp-1048576", 0),
+            ("12_mlp-1048576", -1), ("13_dlrm-2048", 0), ("13_dlrm-2048", -1)]
 
 
-def slices(file, name):
-    """(span, [(kernel, ms)]) of a range of a profile: each row's share of the median pass."""
+def slices(file, i):
+    """(name, span, [(kernel, ms)]) of a timed range of a profile: each row's share of its median
+    pass."""
     text = command_line.read_text(PROJECT / f"results/profiles/{SHOWN.stem}/{file}.txt")
-    part = re.sub(r"\n {20,}", " ", text.split(f"timed / {name}: ")[1].split("\n\n")[0])
-    span = float(re.search(r"median ([\d.]+) ms", part)[1])
-    return span, [(kernel, span * float(share) / 100) for kernel, share in re.findall(
-        r"^  (\S.*?) +\d+ +[\d.]+ +[\d.]+ +([\d.]+)%", part, re.MULTILINE)]
+    part = [each.split("\n\n")[0] for each in text.split("\ntimed / ") if " times, " in each][i]
+    name, span = re.match(r"(\w+): .* median ([\d.]+) ms", part).groups()
+    rows = re.findall(r"^  (\S.*?) +\d+ +[\d.]+ +[\d.]+ +([\d.]+)%", re.sub(r"\n {20,}", " ", part),
+                      re.MULTILINE)
+    return name, float(span), [(row, float(span) * float(share) / 100) for row, share in rows]
 
 
 def draw_profiles(theme):
     """Where a pass goes: a bar for each range, of products, kernels beside them, and gaps."""
-    figure = Figure(theme, "Where the time goes", f"Of a pass, in ms. {short('NVIDIA H200')}",
-                    DOCUMENT, 5.6)
+    figure = Figure(theme, "Where the time goes", "Of a pass, in ms. H200", DOCUMENT, 5.6)
     ax = figure.axes(3.6, 0.9, bottom=0.6, top=1.75)
-    names = [("products", theme.color(0)), ("kernels between them", theme.color(1)),
-             ("fused", theme.color(2)), ("gaps", theme.muted)]
-    figure.key(names)
-    for y, (file, name) in enumerate(PROFILES):
-        span, rows = slices(file, name)
-        kinds = [0 if re.match("nvjet|cutlass|splitK|gemv", kernel) else
-                 2 if name in kernel else 3 if kernel[0] == "(" else 1 for kernel, _ in rows]
+    kinds = [("products", theme.color(0)), ("kernels between them", theme.color(1)),
+             ("one kernel for both", theme.color(2)), ("gaps", theme.muted)]
+    figure.key(kinds)
+    labels = []
+    for y, (file, i) in enumerate(PROFILES):
+        name, span, rows = slices(file, i)
+        labels.append(f"{file.split('_')[0]} {name}")
         left = 0
-        for kind, ms in sorted(zip(kinds, [ms for _, ms in rows])):
-            ax.barh(y, ms, left=left, height=0.6, color=names[kind][1])
+        for kind, ms in sorted((0 if re.match("nvjet|cutlass|splitK|gemv", kernel) else
+                                2 if name in kernel else 3 if kernel[0] == "(" else 1, ms)
+                               for kernel, ms in rows):
+            ax.barh(y, ms, left=left, height=0.6, color=kinds[kind][1])
             left += ms
         ax.text(left, y, f"  {span:.3f}", color=theme.ink, va="center")
-    ax.set(ylim=(len(PROFILES) - 0.5, -0.5))
+    ax.set(ylim=(len(labels) - 0.5, -0.5))
     plain_ticks(ax)
-    ax.set_yticks(range(len(PROFILES)), [f"{file.split('_')[0]} {name}" for file, name in PROFILES])
+    ax.set_yticks(range(len(labels)), labels)
     return figure
 
 

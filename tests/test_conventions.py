@@ -81,7 +81,8 @@ KERNEL_NAMES = re.compile(r"(?<![a-z])(cublas|copy|six_kernels|library_best|fuse
 # measured with; a library is named cublas, a program bonus_gating_gpus, and a page after it.
 # from_pytorch.py is an example of calling one kernel.
 OTHER_MEANINGS = {"compare_frameworks.py": {"copy"}, "from_pytorch.py": {"fused"},
-                  "profile_report.py": {"copy"}, "profile.sh": {"copy"}, "setup.sh": {"cublas"},
+                  "plot.py": {"gating", "tiled"}, "profile_report.py": {"copy"},
+                  "profile.sh": {"copy"}, "setup.sh": {"cublas"},
                   "cuda_toolkit.py": {"cublas"}, "several_gpus.py": {"gating"},
                   "update_docs.py": {"gating"}}
 

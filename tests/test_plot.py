@@ -147,7 +147,8 @@ def test_results_without_a_program_are_named_in_one_line(tmp_path):
 def test_bars_and_lines_are_as_long_as_their_figures_say(python):
     code = ("from shared import grid, several_gpus\n"
             "panels = plot.ladder()\n"
-            "for parts, ax in zip(panels, plot.draw_ladder('', panels, plot.LIGHT).figure.axes):\n"
+            "axes = plot.draw_ladder('Steps', panels, plot.LIGHT).figure.axes\n"
+            "for parts, ax in zip(panels, axes):\n"
             "    rates = [rate for _, rows in parts\n"
             "             for rate in [0, *(row['tflops'] for row in rows)]]\n"
             "    assert len(rates) > 6 and [bar.get_width() for bar in ax.patches] == rates\n"

@@ -10,7 +10,8 @@ import pytest
 from fakes import copy_folders, row, script, write_csv
 from suite import FAILED, PROGRAMS, ROOT, USAGE, VERIFIED, WRONG, assert_one_line, describe
 
-DOCUMENTS = ["README.md", "results/README.md", "docs/outputs.md", "docs/lecture.md"]
+DOCUMENTS = ["README.md", "results/README.md", "docs/outputs.md", "docs/lecture.md",
+             "docs/chapters/04-shared_memory.md", "docs/chapters/16-tiles.md"]
 
 
 def table_of(text, *names):
@@ -159,8 +160,7 @@ def test_it_refuses_what_it_cannot_do(project, damage):
     elif damage == "function":
         project.change("docs/lecture.md", "[matmul_basic](", "[no_such_function](")
     else:
-        project.change("docs/lecture.md", '<!-- quote src=src/2_matmul_sharedmem.cu kernel=',
-                       '<!-- quote src=src/2_matmul_sharedmem.cu kernel=no_such_')
+        project.change("docs/chapters/04-shared_memory.md", " kernel=", " kernel=no_such_")
     before = project.documents()
     done = project.update()
     assert done.returncode == USAGE
