@@ -868,12 +868,12 @@ def draw_claims(rows, theme):
 
 
 PROFILES = [("5_gating_unfused-4096", 0), ("6_gating_fused-4096", -1), ("12_mlp-1048576", 0),
-            ("12_mlp-1048576", -2), ("13_dlrm-2048", 0), ("13_dlrm-2048", -1)]
+            ("12_mlp-1048576", -2),  # the last is a copy
+            ("13_dlrm-2048", 0), ("13_dlrm-2048", -1)]
 
 
 def slices(file, i):
-    """(name, span, [(kernel, ms)]) of a timed range of a profile (12 ends with a copy): each row's share of its median
-    pass."""
+    """(name, span, [(kernel, ms)]) of a timed range: each row's share of its median pass."""
     text = command_line.read_text(PROJECT / f"results/profiles/{SHOWN.stem}/{file}.txt")
     part = [each.split("\n\n")[0] for each in text.split("\ntimed / ") if " times, " in each][i]
     name, span = re.match(r"(\w+): .* median ([\d.]+) ms", part).groups()
