@@ -814,7 +814,7 @@ def loads(rows):
 
 
 def launches(rows):
-    by_role = {row["role"]: row["kernel"] for row in rows}  # the last of each
+    by_role = {row["role"]: row["kernel"] for row in rows[::-1]}  # the first of each
     lines = {name: [(math.prod(map(int, row["shape"].split("x"))), 1000 * row["median_ms"])
                     for row in rows if row["kernel"] == by_role[role] and row["dtype"] == "fp32"
                     and "x" in row["shape"]]
