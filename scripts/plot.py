@@ -802,6 +802,11 @@ def memory(rows):
         Chart("Read, TB/s", lines_of(reads, lambda row: row["figure"] / 1000), sizes)]
 
 
+def latency(rows):
+    title, charts = memory(rows)
+    return title, charts[:1]
+
+
 def loads(rows):
     lines, texts = {}, {}
     for name, shape, sectors in (("stride N", "strides", lambda n: min(32, 4 * n)),
@@ -922,8 +927,9 @@ def documents():
                 if row["n"] == N]
     yield Plot("pitfalls", "", functools.partial(draw_claims, pitfalls))
     for charts, program in ((waves, "bonus_waves"), (memory, "bonus_memory"),
-                            (loads, "bonus_memory"), (launches, "9_bias_activation"),
-                            (in_flight, "7_gelu"), (softmax, "8_softmax")):
+                            (latency, "bonus_memory"), (loads, "bonus_memory"),
+                            (launches, "9_bias_activation"), (in_flight, "7_gelu"),
+                            (softmax, "8_softmax")):
         rows = [row for row in measurements.of_program(program, SHOWN.stem)
                 if row["verified"] == "yes"]
         if rows:
