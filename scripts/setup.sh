@@ -381,6 +381,12 @@ sys.exit(version("pypandoc_binary") != "1.17")' ||
         pip_install "pandoc and matplotlib" pypandoc_binary==1.17 "matplotlib>=3.7,<4"
 }
 
+# Sets FOUND_PYTHON, a Python that has what makes the site.
+ensure_site() {
+    find_python 'import zensical' ||
+        pip_install "what makes the site, about 110 MB," zensical==0.0.73
+}
+
 # What executes notebooks, for the test of docs/colab.ipynb, which is skipped without it.
 ensure_notebook_runner() {
     find_python 'import ipykernel, nbclient' ||
