@@ -1,26 +1,16 @@
-#!/usr/bin/env python3
-"""Makes build/site of README.md, docs/, results/README.md and the pages of scripts/watch.sh. To look
-at it: python3 -m http.server --directory build/site, then localhost:8000 in a browser.
+"""Makes build/site of build/site_pages by Zensical, and says which links lead nowhere."""
 
-The line <!-- watch NAME --> in a page becomes that preset's page. Links to other files lead to the
-repository, where CITATION.cff has its address, else to copies. Nothing comes from another host.
-
-Exit status: 0; 2 usage; 3 an error, also a link or a picture that leads nowhere.
-"""
-
-import json
 import os
 import re
-import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 from docs import links
-from shared import command_line
-from shared.command_line import PROJECT, USAGE, Stop
 
-PAGES, SITE = PROJECT / "build/site_pages", PROJECT / "build/site"
+PAGES, SITE = Path("build/site_pages"), Path("build/site")
 REFERENCE = "tools measuring limits install figures outputs glossary"
+ADDRESS = re.sub(r"(\.git)?/?$", "", links.address())
 CHANGES = [  # GitHub shows the first as is meant, Zensical the second
     (r"^<!-- watch (\w+) -->$", '<iframe src="WATCH/\\1.html"></iframe>\n\nClick into it: ? lists '
      r"the keys. [Open it alone](WATCH/\1.html)"),
@@ -28,19 +18,16 @@ CHANGES = [  # GitHub shows the first as is meant, Zensical the second
     (r"^( *```\w+) [^\n]*$", r"\1"),
     (r'<picture>\s*<source[^>]* srcset="(.*?)">\s*<img alt="(.*?)"\s+src="(.*?)">\s*</picture>',
      r"![\2](\3#only-light)![\2](\1#only-dark)"),
-    (r"^( *```.*?^ *```)$|^([^\s|>#<*-][^\n]*\n)(?=[-*] |1\. )",  # a list without a blank line
-     lambda found: found[1] or found[2] + "\n")]
+    (r"^( *```.*?^ *```)$|^([^\s|>#<*-][^\n]*\n)(?=[-*] |1\. )", r"\1\2\n")]  # a list's blank line
 
 
-def add(name, text):
-    """Adds a page. A chapter's title gets its number."""
-    number = re.search("/0*([0-9]+)-", name)
+def change(page):
+    text, number = page.read_text("utf-8"), re.match("0*([0-9]+)-", page.name)
     text = re.sub(r"\A# (?=\D)", f"# {number[1]}. ", text) if number else text
+    watch = os.path.relpath(PAGES / "build/watch", page.parent)
     for github, zensical in CHANGES:
-        text = re.sub(github, zensical, text, flags=re.M | re.S)
-    text = text.replace("WATCH", "../" * name.count("/") + "build/watch")
-    (PAGES / name).parent.mkdir(parents=True, exist_ok=True)
-    command_line.write_text(PAGES / name, text)
+        text = re.sub(github, zensical.replace("WATCH", watch), text, flags=re.M | re.S)
+    page.write_text(text, "utf-8")
 
 
 def menu():
@@ -48,14 +35,13 @@ def menu():
         return sorted(str(page.relative_to(PAGES)) for page in PAGES.glob(f"{folder}/*.md"))
 
     docs = {Path(name).stem: name for name in under("docs")}
-    first_hour, exercises, lecture = map(docs.pop, ("first_hour", "exercises", "lecture"))
-    return [{"Home": "README.md"}, {"First hour": first_hour}, {"The path": under("docs/chapters")},
-            {"Exercises": exercises}, {"Records": under("docs/bonuses")},
-            {"Experiments": under("docs/experiments")},
-            {"The lecture": [{"Run sheets": lecture}, *under("docs/slides")]},
-            {"Reference": [*({name.capitalize(): docs[name]}
-                             for name in sorted(docs, key=REFERENCE.find)),
-                           *under("results"), *under("build/watch")]}]
+    pages = {"Home": "README.md", "First hour": docs.pop("first_hour"),
+             "The path": under("docs/chapters"), "Exercises": docs.pop("exercises"),
+             "Records": under("docs/bonuses"), "Experiments": under("docs/experiments"),
+             "The lecture": [{"Run sheets": docs.pop("lecture")}, *under("docs/slides")]}
+    reference = [{name.capitalize(): docs[name]} for name in sorted(docs, key=REFERENCE.find)]
+    pages["Reference"] = [*reference, *under("results"), *under("build/watch")]
+    return [{title: listed} for title, listed in pages.items() if listed]
 
 
 def lead(page, anchors, wrong):
@@ -63,54 +49,39 @@ def lead(page, anchors, wrong):
     def there(found):
         path, _, anchor = found[2].partition("#")
         to = Path(os.path.normpath(page.parent / path)) if path else page
-        name = os.path.relpath(to, SITE)
-        file, shown = PROJECT / name, to.suffix in (".html", ".svg", ".css")
-        if ":" in path or (to / "index.html").is_file() or anchor in anchors.get(to, ()):
+        name, copy = os.path.relpath(to, SITE), SITE / f"files/{os.path.relpath(to, SITE)}.txt"
+        known = to.is_file() or (to / "index.html").is_file()
+        if ":" in path or known and anchor in anchors.get(to, [anchor]):
             return found[0]
-        copy = to if shown else SITE / f"files/{name}.txt"
-        if to in anchors or not (to.exists() or file.exists()):
-            wrong.append(f"{page.relative_to(SITE)} to {found[2]}")
-        elif file.exists():
+        if known or not os.path.exists(name):
+            wrong.append(f"{page} has a link that leads nowhere: {found[2]}")
+        elif not ADDRESS:
             copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes("\n".join(sorted(os.listdir(file))).encode() if file.is_dir() else file.read_bytes())
-        if to.exists() or shown: 
-            return found[0]
-        if links.address():
-            return f'{found[1]}"{links.address()}/blob/main/{name}#{anchor}"'
-        return f'{found[1]}"{os.path.relpath(copy, page.parent)}"'
+            copy.write_text("\n".join(sorted(os.listdir(name))) if os.path.isdir(name)
+                            else Path(name).read_text("utf-8"), "utf-8")
+        new = f"{ADDRESS}/blob/main/{name}" if ADDRESS else os.path.relpath(copy, page.parent)
+        return f'{found[1]}"{new}{found[2][len(path):]}"'
 
-    text = page.read_text("utf-8")
-    page.write_text(re.sub(r'(\s(?:href|src)=)"([^"]*)"', there, text), "utf-8")
+    text = re.sub(r'(\s(?:href|src)=)"([^"]*)"', there, page.read_text("utf-8"))
+    page.write_text(text, "utf-8")
 
 
-@command_line.reporting("site.sh")
-def main(arguments):
-    if arguments:
-        raise Stop("no argument is expected (--help shows the usage)", USAGE)
-    command_line.run_with("site.sh", ["zensical"], "ensure_site")
-    for folder in (PAGES, SITE):
-        shutil.rmtree(folder, ignore_errors=True)
-    presets = re.findall(r"^(\w+) +(.*)", command_line.output("scripts/watch.sh", "--list")[1], re.M)
-    command_line.set_up("site.sh", "".join(f"scripts/watch.sh --preset {name} >&2\n" for name, _ in presets))
-    for pattern in ("README.md", "CONTRIBUTING.md", "results/*.md", "docs/*.md", "docs/[!s]*/*.md", "tests/data/*/*.md"):
-        for page in PROJECT.glob(pattern):
-            add(str(page.relative_to(PROJECT)), page.read_text("utf-8"))
-    decks = [(path.stem, path.stem.capitalize()) for path in sorted(PROJECT.glob("docs/slides/*.html"))]
-    for name, title, listed in (("docs/slides", "Slides", decks), ("build/watch", "Kernels to watch", presets)):
-        add(f"{name}/index.md", f"# {title}\n\n" + "".join(f"- [{words}]({file}.html)\n" for file, words in listed))
-    config = (Path(__file__).parent / "zensical.yml").read_text("utf-8")
-    nav = [each for each in menu() if all(each.values())]
-    (PROJECT / "build/site.yml").write_text(f"{config}nav: {json.dumps(nav)}\n", "utf-8")
-    command_line.set_up("site.sh", f"{sys.executable} -m zensical build --clean -f build/site.yml >&2")
+def main():
+    for page in PAGES.rglob("*.md"):
+        change(page)
+    config = Path("scripts/site/zensical.yml").read_text("utf-8")
+    Path("build/site.yml").write_text(f"{config}nav: {menu()}\n", "utf-8")
+    subprocess.run([sys.executable, "-m", "zensical", "build", "-cf", "build/site.yml"],
+                   stdout=sys.stderr, check=True)
     (SITE / "404.html").unlink()
-    wrong, pages = [], sorted(SITE.rglob("*.html"))
-    anchors = {page: {"", *re.findall(r'\sid="([^"]*)"', page.read_text("utf-8"))} for page in pages}
+    made = {SITE / page.relative_to(PAGES) for page in PAGES.rglob("*")}
+    pages = sorted({*SITE.rglob("*.html")} - made)
+    anchors = {page: {"", *re.findall(r'\sid="(.*?)"', page.read_text("utf-8"))} for page in pages}
+    wrong = []
     for page in pages:
         lead(page, anchors, wrong)
     if wrong:
-        raise Stop(f"{len(wrong)} links lead nowhere: {', '.join(wrong)}")
-    print("build/site: python3 -m http.server --directory build/site shows it at localhost:8000")
+        sys.exit("\n".join(wrong))
 
 
-if __name__ == "__main__":
-    command_line.run(main, __doc__)
+main()
