@@ -9,7 +9,7 @@ from pathlib import Path
 from docs import links
 
 PAGES, SITE = Path("build/site_pages"), Path("build/site")
-REFERENCE = "tools measuring limits install figures outputs glossary"
+REFERENCE = "tools measuring limits install figures outputs results glossary"
 ADDRESS = re.sub(r"(\.git)?/?$", "", links.address())
 CHANGES = [  # GitHub shows the first as is meant, Zensical the second
     (r"^<!-- watch (\w+) -->$", '<iframe src="WATCH/\\1.html"></iframe>\n\nClick into it: ? lists '
@@ -17,43 +17,50 @@ CHANGES = [  # GitHub shows the first as is meant, Zensical the second
     ("<details>", '<details markdown="1">'),
     (r"^( *```\w+) [^\n]*$", r"\1"),
     (r'<picture>\s*<source[^>]* srcset="(.*?)">\s*<img alt="(.*?)"\s+src="(.*?)">\s*</picture>',
-     r"![\2](\3#only-light)![\2](\1#only-dark)"),
-    (r"^( *```.*?^ *```)$|^([^\s|>#<*-][^\n]*\n)(?=[-*] |1\. )", r"\1\2\n")]  # a list's blank line
+     r"![\2](\3#only-light)![\2](\1#only-dark)")]
+# A list may follow a paragraph's line, and what belongs to an item begins below its first letter.
+LIST = re.compile(r"(^```.*?^```$)|(^[^\s|>#<*-][^\n]*\n)(?=[-*] |1\. )|"
+                  r"(^(?:[-*]|\d+\.) [^\n]*\n(?:(?:  [^\n]*)?\n)*)", re.M | re.S)
 
 
-def change(page):
-    text, number = page.read_text("utf-8"), re.match("0*([0-9]+)-", page.name)
-    text = re.sub(r"\A# (?=\D)", f"# {number[1]}. ", text) if number else text
-    watch = os.path.relpath(PAGES / "build/watch", page.parent)
+def for_zensical(text, watch):
+    def indented(found):
+        fence, line, item = found.groups()
+        if item:
+            return item.replace("\n  ", "\n    ") + "\n" * ("\n\n" in item)
+        return (fence or line) + "\n"
+
     for github, zensical in CHANGES:
         text = re.sub(github, zensical.replace("WATCH", watch), text, flags=re.M | re.S)
-    page.write_text(text, "utf-8")
+    return LIST.sub(indented, text)
 
 
 def menu():
     def under(folder):
-        return sorted(str(page.relative_to(PAGES)) for page in PAGES.glob(f"{folder}/*.md"))
+        return sorted((str(page.relative_to(PAGES)) for page in PAGES.glob(f"{folder}/*.md")),
+                      key=lambda name: (not name.endswith("README.md"), name))
 
-    docs = {Path(name).stem: name for name in under("docs")}
+    docs = {**{Path(name).stem: name for name in under("docs")}, "results": "results/README.md"}
     pages = {"Home": "README.md", "First hour": docs.pop("first_hour"),
              "The path": under("docs/chapters"), "Exercises": docs.pop("exercises"),
              "Records": under("docs/bonuses"), "Experiments": under("docs/experiments"),
              "The lecture": [{"Run sheets": docs.pop("lecture")}, *under("docs/slides")]}
     reference = [{name.capitalize(): docs[name]} for name in sorted(docs, key=REFERENCE.find)]
-    pages["Reference"] = [*reference, *under("results"), *under("build/watch")]
+    pages["Reference"] = [*reference, *under("build/watch")]
     return [{title: listed} for title, listed in pages.items() if listed]
 
 
-def lead(page, anchors, wrong):
-    """Makes a page's links lead to what the site or the repository has; collects the others."""
+def lead(page):
+    """Makes a page's links lead to what the site or the repository has; returns the others."""
+    wrong = []
+
     def there(found):
-        path, _, anchor = found[2].partition("#")
-        to = Path(os.path.normpath(page.parent / path)) if path else page
+        path = found[2].partition("#")[0]
+        to = Path(os.path.normpath(page.parent / path))
         name, copy = os.path.relpath(to, SITE), SITE / f"files/{os.path.relpath(to, SITE)}.txt"
-        known = to.is_file() or (to / "index.html").is_file()
-        if ":" in path or known and anchor in anchors.get(to, [anchor]):
+        if not path or ":" in path or to.is_file() or (to / "index.html").is_file():
             return found[0]
-        if known or not os.path.exists(name):
+        if not os.path.exists(name):
             wrong.append(f"{page} has a link that leads nowhere: {found[2]}")
         elif not ADDRESS:
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -64,24 +71,21 @@ def lead(page, anchors, wrong):
 
     text = re.sub(r'(\s(?:href|src)=)"([^"]*)"', there, page.read_text("utf-8"))
     page.write_text(text, "utf-8")
+    return wrong
 
 
 def main():
     for page in PAGES.rglob("*.md"):
-        change(page)
+        watch = os.path.relpath(PAGES / "build/watch", page.parent)
+        page.write_text(for_zensical(page.read_text("utf-8"), watch), "utf-8")
     config = Path("scripts/site/zensical.yml").read_text("utf-8")
     Path("build/site.yml").write_text(f"{config}nav: {menu()}\n", "utf-8")
-    subprocess.run([sys.executable, "-m", "zensical", "build", "-cf", "build/site.yml"],
-                   stdout=sys.stderr, check=True)
+    zensical = [sys.executable, "-m", "zensical", "build", "--strict", "-cf", "build/site.yml"]
+    if subprocess.call(zensical, stdout=sys.stderr):
+        sys.exit(1)
     (SITE / "404.html").unlink()
-    made = {SITE / page.relative_to(PAGES) for page in PAGES.rglob("*")}
-    pages = sorted({*SITE.rglob("*.html")} - made)
-    anchors = {page: {"", *re.findall(r'\sid="(.*?)"', page.read_text("utf-8"))} for page in pages}
-    wrong = []
-    for page in pages:
-        lead(page, anchors, wrong)
-    if wrong:
-        sys.exit("\n".join(wrong))
+    made = {SITE / page.relative_to(PAGES) for page in PAGES.rglob("*.html")}
+    sys.exit("\n".join(each for page in {*SITE.rglob("*.html")} - made for each in lead(page)) or 0)
 
 
 main()
