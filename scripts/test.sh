@@ -103,6 +103,7 @@ if [[ $full ]]; then
     ensure_notebook_runner
     ensure_browser
     (ensure_pandoc) || say "the slides are not compared with their sources, then"
+    (ensure_site) || say "the site is not made, then"
     (ensure_gdb) || say "stepping through kernels is not tested, then"
 fi
 

@@ -53,13 +53,14 @@ class Page:
         return message
 
     def open(self, path, width, dark=False, height=900):
-        """Loads a file in a window `width` pixels wide, and waits for it."""
+        """Loads a file, or an address, in a window `width` pixels wide, and waits for it."""
         self.command("Emulation.setDeviceMetricsOverride", width=width, height=height,
                      deviceScaleFactor=1, mobile=width < 600)
         self.command("Emulation.setEmulatedMedia", features=[
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.events.clear()
-        self.command("Page.navigate", url=Path(path).resolve().as_uri())
+        url = path if str(path).startswith("http://") else Path(path).resolve().as_uri()
+        self.command("Page.navigate", url=url)
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self._receive()
 

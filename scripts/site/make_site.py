@@ -37,8 +37,9 @@ def for_zensical(text, watch):
 
 def menu():
     def under(folder):
-        return sorted((str(page.relative_to(PAGES)) for page in PAGES.glob(f"{folder}/*.md")),
-                      key=lambda name: (not name.endswith("README.md"), name))
+        names = sorted(str(page.relative_to(PAGES)) for page in PAGES.glob(f"{folder}/*.md"))
+        overview = [{"Overview": name} for name in names if name.endswith("README.md")]
+        return overview + [name for name in names if not name.endswith("README.md")]
 
     docs = {**{Path(name).stem: name for name in under("docs")}, "results": "results/README.md"}
     pages = {"Home": "README.md", "First hour": docs.pop("first_hour"),
