@@ -51,17 +51,19 @@ def menu():
     return [{title: listed} for title, listed in pages.items() if listed]
 
 
-def lead(page):
+def lead(page, anchors):
     """Makes a page's links lead to what the site or the repository has; returns the others."""
     wrong = []
 
     def there(found):
-        path = found[2].partition("#")[0]
-        to = Path(os.path.normpath(page.parent / path))
-        name, copy = os.path.relpath(to, SITE), SITE / f"files/{os.path.relpath(to, SITE)}.txt"
-        if not path or ":" in path or to.is_file() or (to / "index.html").is_file():
+        path, _, anchor = found[2].partition("#")
+        to = Path(os.path.normpath(page.parent / path)) if path else page
+        name = os.path.relpath(to, SITE)
+        copy = SITE / f"files/{name}.txt"
+        known = to.is_file() or (to / "index.html").is_file()
+        if ":" in path or known and anchor in anchors.get(to, [anchor]):
             return found[0]
-        if not os.path.exists(name):
+        if known or not os.path.exists(name):
             wrong.append(f"{page} has a link that leads nowhere: {found[2]}")
         elif not ADDRESS:
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -81,12 +83,15 @@ def main():
         page.write_text(for_zensical(page.read_text("utf-8"), watch), "utf-8")
     config = Path("scripts/site/zensical.yml").read_text("utf-8")
     Path("build/site.yml").write_text(f"{config}nav: {menu()}\n", "utf-8")
-    zensical = [sys.executable, "-m", "zensical", "build", "--strict", "-cf", "build/site.yml"]
-    if subprocess.call(zensical, stdout=sys.stderr):
-        sys.exit(1)
+    done = subprocess.run([sys.executable, "-m", "zensical", "build", "-cf", "build/site.yml"],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        sys.exit(done.stdout)
     (SITE / "404.html").unlink()
-    made = {SITE / page.relative_to(PAGES) for page in PAGES.rglob("*.html")}
-    sys.exit("\n".join(each for page in {*SITE.rglob("*.html")} - made for each in lead(page)) or 0)
+    copied = {SITE / page.relative_to(PAGES) for page in PAGES.rglob("*.html")}
+    pages = sorted({*SITE.rglob("*.html")} - copied)
+    anchors = {page: {"", *re.findall(r'\sid="(.*?)"', page.read_text("utf-8"))} for page in pages}
+    sys.exit("\n".join(wrong for page in pages for wrong in lead(page, anchors)) or 0)
 
 
 main()
