@@ -18,28 +18,23 @@ CHANGES = [  # GitHub shows the first as is meant, Zensical the second
     (r"^( *```\w+) [^\n]*$", r"\1"),
     (r'<picture>\s*<source[^>]* srcset="(.*?)">\s*<img alt="(.*?)"\s+src="(.*?)">\s*</picture>',
      r"![\2](\3#only-light)![\2](\1#only-dark)")]
-# A list may follow a paragraph's line, and what belongs to an item begins below its first letter.
+# A fence; a line that a list follows; an item with what belongs to it, below its first letter.
 LIST = re.compile(r"(^```.*?^```$)|(^[^\s|>#<*-][^\n]*\n)(?=[-*] |1\. )|"
                   r"(^(?:[-*]|\d+\.) [^\n]*\n(?:(?:  [^\n]*)?\n)*)", re.M | re.S)
 
 
-def for_zensical(text, watch):
-    def indented(found):
-        fence, line, item = found.groups()
-        if item:
-            return item.replace("\n  ", "\n    ") + "\n" * ("\n\n" in item)
-        return (fence or line) + "\n"
-
-    for github, zensical in CHANGES:
-        text = re.sub(github, zensical.replace("WATCH", watch), text, flags=re.M | re.S)
-    return LIST.sub(indented, text)
+def spaced(found):
+    """The same, as Zensical wants it: apart, and what belongs to an item further in."""
+    fence, line, item = found.groups()
+    if item:
+        return item.replace("\n  ", "\n    ") + "\n" * ("\n\n" in item)
+    return (fence or line) + "\n"
 
 
 def menu():
     def under(folder):
-        names = sorted(str(page.relative_to(PAGES)) for page in PAGES.glob(f"{folder}/*.md"))
-        overview = [{"Overview": name} for name in names if name.endswith("README.md")]
-        return overview + [name for name in names if not name.endswith("README.md")]
+        return sorted((str(page.relative_to(PAGES)) for page in PAGES.glob(f"{folder}/*.md")),
+                      key=lambda name: (not name.endswith("README.md"), name))
 
     docs = {**{Path(name).stem: name for name in under("docs")}, "results": "results/README.md"}
     pages = {"Home": "README.md", "First hour": docs.pop("first_hour"),
@@ -79,8 +74,10 @@ def lead(page, anchors):
 
 def main():
     for page in PAGES.rglob("*.md"):
-        watch = os.path.relpath(PAGES / "build/watch", page.parent)
-        page.write_text(for_zensical(page.read_text("utf-8"), watch), "utf-8")
+        text, watch = page.read_text("utf-8"), os.path.relpath(PAGES / "build/watch", page.parent)
+        for github, zensical in CHANGES:
+            text = re.sub(github, zensical.replace("WATCH", watch), text, flags=re.M | re.S)
+        page.write_text(LIST.sub(spaced, text), "utf-8")
     config = Path("scripts/site/zensical.yml").read_text("utf-8")
     Path("build/site.yml").write_text(f"{config}nav: {menu()}\n", "utf-8")
     done = subprocess.run([sys.executable, "-m", "zensical", "build", "-cf", "build/site.yml"],
