@@ -93,7 +93,7 @@ REFUSED = {
                    "./no_program", "99", "README.md", "5 33", "5 --bogus"],
     "compare_gpus.sh": ["--bogus", "--sizes 33", "--grid --programs 1", "--talk 16 --programs 1",
                         "--out --fresh", "'a\n\x1b[31m'"],
-    "lint.sh": ["--bogus", "--fix --fix"], "setup.sh": ["", "--bogus"]}
+    "lint.sh": ["--bogus", "--fix --fix"], "setup.sh": ["", "--bogus"], "site.sh": ["--bogus"]}
 
 
 @pytest.fixture(scope="module")
