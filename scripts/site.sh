@@ -14,7 +14,7 @@ Makes build/site of README.md, docs/, results/README.md and the pages of scripts
 The line <!-- watch NAME --> in a page becomes that preset's page. Links to other files lead to the
 repository, where CITATION.cff has its address, else to copies. Nothing comes from another host.
 
-Exit status: 0; 2 usage; 3 an error, also a link or a picture that leads nowhere.
+Exit status: 0; 2 usage; 3 an error, also a link or a picture that leads nowhere; 77 without g++.
 END
 }
 case "$*" in

@@ -1,14 +1,14 @@
 """site.sh: every page is whole, of one host, as wide as a phone; search, dark mode, a kernel."""
 
-import functools
-import http.server
 import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 import browser
 from fakes import python_with, script
-from suite import ROOT, build_lock
+from suite import ROOT, SKIPPED, VERIFIED, build_lock
 
 pytestmark = [pytest.mark.full, pytest.mark.skipif(not browser.CHROMIUM, reason="no Chromium")]
 SITE, CHAPTER = ROOT / "build/site", "docs/chapters/04-shared_memory.html"
@@ -20,14 +20,13 @@ WAIT = "new Promise(done => { const look = () => (%s) ? done(%s) : setTimeout(lo
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """(a page of a browser, the address of the site)"""
     python_with("Zensical", "import zensical")
     with build_lock():
         done = script("site.sh")
-    assert done.returncode == 0, done.stderr
-    http.server.SimpleHTTPRequestHandler.log_message = lambda *_: None
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=SITE)
-    server = http.server.ThreadingHTTPServer(("localhost", 0), handler)
+    if done.returncode == SKIPPED:  # with clang++ nothing is counted, so nothing is played
+        pytest.skip(done.stderr)
+    assert done.returncode == VERIFIED, done.stderr
+    server = ThreadingHTTPServer(("localhost", 0), partial(SimpleHTTPRequestHandler, directory=SITE))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with browser.page(tmp_path_factory.mktemp("site") / "profile") as page:
         yield page, f"http://localhost:{server.server_port}/"
@@ -46,7 +45,6 @@ def test_every_page_is_whole_and_of_one_host(site):
 def test_a_chapter_is_searched_darkened_and_played(site):
     page, address = site
     page.open(address + CHAPTER, 1280)
-    assert page.evaluate("getComputedStyle(document.querySelector('pre')).whiteSpace") == "pre"
     assert "-light.svg" in page.evaluate(SHOWN) and "-dark.svg" not in page.evaluate(SHOWN)
     page.evaluate("document.querySelector('.md-search__button').click();"
                   + WAIT % ("document.activeElement.shadowRoot", "1"))
