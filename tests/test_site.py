@@ -26,10 +26,10 @@ def site(tmp_path_factory):
     if done.returncode == SKIPPED:  # with clang++ nothing is counted, so nothing is played
         pytest.skip(done.stderr)
     assert done.returncode == VERIFIED, done.stderr
-    server = ThreadingHTTPServer(("localhost", 0), partial(SimpleHTTPRequestHandler, directory=SITE))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    http = ThreadingHTTPServer(("localhost", 0), partial(SimpleHTTPRequestHandler, directory=SITE))
+    threading.Thread(target=http.serve_forever, daemon=True).start()
     with browser.page(tmp_path_factory.mktemp("site") / "profile") as page:
-        yield page, f"http://localhost:{server.server_port}/"
+        yield page, f"http://localhost:{http.server_port}/"
 
 
 def test_every_page_is_whole_and_of_one_host(site):
