@@ -18,17 +18,6 @@ CHANGES = [  # GitHub shows the first as is meant, Zensical the second
     (r"^( *```\w+) [^\n]*$", r"\1"),
     (r'<picture>\s*<source[^>]* srcset="(.*?)">\s*<img alt="(.*?)"\s+src="(.*?)">\s*</picture>',
      r"![\2](\3#only-light)![\2](\1#only-dark)")]
-# A fence; a line that a list follows; an item with what belongs to it, below its first letter.
-LIST = re.compile(r"(^```.*?^```$)|(^[^\s|>#<*-][^\n]*\n)(?=[-*] |1\. )|"
-                  r"(^(?:[-*]|\d+\.) [^\n]*\n(?:(?:  [^\n]*)?\n)*)", re.M | re.S)
-
-
-def spaced(found):
-    """The same, as Zensical wants it: apart, and what belongs to an item further in."""
-    fence, line, item = found.groups()
-    if item:
-        return item.replace("\n  ", "\n    ") + "\n" * ("\n\n" in item)
-    return (fence or line) + "\n"
 
 
 def menu():
@@ -77,7 +66,7 @@ def main():
         text, watch = page.read_text("utf-8"), os.path.relpath(PAGES / "build/watch", page.parent)
         for github, zensical in CHANGES:
             text = re.sub(github, zensical.replace("WATCH", watch), text, flags=re.M | re.S)
-        page.write_text(LIST.sub(spaced, text), "utf-8")
+        page.write_text(text, "utf-8")
     config = Path("scripts/site/zensical.yml").read_text("utf-8")
     Path("build/site.yml").write_text(f"{config}nav: {menu()}\n", "utf-8")
     done = subprocess.run([sys.executable, "-m", "zensical", "build", "-cf", "build/site.yml"],
