@@ -1,25 +1,25 @@
 // 10: Attention, O = softmax(Q K^T / sqrt(D)) V, whose N x N scores are never written to memory.
 //
 // Q, K, V and O are [B, heads, N, D], and every head is a problem of its own. Row i of O is a mean
-// of V's rows. How much row j counts there follows from a score, the product of row i of Q and row
-// j of K, divided by sqrt(D): the softmax of row i's N scores are the weights.
+// of V's rows, with weights. Row j's score is the product of row i of Q and row j of K, divided by
+// sqrt(D). The softmax of row i's N scores gives the weights.
 //
 // chain, library_best   write N x N scores per head, and read them: 8 GiB at N = 65536.
 // fused_basic           a block keeps 64 rows of Q, and goes through K and V in tiles of 64 rows
 //                       (fused_tile likewise, in CUDA Tile C++, with 128):
 //
-//                   tiles of K^T                   Of each of the 64 rows it knows, so far,
+//                   tiles of K^T                   For each of its 64 rows it keeps, so far,
 //               +--------+--------+---                 max     the greatest score
-//       64 rows | scores | scores |  ...               sum     of e^(score - max)
-//       of Q    +--------+--------+---                 o[D]    of e^(score - max) v
+//       64 rows | scores | scores |  ...               sum     the sum of e^(score - max)
+//       of Q    +--------+--------+---                 o[D]    the sum of e^(score - max) v
 //                   tiles of V
 //
-// A row's maximum and sum are known when its last score is. So a row keeps lesson 8's pair, and o
-// beside it. A greater maximum multiplies sum and o by e^(old - new maximum). At last O is o / sum.
+// Only the last score completes a row's maximum and sum. So a row keeps lesson 8's pair, and o. If
+// the maximum grows, sum and o are multiplied by e^(old - new maximum). At the end O is o / sum.
 //
 //     ./10_attention 4096        ./10_attention 65536 --dim 64        ./10_attention 4096 --causal
-// --causal: row i attends to rows 0 to i alone. What limits fused_basic: it awaits each tile, with
-// no stages (lesson 3); and K, V, scores and weights pass shared memory. Next: bonus_attention.
+// --causal: row i attends to rows 0 to i alone. What limits fused_basic: without stages (lesson 3)
+// it waits for each tile; K, V, scores and weights use shared memory. Next: bonus_attention.
 // H200, N = 4096, ms: chain 18.5, library_best 2.26, fused_basic 3.49, fused_tile 1.12
 // (docs/figures.md)
 #include "attention/attention.cuh"
@@ -50,8 +50,8 @@ struct Tiles {
 /// Turns a warp's 16 rows of scores into weights e^(score - max), where the scores were:
 ///     a row of scores:   | float 0      ...      63 | pad |
 ///     then of weights:   | half 0 ... 63 |  unused  | pad |    2 bytes a number, not 4
-/// Two neighboring lanes share a row, which attends to the next `keys` rows of K: one at least, so
-/// max is finite. Brings its pair up to date, and returns the factor for the sums before this tile.
+/// Two neighboring lanes share a row. It attends to the next `keys` rows of K, at least one, so max
+/// is finite. Updates the row's pair, and returns the factor for the sums before this tile.
 __device__ float weigh(float* scores, int keys, float scale, MaxSum& pair) {
     const int row = threadIdx.x % 32 / 2, odd = threadIdx.x % 2;
     float own[kTile / 2], max = pair.max, sum = 0;
@@ -74,8 +74,8 @@ __device__ float weigh(float* scores, int keys, float scale, MaxSum& pair) {
     return factor;
 }
 
-/// Multiplies each of a warp's 16 rows of o by a number that its two lanes have. Nobody says which
-/// lane holds which element; a fragment of factors, equal in a row, has them in the same places.
+/// Multiplies each of a warp's 16 rows of o by a number that its two lanes have. WMMA does not say
+/// which lane holds which element, but a fragment of factors has its elements in the same places.
 template <int kCount>
 __device__ void multiply_rows(Accumulator (&o)[kCount], float number, float* patch) {
     const int row = threadIdx.x % 32 / 2, half_row = threadIdx.x % 2 * 8;
@@ -162,7 +162,7 @@ template <int D>
     auto o = ct::zeros<ct::tile<float, ct::shape<kTileRows, D>>>();
     auto max = ct::full<Column>(-INFINITY), sum = ct::zeros<Column>();
     const auto rows = row + ct::iota<ct::tile<int, ct::shape<kTileRows, 1>>>();
-    // How many keys a row attends to: row + 1, or without a mask n, since row + n is never less.
+    // A row attends to row + 1 keys, or without a mask to n, since row + n is never less.
     const auto limit = ct::min(rows + (causal ? 1 : n), n);
     const int end = causal && row + kTileRows < n ? row + kTileRows : n;  // of the block's keys
     for (int t : ct::irange(0, tile::count(end, kTileKeys))) {

@@ -1,8 +1,8 @@
 // 11: A layer with LoRA, out = act(x W + s (x A) B + b), as one more step of its product.
 //
 // LoRA (Hu et al., arXiv 2106.09685) leaves a large W[N, N] as it is and trains two thin matrices,
-// A[N, r] and B[r, N] with r = 8 to 64: at N = 4096 and r = 16 0.8% more operations. (With s A B
-// added to W, each of many adapters would need a W.) Line by line, as a framework runs it, seven
+// A[N, r] and B[r, N] with r = 8 to 64: at N = 4096 and r = 16 0.8% more operations. (Adding s A B
+// to W would need a W for each of many adapters.) Line by line, as a framework runs it, seven
 // launches move 13 M N numbers beside the weights, where 2 M N would do.
 //
 // With u = s x A, a thin matrix [M, r], the rest is a single product with a longer inner dimension:
@@ -19,8 +19,8 @@
 // appended       u by the library, all the rest in one kernel, lesson 3's wmma_tiled: 3 M N
 // appended_tile  the same in CUDA Tile C++, with lesson 6's main loop
 //     ./11_lora 4096        ./11_lora 4096 --rows 512 --rank 64 --activation gelu
-// What limits them: the main loop. wmma_tiled's has 40% of the library's speed: appended moves less
-// than the chain, and takes longer. The tile compiler's has 90%. (recomputed: see bonus_lora.)
+// What limits them: the main loop. wmma_tiled's has 40% of the library's speed, so appended moves
+// less than the chain but takes longer. The tile compiler's has 90%. (recomputed: see bonus_lora.)
 // H200, N = 4096, ms: chain 0.424, library_best 0.239, appended 0.504, appended_tile 0.231
 // (docs/figures.md)
 #include "demo.cuh"
@@ -46,7 +46,7 @@ struct Tiles {
     float patches[kThreads / 32][kPatch];
 };
 
-/// out = act(sums + b), for the 16 x 16 elements from (row, col) on: each thread has 8 neighbors.
+/// out = act(sums + b), for 16 x 16 elements from (row, col) on: each thread stores 8 neighbors.
 template <class Activation>
 __device__ void store_activated(const Accumulator& sums, float* patch, const Operands& o,
                                 size_t row, size_t col) {
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kThreads) appended(Operands o) {  // a block: 
     const int warp = threadIdx.x / 32, warp_row = warp / 2 * kWarp, warp_col = warp % 2 * kWarp;
     const size_t of_W = (o.N + kBlockK - 1) / kBlockK, of_B = (o.r + kBlockK - 1) / kBlockK;
 
-    // The tile of left[M, K] from column k on, and that of right[K, N] from row k on.
+    // Copies the tiles of left[M, K] from column k on and of right[K, N] from row k on.
     auto copy = [&](Stage& stage, const half* left, const half* right, size_t K, size_t k) {
         copy_tile<kBlock, kBlockK>(stage.A, &left[block_row * K + k], K, o.M - block_row, K - k);
         copy_tile<kBlockK, kBlock>(stage.B, &right[k * o.N + block_col], o.N, K - k,
@@ -119,7 +119,7 @@ __tile__ auto activate_tile(auto v) {
         return v;
 }
 
-/// r <= 64, so u B is one step more, of the same depth: what is outside of u and B is 0.
+/// r <= 64, so u B is one more step of the same depth: elements outside of u and B are 0.
 template <class Activation, int kCols>
 [[cutile::hint(0, num_worker_warps_per_cta = 8)]] __tile_global__ void appended_tile(
     tile::In<half> x, tile::In<half> W, tile::In<half> u, tile::In<half> B, tile::In<half> b,

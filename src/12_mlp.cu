@@ -56,15 +56,15 @@ __device__ void copy_layer(Layer<D>& to, const half* W, const half* b) {
 /// A warp's 32 rows of activations, as 2 x D / 16 fragments of 16 x 16. Its 32 threads, the lanes,
 /// hold each of them together. WMMA, in lesson 3, does not say which lane holds what. The
 /// instruction below it, ptx::mma_m16n8k16, does. Two of these multiply a fragment by 16 columns of
-/// W. Of the fragment and of their sums, lane 4 g + t holds pairs of neighbors in a row:
+/// W. Lane 4 g + t holds these pairs of neighbors in a row, of the fragment and of the sums:
 ///
 ///                  a fragment of h                the first mma's sums   the second's
 ///     columns      2t, 2t + 1    2t + 8, 2t + 9   2t, 2t + 1             2t + 8, 2t + 9
 ///     row g        pairs[0]      pairs[2]         sums[0], sums[1]       sums[0], sums[1]
 ///     row g + 8    pairs[1]      pairs[3]         sums[2], sums[3]       sums[2], sums[3]
 ///
-/// Those are the same places. After gelu and rounding, a lane's sums are what it needs as its part
-/// of the next h, so between two layers no number goes to another thread.
+/// Both are in the same places. After gelu and rounding, a lane's sums are its part of the next h,
+/// so between two layers no number goes to another thread.
 template <int D>
 struct Activations {
     uint32_t pairs[2][D / 16][4];
@@ -81,7 +81,7 @@ struct Activations {
                 for (int r = 0; r < 4; ++r) f(pairs[i][k][r], i * 16 + row(r), k * 16 + column(r));
     }
 
-    /// The next layer's: gelu(h W + b), 16 columns at a time.
+    /// The next h: gelu(h W + b), 16 columns at a time.
     __device__ Activations next(const Layer<D>& layer) const {
         const int lane = threadIdx.x % 32;
         Activations result;
@@ -102,7 +102,7 @@ struct Activations {
                         ptx::mma_m16n8k16(sums[i][n], pairs[i][k / 16], w[2 * n], w[2 * n + 1]);
             }
             for (int i = 0; i < 2; ++i)
-                for (int r = 0; r < 4; ++r) {  // pair r's two: in the table column r / 2, row r % 2
+                for (int r = 0; r < 4; ++r) {  // pair r is in the table's column r / 2, row r % 2
                     const float* const v = &sums[i][r / 2][r % 2 * 2];
                     result.pairs[i][j / 16][r] = ptx::cvt_rn_x2<half>(gelu_of(v[0]), gelu_of(v[1]));
                 }
@@ -111,8 +111,8 @@ struct Activations {
     }
 };
 
-/// `all`: all layers stay in shared memory, else two at a time: while one is multiplied by, the
-/// next one arrives. A block computes kRows rows, then those gridDim.x * kRows further down, ...
+/// If `all`, all layers stay in shared memory, else two: while one is used, the next one arrives.
+/// A block computes kRows rows, then kRows rows that are gridDim.x * kRows further down, ...
 /// Two blocks should fit a multiprocessor; but at D = 128, h and the next h are 128 registers.
 template <int D>
 __global__ void __launch_bounds__(kThreads, D <= 64 ? 2 : 1)

@@ -1,7 +1,7 @@
 // 13: DLRM, a recommendation model: will this user follow this link? (arXiv 1906.00091)
 //
-// Of both it knows 13 numbers and 26 ids. Every id has E = 16 numbers, a row of its table. Two MLPs
-// (lesson 12), here of layers that differ, make of that a number from 0 to 1:
+// It knows 13 numbers and 26 ids of user and link. Every id has E = 16 numbers, a row of its table.
+// Two MLPs (lesson 12), whose layers differ here, turn this into a number from 0 to 1:
 //
 //     13 numbers --> 512, 256, 64, E --> E numbers --+                    z_i z_j, all products:
 //     id 1  --> row of table 1  -------> E numbers --+--> z[27 E], 432 --> 186,624 features
@@ -11,7 +11,7 @@
 // Nearly all operations are the top MLP's first layer: relu(features W + b), W[186624, 512].
 // (With --dot the features are 351 dot products of vectors instead, as in the paper.)
 //
-// chain             a kernel for each line, as a framework: 43, most of them tiny (dlrm/chain.cuh)
+// chain             a framework's way, a kernel for each line: 43, mostly tiny (dlrm/chain.cuh)
 // grouped           ReLU in the gemms; one kernel for hash, 26 lookups and cat (dlrm/grouped.cuh)
 // interaction_tile  the gemm makes its operand itself, in registers: 0.7 GiB that are never stored
 //
@@ -21,7 +21,7 @@
 //                       +--------+   +--------+
 //     ./13_dlrm 2048        ./13_dlrm 2048 --dot --ids zipf        ./13_dlrm 2048 --dtype tf32
 // What limits it: it is nearly as fast as the library's products (lesson 4). But it multiplies both
-// z_i z_j and z_j z_i; bonus_dlrm, in CUDA C++ by wgmma, only one of them.
+// z_i z_j and z_j z_i; bonus_dlrm, in CUDA C++ by wgmma, multiplies only one.
 // H200, N = 2048, ms: chain 0.961, grouped 0.880, interaction_tile 0.618 (docs/figures.md)
 #include "demo.cuh"
 #include "dlrm/grouped.cuh"
@@ -34,10 +34,10 @@ constexpr int kBlocks = demo::kSimulator ? 8 : 128;  // wanted: an H200 has 132 
 
 #ifdef __CUDACC_TILE__  // CUDA Tile C++, as in lesson 6, where the compiler knows it: see tile.cuh
 using In = tile::In<half>;
-/// partials[part] = features W, summed over the part's i and all j: 128 samples x 256 columns. W
-/// has a row for each feature, so for each i `width` rows, one for each j: it is [width, width,
-/// kHidden]. In `turned`, [width, N rounded up to 128], the numbers z_i of 128 samples are
-/// neighbors.
+/// partials[part] = features W, summed over the part's i and all j, for 128 samples x 256 columns.
+/// W has a row for each feature, so one for each i and j: it is [width, width, kHidden].
+/// `turned`, [width, N rounded up to 128], is z transposed: there the numbers z_i of 128 samples
+/// are neighbors.
 template <bool kAligned>  // rows of z begin at multiples of 16 bytes; else it is much slower
 [[cutile::hint(0, num_worker_warps_per_cta = 8)]] __tile_global__ void interaction_tile(
     In z, In turned, In W, tile::Out<float> partials, size_t N, int width, int parts) {
@@ -82,7 +82,7 @@ static demo::Contender fused(const demo::Dlrm<half>& m, const demo::DlrmLayers<h
                              const demo::Gpu& gpu) {
     const size_t N = m.shape.N, E = m.shape.E, width = m.shape.width, size = N * kHidden;
     const size_t rows = (N + kTileRows - 1) / kTileRows, padded = rows * kTileRows;
-    // Few samples make few blocks. Then several share the sums of a tile, each some i.
+    // Few samples make few tiles. Then several blocks share a tile's sums, each for some i.
     const size_t parts = std::clamp<size_t>(kBlocks / (rows * (kHidden / kTileCols)), 1, width / 4);
     const auto partials = std::make_shared<demo::Buffer<float>>(parts, padded * kHidden);
     const auto turned = std::make_shared<demo::Buffer<half>>(width, padded);

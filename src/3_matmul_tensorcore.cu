@@ -10,9 +10,9 @@
 // wmma_registers   loads 4 + 4, waits, multiplies 16 times: 4 x 4 of C     32
 // wmma_tiled       loads 4 + 4 from tiles that 4 warps share (lesson 2)    64
 //
-// The bytes are those that warps ask global memory for: the more is done with each, the less time
-// goes into loading. wmma_tiled is three steps in one: its warps share tiles; padding (exercise 13)
-// spares bank conflicts; threads start copies to shared memory (14), and multiply meanwhile.
+// Warps ask global memory for these bytes: the more each byte is used, the less time goes into
+// loading. wmma_tiled is three steps in one: its warps share tiles; padding avoids bank conflicts
+// (exercise 13); threads start copies to shared memory, and multiply meanwhile (14).
 //
 // What limits wmma_tiled: shared memory takes some 30 clocks to answer. Other warps could work
 // meanwhile, but sums and fragments are 230 registers a thread, and a multiprocessor's 65,536 hold
@@ -70,7 +70,7 @@ __device__ void store_sums(const Accumulator (&sums)[kSide][kSide], float* patch
 
 // A block of 2 x 2 warps computes 128 x 128 of C, 4 x 4 fragments per warp. __launch_bounds__(n)
 // promises the compiler that a block has no more than n threads, so it knows how many registers
-// each may have. A second number, as in lesson 12: how many blocks should fit a multiprocessor.
+// each may have. A second number (lesson 12) says how many blocks should fit a multiprocessor.
 __global__ void __launch_bounds__(kThreads)
     wmma_registers(const half* A, const half* B, half* C, size_t N) {
     alignas(32) __shared__ float patches[4][kPatch];
@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(kThreads)
     const size_t tiles = N / kBlockK;  // along k
 
     // Starts this thread's copies for tile t of A and of B. A commit makes them a group, which
-    // wait_prior() below can wait for. Past the last tile the group is empty: so tile t is always
-    // group t, and the loop has no special case at its end.
+    // wait_prior() below can wait for. Past the last tile the group is empty. So tile t is always
+    // group t, and the loop needs no special case at its end.
     auto copy_stage = [&](size_t t) {
         if (t < tiles) {
             Stage& stage = stages[t % kStages];
@@ -161,7 +161,7 @@ static void run(demo::Session& session) {
     const dim3 grid_global(N / 32, N / 32);
     auto launch_global = [&] { wmma_global<<<grid_global, 128>>>(A, B, C, N); };
 
-    const size_t blocks = (N + kBlock - 1) / kBlock;  // in a row of C; the last may reach over it
+    const size_t blocks = (N + kBlock - 1) / kBlock;  // in a row of C; the last may end outside
     const dim3 grid_tiled(blocks, blocks);
     auto launch_registers = [&] { wmma_registers<<<grid_tiled, kThreads>>>(A, B, C, N); };
 

@@ -52,7 +52,7 @@ void compare(demo::Session& session, const std::string& kernel, const std::strin
 
 static void run(demo::Session& session) {
     compare<float>(session, "cublas_fp32", "fp32", CUBLAS_COMPUTE_32F);
-    // Inputs rounded to what TF32 holds: so the products are exact, and fp32's bound must be met.
+    // The inputs are rounded to TF32. So the products are exact, and fp32's bound must be met.
     compare<float>(session, "cublas_tf32", "tf32", CUBLAS_COMPUTE_32F_FAST_TF32,
                    {.then = demo::Then::kRoundToTf32});
     compare<half>(session, "cublas_fp16", "fp16", CUBLAS_COMPUTE_32F);

@@ -10,12 +10,12 @@
 //
 // t1, t2 and out are buffers of M x H numbers, each used more than once. Each of the 15 arrows is a
 // trip of one matrix to or from global memory: 15 N^2 numbers if all are N x N. One kernel for all
-// moves 4 N^2. The four that are no gemm do almost no arithmetic: their time is the traffic.
+// moves 4 N^2. The four kernels beside the gemms do almost no arithmetic: their time is traffic.
 //
 // six_kernels   the picture above: what a framework launches for this formula, line by line.
 // library_best  the library's way. Two gemms that add the bias before they store, and a kernel for
-//               the rest, move 3 + 3 + 3 = 9 N^2. Or one gemm over [W1 | W2], placed side by side
-//               before, reads x once: 5 + 3 = 8 N^2. The faster is kept (--verbose says which).
+//               the rest, move 3 + 3 + 3 = 9 N^2. One gemm over W1 and W2, placed side by side
+//               before, reads x once: 5 + 3 = 8 N^2. The faster way runs (see --verbose).
 //
 // What limits it: no cuBLAS call multiplies two products, so both go to global memory and back.
 // 6_gating_fused keeps them in registers.

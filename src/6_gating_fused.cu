@@ -14,11 +14,11 @@
 // price: two sums per element of out, so a block covers half as many columns.
 //
 // When it pays: where memory is the limit. With --talk S, x[4 S^2, 128] and W[128, 64], one kernel
-// moves 192 numbers a row, 85 operations per byte, where an H200 could do 200; library_best moves
-// 448, six_kernels 960. fused_talk_tile moves its 192 nearly as fast as a copy does. fused_wmma
-// has two fifths of that speed, likely since its blocks have 4 steps, and wait for the first tiles:
-// no faster than library_best. N x N is N / 2 operations per byte: there the main loop decides, and
-// fused_basic has no tensor cores, fused_wmma waits as in lesson 3; fused_tile is the compiler's.
+// moves 192 numbers a row: 85 operations per byte, where an H200 could do 200. library_best moves
+// 448, six_kernels 960. fused_talk_tile moves its 192 nearly as fast as a copy does. fused_wmma has
+// two fifths of that speed, likely since its blocks have 4 steps and wait for the first tiles.
+// N x N has N / 2 operations per byte, so the main loop decides: fused_basic's has no tensor cores,
+// fused_wmma's waits as in lesson 3, and the compiler writes fused_tile's.
 //
 //     ./6_gating_fused 4096        ./6_gating_fused --talk 1024
 // H200, S = 1024, ms: six_kernels 1.88, library_best 0.922, fused_basic 12.6, fused_wmma 0.964,
@@ -60,7 +60,7 @@ __global__ void fused_basic(const half* x, const half* W1, const half* b1, const
     out[row * H + col] = gate(v1, v2);
 }
 
-// --- Lesson 3's wmma_tiled with half of its columns from each of the weights ---------------------
+// --- Lesson 3's wmma_tiled: half of its columns come from W1, half from W2 -----------------------
 using namespace wmma_tile;  // fragments, copy_tile, store_as_half, kBlock = 128, kWarp = 64, kPad
 
 constexpr int kCols = 64, kWarpCols = 32;  // of out: what a block and a warp compute
@@ -94,7 +94,7 @@ struct Sums {
     }
 
     /// Stores the gates of up to `rows` rows. WMMA calls a thread's elements of a fragment x[0],
-    /// x[1], ... Which they are is not specified, but of v1 and v2 they are the same: enough here.
+    /// x[1], ... It does not say where they are, but they are at the same places in v1 and v2.
     __device__ void store_gates(half* out, size_t pitch, size_t rows, float* patch) {
         for (size_t i = 0; i < kSide && i * kFragment < rows; ++i)
             for (int j = 0; j < 2; ++j) {
@@ -105,7 +105,7 @@ struct Sums {
     }
 };
 
-struct Tiles {  // where lesson 3's stage has 128 columns of B, this has 64 of each of the weights
+struct Tiles {  // lesson 3's stages, with 64 columns of W1 and 64 of W2 instead of 128 of B
     half x[kStages][kBlock][kPitchX];
     half W1[kStages][kBlockK][kPitch], W2[kStages][kBlockK][kPitch];
     float patches[kThreads / 32][kPatch];
@@ -148,8 +148,8 @@ __global__ void __launch_bounds__(kThreads)
 using In = tile::In<half>;
 using Out = tile::Out<half>;
 /// A block computes a tile of out. Threads, shared memory, early copies and tensor cores are the
-/// compiler's business. Ours: tile sizes, which block computes which, and what tile.cuh promises.
-/// The hint is for every GPU (0). occupancy, in the one below: blocks per multiprocessor.
+/// compiler's business. We choose tile sizes, which block computes which, and promises (tile.cuh).
+/// The hint is for every GPU (0). In the kernel below, occupancy is blocks per multiprocessor.
 template <int kRows, int kCols, int kWarps>
 [[cutile::hint(0, num_worker_warps_per_cta = kWarps)]] __tile_global__ void fused_tile(
     In x, In W1, In b1, In W2, In b2, Out out, size_t M, size_t K, size_t H) {
@@ -160,7 +160,7 @@ template <int kRows, int kCols, int kWarps>
         v1 = ct::mma(a, tile::matrix<64, kCols>(W1, K, H).load_masked(k, n), v1);
         v2 = ct::mma(a, tile::matrix<64, kCols>(W2, K, H).load_masked(k, n), v2);
     }
-    const auto gate = tile::logistic(v1 + tile::row<kCols>(b1, H, n));  // a row, for all rows
+    const auto gate = tile::logistic(v1 + tile::row<kCols>(b1, H, n));  // added to all rows
     const auto result = ct::element_cast<half>(gate * (v2 + tile::row<kCols>(b2, H, n)));
     tile::matrix<kRows, kCols>(out, M, H).store_masked(result, m, n);
 }
@@ -188,7 +188,7 @@ static std::function<void()> tile_launch(const demo::Session& session, const dem
         return [=] { kernel<<<blocks>>>(o.x, o.W1, o.b1, o.W2, o.b2, o.out, o.M, o.K, o.H); };
     };
     if (session.options.talk) return launch(fused_talk_tile, 2 * session.gpu.multiprocessors);
-    const int rows = tile::count(o.M, 128);  // of tiles. Narrow ones make more blocks, for small N.
+    const int rows = tile::count(o.M, 128);  // of tiles. Narrow tiles make more blocks, for small N
     return demo::faster(session.options,
                         launch(fused_tile<128, 128, 8>, rows * tile::count(o.H, 128)),
                         launch(fused_tile<128, 64, 4>, rows * tile::count(o.H, 64)));

@@ -10,7 +10,7 @@
 //                       2 MN         3 MN         2 MN                     2 MN      21 MN in all
 //
 // fused             one kernel, one thread per element: 2 MN. Everything in between stays in
-//                   registers. This is most of what there is to win.
+//                   registers. This is most of the gain.
 // fused_vectorized  the same, 16 bytes per thread. An H200's memory brings each multiprocessor
 //                   some 20 bytes a clock, 500 to 800 clocks after it asked: to keep the road full,
 //                   it must have asked for 10 KB or more. It holds 2048 threads. If each asks for
@@ -123,7 +123,7 @@ __global__ void fused_vectorized(const T* x, T* out, size_t size) {  // x, out: 
         for (T& value : values.at) value = T(gelu_of(float(value)));
         reinterpret_cast<Vector<T>*>(out)[i] = values;
     }
-    // Fewer elements than a vector are left over: the first threads take one each.
+    // The elements after the last whole vector: the first threads compute one each.
     if (rest < size) out[rest] = T(gelu_of(float(x[rest])));
 }
 
@@ -132,7 +132,7 @@ void launch_fused(const T* x, T* out, size_t size) {
     fused<<<(size + kThreads - 1) / kThreads, kThreads>>>(x, out, size);
 }
 
-/// Of a block. A small block ends soon and makes room for the next, but only so many blocks can
+/// Threads of a block. A small block soon makes room for the next, but only so many blocks can
 /// start in a microsecond: bonus_waves --show block_sizes measures both.
 constexpr int kVectorThreads = 128;
 

@@ -13,15 +13,15 @@
 //              fused    load, max | barrier | sum | barrier | write    (A block's threads all wait
 //              online   load, max and sum | barrier | write             there, and load nothing.)
 //
-//          Also: 8 loads under way in a thread, 512 threads, not 256, a shorter exponential. Their
-//          gains are not measured apart. Rows too long to keep: 3 MN, where `fused` has 4.
+//          It also has 8 loads under way a thread, 512 threads, not 256, and a shorter exponential
+//          (not measured apart). A row too long to keep costs it 3 MN, and `fused` 4.
 //
-// A row of -infinity only is NaN: there is no distribution over nothing. Beside other numbers,
+// A row of -infinity alone gives NaN: there is no distribution over nothing. Beside other numbers,
 // -infinity gives 0. A NaN or +infinity makes its whole row NaN.
 //
 //     ./8_softmax 4096        ./8_softmax --rows 262144 --cols 1000 --dtype fp16
 //
-// What limits `online`: 2 or 4 bytes per access, by way of shared memory. Next: bonus_softmax_rows.
+// What limits `online`: accesses of 2 or 4 bytes, through shared memory. Next: bonus_softmax_rows.
 // H200, N = 4096, ms: chain 0.247, fused 0.0659, online 0.0371 (docs/figures.md)
 #include "demo.cuh"
 #include "demo/copy.cuh"
@@ -33,9 +33,9 @@
 namespace softmax {
 
 // --- One kernel for all -------------------------------------------------------------------------
-// merge_block() (max_sum.cuh) has a barrier in it. It makes the block's maximum and sum of every
-// thread's pair (maximum, sum); here one is asked for at a time, and the other is 0. The last
-// argument, 0 or 1, picks its place in shared memory: some may still read what is in the other.
+// merge_block() (max_sum.cuh) has a barrier in it. It merges all threads' pairs (maximum, sum) into
+// the block's pair. Here each call uses one of the two, and the other is 0. The last argument, 0 or
+// 1, picks its place in shared memory: some threads may still read the other place.
 template <class T>
 __global__ void fused(const T* x,  // [rows, cols] row-major, like out
                       T* out, size_t rows, size_t cols, bool fits) {
@@ -92,9 +92,9 @@ __global__ void __launch_bounds__(kOnlineThreads)
     // Columns of a row:  0 ... 31 | 32 ... 63 | ... | 224 ... 255 | 256 ... 287 | ...
     // Warp 0 reads       at i = 0     i = 1             i = 7       (here warp 1 begins)
     const size_t begin = threadIdx.x / 32 * (32 * kAtOnce) + threadIdx.x % 32;  // a lane's first
-    const size_t step = kAtOnce * blockDim.x;  // past what all warps of the block took
+    const size_t step = kAtOnce * blockDim.x;  // columns that a block takes at a time
     T values[kAtOnce];
-    int slot = 0;  // merge_block's place, in turn: some may still read the last row's pairs there
+    int slot = 0;  // merge_block's place, in turn: some threads may still read the last row's pairs
     for (size_t row = blockIdx.x; row < rows; row += gridDim.x, slot ^= 1) {
         const T* const from = x + row * cols;
         const T* const again = fits ? kept : from;
@@ -133,7 +133,7 @@ template <class T>
 void run(demo::Session& session) {
     const auto shape = demo::MatrixShape::of(session.options);
     const size_t rows = shape.rows, cols = shape.cols;
-    // Even rows lie around 100, odd ones around -100: e^x itself would overflow or vanish.
+    // Even rows are around 100, odd ones around -100: e^x itself would overflow or vanish.
     const demo::Input<T> x(session, "x", shape,
                            {.then = demo::Then::kOffsetRows, .hard = demo::kHardRows<T>});
     const demo::Output<T> out(session, "out", shape);

@@ -6,12 +6,12 @@
 // read MN times, but hardly from memory: it stays in the caches, and costs no traffic to speak of.
 //
 // One kernel for many functions: an activation is a type, which a kernel takes as a template
-// parameter. In 7 that made the chain's kernels, here it makes `fused` for any activation, without
+// parameter. Lesson 7 made the chain's kernels so; here `fused` is made for any activation, without
 // a call or an `if` per element.
 //
-// More operations fused save more. In a chain each loads and stores matrices; in one kernel it adds
-// only the operand that it brings along. --op add_mul is how a layer with LoRA ends (11_lora): x
-// and y are products of matrices, and m is a number.
+// Fusing more operations saves more. In a chain each one loads and stores matrices; in one kernel
+// it adds only its own operand. --op add_mul is how a layer with LoRA ends (11_lora). Then x and y
+// are products of matrices, and m is a number.
 //
 //                       relu(x + b)   act(x + m y + b)   traffic, for M x N elements
 //     chain             4 MN          9 MN (none: 7)     a kernel per operation: 2, or 4 (none: 3)
@@ -20,7 +20,7 @@
 //
 //     ./9_bias_activation 8192        ./9_bias_activation 8192 --op add_mul --activation gelu
 //
-// What limits it: memory; fused has too few bytes on their way, as 7_gelu's. Next: 10_attention.
+// What limits it: memory; fused has too few bytes on their way, as in 7_gelu. Next: 10_attention.
 // H200, N = 4096, ms: chain 0.110, fused 0.0567, fused_vectorized 0.0353 (docs/figures.md)
 #include "demo.cuh"
 #include "demo/copy.cuh"
@@ -42,7 +42,7 @@ inline void on_cpu(const float* x, float m, const float* y, const float* b, floa
 // --- The activations: types with a function, for kernels to take as a template parameter --------
 
 struct Relu {
-    // Not fmaxf(v, 0): of a NaN and 0 that returns the 0, and hides the NaN.
+    // Not fmaxf(v, 0): for a NaN that returns 0, and hides the NaN.
     static __device__ float of(float v) { return v < 0 ? 0 : v; }
     using Exact = demo::ExactRelu;  // the same in double, for the reference
 };
@@ -107,7 +107,7 @@ __global__ void fused(const T* x, float m, const T* y, const T* b, T* out, size_
 
 using demo::Vector;  // 16 bytes, the most that one thread can load or store at a time
 
-/// The biases of a matrix's vector i, for one remainder, which takes some 25 instructions.
+/// The biases of a matrix's vector i, with one remainder (some 25 instructions) for all.
 template <class T>
 __device__ Vector<T> biases_of(size_t i, const T* b, size_t cols) {
     size_t col = i * Vector<T>::kSize % cols;  // of the first element
