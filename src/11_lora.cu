@@ -1,14 +1,14 @@
 // 11: A layer with LoRA, out = act(x W + s (x A) B + b), as one more step of its product.
 //
 // LoRA (Hu et al., arXiv 2106.09685) leaves a large W[N, N] as it is and trains two thin matrices,
-// A[N, r] and B[r, N] with r = 8 to 64: at N = 4096 and r = 16 0.8% more operations. (Adding s A B
+// A[N, r] and B[r, N] with r = 8 to 64: at N = 4096 and r = 16, 0.8% more operations. (Adding s A B
 // to W would need a W for each of many adapters.) Line by line, as a framework runs it, seven
 // launches move 13 M N numbers beside the weights, where 2 M N would do.
 //
 // With u = s x A, a thin matrix [M, r], the rest is a single product with a longer inner dimension:
 //
 //                            +---------+        The main loop takes the rows of W a tile at a
-//                            |    W    |        time, and then those of B: one tile more, or two.
+//                            |    W    |        time, then the rows of B: one tile more, or two.
 //            +-------+---+   |         |        Nothing is copied to put x and u side by side.
 //     act(   |   x   | u | * +---------+ + b)
 //            +-------+---+   |    B    |        Bias and activation take the sums in registers.

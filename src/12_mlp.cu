@@ -1,7 +1,7 @@
 // 12: A multilayer perceptron, L layers of h = gelu(h W + b), in one kernel.
 //
 // A layer as a launch of its own reads h[N, D] from global memory and writes the next h there. But
-// a row of h needs no other row. So a warp takes 32 rows of x and computes all layers of them. The
+// a row of h needs no other row. So a warp takes 32 rows of x and computes all layers for them. The
 // rows stay in its registers, and the weights wait in shared memory:
 //
 //     global              registers of a warp: h is 32 x D                      global

@@ -10,7 +10,7 @@
 //   bf16   990   the same with fp32's range, and 7 bits after the point
 //
 // cuBLAS takes column-major matrices, ours are row-major. Read column by column, ours are A^T, B^T
-// and C^T. And C^T = B^T A^T: so B is handed over as the left factor, and A as the right one.
+// and C^T. Since C^T = B^T A^T, we pass B as the left factor, and A as the right one.
 //
 // The handle and its workspace are made once, and the first call loads kernels: both stay outside
 // the timing. The last row of 3, matmul_hopper, is as fast by hand. What cuBLAS cannot do is look

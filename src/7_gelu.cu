@@ -1,6 +1,6 @@
 // 7: GELU, out = 0.5 x (1 + tanh(0.79788456 (x + 0.044715 x^3))), on every element of a matrix.
 //
-// Hardly any arithmetic: what costs is the road between warehouse (global memory) and factory (the
+// Hardly any arithmetic: the cost is the road between warehouse (global memory) and factory (the
 // multiprocessors). The least traffic is x once in and out once back: 2 MN for M x N elements.
 //
 // chain             as a framework runs it eagerly, a kernel for every operation of the formula.
