@@ -706,7 +706,7 @@ FACTS = {
                Slip("You have left out C, which is written, too.", value=1024)]),
     32: Facts(
         answer=1.7, within=0.5,
-        hints=["Without a GPU: chapter 15 of the lecture has the table.",
+        hints=["Without a GPU: chapter 7 has one kernel's time, and what the second adds.",
                "Divide the chain's time for 4 x 4 by that of one launch."],
         slips=[Slip("That is the largest matrix, where traffic takes the time.", value=3.3),
                Slip("The chain has two launches, but each is a part of its time only: divide the "
