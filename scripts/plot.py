@@ -684,7 +684,8 @@ def ladders():
         "ladder": ("Feeding, then fusing", ladder()),
         "register_tiles": ("More sums in a thread", [[
             (f"C = A B, N = {N}, no tensor cores",
-             of("bonus_matmul_register_tiled", "square", N, "ours", measurements.YARDSTICK))]]),
+             of("2", "square", N, "ours") + of("bonus_matmul_register_tiled", "square", N, "ours",
+                                               measurements.YARDSTICK))]]),
         "tensor_cores": ("Feeding the tensor cores", [[
             (f"C = A B, N = {N}", products + of("3", "square", N, "record"))]]),
         "attention": ("Without the matrix of scores", [[
