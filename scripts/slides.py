@@ -19,12 +19,19 @@ A slide is a heading, which is a sentence, and what follows it. Markdown is pand
   ``` {src=src/2_matmul_sharedmem.cu kernel=matmul_sharedmem from="float sum" to="C[row"}
   ```                                          code: a file, of that a kernel, of that some lines;
                                                .comment shows a comment without its //
+                                               lit="A[row;B[k, sum": a build that lights the lines
+                                               with these texts, step by step
   ![sentence](plot:NAME)                       a plot of plot.py, with the sentence as its title
   ![sentence](picture:NAME)                    of docs/pictures
+  ![sentence](drawing:NAME)                    of scripts/docs/drawings.py
+  ![sentence](qr:)                             the address that CITATION.cff gives, if it does
+  # Sentence {from=DECK minutes=1}             that deck's slide; notes that follow replace its own
 
 Columns are those of results/, and of_peak, gb_moved. from and to may be anchored: ^ begins the line
-that they stand in, $ ends it. In a browser: arrows or a presenter's remote turn pages, f fills the
-screen, n opens the notes in a window of their own.
+that they stand in, $ ends it. Notes with "Talk 1 begins here" get what the run sheet says there.
+In a browser: arrows or a presenter's remote turn pages, f fills the screen, s opens the notes with
+a clock and the next slide, b or . is black, g goes to a number, ? lists all keys. To print, open
+NAME.html?print-pdf, for a handout with the notes NAME.html?print-pdf&showNotes=separate-page.
 
 pandoc and matplotlib go into .venv if they are missing. Bad input, also a marker that finds
 nothing: one line, exit 2.
@@ -39,16 +46,20 @@ from html import escape
 from pathlib import Path
 
 import plot
-from docs import links
+from docs import drawings, links
 from shared import command_line, data_sheets, measurements, programs, table
 from shared.command_line import PROJECT, USAGE, WRONG, Stop
 
 SLIDES = PROJECT / "docs/slides"
 TEMPLATE = PROJECT / "scripts/slides/template.html"
+REVEAL = PROJECT / "scripts/slides/reveal"  # reveal.js 5.2.0, as it is published
+SHEET = PROJECT / "docs/lecture.md"
 MOST_LINES = 25  # of code on a slide
 CODE = re.compile(r"^``` *\{(.*)\}\n```$", re.MULTILINE)
 FIGURE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-IMAGE = re.compile(r"!\[([^]]*)\]\((plot|picture):([^)]*)\)")
+SLIDE = re.compile(r"^# (.*?) \{(.*?)\}\n(.*?)(?=^# |\Z)", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+IMAGE = re.compile(r"!\[([^]]*)\]\((plot|picture|drawing|qr):([^)]*)\)")
 # Without what would take $, ^, ~ and @ for markup.
 FORMAT = ("markdown-tex_math_dollars-raw_tex-superscript-subscript-citations-implicit_figures"
           "-example_lists")
@@ -107,10 +118,10 @@ class Figures:
         if not found:
             fail(f"{{{{{marker}}}}} is no figure: slides.py --help has examples")
         program, kernel, other_program, other, size, dtype, column = found.groups()
+        if other:  # by the times, as the programs print it
+            return table.ratio(*(self.value(*one, size, dtype or "", "median_ms")
+                                 for one in [(other_program or program, other), (program, kernel)]))
         value = self.value(program, kernel, size, dtype or "", column)
-        if other:
-            return table.ratio(value, self.value(other_program or program, other, size, dtype or "",
-                                                 column))
         if column == "of_peak":
             return f"{value:.2g}%" if value < 99.5 else f"{value:.0f}%"
         return f"{value:g}" if column == "launches" else table.number(value)
@@ -164,6 +175,7 @@ def named_excerpt(text):
     words = shlex.split(text)
     options = {"kernel": "", "from": "", "to": "", "width": 0,
                **dict(word.split("=", 1) for word in words if word != ".comment")}
+    options.pop("lit", None)
     if sorted(options) != ["from", "kernel", "src", "to", "width"]:
         raise ValueError
     return excerpt(options["src"], options["kernel"], options["from"], options["to"],
@@ -176,7 +188,14 @@ def code(match):
         text = named_excerpt(match[1])
     except ValueError:
         fail(f"{{{match[1]}}} is no excerpt: slides.py --help has an example")
-    return f"``` {'text' if '.comment' in shlex.split(match[1]) else 'cpp'}\n{text}\n```"
+    words = shlex.split(match[1])
+    lit = next((word[4:] for word in words if word.startswith("lit=")), "")
+    steps = [[str(i) for i, line in enumerate(text.splitlines(), 1)
+              if any(part.strip() in line for part in step.split(", "))] for step in lit.split(";")]
+    if lit and not all(steps):
+        fail(f"{{{match[1]}}}: a step lights no line")
+    build = f' data-lit="{";".join(map(",".join, steps))}"' * bool(lit)
+    return f"``` {{{'.text' if '.comment' in words else '.cpp'}{build}}}\n{text}\n```"
 
 
 # --- Pictures ---------------------------------------------------------------------------------
@@ -185,28 +204,45 @@ def code(match):
 class Pictures:
     """Plots, each drawn when a deck first asks for it."""
 
-    def __init__(self, results):
+    def __init__(self, results, figures):
         tables = [results]
+        self.figures = figures
         self.plots = {p.name: p for p in plot.plots(tables, plot.choose_size(tables, None))}
 
     def image(self, match):
-        """A slide's image, as HTML that holds it."""
+        """A slide's image, as HTML that holds it: a light and a dark one, or one that has both."""
         sentence, kind, name = match.groups()
-        svg = self.plot(name, sentence) if kind == "plot" else self.picture(name)
-        data = base64.b64encode(svg).decode()
-        return f'<img alt="{escape(sentence)}" src="data:image/svg+xml;base64,{data}">'
+        try:
+            if kind in ("drawing", "qr"):
+                html = self.qr() if kind == "qr" else drawings.svg(name, sentence, self.figures)
+            else:
+                light, dark = ("data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+                               for svg in getattr(self, kind)(name, sentence))
+                html = (f'<picture><source media="screen and (prefers-color-scheme: dark)" '
+                        f'srcset="{dark}"><img alt="{escape(sentence)}" src="{light}"></picture>')
+        except (KeyError, FileNotFoundError):
+            fail(f"there is no {kind} named {name}")
+        return f"```{{=html}}\n{html}\n```"
 
     def plot(self, name, title):
-        if name not in self.plots:
-            fail(f"no plot is named {name}; there are {', '.join(self.plots)}")
-        return next(plot.svgs(self.plots[name].draw(plot.LIGHT, title))).encode()
+        return [next(plot.svgs(self.plots[name].draw(theme, title))).encode()
+                for theme in plot.THEMES]
 
     @staticmethod
-    def picture(name):
-        path = PROJECT / f"docs/pictures/{name}.svg"
-        if not path.is_file():
-            fail(f"there is no {path.relative_to(PROJECT)}")
-        return path.read_bytes()
+    def picture(name, _):
+        return [(PROJECT / f"docs/pictures/{name}-{theme.name}.svg").read_bytes()
+                for theme in plot.THEMES]
+
+    @staticmethod
+    def qr():
+        """The repository's address, once CITATION.cff has it."""
+        address = re.search(r"^repository-code: *[\"']?(https:[^\s\"']+)",
+                            command_line.read_text(PROJECT / "CITATION.cff"), re.MULTILINE)
+        if not address:
+            return ""
+        import segno
+
+        return segno.make(address[1]).svg_inline(scale=8, border=0, svgclass="qr", omitsize=True)
 
 
 # --- Decks ------------------------------------------------------------------------------------
@@ -229,9 +265,46 @@ def pandoc():
         raise Stop("this Python's pypandoc has no pandoc: install pypandoc_binary")
 
 
+def shared(markdown):
+    """A deck's Markdown with the slides that it takes from another, by their sentences."""
+    def slide(match):
+        sentence, attributes, own = match.groups()
+        deck = re.search(r"from=(\w+) ?", attributes)
+        if not deck:
+            return match[0]
+        path = SLIDES / f"{deck[1]}.md"
+        found = [other.groups() for other in SLIDE.finditer(command_line.read_text(path))
+                 if other[1] == sentence] if path.is_file() else []
+        if len(found) != 1 or "from=" in found[0][1]:
+            fail(f"{deck[1]} has no slide '{sentence}' of its own")
+        classes = "".join(re.findall(r"\.\w+ ", found[0][1]))
+        body, notes, said = found[0][2].partition("::: notes")
+        return (f"# {sentence} {{{classes}{attributes.replace(deck[0], '')}}}\n"
+                f"{body}{own.lstrip() or notes + said}")
+
+    return SLIDE.sub(slide, markdown)
+
+
+def prompted(markdown):
+    """Notes that begin a step of the run sheet, with what is to be said there."""
+    def step(match):
+        found = re.search(rf"^### {match[2]}:.*?(?=^##|\Z)", command_line.read_text(SHEET),
+                          re.MULTILINE | re.DOTALL)
+        if not found:
+            fail(f"{SHEET.name} has no {match[2]}")
+        items = re.findall(r"^- \*\*(?:Say|Asked|If)\*\*.*?(?=^-|^$|\Z)", found[0],
+                           re.MULTILINE | re.DOTALL)
+        said = LINK.sub(r"\1", "".join(items)).strip()
+        return f"{match[1]}\n{said}\n:::"
+
+    return re.sub(r"(^((?:Talk|Lecture|Course) \d+) begins here.*?)^:::", step, markdown,
+                  flags=re.MULTILINE | re.DOTALL)
+
+
 def filled(markdown, figures, pictures):
     """A deck's Markdown with what its markers stand for."""
-    text = re.sub(FIGURE, lambda match: figures.text(match[1]), markdown)
+    text = prompted(shared(markdown))
+    text = re.sub(FIGURE, lambda match: figures.text(match[1]), text)
     text = re.sub(CODE, code, text)
     return re.sub(IMAGE, pictures.image, text)
 
@@ -242,14 +315,15 @@ def deck(path, figures, pictures):
         text = filled(command_line.read_text(path), figures, pictures)
     except Stop as stop:
         raise Stop(f"{path.name}: {stop}", stop.status)
-    command = [pandoc(), f"--from={FORMAT}", "--to=html5", "--standalone", "--section-divs",
+    command = [pandoc(), f"--from={FORMAT}", "--to=revealjs", "--standalone", "--slide-level=1",
                f"--template={TEMPLATE}", f"--variable=made-by:{generator()}",
                "--wrap=preserve", "--columns=1000"]  # tables as wide as they are
     done = subprocess.run(command, input=text.encode(), capture_output=True)
     if done.returncode or done.stderr:
         said = done.stderr.decode().strip().splitlines() or ["pandoc failed"]
         raise Stop(f"{path.name}: {said[0]}")
-    return done.stdout.decode()
+    return re.sub(r"/\* (\w+\.(?:js|css)) \*/", lambda file: command_line.read_text(
+        REVEAL / file[1]), done.stdout.decode())
 
 
 @command_line.reporting("slides.py")
@@ -266,7 +340,8 @@ def main(arguments):
             fail(f"no deck '{name}'; there are {' '.join(decks)}")
     results = measurements.read(options.results)
     command_line.run_with("slides.py", ["matplotlib", "pypandoc"], "ensure_pandoc")
-    figures, pictures = Figures(results), Pictures(results)
+    figures = Figures(results)
+    pictures = Pictures(results, figures)
     for name in options.names or decks:
         text = deck(SLIDES / f"{name}.md", figures, pictures)
         path = options.out / f"{name}.html"
