@@ -23,7 +23,9 @@ A slide is a heading, which is a sentence, and what follows it. Markdown is pand
                                                with these texts, step by step
   ![sentence](plot:NAME)                       a plot of plot.py, with the sentence as its title
   ![sentence](picture:NAME)                    of docs/pictures
-  ![sentence](drawing:NAME)                    of scripts/docs/drawings.py
+  ``` {.draw}                                  a drawing on 1216 x 430: a shape a line, its place,
+  box 40 0 500 330 L2 .blue                    its words, its color; see SHAPES
+  ```
   ![sentence](qr:)                             the address that CITATION.cff gives, if it does
   # Sentence {from=DECK minutes=1}             that deck's slide; notes that follow replace its own
 
@@ -38,6 +40,7 @@ nothing: one line, exit 2.
 """
 
 import base64
+import math
 import re
 import shlex
 import subprocess
@@ -46,7 +49,7 @@ from html import escape
 from pathlib import Path
 
 import plot
-from docs import drawings, links
+from docs import links
 from shared import command_line, data_sheets, measurements, programs, table
 from shared.command_line import PROJECT, USAGE, WRONG, Stop
 
@@ -56,10 +59,12 @@ REVEAL = PROJECT / "scripts/slides/reveal"  # reveal.js 5.2.0, as it is publishe
 SHEET = PROJECT / "docs/lecture.md"
 MOST_LINES = 25  # of code on a slide
 CODE = re.compile(r"^``` *\{(.*)\}\n```$", re.MULTILINE)
+DRAWING = re.compile(r"^``` \{\.draw\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ARROW = ' marker-end="url(#head)"'
 FIGURE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 SLIDE = re.compile(r"^# (.*?) \{(.*?)\}\n(.*?)(?=^# |\Z)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
-IMAGE = re.compile(r"!\[([^]]*)\]\((plot|picture|drawing|qr):([^)]*)\)")
+IMAGE = re.compile(r"!\[([^]]*)\]\((plot|picture|qr):([^)]*)\)")
 # Without what would take $, ^, ~ and @ for markup.
 FORMAT = ("markdown-tex_math_dollars-raw_tex-superscript-subscript-citations-implicit_figures"
           "-example_lists")
@@ -204,17 +209,16 @@ def code(match):
 class Pictures:
     """Plots, each drawn when a deck first asks for it."""
 
-    def __init__(self, results, figures):
+    def __init__(self, results):
         tables = [results]
-        self.figures = figures
         self.plots = {p.name: p for p in plot.plots(tables, plot.choose_size(tables, None))}
 
     def image(self, match):
         """A slide's image, as HTML that holds it: a light and a dark one, or one that has both."""
         sentence, kind, name = match.groups()
         try:
-            if kind in ("drawing", "qr"):
-                html = self.qr() if kind == "qr" else drawings.svg(name, sentence, self.figures)
+            if kind == "qr":
+                html = self.qr()
             else:
                 light, dark = ("data:image/svg+xml;base64," + base64.b64encode(svg).decode()
                                for svg in getattr(self, kind)(name, sentence))
@@ -243,6 +247,70 @@ class Pictures:
         import segno
 
         return segno.make(address[1]).svg_inline(scale=8, border=0, svgclass="qr", omitsize=True)
+
+
+# A drawing's shapes, and how many numbers each begins with: x, y, width, height, columns, rows; two
+# ends; of a fan two rows (x, y, width, parts); GB/s and a peak; operations per byte and TFLOP/s.
+SHAPES = {"box": 4, "grid": 6, "cells": 4, "text": 2, "line": 4, "arrow": 4, "fan": 8, "roof": 2,
+          "point": 2}
+
+
+def shape(line):
+    """A line of a drawing as SVG."""
+    kind, *words = line.split()
+    try:
+        n = [float(word) for word in words[:SHAPES[kind]]]
+        x, y, width, height = (n + [0, 0])[:4]
+    except (KeyError, ValueError):
+        fail(f"'{line}' is no shape: see SHAPES in slides.py")
+    looks = " ".join(word[1:] for word in words[len(n):] if re.match(r"\.[a-z]", word))
+    said = [word for word in words[len(n):] if not re.match(r"\.[a-z]", word)]
+
+    def text(x, y, kind=""):
+        return f'<text x="{x:g}" y="{y:g}" class="{looks} {kind}">{escape(" ".join(said))}</text>'
+
+    def path(*points, kind="thin"):
+        at = " L".join(f"{x:.5g} {y:.5g}" for x, y in points)
+        return f'<path class="{kind}"{ARROW * (kind == "arrow")} d="M{at}"/>'
+
+    def in_roofline(operations, rate):
+        return 40 + 240 * math.log10(operations / 0.1), 400 - 112 * math.log10(rate / 0.5)
+
+    if kind == "text":
+        return text(x, y)
+    if kind in ("line", "arrow"):
+        return path((x, y), (width, height), kind=kind)
+    if kind == "cells":  # a row of boxes, each with a word, and orange after a *
+        return "".join(shape(f"box {x + width * i} {y} {width} {height} {word.lstrip('*')}"
+                             + " .orange" * word.startswith("*")) for i, word in enumerate(said))
+    if kind == "fan":
+        parts, others = n[3], n[7]
+        return "".join(path((x + width * (i + 0.5) / parts, y),
+                            (n[4] + n[6] * (i * others // parts + 0.5) / others, n[5]))
+                       for i in range(int(parts)))
+    if kind == "roof":
+        end = in_roofline(1000, y)
+        return (path(in_roofline(0.12, x * 0.12 / 1000), in_roofline(1000 * y / x, y), end,
+                     kind="line") + text(end[0], end[1] - 20, "end"))
+    if kind == "point":
+        x, y = in_roofline(x, y)
+        return f'<circle cx="{x:g}" cy="{y:g}" r="11"/>' + text(x + 20, y + 20, "left")
+    columns, rows = n[4:] or (1, 1)
+    lines = [path((x + width * i / columns, y), (x + width * i / columns, y + height))
+             for i in range(1, int(columns))]
+    lines += [path((x, y + height * i / rows), (x + width, y + height * i / rows))
+              for i in range(1, int(rows))]
+    return (f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" class="{looks}"/>'
+            + "".join(lines) + text(x + width / 2, y + height / 2) * bool(said))
+
+
+def drawing(match):
+    """A block of shapes as an SVG element, whose colors the style sheet sets: light or dark."""
+    shapes = "".join(map(shape, match[1].splitlines())).replace("#head", f"#head-{match.start()}")
+    return ("```{=html}\n" '<svg class="drawn" viewBox="0 0 1216 430" aria-hidden="true">'
+            f'<marker id="head-{match.start()}" viewBox="0 0 10 10" refX="9" refY="5" '
+            'markerWidth="5" markerHeight="5" orient="auto"><path d="M0 0 L10 5 L0 10 z"/></marker>'
+            f"{shapes}</svg>\n```")
 
 
 # --- Decks ------------------------------------------------------------------------------------
@@ -305,6 +373,7 @@ def filled(markdown, figures, pictures):
     """A deck's Markdown with what its markers stand for."""
     text = prompted(shared(markdown))
     text = re.sub(FIGURE, lambda match: figures.text(match[1]), text)
+    text = re.sub(DRAWING, drawing, text)
     text = re.sub(CODE, code, text)
     return re.sub(IMAGE, pictures.image, text)
 
@@ -340,8 +409,7 @@ def main(arguments):
             fail(f"no deck '{name}'; there are {' '.join(decks)}")
     results = measurements.read(options.results)
     command_line.run_with("slides.py", ["matplotlib", "pypandoc"], "ensure_pandoc")
-    figures = Figures(results)
-    pictures = Pictures(results, figures)
+    figures, pictures = Figures(results), Pictures(results)
     for name in options.names or decks:
         text = deck(SLIDES / f"{name}.md", figures, pictures)
         path = options.out / f"{name}.html"
