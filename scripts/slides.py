@@ -18,14 +18,12 @@ A slide is a heading, which is a sentence, and what follows it. Markdown is pand
   {{gpu}}, {{about SMs}}                       what the results say of the GPU
   ``` {src=src/2_matmul_sharedmem.cu kernel=matmul_sharedmem from="float sum" to="C[row"}
   ```                                          code: a file, of that a kernel, of that some lines;
-                                               .comment shows a comment without its //
-                                               lit="A[row;B[k, sum": a build that lights the lines
-                                               with these texts, step by step
+                                               .comment shows a comment without its //, and
+                                               lit="A[row;B[k, sum" lights lines, step by step
   ![sentence](plot:NAME)                       a plot of plot.py, with the sentence as its title
   ![sentence](picture:NAME)                    of docs/pictures
-  ``` {.draw}                                  a drawing on 1216 x 430: a shape a line, its place,
-  box 40 0 500 330 L2 .blue                    its words, its color; see SHAPES
-  ```
+  ``` {.draw}                                  a drawing on 1216 x 430, a shape a line: SHAPES says
+  box 40 0 500 330 L2 .blue                    which there are
   ![sentence](qr:)                             the address that CITATION.cff gives, if it does
   # Sentence {from=DECK minutes=1}             that deck's slide; notes that follow replace its own
 
@@ -60,9 +58,9 @@ SHEET = PROJECT / "docs/lecture.md"
 MOST_LINES = 25  # of code on a slide
 CODE = re.compile(r"^``` *\{(.*)\}\n```$", re.MULTILINE)
 DRAWING = re.compile(r"^``` \{\.draw\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-ARROW = ' marker-end="url(#head)"'
 FIGURE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 SLIDE = re.compile(r"^# (.*?) \{(.*?)\}\n(.*?)(?=^# |\Z)", re.MULTILINE | re.DOTALL)
+STEP = re.compile(r"(^((?:Talk|Lecture|Course) \d+) begins here.*?)^:::", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 IMAGE = re.compile(r"!\[([^]]*)\]\((plot|picture|qr):([^)]*)\)")
 # Without what would take $, ^, ~ and @ for markup.
@@ -194,13 +192,8 @@ def code(match):
     except ValueError:
         fail(f"{{{match[1]}}} is no excerpt: slides.py --help has an example")
     words = shlex.split(match[1])
-    lit = next((word[4:] for word in words if word.startswith("lit=")), "")
-    steps = [[str(i) for i, line in enumerate(text.splitlines(), 1)
-              if any(part.strip() in line for part in step.split(", "))] for step in lit.split(";")]
-    if lit and not all(steps):
-        fail(f"{{{match[1]}}}: a step lights no line")
-    build = f' data-lit="{";".join(map(",".join, steps))}"' * bool(lit)
-    return f"``` {{{'.text' if '.comment' in words else '.cpp'}{build}}}\n{text}\n```"
+    lit = "".join(f' data-lit="{word[4:]}"' for word in words if word.startswith("lit="))
+    return f"``` {{{'.text' if '.comment' in words else '.cpp'}{lit}}}\n{text}\n```"
 
 
 # --- Pictures ---------------------------------------------------------------------------------
@@ -214,18 +207,18 @@ class Pictures:
         self.plots = {p.name: p for p in plot.plots(tables, plot.choose_size(tables, None))}
 
     def image(self, match):
-        """A slide's image, as HTML that holds it: a light and a dark one, or one that has both."""
+        """A slide's image, as HTML that holds it."""
         sentence, kind, name = match.groups()
         try:
-            if kind == "qr":
-                html = self.qr()
-            else:
-                light, dark = ("data:image/svg+xml;base64," + base64.b64encode(svg).decode()
-                               for svg in getattr(self, kind)(name, sentence))
-                html = (f'<picture><source media="screen and (prefers-color-scheme: dark)" '
-                        f'srcset="{dark}"><img alt="{escape(sentence)}" src="{light}"></picture>')
+            svgs = getattr(self, kind)(name, sentence)
         except (KeyError, FileNotFoundError):
             fail(f"there is no {kind} named {name}")
+        html = svgs[0].decode() if svgs else ""
+        if len(svgs) > 1:
+            light, dark = ("data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+                           for svg in svgs)
+            html = ('<picture><source media="screen and (prefers-color-scheme: dark)" '
+                    f'srcset="{dark}"><img alt="{escape(sentence)}" src="{light}"></picture>')
         return f"```{{=html}}\n{html}\n```"
 
     def plot(self, name, title):
@@ -238,21 +231,22 @@ class Pictures:
                 for theme in plot.THEMES]
 
     @staticmethod
-    def qr():
+    def qr(*_):
         """The repository's address, once CITATION.cff has it."""
-        address = re.search(r"^repository-code: *[\"']?(https:[^\s\"']+)",
-                            command_line.read_text(PROJECT / "CITATION.cff"), re.MULTILINE)
+        citation = command_line.read_text(PROJECT / "CITATION.cff")
+        address = re.search(r"^repository-code: *[\"']?(https:[^\s\"']+)", citation, re.MULTILINE)
         if not address:
-            return ""
+            return []
         import segno
 
-        return segno.make(address[1]).svg_inline(scale=8, border=0, svgclass="qr", omitsize=True)
+        return [segno.make(address[1]).svg_inline(svgclass="qr", omitsize=True).encode()]
 
+
+# --- Drawings ---------------------------------------------------------------------------------
 
 # A drawing's shapes, and how many numbers each begins with: x, y, width, height, columns, rows; two
-# ends; of a fan two rows (x, y, width, parts); GB/s and a peak; operations per byte and TFLOP/s.
-SHAPES = {"box": 4, "grid": 6, "cells": 4, "text": 2, "line": 4, "arrow": 4, "fan": 8, "roof": 2,
-          "point": 2}
+# ends; in a roofline GB/s and a peak, or operations per byte and TFLOP/s. Words and colors follow.
+SHAPES = {"box": 4, "grid": 6, "cells": 4, "text": 2, "line": 4, "arrow": 4, "roof": 2, "point": 2}
 
 
 def shape(line):
@@ -260,56 +254,42 @@ def shape(line):
     kind, *words = line.split()
     try:
         n = [float(word) for word in words[:SHAPES[kind]]]
-        x, y, width, height = (n + [0, 0])[:4]
+        x, y, width, height, columns, rows = n + [0, 0, 0, 0, 1, 1][len(n):]
     except (KeyError, ValueError):
         fail(f"'{line}' is no shape: see SHAPES in slides.py")
-    looks = " ".join(word[1:] for word in words[len(n):] if re.match(r"\.[a-z]", word))
-    said = [word for word in words[len(n):] if not re.match(r"\.[a-z]", word)]
-
-    def text(x, y, kind=""):
-        return f'<text x="{x:g}" y="{y:g}" class="{looks} {kind}">{escape(" ".join(said))}</text>'
-
-    def path(*points, kind="thin"):
-        at = " L".join(f"{x:.5g} {y:.5g}" for x, y in points)
-        return f'<path class="{kind}"{ARROW * (kind == "arrow")} d="M{at}"/>'
-
-    def in_roofline(operations, rate):
-        return 40 + 240 * math.log10(operations / 0.1), 400 - 112 * math.log10(rate / 0.5)
-
-    if kind == "text":
-        return text(x, y)
+    looks = [word for word in words[len(n):] if re.match(r"\.[a-z]", word)]
+    said = " ".join(word for word in words[len(n):] if word not in looks)
+    look = f'class="{kind} {" ".join(looks).replace(".", "")}"'
     if kind in ("line", "arrow"):
-        return path((x, y), (width, height), kind=kind)
+        head = ' marker-end="url(#head)"' * (kind == "arrow")
+        return f'<path {look}{head} d="M{x:g} {y:g}L{width:g} {height:g}"/>'
     if kind == "cells":  # a row of boxes, each with a word, and orange after a *
         return "".join(shape(f"box {x + width * i} {y} {width} {height} {word.lstrip('*')}"
-                             + " .orange" * word.startswith("*")) for i, word in enumerate(said))
-    if kind == "fan":
-        parts, others = n[3], n[7]
-        return "".join(path((x + width * (i + 0.5) / parts, y),
-                            (n[4] + n[6] * (i * others // parts + 0.5) / others, n[5]))
-                       for i in range(int(parts)))
-    if kind == "roof":
-        end = in_roofline(1000, y)
-        return (path(in_roofline(0.12, x * 0.12 / 1000), in_roofline(1000 * y / x, y), end,
-                     kind="line") + text(end[0], end[1] - 20, "end"))
-    if kind == "point":
-        x, y = in_roofline(x, y)
-        return f'<circle cx="{x:g}" cy="{y:g}" r="11"/>' + text(x + 20, y + 20, "left")
-    columns, rows = n[4:] or (1, 1)
-    lines = [path((x + width * i / columns, y), (x + width * i / columns, y + height))
-             for i in range(1, int(columns))]
-    lines += [path((x, y + height * i / rows), (x + width, y + height * i / rows))
-              for i in range(1, int(rows))]
-    return (f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" class="{looks}"/>'
-            + "".join(lines) + text(x + width / 2, y + height / 2) * bool(said))
+                             + " .orange" * word.startswith("*"))
+                       for i, word in enumerate(said.split()))
+    if kind in ("roof", "point"):  # a point is words in a roofline
+        def at(operations, rate):
+            return f"{240 + 210 * math.log10(operations * 10)} {400 - 112 * math.log10(rate * 2)} "
+
+        if kind == "point":
+            return shape(f"text {at(x, y)} {said} {' '.join(looks)}")
+        ridge = at(1000 * y / x, y)
+        return (shape("line " + at(0.1, x / 1e4) + ridge) + shape("line " + ridge + at(1000, y))
+                + shape("text " + at(1000, 1.5 * y) + said + " .end"))
+    inside = [f"M{x + width * i / columns:g} {y:g}v{height:g}" for i in range(1, int(columns))]
+    inside += [f"M{x:g} {y + height * i / rows:g}h{width:g}" for i in range(1, int(rows))]
+    return (f'<rect {look} x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"/>'
+            f'<path {look} d="{"".join(inside)}"/>' * (kind != "text")
+            + f'<text {look} x="{x + width / 2:g}" y="{y + height / 2:g}">{escape(said)}</text>')
 
 
 def drawing(match):
     """A block of shapes as an SVG element, whose colors the style sheet sets: light or dark."""
-    shapes = "".join(map(shape, match[1].splitlines())).replace("#head", f"#head-{match.start()}")
+    head = f"head-{match.start()}"
+    shapes = "".join(map(shape, match[1].splitlines())).replace("#head", f"#{head}")
     return ("```{=html}\n" '<svg class="drawn" viewBox="0 0 1216 430" aria-hidden="true">'
-            f'<marker id="head-{match.start()}" viewBox="0 0 10 10" refX="9" refY="5" '
-            'markerWidth="5" markerHeight="5" orient="auto"><path d="M0 0 L10 5 L0 10 z"/></marker>'
+            f'<marker id="{head}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="5" '
+            'markerHeight="5" orient="auto"><path d="M0 0 L10 5 L0 10 z"/></marker>'
             f"{shapes}</svg>\n```")
 
 
@@ -333,45 +313,35 @@ def pandoc():
         raise Stop("this Python's pypandoc has no pandoc: install pypandoc_binary")
 
 
-def shared(markdown):
-    """A deck's Markdown with the slides that it takes from another, by their sentences."""
-    def slide(match):
-        sentence, attributes, own = match.groups()
-        deck = re.search(r"from=(\w+) ?", attributes)
-        if not deck:
-            return match[0]
-        path = SLIDES / f"{deck[1]}.md"
-        found = [other.groups() for other in SLIDE.finditer(command_line.read_text(path))
-                 if other[1] == sentence] if path.is_file() else []
-        if len(found) != 1 or "from=" in found[0][1]:
-            fail(f"{deck[1]} has no slide '{sentence}' of its own")
-        classes = "".join(re.findall(r"\.\w+ ", found[0][1]))
-        body, notes, said = found[0][2].partition("::: notes")
-        return (f"# {sentence} {{{classes}{attributes.replace(deck[0], '')}}}\n"
-                f"{body}{own.lstrip() or notes + said}")
-
-    return SLIDE.sub(slide, markdown)
+def included(match):
+    """A slide that a deck takes from another, by its sentence; any other as it is."""
+    sentence, attributes, own = match.groups()
+    deck = re.search(r"from=(\w+) ?", attributes)
+    if not deck:
+        return match[0]
+    path = SLIDES / f"{deck[1]}.md"
+    text = command_line.read_text(path) if path.is_file() else ""
+    found = re.search(rf"^# {re.escape(sentence)} \{{(.*?)\}}\n(.*?)(^::: notes.*?)(?=^# |\Z)",
+                      text, re.MULTILINE | re.DOTALL)
+    if not found:
+        fail(f"{deck[1]} has no slide '{sentence}' of its own")
+    attributes = attributes.replace(deck[0], " ".join(re.findall(r"\.[a-z]+", found[1])) + " ")
+    return f"# {sentence} {{{attributes}}}\n{found[2]}{own.strip() or found[3].strip()}\n\n"
 
 
-def prompted(markdown):
+def prompted(match):
     """Notes that begin a step of the run sheet, with what is to be said there."""
-    def step(match):
-        found = re.search(rf"^### {match[2]}:.*?(?=^##|\Z)", command_line.read_text(SHEET),
-                          re.MULTILINE | re.DOTALL)
-        if not found:
-            fail(f"{SHEET.name} has no {match[2]}")
-        items = re.findall(r"^- \*\*(?:Say|Asked|If)\*\*.*?(?=^-|^$|\Z)", found[0],
-                           re.MULTILINE | re.DOTALL)
-        said = LINK.sub(r"\1", "".join(items)).strip()
-        return f"{match[1]}\n{said}\n:::"
-
-    return re.sub(r"(^((?:Talk|Lecture|Course) \d+) begins here.*?)^:::", step, markdown,
-                  flags=re.MULTILINE | re.DOTALL)
+    step = re.search(rf"^### {match[2]}:.*?(?=^##|\Z)", command_line.read_text(SHEET),
+                     re.MULTILINE | re.DOTALL)
+    if not step:
+        fail(f"{SHEET.name} has no {match[2]}")
+    items = re.findall(r"^- \*\*.*?(?=^-|^$|\Z)", step[0], re.MULTILINE | re.DOTALL)
+    return f"{match[1]}\n" + LINK.sub(r"\1", "".join(items)) + ":::"
 
 
 def filled(markdown, figures, pictures):
     """A deck's Markdown with what its markers stand for."""
-    text = prompted(shared(markdown))
+    text = re.sub(STEP, prompted, re.sub(SLIDE, included, markdown))
     text = re.sub(FIGURE, lambda match: figures.text(match[1]), text)
     text = re.sub(DRAWING, drawing, text)
     text = re.sub(CODE, code, text)

@@ -14,6 +14,7 @@ from suite import ROOT, USAGE, WRONG, assert_one_line
 
 pytestmark = pytest.mark.full
 
+LECTURE = (ROOT / "docs/lecture.md").read_text()
 SOURCES = {path.stem: path for path in (ROOT / "docs/slides").glob("*.md")}
 DECKS = {name: ROOT / f"docs/slides/{name}.html" for name in SOURCES}
 
@@ -54,10 +55,60 @@ def test_a_deck_is_what_its_sources_say(made, name):
 @pytest.mark.parametrize("name", DECKS)
 def test_a_deck_needs_no_network(name):
     text = DECKS[name].read_text()
+    assert len(text) < 2e6
+    for file in (ROOT / "scripts/slides/reveal").iterdir():
+        text = text.replace(file.read_text(), "")  # it links to its makers
     links = re.findall(r'(?:src|href)="([^"]{0,30})', text)
     assert all(link.startswith(("data:image/svg+xml;base64,", "#")) for link in links)
-    assert not re.search(r"https?://|@import|url\(", re.sub(r"base64,[^\"]*", "", text))
-    assert "{{" not in text and "{.comment" not in text
+    assert not re.search(r"https?://|@import|url\((?!#)", re.sub(r"base64,[^\"]*", "", text))
+    assert "{{" not in text and "{." not in text
+
+
+@pytest.mark.parametrize("name, sheet, minutes", [("talk", "Talk", 20), ("lecture", "Lecture", 40),
+                                                  ("course", "Course", 90)])
+def test_a_deck_has_the_steps_and_minutes_of_its_run_sheet(name, sheet, minutes):
+    """45 minutes keep five in reserve."""
+    said = re.findall(rf"^### {sheet} (\d): .*\n\n\*\*Minutes\*\* (\d+)", LECTURE, re.MULTILINE)
+    assert sum(int(some) for _, some in said) == minutes
+    text = SOURCES[name].read_text()
+    parts = re.split(rf"^{sheet} (\d) begins here: (\d+) minutes?\b", text, flags=re.MULTILINE)
+    assert list(zip(parts[1::3], parts[2::3])) == said
+    begin, spent = 0, []
+    for heading, attributes, rest in slides_of(name):
+        if re.search(rf"^{sheet} \d begins here", rest, re.MULTILINE):
+            spent.append(0)
+        spent[-1] += float(re.search(r"minutes=([\d.]+)", attributes)[1])
+    assert spent == [int(some) for _, some in said]
+
+
+def test_the_run_sheets_print_what_the_results_say(figures):
+    """Each row of a block for a GPU: time, rate, speed-up. The decks' figures are of the same file,
+    and a recording's may differ by what two runs do."""
+    blocks = re.findall(r"^```console gpu\n(.*?)^```", LECTURE, re.MULTILINE | re.DOTALL)
+    runs = [run for block in blocks for run in block.split("$ ")[1:]]
+    checked = 0
+    for run in runs:
+        command, *lines = run.splitlines()
+        words = re.match(r"\./(\w+)( --talk)? (\d+)(?: --dtype (\w+))?$", command)
+        first = None
+        for line in lines:
+            cells = re.match(r"  (\w+) (?:\.\.\. )? *~?([\d.]+) ms +([\d.]+)(?: +[\d.]+%)?"
+                             r"(?: +([\d.]+)x)?  +verified", line)
+            if not words or not cells:
+                continue
+            rows = [row for row in figures.rows if row["program"] == words[1]
+                    and row["kernel"] == cells[1] and row["n"] == int(words[3])
+                    and (row["shape"] == "talk") == bool(words[2])]
+            row = next(row for row in rows if row["dtype"] == (words[4] or rows[0]["dtype"]))
+            first = first or row
+            rate = row["gb_per_s"] if words[2] or row["tflops"] is None else row["tflops"]
+            printed = {f"{row['median_ms']:.4g}", f"{rate:.4g}"}
+            assert float(cells[2]) == float(f"{row['median_ms']:.4g}"), line
+            assert float(cells[3]) == float(f"{rate:.4g}"), line
+            if cells[4]:
+                assert cells[4] + "x" == table.ratio(first["median_ms"], row["median_ms"]), line
+            checked += 1
+    assert checked > 40
 
 
 def slides_of(name):
@@ -79,7 +130,7 @@ def test_no_measured_figure_is_typed_by_hand(name):
 
 # What a page can say of each of its slides. Text's boxes are of its lines, not of its paragraphs.
 LOOK = """slides.map((slide, i) => {
-    show(i);
+    Reveal.slide(i);
     const faults = [], page = slide.getBoundingClientRect();
     if (slide.scrollWidth > 1280 || slide.scrollHeight > 720)
         faults.push(`holds ${slide.scrollWidth} x ${slide.scrollHeight}`);
@@ -111,9 +162,12 @@ LOOK = """slides.map((slide, i) => {
         if (box.width < width || box.height < height) faults.push("a small picture");
         if (box.right > page.right || box.bottom > page.bottom) faults.push("a picture outside");
     }
-    if (slide.matches(".picture, .drawing") !== Boolean(slide.querySelector("img")))
+    if (slide.matches(".picture, .drawing") !== Boolean(slide.querySelector("img, .drawn")))
         faults.push("a picture without its class, or the reverse");
     if (page.width !== 1280 || page.height !== 720) faults.push("no page");
+    for (const block of slide.querySelectorAll("[data-lit]"))
+        for (const text of block.dataset.lit.split(/;|, /))
+            if (!block.textContent.includes(text)) faults.push("lights nothing: " + text);
     return [slide.querySelector("h1").textContent, faults];
 })"""
 
@@ -136,33 +190,40 @@ def test_every_slide_fits_its_page(tmp_path):
 @pytest.mark.skipif(not browser.CHROMIUM, reason="Chromium is not installed")
 def test_a_deck_is_shown_page_by_page(tmp_path):
     """Keys turn pages, any screen shows a whole slide, and print has them all."""
-    def press(key):
-        page.evaluate(f"dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}'}}))")
-        return page.evaluate("""[at, location.hash,
+    def press(key, code):
+        page.evaluate(f"""document.dispatchEvent(new KeyboardEvent('keydown',
+            {{key: '{key}', code: '{key}', keyCode: {code}, bubbles: true}}))""")
+        return page.evaluate("""[Reveal.getIndices().h,
             slides.filter(slide => slide.getBoundingClientRect().width > 0).length]""")
 
     with browser.page(tmp_path / "profile") as page:
         page.open(DECKS["talk"], 1280, height=720)
         last = len(slides_of("talk")) - 1
-        assert press("PageDown") == [1, "#2", 1] and press("ArrowRight") == [2, "#3", 1]
-        assert press("ArrowLeft") == [1, "#2", 1] and press("End") == [last, f"#{last + 1}", 1]
-        assert press("PageDown")[0] == last and press("Home")[0] == 0
-        said = page.evaluate("""(() => {
-            const frame = document.body.appendChild(document.createElement("iframe"));
-            notes = frame.contentWindow;  // in place of a window of its own
-            show(1);
-            notes = null;
-            return frame.contentDocument.body.innerText; })()""")
-        heading = slides_of("talk")[2][0]
-        assert said.startswith(f"Slide 2 of {last + 1}, until minute 1.5 of 20")
-        assert "Keep the picture" in said and f"Next: {heading}" in said
+        assert press("PageDown", 34) == [1, 1] and press("PageDown", 34) == [2, 1]
+        assert press("PageUp", 33) == [1, 1] and press("End", 35) == [last, 1]
+        assert press("PageDown", 34)[0] == last and press("Home", 36)[0] == 0
+        for key, code in ((".", 190), ("b", 66)):
+            press(key, code)
+            assert page.evaluate("Reveal.isPaused()")
+            press(key, code)
+        assert not page.evaluate("Reveal.isPaused()")
+        page.evaluate("Reveal.slide(3)")  # code, whole at first
+        other = "document.querySelectorAll('.present .other').length"
+        assert page.evaluate(other) == 0
+        assert press("PageDown", 34)[0] == 3 and page.evaluate(other) > 0
+        notes = page.evaluate("slides.map(slide => slide.querySelector('.notes').textContent)")
+        assert "Until minute 1.5." in notes[1] and "Keep the picture" in notes[1]
+        assert "Four percent of what?" in notes[0]
         for width, height in [(1920, 1080), (1024, 768), (390, 844)]:
             page.open(DECKS["talk"], width, height=height)
             box = page.evaluate("""(box => [box.left, box.top, box.right, box.bottom])(
-                slides[at].getBoundingClientRect())""")
+                Reveal.getCurrentSlide().getBoundingClientRect())""")
             assert min(box) >= -1 and box[2] <= width + 1 and box[3] <= height + 1
-        pdf = page.pdf(preferCSSPageSize=True)
-        assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == last + 1
+        for query, pages in (("?print-pdf", 1), ("?print-pdf&showNotes=separate-page", 2)):
+            page.command("Page.navigate", url=DECKS["talk"].as_uri() + query)
+            page.evaluate("new Promise(done => Reveal.on('pdf-ready', done))")
+            pdf = page.pdf(preferCSSPageSize=True, printBackground=True)
+            assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == pages * (last + 1)
 
 
 # --- Markers ------------------------------------------------------------------------------------
