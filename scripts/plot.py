@@ -662,7 +662,7 @@ def draw_ladder(title, panels, theme):
                 if rows[0]["role"] != "chain":
                     name += f", {row['dtype']}"
                 elif row is not rows[0]:
-                    text = f"{table.ratio(row['tflops'], rows[0]['tflops'])}  {text}"
+                    text = f"{table.ratio(rows[0]['median_ms'], row['median_ms'])}  {text}"
                 color = {"library": theme.muted, measurements.YARDSTICK: theme.muted,
                          "chain": theme.color(1)}.get(row["role"], theme.color(0))
                 lines.append((name, text, row["tflops"], color))

@@ -375,10 +375,10 @@ ensure_matplotlib() {
 
 # Sets FOUND_PYTHON, a Python that has matplotlib, and pandoc in the version that made docs/slides.
 ensure_pandoc() {
-    find_python 'import matplotlib, pypandoc, sys
+    find_python 'import matplotlib, pypandoc, segno, sys
 from importlib.metadata import version
 sys.exit(version("pypandoc_binary") != "1.17")' ||
-        pip_install "pandoc and matplotlib" pypandoc_binary==1.17 "matplotlib>=3.7,<4"
+        pip_install "pandoc and matplotlib" pypandoc_binary==1.17 "matplotlib>=3.7,<4" segno==1.6.6
 }
 
 # Sets FOUND_PYTHON, a Python that has what makes the site.

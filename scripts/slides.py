@@ -33,7 +33,7 @@ In a browser: arrows or a presenter's remote turn pages, f fills the screen, s o
 a clock and the next slide, b or . is black, g goes to a number, ? lists all keys. To print, open
 NAME.html?print-pdf, for a handout with the notes NAME.html?print-pdf&showNotes=separate-page.
 
-pandoc and matplotlib go into .venv if they are missing. Bad input, also a marker that finds
+pandoc, matplotlib and segno go into .venv if they are missing. Bad input, also a marker that finds
 nothing: one line, exit 2.
 """
 
@@ -378,7 +378,7 @@ def main(arguments):
         if name not in decks:
             fail(f"no deck '{name}'; there are {' '.join(decks)}")
     results = measurements.read(options.results)
-    command_line.run_with("slides.py", ["matplotlib", "pypandoc"], "ensure_pandoc")
+    command_line.run_with("slides.py", ["matplotlib", "pypandoc", "segno"], "ensure_pandoc")
     figures, pictures = Figures(results), Pictures(results)
     for name in options.names or decks:
         text = deck(SLIDES / f"{name}.md", figures, pictures)
