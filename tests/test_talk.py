@@ -1,28 +1,36 @@
-"""scripts/talk.sh: the talk's programs in their order, as docs/lecture.md's run sheet has them."""
+"""scripts/talk.sh: the commands of docs/lecture.md's run sheets, in their order."""
 
 import json
 import re
 import shutil
+import time
 
 import pytest
 
 from fakes import FakeMachine, copy_folders, description, script
-from suite import CPU, FAILED, ROOT, SKIPPED, USAGE, VERIFIED, WRONG, assert_one_line, run
+from suite import CPU, FAILED, ROOT, SKIPPED, VERIFIED, WRONG, assert_one_line, run
 from terminal import CTRL_C, CTRL_D, on_a_terminal
 
 INTERRUPTED = 130
 LECTURE = (ROOT / "docs/lecture.md").read_text(encoding="utf-8")
 SLIDES = (ROOT / "docs/slides/talk.md").read_text(encoding="utf-8")
-TALK = LECTURE.partition("\n## The talk: ")[2].partition("\n## ")[0]
+SHEETS = ["talk", "lecture", "course"]
+RECORDINGS = sorted((ROOT / "docs/recordings").glob("*.txt"))
 
 
-def commands_of(info):
-    """[the commands of a step] of the run sheet's blocks."""
-    return [re.findall(r"^\$ (.*)$", block, re.MULTILINE)
-            for block in re.findall(rf"^```{info}\n(.*?)^```", TALK, re.MULTILINE | re.DOTALL)]
+def steps_of(sheet, info):
+    """[the commands of a step] of a run sheet's blocks; without one for a GPU, the other's."""
+    steps = re.split(rf"^### {sheet.capitalize()} \d", LECTURE, flags=re.MULTILINE)[1:]
+    found = []
+    for step in steps:
+        blocks = dict(re.findall(r"^```(console(?: gpu)?)\n(.*?)^```", step.split("\n##")[0],
+                                 re.MULTILINE | re.DOTALL))
+        block = blocks.get(info) or blocks["console"]
+        found.append(re.findall(r"^\$ (.*)$", block, re.MULTILINE))
+    return found
 
 
-WITH_GPU, WITHOUT = commands_of("console gpu"), commands_of("console")
+WITH_GPU, WITHOUT = steps_of("talk", "console gpu"), steps_of("talk", "console")
 
 # It says how it was called, and ends as the file `status` beside it has it.
 FAKE = """#!/bin/sh
@@ -41,12 +49,13 @@ class Stage:
     def __init__(self, root):
         self.root = root
         copy_folders(root, "scripts", "src")
-        for folder in ("docs", "bin", "cpu/count"):
+        for folder in ("docs", "bin", "cpu/count", "cpu/mutants"):
             (root / folder).mkdir(parents=True)
         shutil.copy(ROOT / "docs/lecture.md", root / "docs")
-        for path in (root / "src").glob("[1-9]_*.cu"):
+        for path in (root / "src").glob("*.cu"):
             about = description(path.stem)
-            for program in (root / path.stem, root / "cpu" / path.stem):
+            for program in (root / path.stem, root / "cpu" / path.stem,
+                            root / "cpu/mutants" / path.stem):
                 FakeMachine.install(program, FAKE.replace("DESCRIPTION", json.dumps(about)))
         FakeMachine.install(root / "bin/nvidia-smi", "#!/bin/sh\necho 'GPU 0: A GPU'\n")
 
@@ -63,8 +72,7 @@ class Stage:
 
     def called(self, text):
         """The commands that were run, as the run sheet has them."""
-        return [line.replace(f"{self.root}/cpu/", "cpu/").replace(f"{self.root}/", "./")
-                for line in re.findall(r"^called: (.*?)\r?$", text, re.MULTILINE)]
+        return re.findall(r"^called: (.*?)\r?$", text, re.MULTILINE)
 
 
 @pytest.fixture
@@ -84,9 +92,39 @@ def test_it_runs_what_the_run_sheet_says(stage):
     assert (done.returncode, done.stderr) == (VERIFIED, "")
     assert stage.called(done.stdout) == sum(WITHOUT, [])
     assert re.findall(r"^\$ (.*)$", done.stdout, re.MULTILINE) == sum(WITHOUT, [])
-    titles = re.findall(r"^### Talk (\d): (.*)$", TALK, re.MULTILINE)
-    banners = re.findall(r"^  (\d) of 7   (.*?)  +\d minutes?$", done.stdout, re.MULTILINE)
+    titles = re.findall(r"^### Talk (\d): (.*)$", LECTURE, re.MULTILINE)
+    banners = re.findall(r"^  (\d) of 7   (.*?)  +\d minutes$", done.stdout, re.MULTILINE)
     assert banners == titles
+
+
+@pytest.mark.parametrize("sheet", SHEETS[1:])
+@pytest.mark.parametrize("options, info", [([], "console gpu"), (["--cpu"], "console")])
+def test_it_runs_the_other_sheets(stage, sheet, options, info):
+    """Also scripts, pipes and mutants: these have to be wrong."""
+    for name in ("count.sh", "step.sh", "compare_gpus.sh"):
+        (stage.root / "scripts" / name).write_text('echo "called: scripts/${0##*/} $*"\n')
+    for mutant in (stage.root / "cpu/mutants").iterdir():
+        stage.ends(f"cpu/mutants/{mutant.name}", WRONG)
+    done = stage.talk("--sheet", sheet, *options)
+    assert (done.returncode, done.stderr) == (VERIFIED, "")
+    assert stage.called(done.stdout) == sum(steps_of(sheet, info), [])
+    stage.ends("cpu/mutants/2_matmul_sharedmem", VERIFIED)
+    done = stage.talk("--sheet", sheet, *options)
+    assert done.returncode == (WRONG if "cpu/mutants/" in str(steps_of(sheet, info)) else VERIFIED)
+
+
+def test_the_notes_and_the_printed_sheet_say_the_same(stage):
+    printed = stage.talk("--print", "--cpu", build=True).stdout
+    assert re.findall(r"^   \$ (.*)$", printed, re.MULTILINE) == [
+        command for sheet in SHEETS for step in steps_of(sheet, "console") for command in step]
+    assert printed.count("\f") == 3 and max(map(len, printed.splitlines())) <= 79
+    (stage.root / "build/talk").mkdir(parents=True)
+    (stage.root / "build/talk/step").write_text("lecture 8")
+    notes = stage.talk("--notes", build=True).stdout
+    assert notes.startswith("lecture 8: what a GPU says (3 min)\n\nShow   the table of an H200")
+    assert re.findall(r"^[A-Z]\w+", notes, re.MULTILINE) == ["Show", "Say", "Asked", "Asked", "If"]
+    words = " ".join(re.search(r"Say +(.*?)\n\n", notes, re.DOTALL)[1].split())
+    assert f"- **Say** {words}" in LECTURE and " ".join(printed.split()).count(words) == 1
 
 
 def test_the_slides_say_the_same():
@@ -107,10 +145,7 @@ def test_the_real_programs_describe_the_steps():
 
 
 @pytest.mark.parametrize("old, new", [
-    ("## The talk: ", "## A talk: "), ("**Minutes** 2. ", ""), ("```console gpu", "```bash"),
-    ("$ ./4_matmul_cublas 4096", "$ rm -r cpu"),
-    ("**Program** `4_matmul_cublas`", "**Program** `7_gelu`"),
-    ("$ ./4_matmul_cublas 4096", "$ ./4_matmul_cublas '4096")])
+    ("## The talk: ", "## A talk: "), ("**Minutes** 2. ", ""), ("```console", "```bash")])
 def test_a_sheet_that_is_none_is_refused(stage, old, new):
     (stage.root / "docs/lecture.md").write_text(LECTURE.replace(old, new))
     done = stage.talk()
@@ -154,7 +189,7 @@ def test_nothing_here_can_run_it(stage):
 
 
 def goes_on_at(step):
-    return f"talk.sh: scripts/talk.sh {step} goes on from here\n"
+    return f"talk.sh: scripts/talk.sh --no-build {step} goes on from here\n"
 
 
 def test_an_interrupted_program_ends_the_talk(stage):
@@ -179,20 +214,63 @@ def test_a_gpu_that_no_program_can_use(stage):
     done = stage.talk()
     assert done.returncode == VERIFIED and stage.called(done.stdout) == sum(WITHOUT, [])
     assert_one_line(done.stderr, "talk.sh")
-    assert "on the CPU instead" in done.stderr
+    assert "no program can use it: on the CPU" in done.stderr
 
 
 def test_everything_is_built_before_the_first_banner(stage):
     FakeMachine.install(stage.root / "bin/scons", "#!/bin/sh\n"
                         'case "$*" in *--version*) exit ;; esac\necho "scons $*"\n')
     FakeMachine.install(stage.root / "bin/id", "#!/bin/sh\necho 1000\n")  # nothing is installed
-    done = stage.talk("--cpu", "2", build=True)
+    FakeMachine.install(stage.root / "bin/gdb", "#!/bin/sh\n")
+    copy_folders(stage.root, "docs/exercises")
+    shutil.copy(ROOT / "docs/exercises.md", stage.root / "docs")
+    done = stage.talk("--cpu", "--sheet", "lecture", "--prepare", build=True)
+    assert (done.returncode, done.stdout) == (VERIFIED, ""), done.stderr
+    plain, debug, time = done.stderr.splitlines()
+    assert re.fullmatch(r"talk.sh: all is built; it took \d+ s", time)
+    assert debug == "scons -Q debug=1 cpu/2_matmul_sharedmem"
+    assert {"cpu/1_matmul_basic", "cpu/count/2_matmul_sharedmem", "cpu/mutants/2_matmul_sharedmem",
+            "build/exercises/02/solution/cpu/count/1_matmul_basic"} < set(plain.split())
+    assert (stage.root / "build/exercises/02/solution/1_matmul_basic.cu").exists()
+    done = stage.talk("--cpu", "--sheet", "lecture", "8", build=True)
+    assert "exercises" not in done.stderr and stage.called(done.stdout) == []
+
+
+# --- Recordings -----------------------------------------------------------------------------------
+
+
+def test_a_recording_shows_what_was_printed(stage):
+    stage.ends("5_gating_unfused", SKIPPED)
+    done = stage.talk("--record")
     assert done.returncode == VERIFIED, done.stderr
-    assert done.stderr.splitlines() == [
-        "scons -Q " + " ".join(f"cpu/{folder}{program}" for program in (
-            "1_matmul_basic", "2_matmul_sharedmem", "3_matmul_tensorcore")
-            for folder in ("", "count/")) + " cpu/4_matmul_cublas cpu/5_gating_unfused "
-        "cpu/6_gating_fused"]
+    [file] = (stage.root / "docs/recordings").iterdir()
+    assert file.name == "talk-gpu-0-a-gpu.txt"
+    for program in stage.root.glob("[1-9]_*[a-z0-9]"):
+        program.unlink()
+    assert stage.called(stage.talk("--replay", "5", build=True).stdout) == sum(WITH_GPU[4:], [])
+    done = stage.talk("--replay", file, build=True)
+    assert stage.called(done.stdout) == sum(WITH_GPU, [])
+    source = f"recording of GPU 0: A GPU, {time.strftime('%Y-%m-%d')}"
+    assert (done.returncode, done.stdout.count(source)) == (VERIFIED, 7 + 7)
+    file.write_text("something else")
+    assert_one_line(stage.talk("--replay", file, build=True).stderr, "talk.sh")
+
+
+def test_what_cannot_run_here_is_shown(stage):
+    stage.talk("--record")
+    stage.ends("5_gating_unfused", SKIPPED)
+    _, shown, status = on_stage(stage, ["", "v", CTRL_D], "5")
+    assert "; v: the recording of GPU 0: A GPU" in shown and "[Enter, about 1 s" in shown
+    assert (status, stage.called(shown)) == (SKIPPED, WITH_GPU[4] * 2)
+
+
+@pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: file.stem)
+def test_the_recordings_have_the_sheets_commands(file):
+    sheet, _, machine = file.stem.partition("-")
+    info = "console" if machine == "simulator" else "console gpu"
+    commands = re.findall(r"^\$ (.*)$", file.read_text(), re.MULTILINE)
+    assert commands == sum(steps_of(sheet, info), []), "scripts/talk.sh --record writes it"
+    assert sum(each.stat().st_size for each in RECORDINGS) <= 300_000
 
 
 # --- On a terminal --------------------------------------------------------------------------------
@@ -200,30 +278,37 @@ def test_everything_is_built_before_the_first_banner(stage):
 
 def on_stage(stage, typed, *arguments):
     shown, status = on_a_terminal(
-        ["bash", "scripts/talk.sh", "--no-build", *arguments], typed,
-        r"\r\$ |\[Enter\](\x1b\[0m)? ?(\x1b\[0m)?", cwd=stage.root, env=stage.env)
+        ["bash", "scripts/talk.sh", "--no-build", *arguments], typed, r"\[(Enter|the end).*?\] ",
+        cwd=stage.root, env=stage.env)
     return [stage.called(part) for part in shown], "".join(shown), status
 
 
 def test_enter_runs_a_command_and_goes_on(stage):
-    called, shown, status = on_stage(stage, [""] * 5, "5")
+    called, shown, status = on_stage(stage, [""] * 6, "5")
     assert status == VERIFIED
-    assert called == [[], WITH_GPU[4], [], WITH_GPU[5], [], WITH_GPU[6]]
-    assert "\x1b[1m  5 of 7 " in shown and shown.count("[Enter]") == 2
+    assert called == [[], WITH_GPU[4], [], WITH_GPU[5], [], WITH_GPU[6], [], []]
+    assert "\x1b[1m  5 of 7 " in shown and "minute 11, planned 11 --" in shown
+    assert shown.count("[Enter: step ") == 2 and shown.count("[the end; q leaves]") == 2
+    assert (stage.root / "build/talk/step").read_text() == "talk 7"
 
 
-def test_another_command_can_be_typed(stage):
-    """At either prompt, which then comes again; so it does for what is no command."""
-    python = "python3 scripts/frameworks/6_gating_fused.py 33"
-    typed = ["./6_gating_fused 64", "what?", "", "'", "DEMO_COUNT=1 cpu/1_matmul_basic 32", "",
-             python, ""]
+def test_any_other_command_can_be_typed(stage):
+    """Whatever comes of it, the prompt comes again, and the talk's status is the sheet's."""
+    typed = ["./6_gating_fused 64 | cat", "what?", "'", "DEMO_COUNT=1 cpu/1_matmul_basic 32", "r",
+             "exit 1", "kill -INT $$", "99", "v", "?", "", "q"]
     called, shown, status = on_stage(stage, typed, "6")
-    assert status == USAGE  # of the last one
-    assert called == [[], ["./6_gating_fused 64"], [], WITH_GPU[5], [],
-                      ["DEMO_COUNT=1 cpu/1_matmul_basic 32"], [], [], WITH_GPU[6]]
-    assert "6_gating_fused.py: argument N: '33'" in shown
-    assert shown.count("[Enter]") == 3 and shown.count("Enter goes on, Ctrl-D ends the talk") == 2
-    assert f"\x1b[A\x1b[K$ {typed[0]}\r\n" in shown
+    assert status == VERIFIED
+    counted = ["DEMO_COUNT=1 cpu/1_matmul_basic 32"]
+    assert called == [[], ["./6_gating_fused 64"], [], [], counted, counted, [], [], [], [], [],
+                      WITH_GPU[5], []]
+    assert "what?: command not found" in shown and "there is no step of that" in shown
+
+
+def test_one_can_go_back(stage):
+    called, shown, status = on_stage(stage, ["", "r", "b", "b", "7", "", "q"], "5")
+    assert (called, status) == ([[], WITH_GPU[4], WITH_GPU[4], [], [], [], WITH_GPU[6], []],
+                                VERIFIED)
+    assert re.findall(r"  (\d) of 7 ", shown) == [*"5437"]
 
 
 def test_an_impatient_enter_starts_nothing(stage):
@@ -234,14 +319,12 @@ def test_an_impatient_enter_starts_nothing(stage):
     assert (called, status) == ([[], WITH_GPU[4], []], VERIFIED)
 
 
-def test_the_talk_can_be_left(stage):
-    called, _, status = on_stage(stage, ["", CTRL_D], "5")
-    assert (called, status) == ([[], WITH_GPU[4], []], VERIFIED)
-    called, shown, status = on_stage(stage, ["", "", CTRL_C], "5")
-    assert (called, status) == ([[], WITH_GPU[4], [], []], INTERRUPTED)
-    assert shown.endswith(goes_on_at(6).replace("\n", "\r\n"))
+def test_an_interrupt_does_not_end_the_talk(stage):
+    stage.ends("5_gating_unfused", INTERRUPTED)
+    called, _, status = on_stage(stage, [CTRL_C, "", CTRL_C, "", "", CTRL_D], "5")
+    assert (called, status) == ([[], [], WITH_GPU[4], [], [], WITH_GPU[5], []], VERIFIED)
 
 
 def test_a_wrong_result_is_not_forgotten_when_the_talk_is_left(stage):
     stage.ends("5_gating_unfused", WRONG)
-    assert on_stage(stage, ["", CTRL_D], "5")[2] == WRONG
+    assert on_stage(stage, ["", "q"], "5")[2] == WRONG
