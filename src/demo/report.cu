@@ -224,9 +224,10 @@ bool Report::compares() const {
 
 /// Prints what stands above a line, where it is another than before.
 void Report::print_head(const std::string& head) {
-    if (head != head_)
-        std::printf("%s%s\n", head_.empty() ? "" : "\n", styled(kAside, head).c_str());
+    if (head == head_) return;
+    std::printf("%s%s\n", head_.empty() ? "" : "\n", styled(kAside, head).c_str());
     head_ = head;
+    first_ms_ = 0;
 }
 
 /// As long as `fraction` of the room that the line and its verdict leave.
@@ -321,8 +322,8 @@ void Report::row(const std::vector<Cell>& cells) {
     right_ = true;
 }
 
-void Report::end(const Workload& work) {
-    first_ms_ = 0;
+void Report::end(const Workload& work, bool alone) {
+    if (!alone) first_ms_ = 0;  // lines that are alone, such as a type's each, are one comparison
     if (line_.empty()) return;
     const std::string size = work.text.substr(0, work.text.find(':'));
     const bool is_shape = size.find(" x ") != std::string::npos;

@@ -39,8 +39,9 @@ class Report {
     void add(const Workload& work, const Contender& contender, const Result& result,
              const Result* copy);
 
-    /// Ends a comparison: in a sweep prints the line of all that add() noted.
-    void end(const Workload& work);
+    /// Ends a comparison: in a sweep prints the line of all that add() noted. `alone`: it has one
+    /// contender, and is compared with what stands above it.
+    void end(const Workload& work, bool alone);
 
     /// See print_row() in demo/experiment.cuh.
     void row(const std::vector<Cell>& cells);

@@ -84,7 +84,7 @@ std::map<std::string, double> Session::run(const Workload& work, const Check& ch
             ++printed;
         }
     });
-    report->end(work);
+    report->end(work, all.size() == 1);
     for (const Contender& contender : wanted)
         if (!contender.why_not.empty()) report->skip(contender);
     return medians;
