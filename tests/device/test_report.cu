@@ -78,7 +78,8 @@ struct Printed {
 };
 
 Printed print(const demo::Workload& work, const std::vector<Line>& table,
-              const demo::Options& options = {}, const std::string& gpu_name = "NVIDIA H200") {
+              const demo::Options& options = {}, const std::string& gpu_name = "NVIDIA H200",
+              bool apart = false) {  // each line in a comparison of its own
     demo::program_name = "test";
     demo::Gpu gpu;
     gpu.name = gpu_name;
@@ -101,12 +102,14 @@ Printed print(const demo::Workload& work, const std::vector<Line>& table,
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
     demo::Report report(options, gpu, plan);
-    for (size_t i = 0; i < table.size(); ++i)
+    for (size_t i = 0; i < table.size(); ++i) {
         if (table[i].contender.why_not.empty())
             report.add(work, table[i].contender, results[i], copy);
         else
             report.skip(table[i].contender);
-    report.end(work);
+        if (apart) report.end(work, true);
+    }
+    report.end(work, table.size() == 1);
     report.finish();
     Printed printed;
     printed.text = testing::internal::GetCapturedStdout();
@@ -145,6 +148,15 @@ TEST(Table, ShowsTimeRatePeakAndSpeedUp) {
     EXPECT_EQ(printed.lines[2], "  wmma       0.5000 ms    274.9      28%     1.00x  verified");
     EXPECT_EQ(printed.lines[3], "  mma_ptx    0.2500 ms    549.8      56%     2.00x  verified");
     EXPECT_EQ(printed.exit_code, demo::kVerified);
+}
+
+TEST(Table, ComparesLinesThatEachStandAlone) {
+    const Printed printed =
+        print(kMatmul, {{{.kernel = "fp32"}, {0.5}}, {{.kernel = "fp16"}, {0.25}}}, {},
+              "NVIDIA H200", true);
+    ASSERT_EQ(printed.lines.size(), 4u) << printed.text;
+    EXPECT_EQ(printed.lines[2], "  fp32      0.5000 ms    274.9      28%     1.00x  verified");
+    EXPECT_EQ(printed.lines[3], "  fp16      0.2500 ms    549.8      56%     2.00x  verified");
 }
 
 TEST(Table, ShowsGigabytesBesideACopyWhereMemoryIsTheLimit) {
