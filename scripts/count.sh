@@ -77,7 +77,7 @@ count_all() {
     for program in "${programs[@]}"; do
         if [[ $together ]]; then
             pairs+=("$program" "$WORK/$program.counts")
-            "$count" "$program" "$@" >"$WORK/$program.counts"
+            COLUMNS=100 "$count" "$program" "$@" >"$WORK/$program.counts"
         else
             "$count" "$program" "$@"
         fi

@@ -18,9 +18,11 @@ takes. PROGRAM is a name or its number: 2_matmul_sharedmem, 2, bonus_matmul_regi
 
   --cpu          on the CPU, GPU or not
   --kernel NAME  the program's --kernel
-  --walk FILE    go through the commands in FILE: Enter runs the next one, which is in the prompt;
-                 anything else that is typed runs instead. Lines with # are said before it
+  --walk FILE    go through the commands in FILE: Enter runs the next one, which is shown in gray;
+                 anything else that is typed runs instead. Lines with # are said before it. Without
+                 a keyboard it is --batch
   --batch FILE   run them all, print what they say, and end; lines with ## are said nowhere
+  --from COUNT   begin at that command of FILE; those before it run, and say nothing
   --no-build     the program lies in build/debug/ or cpu/debug/; it was built elsewhere
 
 Commands, besides the debugger's own: thread, block, tile, next-barrier and who. A session begins by
@@ -38,16 +40,20 @@ END
 caller=$PWD
 cd -- "$here/.."
 
-on_cpu="" must_build=yes way="" file="" words=() options=()
+on_cpu="" must_build=yes way="" file="" from=1 words=() options=()
 while (($# > 0)); do
     case $1 in
-        --kernel | --batch | --walk)
+        --kernel | --batch | --walk | --from)
             [[ ${2--} != -* ]] || die 2 "$1 needs a value (--help shows the usage)"
             ;;&
         -h | --help) show_usage ;;
         --cpu) on_cpu=yes ;;
         --no-build) must_build="" ;;
         --kernel) options+=(--kernel "$2") && shift ;;
+        --from)
+            [[ $2 =~ ^[1-9][0-9]{0,3}$ ]] || die 2 "--from takes a command's number, not '$2'"
+            from=$2 && shift
+            ;;
         --batch | --walk)
             [[ ! $way ]] || die 2 "one file is expected: $way $file, or $1 $2"
             way=$1 file=$2 && shift
@@ -61,6 +67,8 @@ done
 ((${#words[@]} <= 2)) || die 2 "a program and one size N are expected, not also '${words[2]}'"
 [[ ! $way || $file == /* ]] || file=$caller/$file
 [[ ! $way || -r $file && ! -d $file ]] || die 2 "$file cannot be read"
+
+[[ $way != --walk || -t 0 ]] || way=--batch
 
 program=$(find_program "${words[@]}")
 n=${words[1]-64}
@@ -113,7 +121,7 @@ status=0
 ((status == 0)) || exit "$status"
 
 export STEP_PROGRAM=$program STEP_ARGUMENTS="${arguments[*]}" STEP_GPU=1
-export STEP_BATCH="" STEP_WALK=""
+export STEP_BATCH="" STEP_WALK="" STEP_FROM=$from
 [[ ! $on_cpu ]] || STEP_GPU=""
 session=("$debugger" -q -nx -x scripts/step/step_commands.py --args "$folder/$program"
     "${arguments[@]}")

@@ -91,7 +91,9 @@ __attribute__((constructor)) void count_if_asked(int argc, char** argv, char**) 
 
 #else
 
+#include <fcntl.h>
 #include <link.h>
+#include <sys/ioctl.h>
 
 #include <array>
 #include <cctype>
@@ -408,7 +410,34 @@ std::string with_commas(uint64_t value) {
     return text;
 }
 
-constexpr size_t kColumns = 100;
+constexpr size_t kWide = 100;  // columns of the whole table
+
+/// The columns of a line: 79, without bytes, where COLUMNS or the terminal has fewer than `kWide`.
+size_t columns() {
+    static const size_t found = [] {
+        winsize size{};
+        const char* const wanted = std::getenv("COLUMNS");
+        const int terminal = open("/dev/tty", O_RDONLY | O_CLOEXEC);
+        if (terminal >= 0) ioctl(terminal, TIOCGWINSZ, &size), close(terminal);
+        const size_t here = wanted ? std::strtoul(wanted, nullptr, 10) : size.ws_col;
+        return here == 0 || here >= kWide ? kWide : size_t(79);
+    }();
+    return found;
+}
+
+/// A line of the table, from `name`'s column on.
+void print_cells(const std::string& name, const std::string& threads, const std::string& requests,
+                 const std::string& bytes, const std::string& sectors,
+                 const std::string& per_request, const std::string& conflicts) {
+    const bool wide = columns() == kWide;
+    char row[200];
+    std::snprintf(row, sizeof row,
+                  wide ? "%-20s%15s%14s%17s%14s%9s%11s" : "%-20s%14s%12s%s%13s%9s%11s",
+                  name.c_str(), threads.c_str(), requests.c_str(), wide ? bytes.c_str() : "",
+                  sectors.c_str(), per_request.c_str(), conflicts.c_str());
+    const std::string text = row;
+    std::printf("%s\n", text.substr(0, text.find_last_not_of(' ') + 1).c_str());
+}
 
 void print_row(Kind kind, const Totals& totals) {
     std::string bytes, sectors, per_request, conflicts;
@@ -421,12 +450,8 @@ void print_row(Kind kind, const Totals& totals) {
     } else if (kind < kProduct) {
         conflicts = with_commas(totals.conflicts);
     }
-    char row[kColumns + 100];
-    std::snprintf(row, sizeof row, "    %-16s%15s%14s%17s%14s%9s%11s", kNames[kind],
-                  with_commas(totals.threads).c_str(), with_commas(totals.requests).c_str(),
-                  bytes.c_str(), sectors.c_str(), per_request.c_str(), conflicts.c_str());
-    const std::string text = row;
-    std::printf("%s\n", text.substr(0, text.find_last_not_of(' ') + 1).c_str());
+    print_cells(std::string("    ") + kNames[kind], with_commas(totals.threads),
+                with_commas(totals.requests), bytes, sectors, per_request, conflicts);
 }
 
 std::string text(const dim3& v) {
@@ -460,18 +485,20 @@ void print(const Counted& launch, const Symbols& symbols) {
     }
     std::printf("\n%s: %s blocks of %s threads, one launch\n", name_of(launch, symbols).c_str(),
                 text(launch.grid).c_str(), text(launch.block).c_str());
-    std::printf("%20s%15s%14s%17s%14s%9s%11s\n", "", "threads", "requests", "bytes", "sectors",
-                "/request", "conflicts");
+    print_cells("", "threads", "requests", "bytes", "sectors", "/request", "conflicts");
     for (const auto& [kind, totals] : whole) print_row(kind, totals);
     if (symbols.empty()) {
         std::printf("  (which lines is not known: addr2line, of binutils, is missing)\n");
         return;
     }
     for (const auto& [line, kinds] : lines) {
-        std::string place = line.file == launch.file ? "line " : line.file + ":";
-        if (line.line == 0) place = "an unknown line";
-        if (line.line > 0) place += std::to_string(line.line) + ": ";
-        std::printf("  %s\n", (place + source_text(line)).substr(0, kColumns - 2).c_str());
+        std::string text = line.file != launch.file ? line.file + ":"
+                           : columns() == kWide     ? "line "
+                                                    : "";
+        if (line.line == 0) text = "an unknown line";
+        if (line.line > 0) text += std::to_string(line.line) + ": " + source_text(line);
+        if (text.size() > columns() - 2) text = text.substr(0, columns() - 6) + " ...";
+        std::printf("  %s\n", text.c_str());
         for (const auto& [kind, totals] : kinds) print_row(kind, totals);
     }
 }

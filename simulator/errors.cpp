@@ -15,6 +15,8 @@
 namespace simulator {
 namespace {
 
+constexpr size_t kColumns = 79;  // of a terminal's line
+
 thread_local cudaError_t last_error = cudaSuccess;
 
 }  // namespace
@@ -26,13 +28,20 @@ thread_local cudaError_t last_error = cudaSuccess;
     while (failed.test_and_set()) pause();  // another thread is about to end the program
     const std::string thread = running_thread();
     std::fflush(stdout);
-    std::fprintf(stderr, "%s: %s%s", program_invocation_short_name, thread.c_str(),
-                 thread.empty() ? "" : ": ");
+    char words[1000];
     va_list arguments;
     va_start(arguments, format);
-    std::vfprintf(stderr, format, arguments);
+    std::vsnprintf(words, sizeof words, format, arguments);
     va_end(arguments);
-    std::fputc('\n', stderr);
+    std::string text =
+        program_invocation_short_name + (": " + thread) + (thread.empty() ? "" : ": ") + words;
+    for (size_t begin = 0; isatty(STDERR_FILENO) && text.size() - begin > kColumns;) {
+        const size_t blank = text.rfind(' ', begin + kColumns);
+        if (blank == std::string::npos || blank <= begin + 2) break;
+        text.replace(blank, 1, "\n  ");
+        begin = blank + 1;
+    }
+    std::fprintf(stderr, "%s\n", text.c_str());
     _exit(exit_code);
 }
 

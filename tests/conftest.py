@@ -13,7 +13,7 @@ from suite import BACKENDS
 # In the background shells ignore Ctrl-C, and so would all that the tests start, also where they
 # mean to interrupt it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
+os.environ["COLUMNS"] = "100"  # whatever terminal the tests run on
 
 SECONDS = collections.Counter()  # by file
 

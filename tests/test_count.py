@@ -117,7 +117,7 @@ def test_a_line_has_its_own_counts():
     table = count("2_matmul_sharedmem", 64)["matmul_sharedmem"]
     source = (ROOT / "src/2_matmul_sharedmem.cu").read_text().splitlines()
     for line, text in table.sources.items():
-        assert text and text == source[line - 1].strip()[:len(text)]
+        assert text and source[line - 1].strip().startswith(text.replace(" ...", ""))
     [inner] = [table.lines[line] for line, text in table.sources.items() if "sum +=" in text]
     assert inner == {"shared loads": table.whole["shared loads"]}
 

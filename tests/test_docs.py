@@ -3,6 +3,7 @@ promises, that figures in prose are those of results/, and that the outputs show
 
 import csv
 import json
+import os
 import re
 import subprocess
 
@@ -129,6 +130,7 @@ def promises(info):
 
 
 WITHOUT_GPU, WITH_GPU = promises("console"), promises("console gpu")
+SHEETS = read(LECTURE)  # whose commands run on a projector
 
 
 def says(line):
@@ -155,7 +157,8 @@ def assert_promised(command, lines):
     for name in set(re.findall(r"cpu/(\w+)", command)) & set(PROGRAMS):
         run(CPU.folder / name, "--help")  # skips where it is not built
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True,
-                          stdin=subprocess.DEVNULL, timeout=120)
+                          stdin=subprocess.DEVNULL, timeout=120,
+                          env={**os.environ, "COLUMNS": "79" if command in SHEETS else "100"})
     if done.returncode == SKIPPED:
         pytest.skip(done.stderr.strip())
     rest = done.stdout + done.stderr

@@ -392,7 +392,7 @@ def test_a_walk_comes_to_its_end(file):
     stops = re.findall(r"\n\n#", "\n" + file.read_text())
     assert 3 <= len(stops) <= 13
     for line in told(file)[1] + told(file)[2]:
-        assert len(line) <= 100
+        assert len(line) <= 76
 
 
 def values(file):
@@ -437,19 +437,31 @@ def walk_on_a_terminal(tmp_path, commands, typed):
     (tmp_path / "walk.txt").write_text("\n".join(commands) + "\n")
     return on_a_terminal(
         [SCRIPT, "--cpu", "--no-build", "--walk", tmp_path / "walk.txt", "2"], typed,
-        r"\(step\) (\x1b\[2m.*\x1b\[0m\r\(step\) )?")
+        r"\(step\) (\r\n\x1b\[2m.*\x1b\[0m\x1b\[A\r\(step\) )?")
 
 
 THREE = ["# One.", "print N", "next", "## Not for the room.", "# Two.", "print x"]
 
 
 @on_cpu
+def test_a_walk_without_a_keyboard_runs_through_from_any_command(tmp_path):
+    (tmp_path / "walk.txt").write_text("\n".join(THREE) + "\n")
+    done = step("--cpu", "--no-build", "--walk", tmp_path / "walk.txt", "--from", "3", "2",
+                env={**os.environ, "COLUMNS": "40"})
+    assert done.returncode == 0 and re.match(
+        r".*\nblock \(0,0\), thread \(0,0\) in .*\n(.*\n)*=>   38 .* \.\.\.\n.*\n(.*\n)*\n"
+        r"# Two.\n\(step\) print x\n\$2 = 0\n$", done.stdout), done.stdout
+    assert re.search(r"^     35  __shared__ float tile_B\[kTi \.\.\.$", done.stdout, re.MULTILINE)
+
+
+@on_cpu
 def test_enter_runs_the_walks_next_command(tmp_path):
     parts, status = walk_on_a_terminal(tmp_path, [*THREE, "continue"],
                                        ["", "print 6 * 7", "nonsense", "", "", ""])
-    assert status == 0 and "\x1b[2mprint N\x1b[0m" in parts[0]  # gray, in the prompt
+    assert status == 0 and "\x1b[2mEnter, 1 of 4: print N\x1b[0m" in parts[0]  # gray
     assert "Not for the room" not in "".join(parts)
-    parts = [re.sub(r"\x1b\[2m.*\x1b\[0m\r\(step\) |\x1b\[\d*[AKm]|\r", "", part) for part in parts]
+    parts = [re.sub(r"\n\x1b\[2m.*\x1b\[0m\x1b\[A\r\(step\) |\x1b\[\d*[AJKm]|\r", "",
+                    part.replace("\r\n", "\n")) for part in parts]
     assert "\n# One.\n(step) " in parts[0] and "$1" not in parts[0]
     assert "(step) print N\n$1 = 64\n" in parts[1]
     assert "print 6 * 7\n$2 = 42\n" in parts[2]

@@ -23,7 +23,8 @@ extern std::string program_name;
 /// Shows what is being done, if stderr is a terminal, until the next line is printed.
 void show_progress(const std::string& text);
 
-/// Prints "program: message" as one line on stderr, after all results so far.
+/// Prints "program: message" on stderr, after all results so far: one line, which a terminal
+/// breaks.
 void complain(std::string message);
 
 /// Says what went wrong, and exits.

@@ -4,8 +4,7 @@ each program that did not run, and the clocks seen meanwhile."""
 import csv
 from datetime import date
 
-import clocks
-from shared import data_sheets, measurements
+from shared import clocks, data_sheets, measurements
 from shared.command_line import OK, SKIPPED, WRONG
 
 COLUMNS = ["sm_mhz", "temperature_c", "power_w", "throttled", "note"]  # beside the programs' own

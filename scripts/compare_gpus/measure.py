@@ -56,12 +56,11 @@ from concurrent import futures
 from pathlib import Path
 from typing import NamedTuple
 
-import clocks
 import collect
 import expectations
 import hosts
 import print_table
-from shared import command_line, cuda_toolkit, measurements, programs
+from shared import clocks, command_line, cuda_toolkit, measurements, programs
 from shared.command_line import FAILED, INTERRUPTED, OK, PROJECT, SKIPPED, USAGE, WRONG, Stop
 from shared.runner import Runner
 

@@ -7,6 +7,7 @@
 
 import csv
 import re
+import shutil
 
 from shared import command_line, kernel_names
 from shared.command_line import USAGE, Stop
@@ -89,6 +90,13 @@ def shape(text):
     return f"({x} x {y})" if z == "1" else f"({x} x {y} x {z})"
 
 
+def print_cells(name, *cells):
+    """A line as the simulator prints it: without bytes, where 100 columns have no room."""
+    wide = shutil.get_terminal_size((100, 24)).columns >= 100
+    widths = (15, 14, 17, 14, 9, 11) if wide else (14, 12, 0, 13, 9, 11)
+    print(f"{name:20}{''.join(f'{cell:>{w}}' for cell, w in zip(cells, widths) if w)}".rstrip())
+
+
 def print_table(raw, sass):
     [(header, (_units, *launches))] = tables_of(raw)
     column = {name: i for i, name in enumerate(header)}
@@ -102,8 +110,7 @@ def print_table(raw, sass):
         _, called, *_ = kernel_names.shorten(name)  # kernel<1>, as the simulator says it
         print(f"\n{called}: {shape(launch[column['Grid Size']])} blocks of "
               f"{shape(launch[column['Block Size']])} threads, one launch")
-        print(f"{'':20}{'threads':>15}{'requests':>14}{'bytes':>17}{'sectors':>14}"
-              f"{'/request':>9}{'conflicts':>11}")
+        print_cells("", "threads", "requests", "bytes", "sectors", "/request", "conflicts")
         for kind in filter(counts.get, OPCODES):
             sums = counts[kind]
             for field in OPERATIONS:
@@ -117,9 +124,7 @@ def print_table(raw, sass):
                 fields[2] = f"{sums['sectors'] / sums['requests']:.2f}"
             elif kind != "barriers":
                 fields[3] = f"{sums['conflicts']:,}"
-            row = (f"    {kind:16}{sums['threads']:15,}{sums['requests']:14,}{fields[0]:>17}"
-                   f"{fields[1]:>14}{fields[2]:>9}{fields[3]:>11}")
-            print(row.rstrip())
+            print_cells(f"    {kind}", f"{sums['threads']:,}", f"{sums['requests']:,}", *fields)
 
 
 @command_line.reporting("ncu_counts.py")

@@ -45,11 +45,11 @@ def commands_of(path):
     yield narration, ""
 
 
-def ask(line):
-    """What is typed at a prompt that has the next command in it, in gray: nothing but Enter is for
-    that one. Ends the session where nothing more can be typed."""
+def ask(line, nth):
+    """What is typed at a prompt. The next command is below it, in gray, and nothing but Enter is
+    for that one. Ends the session where nothing more can be typed."""
     fancy = os.isatty(0) and os.isatty(3) and os.environ.get("TERM", "dumb") != "dumb"
-    ahead = f"\033[2m{line}\033[0m\r(step) " if fancy else line
+    ahead = f"\n\033[2mEnter, {nth}: {line}\033[0m\033[A\r(step) " if fancy else line
     os.write(3, f"(step) {ahead}".encode())
     try:
         while not select.select([0], [], [], 0.1)[0]:
@@ -64,22 +64,27 @@ def ask(line):
     typed = typed.decode(errors="replace").strip()
     if not fancy:
         show("")
-    elif not typed:
-        os.write(3, f"\033[A\r(step) {line}\033[K\n".encode())
+    else:
+        os.write(3, f"\033[A\r(step) {typed or line}\033[K\n\033[J".encode())
     return typed
 
 
-def run_file(path, walk):
-    """Runs a file of commands; the exit status. In a walk each command waits for Enter, and others
-    may be typed before it; there one that fails ends nothing."""
+def run_file(path, walk, first):
+    """Runs a file of commands, of which those before the one of number `first` say nothing; the
+    exit status. In a walk each command waits for Enter, and others may be typed before it; there
+    one that fails ends nothing."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever reads may have seen enough
-    show(place())
+    commands = list(commands_of(path))
     try:
-        for narration, line in commands_of(path):
+        for _, line in commands[:first - 1]:
+            gdb.execute(line, False, True)
+        show(place())
+        for number, (narration, line) in enumerate(commands[first - 1:], first):
             if narration:
                 show("\n" + "\n".join(narration))
             while line:
-                typed = ask(line) if walk else show(f"(step) {line}")
+                nth = f"{number} of {len(commands) - 1}"
+                typed = ask(line, nth) if walk else show(f"(step) {line}")
                 try:
                     show_result(typed or line)
                 except gdb.error as error:

@@ -2,6 +2,7 @@
 `who`, a line for each warp or for those that are alike. The values of variables are in values.py.
 """
 
+import contextlib
 import os
 import textwrap
 
@@ -15,7 +16,16 @@ if ON_GPU:
 else:
     import simulator as world
 
-WIDTH = 100  # of a line that projects
+
+def columns():
+    """Of the terminal that shows what is said, at most 100."""
+    for file in 3, 1:  # in a walk it is descriptor 3
+        with contextlib.suppress(OSError):
+            return min(100, os.get_terminal_size(file).columns or 100)
+    return min(100, int(os.environ.get("COLUMNS") or 100))
+
+
+WIDTH = columns()
 AROUND = 3  # lines of source shown before and after the one where a thread stands
 seen = None, {}  # what the reader has in view: block and thread; {(file, line): its text}
 

@@ -2,7 +2,7 @@
 their Python, from the repository's root. How to get from thread to thread is in gpu.py and
 simulator.py, and what commands print in showing.py and values.py. The environment says what to do:
 STEP_PROGRAM, STEP_ARGUMENTS (its command line), STEP_GPU (1 or empty), STEP_BATCH or STEP_WALK (a
-file, or empty)."""
+file, or empty), STEP_FROM (the number of the file's first command that is shown)."""
 
 import contextlib
 import os
@@ -165,7 +165,7 @@ def main():
     if os.isatty(2):
         os.write(2, b"\r\033[K")  # over the program's line about its progress
     if BATCH or WALK:
-        status = command_files.run_file(BATCH or WALK, walk=bool(WALK))
+        status = command_files.run_file(BATCH or WALK, bool(WALK), int(os.environ["STEP_FROM"]))
         if BATCH or status or not alive():
             quietly(f"quit {status}")
         command_files.show("the walk is over, and the kernel is not: go on, or quit")

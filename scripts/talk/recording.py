@@ -26,9 +26,10 @@ class Recorded(NamedTuple):
 def capture(command):
     """Runs a command: its lines in the order of a terminal, and without colors."""
     begin = time.monotonic()
-    done = subprocess.run(["stdbuf", "-oL", "bash", "-c", command], cwd=PROJECT, text=True,
-                          errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, env={**os.environ, "NO_COLOR": "1"})
+    done = subprocess.run(["stdbuf", "-oL", "bash", "-o", "pipefail", "-c", command], cwd=PROJECT,
+                          text=True, errors="replace", stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          env={**os.environ, "NO_COLOR": "1", "COLUMNS": "79"})
     return Recorded(time.monotonic() - begin, done.returncode,
                     re.sub(r"\x1b\[[\d;?]*[A-Za-z]|\r", "", done.stdout).rstrip("\n"))
 

@@ -23,6 +23,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import hall
 import recording
 import sheet
 from shared import command_line, programs
@@ -54,6 +55,16 @@ class Room:
     def style(self, code, text):
         return f"\033[{code}m{text}\033[0m" if self.styled else text
 
+    def show(self, text, label):
+        """A screen at a time, and whole paragraphs if these fit one; Enter for the next."""
+        lines, most = text.split("\n"), shutil.get_terminal_size().lines - 3
+        while self.waits and len(lines) > most:
+            end = next((i for i in range(most, 1, -1) if not lines[i]), most)
+            print("\n".join(lines[:end]))
+            lines = lines[end:]
+            self.ask(f"{label}; Enter: more", "", [])
+        print("\n".join(lines))
+
     def clear(self):
         """Scrolls away what is on the screen."""
         if self.moves:
@@ -77,6 +88,12 @@ class Room:
             rows = sum(-(-len(line) // columns) for line in [*lines, f"[{prompt}] {typed}"])
             print(f"\033[{rows}A\r\033[J", end="", flush=True)
         return typed
+
+
+def meant(command, status):
+    """The status of a command that should verify: a mutant is there to be wrong."""
+    turned = {OK: WRONG, WRONG: OK} if "cpu/mutants/" in command else {}
+    return turned.get(status, status)
 
 
 class Talk:
@@ -120,22 +137,22 @@ class Talk:
             status = self.ran[command].status
             print(self.ran[command].output)
         else:
-            status = subprocess.run(["bash", "-c", command], cwd=PROJECT, stdin=(
+            status = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=PROJECT, stdin=(
                 None if self.room.waits else subprocess.DEVNULL)).returncode
         status = status if status >= 0 else 128 - status
         if status == INTERRUPTED and not self.room.waits:
             raise KeyboardInterrupt
         if of_sheet and status != INTERRUPTED:
-            # A mutant is there to be wrong.
-            turned = {OK: WRONG, WRONG: OK} if "cpu/mutants/" in command else {}
-            self.statuses.append(turned.get(status, status))
+            self.statuses.append(meant(command, status))
         print(flush=True)
         return status
 
     def show_recorded(self, command):
         recorded = self.known.get(command) or recording.Recorded(0, 0, "It does not have that.")
         label = f"recording of {recorded.source or self.replayed}: {recorded.seconds:.1f} s"
-        print(f"$ {command}\n{recorded.output}\n{self.room.style(7, label)}\n", flush=True)
+        with contextlib.suppress(InterruptedError):
+            self.room.show(f"$ {command}\n{recorded.output}", label)
+        print(f"{self.room.style(7, label)}\n", flush=True)
         return OK
 
     def prompt(self, following, proposed, last, status):
@@ -258,6 +275,7 @@ def parse_arguments(arguments):
     way = parser.add_mutually_exclusive_group()
     for flag, words in (
             ("prepare", "only build, also what answers need, and say how long it took"),
+            ("check", "build nothing; run all once, and say what this machine lacks for the hall"),
             ("notes", "on a second terminal: follow the talk, and show what to show and to say"),
             ("print", "print the sheet; without --sheet all three"),
             ("record", "run the whole sheet, and keep in docs/recordings/ what is printed")):
@@ -277,6 +295,7 @@ def parse_arguments(arguments):
 def main(arguments):
     options = parse_arguments(arguments)
     name, size = options.sheet or sheet.NAMES[0], options.size[0]
+    options.no_build |= options.check
     if options.notes:
         return show_notes(name)
     if options.print:
@@ -308,6 +327,8 @@ def main(arguments):
             build(steps, True, options.prepare)
         if options.prepare:
             return OK
+        if options.check:
+            return hall.check(steps, options.cpu, lambda *ran: meant(*ran) == OK)
     talk, first = Talk(name, steps, options.cpu, known, replayed), numbers.index(options.step)
     try:
         if talk.room.waits and not options.record:

@@ -104,7 +104,8 @@ def page(name, title, steps):
     for step in steps:
         time = f"minutes {begin} to {begin + step.minutes}"
         lines += ["", f"{step.number}  {step.title}{time.rjust(WIDTH - 3 - len(step.title))}",
-                  *(f"   $ {command}" for command in step.commands)]
+                  *(textwrap.fill(f"   $ {command}", WIDTH, subsequent_indent=" " * 7)
+                    for command in step.commands)]
         lines += [textwrap.indent(kind + text, "   ")
                   for kind, text in noted(step, WIDTH - 3, ("Say", "Asked", "If"))]
         begin += step.minutes

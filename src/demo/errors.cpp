@@ -40,7 +40,8 @@ void complain(std::string message) {
     std::fflush(stdout);
     for (char& c : message)  // it may quote what somebody typed: no control characters
         if ((unsigned char)(c) < ' ' || c == 127) c = '?';
-    std::fprintf(stderr, "%s: %s\n", program_name.c_str(), message.c_str());
+    message = program_name + ": " + message;
+    std::fputs((is_terminal(STDERR_FILENO) ? wrapped(message, 2) : message + "\n").c_str(), stderr);
 }
 
 void fail(ExitCode code, const std::string& message) {
