@@ -119,10 +119,10 @@ def test_it_runs_the_other_sheets(stage, sheet, options, info):
 
 def test_the_notes_and_the_printed_sheet_say_the_same(stage):
     printed = stage.talk("--print", "--cpu", build=True).stdout
+    assert printed.count("\f") == 3 and max(map(len, printed.splitlines())) <= 79
     printed = re.sub(r"\n {7}(?=results)", " ", printed)  # of a command that needs two lines
     assert re.findall(r"^   \$ (.*)$", printed, re.MULTILINE) == [
         command for sheet in SHEETS for step in steps_of(sheet, "console") for command in step]
-    assert printed.count("\f") == 3 and max(map(len, printed.splitlines())) <= 79
     (stage.root / "build/talk").mkdir(parents=True)
     (stage.root / "build/talk/step").write_text("lecture 8")
     notes = stage.talk("--notes", build=True).stdout
