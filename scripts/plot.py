@@ -912,13 +912,17 @@ def draw_profiles(theme):
     return figure
 
 
+def roofline(results):
+    """The roofline of a few lessons, so that each name has room: a list of it, if it is there."""
+    few = [row for row in results.rows if re.match("[12467]_", row["program"])]
+    return [p._replace(name="roofline") for p in _rooflines([results._replace(rows=few)], N)]
+
+
 def documents():
     """The documents' pictures, where results/ has them."""
     for name, (title, panels) in ladders().items():
         yield Plot(name, "", functools.partial(draw_ladder, title, panels))
-    results = measurements.read(SHOWN)
-    few = [row for row in results.rows if re.match("[12467]_", row["program"])]
-    yield next(_rooflines([results._replace(rows=few)], N))._replace(name="roofline")
+    yield from roofline(measurements.read(SHOWN))
     yield Plot("profiles", "", draw_profiles)
     for file in grid.FOLDER.glob("*.csv"):
         yield Plot(grid.picture(file), "", functools.partial(draw_grid, file))

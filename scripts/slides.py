@@ -22,7 +22,7 @@ A slide is a heading, which is a sentence, and what follows it. Markdown is pand
                                                lit="A[row;B[k, sum" lights lines, step by step
   ![sentence](plot:NAME)                       a plot of plot.py, with the sentence as its title
   ![sentence](picture:NAME)                    of docs/pictures
-  ``` {.draw}                                  a drawing on 1216 x 430, a shape a line: SHAPES says
+  ``` {.draw}                                  a drawing on 1216 x 445, a shape a line: SHAPES says
   box 40 0 500 330 L2 .blue                    which there are
   ![sentence](qr:)                             the address that CITATION.cff gives, if it does
   # Sentence {from=DECK minutes=1}             that deck's slide; notes that follow replace its own
@@ -204,7 +204,8 @@ class Pictures:
 
     def __init__(self, results):
         tables = [results]
-        self.plots = {p.name: p for p in plot.plots(tables, plot.choose_size(tables, None))}
+        drawn = [*plot.plots(tables, plot.choose_size(tables, None)), *plot.roofline(results)]
+        self.plots = {p.name: p for p in drawn}
 
     def image(self, match):
         """A slide's image, as HTML that holds it."""
@@ -269,7 +270,7 @@ def shape(line):
                        for i, word in enumerate(said.split()))
     if kind in ("roof", "point"):  # a point is words in a roofline
         def at(operations, rate):
-            return f"{240 + 210 * math.log10(operations * 10)} {400 - 112 * math.log10(rate * 2)} "
+            return f"{260 + 205 * math.log10(operations * 10)} {370 - 105 * math.log10(rate * 2)} "
 
         if kind == "point":
             return shape(f"text {at(x, y)} {said} {' '.join(looks)}")
@@ -287,7 +288,7 @@ def drawing(match):
     """A block of shapes as an SVG element, whose colors the style sheet sets: light or dark."""
     head = f"head-{match.start()}"
     shapes = "".join(map(shape, match[1].splitlines())).replace("#head", f"#{head}")
-    return ("```{=html}\n" '<svg class="drawn" viewBox="0 0 1216 430" aria-hidden="true">'
+    return ("```{=html}\n" '<svg class="drawn" viewBox="0 0 1216 445" aria-hidden="true">'
             f'<marker id="{head}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="5" '
             'markerHeight="5" orient="auto"><path d="M0 0 L10 5 L0 10 z"/></marker>'
             f"{shapes}</svg>\n```")
