@@ -453,12 +453,12 @@ def intensity(row):
 
 
 def roofs(rows):
-    """(GB/s of a copy, {data type: TFLOP/s of the library}), the best that the file has."""
+    """(GB/s of a copy, {data type: TFLOP/s of the library's matmul}), the best of the file."""
     copies = [row["gb_per_s"] for row in rows if row["role"] == measurements.YARDSTICK
               and row["tflops"] is None and row["gb_per_s"]]
     peaks = {}
     for row in rows:
-        if row["role"] in ("library", measurements.YARDSTICK) and row["gb_per_s"] is None:
+        if row["role"] in ("library", measurements.YARDSTICK) and "matmul" in row["program"]:
             peaks[row["dtype"]] = max(peaks.get(row["dtype"], 0), row["tflops"])
     return max(copies, default=None), peaks
 
