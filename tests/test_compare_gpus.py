@@ -669,7 +669,20 @@ def test_compare_warns_of_different_protocols(tmp_path):
     b = write_csv(tmp_path / "b.csv", row(gpu="GPU B"), comments=["protocol: 2"])
     done = compare(a, b)
     assert done.returncode == 0
-    assert "not comparable" in done.stderr and "1, 2" in done.stderr
+    assert done.stderr == "" and "not comparable: 1, 2\n" in done.stdout
+
+
+def test_files_of_strangers_are_laid_side_by_side(tmp_path):
+    """Also where nothing of them is alike: the notes say what differs."""
+    a = write_csv(tmp_path / "a.csv", row(), comments=[
+        "GPU: GPU A", "toolkit: 13.0.88 (6: 13.5.37)", "suite: aaa", "power limit: 700 W"])
+    b = write_csv(tmp_path / "b.csv", row("7_gelu"), comments=[
+        "GPU: GPU B", "toolkit: 13.0.88", "driver: 580.1", "suite: bbb", "power limit: 115 W"])
+    nothing, *notes = compare(a, b).stdout.splitlines()
+    assert nothing.startswith("no program was measured in two of these files")
+    assert notes == ["suite: aaa (GPU A), bbb (GPU B)",
+                     "power limit: 700 W (GPU A), 115 W (GPU B)"]
+    assert "missing" in compare("--csv", a, b).stdout  # for other programs
 
 
 def test_compare_reads_files_that_were_mailed(tmp_path):

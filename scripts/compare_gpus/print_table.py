@@ -6,9 +6,17 @@ import io
 import textwrap
 
 from shared import command_line, programs
-from shared.comparison import about_summary, baseline_of, best_of, headed, lines_of, summary_of
+from shared.comparison import (
+    about_summary,
+    baseline_of,
+    best_of,
+    headed,
+    lines_of,
+    nothing_in_common,
+    summary_of,
+)
 from shared.differences import differences
-from shared.measurements import TableError, read_all
+from shared.measurements import TableError, mixed, read
 from shared.table import layout, markdown, short_titles, titles
 
 WHO = "compare_gpus.sh"
@@ -29,7 +37,7 @@ def compare(arguments):
         parser.error("--markdown and --csv exclude each other")
     chosen = {"square": options.sizes or [], "talk": options.talk or []}
 
-    tables = read_all(WHO, options.files)
+    tables = [read(file) for file in options.files]
     names, words = {row["program"] for each in tables for row in each.rows}, options.programs or []
     for word in words:
         if not programs.named(word, names):
@@ -45,7 +53,11 @@ def compare(arguments):
     lines = best_of(tables, wanted, baseline) if options.best else lines
     if not lines:
         raise TableError("no program has a figure at the sizes asked for")
+    apart = nothing_in_common(tables)
+    notes = [note for note in (apart, *notes, mixed(tables)) if note]
     notes += differences(tables, baseline, wanted)
+    if apart and not options.csv:
+        return "\n".join(notes)
     if options.csv:
         for note in notes:
             command_line.say(WHO, note)

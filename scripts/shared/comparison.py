@@ -47,6 +47,14 @@ def _runs(row):
     return (*run, row["dtype"]), (*run, "")
 
 
+def nothing_in_common(tables):
+    """What to say of files of which no two have a program in common; empty where two have."""
+    programs = [{row["program"] for row in results.rows} for results in tables]
+    text = "no program was measured in two of these files, so there is nothing to compare"
+    apart = len(set().union(*programs)) == sum(map(len, programs))
+    return text if apart and len(tables) > 1 else ""
+
+
 class Line(NamedTuple):
     """What was measured, and what each file has of it. Of several best kernels all are named."""
 

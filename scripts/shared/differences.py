@@ -7,11 +7,13 @@ from shared.table import short_titles, size
 
 ALIKE_PCT = 3.0  # two runs of one GPU, or of two of one kind, lie within it
 WORST = 5  # of the rows that do not, so many are shown
+FACTS = ("toolkit", "driver", "suite", "power limit")  # beside the protocol
 
 
 def differences(tables, baseline=0, wanted=lambda row: True):
-    """Lines about files of the same kind of GPU: who is slower than another as a whole, and how far
-    each agrees with the baseline, or where that is another GPU's, with the first of its kind."""
+    """Lines about how the files were measured, where they differ in it. Then about those of the
+    same kind of GPU: who is slower than another as a whole, and how far each agrees with the
+    baseline, or where that is another GPU's, with the first of its kind."""
     names = short_titles(tables)
     steady = [{key(row): row for row in shown(results.rows) if not noisy(row) and wanted(row)}
               for results in tables]
@@ -19,6 +21,11 @@ def differences(tables, baseline=0, wanted=lambda row: True):
     for i in [baseline, *range(len(tables))]:
         alike.setdefault(tables[i].gpu, {})[i] = steady[i]
     lines = []
+    for fact in FACTS:  # a file of several runs names the others in brackets
+        seen = [results.about.get(fact, "").partition(" (")[0] for results in tables]
+        if len({*seen} - {""}) > 1:
+            each = (f"{value or 'unknown'} ({name})" for value, name in zip(seen, names))
+            lines.append(f"{fact}: {', '.join(each)}")
     for group in alike.values():
         for i in sorted(group):
             lines += _slower(i, group, names)
