@@ -12,7 +12,8 @@ import expectations
 import fakes
 from fakes import TWO_GPUS, FakeMachine, clocked, description, row, script, stopped, write_csv
 from shared import data_sheets, programs
-from suite import COLUMNS, CPU, FAILED, PROGRAMS, ROOT, USAGE, assert_one_line
+from shared.table import size
+from suite import COLUMNS, CPU, FAILED, PROGRAMS, ROOT, USAGE, WRONG, assert_one_line
 
 
 @pytest.fixture
@@ -34,8 +35,8 @@ def compared(*arguments):
 @pytest.mark.parametrize("arguments", [
     ["--bogus"], ["64"], ["--sizes", "33"], ["--sizes", "64,abc"], ["--sizes", "0"],
     ["--talk", "17"], ["--talk"], ["--rounds", "0"], ["--programs", "bonus"],
-    ["--programs", ".*"], ["--quick", "--sizes", "64"], ["--grid", "--quick"], ["--table"],
-    ["--quick", "--table", "x.csv"], ["--table", "--sizes", "many", "x.csv"],
+    ["--programs", ".*"], ["--standard", "--sizes", "64"], ["--grid", "--standard"], ["--table"],
+    ["--standard", "--table", "x.csv"], ["--table", "--sizes", "many", "x.csv"],
     ["--table", "--csv", "--markdown", "x.csv"], ["--table", "--bogus", "x.csv"],
     ["--table", "--baseline", "x.csv"], ["--hosts", ""], ["--hosts", "a,,b"],
     ["--hosts=-oProxyCommand=id"], ["--hosts", "a,me@a"], ["--hosts", "a", "--as", "b"],
@@ -99,12 +100,18 @@ def test_compare_measures_everything_into_results_and_a_selection_elsewhere(mach
         ("bonus_fake", "square", "fp32"): [1024, 2048, 4096, 8192, 16384],
     }
     before = (machine.root / "results/fake-gpu.csv").read_text()
-    assert machine.run("compare_gpus.sh", "--quick").returncode == 0
+    done = machine.run("compare_gpus.sh", "--standard")
+    assert done.returncode == 0 and "build/results/standard/fake-gpu.csv; send that" in done.stderr
     assert (machine.root / "results/fake-gpu.csv").read_text() == before
-    _, rows = machine.results("fake-gpu.csv")
-    assert [(row["program"], row["n"]) for row in rows] == [
-        ("1_matmul_basic", "4096"), ("2_matmul_sharedmem", "4096"), ("6_gating_fused", "4096"),
-        ("6_gating_fused", "1024"), ("10_fake", "4096"), ("bonus_fake", "4096")]
+    about, rows = machine.results("fake-gpu.csv", "build/results/standard")
+    assert (about["list"], about["protocol"]) == ("standard", "3")
+    lessons = [("1_matmul_basic", "N=4096"), ("2_matmul_sharedmem", "N=4096"),
+               ("6_gating_fused", "N=4096"), ("6_gating_fused", "S=1024"), ("10_fake", "N=4096")]
+    assert [(row["program"], size(row), row["dtype"]) for row in rows] == [
+        (*lesson, "fp32") for lesson in lessons]
+    whole, standard = (machine.root / folder / "fake-gpu.csv" for folder in (
+        "results", "build/results/standard"))
+    assert [line[:4:3] for line in compared("--best", whole, standard)] == list(map(list, lessons))
 
 
 def test_compare_chooses_programs_by_name_or_number(machine):
@@ -136,7 +143,7 @@ def test_compare_measures_the_grid_that_programs_declare(machine):
     assert "--grid" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [(), ("--sizes", "64"), ("--quick",)])
+@pytest.mark.parametrize("arguments", [(), ("--sizes", "64")])
 def test_compare_measures_no_program_that_declares_no_sizes(machine, arguments):
     machine.has(TWO_GPUS[0])
     done = machine.run("compare_gpus.sh", *arguments, "--programs", "bonus_benchmark_fused")
@@ -152,7 +159,8 @@ def test_compare_measures_a_program_that_declares_variants_alone(machine):
     assert machine.run("compare_gpus.sh", "--programs", "bonus_fake").returncode == 0
     assert [call.split(" --seed")[0].split(" ", 1)[1] for call in machine.calls()] == [
         "64 --hot", "32 --kernel one"]
-    assert machine.run("compare_gpus.sh", "--programs", "bonus_fake", "--quick").returncode == USAGE
+    assert machine.run("compare_gpus.sh", "--programs", "bonus_fake", "--sizes",
+                       "64").returncode == USAGE
 
 
 def test_compare_skips_sizes_that_a_program_does_not_take(machine):
@@ -367,7 +375,7 @@ def test_compare_starts_over_where_something_has_changed(machine, change):
 
 def test_compare_without_a_gpu_is_skipped(machine):
     machine.install(machine.root / "bin/nvidia-smi", "#!/bin/sh\nexit 9\n")
-    done = machine.run("compare_gpus.sh", "--quick")
+    done = machine.run("compare_gpus.sh", "--standard")
     assert done.returncode == 77
     assert_one_line(done.stderr, "compare_gpus.sh")
     assert not (machine.root / "build/results").exists()
@@ -683,6 +691,33 @@ def test_files_of_strangers_are_laid_side_by_side(tmp_path):
     assert notes == ["suite: aaa (GPU A), bbb (GPU B)",
                      "power limit: 700 W (GPU A), 115 W (GPU B)"]
     assert "missing" in compare("--csv", a, b).stdout  # for other programs
+
+
+def test_a_file_that_somebody_sends_is_judged(machine):
+    (machine.root / "src/1_matmul_basic.cu").write_text('{"matmul_basic", kOurs}')
+    (machine.root / "results").mkdir()
+    sent, place = machine.root / "sent.csv", machine.root / "results/nvidia-h200.csv"
+    about = ["GPU: NVIDIA H200", "suite: 1234567", "protocol: 3", "list: standard"]
+    bad = write_csv(sent, row(tflops="68"), row("99_lesson"), row(kernel="mine"), row(
+        "6_gating_fused", verified="no"), row("10_fake", sm=""), comments=[
+            about[0], "suite: 1234567-dirty", "protocol: 2", "list: selection"]).read_text()
+    place.write_text(bad)
+    done = script("compare_gpus.sh", "--add", sent, root=machine.root)
+    assert (done.returncode, done.stdout, place.read_text()) == (WRONG, "", bad)
+    assert done.stderr.count("\n") == 9
+    for line, doubt in zip(done.stderr.splitlines(), [
+            "a selection", "protocol 2", "1234567-dirty is no commit", "results already",
+            "no matmul_basic of 99_lesson", "no mine of 1_matmul_basic",
+            "1_matmul_basic matmul_basic fp32 N=1024: 68 TFLOP/s is above the datasheet's 67",
+            "6_gating_fused matmul_basic fp32 N=1024: a wrong result", "simulator's"]):
+        assert line.startswith(f"compare_gpus.sh: {sent}: ") and doubt in line
+    place.unlink()
+    right = write_csv(sent, row(), comments=about).read_text()
+    sent.write_bytes(b"\xef\xbb\xbf" + right.replace("\n", "\r\n").encode())  # as mail makes it
+    for command, said in ("--check", "nothing found"), ("--add", "update_docs.py"):
+        done = script("compare_gpus.sh", command, sent, root=machine.root)
+        assert (done.returncode, done.stderr) == (0, "") and said in done.stdout
+    assert place.read_bytes() == right.encode()
 
 
 def test_compare_reads_files_that_were_mailed(tmp_path):

@@ -242,8 +242,8 @@ def left_of(mark):
 @pytest.mark.parametrize("command, name", [
     ("run.sh --no-build 64", "TERM"), ("run.sh --no-build 64", "INT"),
     ("run.sh --no-build 64", "HUP"), ("run.sh 64", "TERM"), ("count.sh 1", "TERM"),
-    ("compare_gpus.sh --no-build --quick", "TERM"), ("compare_gpus.sh --quick", "TERM"),
-    ("compare_gpus.sh --quick", "INT")])
+    ("compare_gpus.sh --no-build --standard", "TERM"), ("compare_gpus.sh --standard", "TERM"),
+    ("compare_gpus.sh --standard", "INT")])
 def test_an_interrupt_ends_all_within_a_second(machine, tmp_path, command, name):
     """One that reaches the script's first process alone. Without --no-build it builds meanwhile."""
     slow = SLOW.replace("DESCRIPTION", json.dumps(description("x", [4096])))
@@ -295,7 +295,7 @@ def test_two_do_not_measure_at_once(machine):
     (machine.root / "build").mkdir()
     folder = os.open(machine.root / "build", os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
-    done = machine.run("compare_gpus.sh", "--quick")
+    done = machine.run("compare_gpus.sh", "--standard")
     os.close(folder)
     assert (done.returncode, done.stdout) == (FAILED, "")
     assert_one_line(done.stderr, "compare_gpus.sh")
@@ -305,7 +305,7 @@ def test_two_do_not_measure_at_once(machine):
 def test_gpus_with_names_alike_have_files_of_their_own(machine):
     machine.has("GPU 0: A b (UUID: GPU-aaa)", "GPU 1: a-B (UUID: GPU-bbb)",
                 "GPU 2: \u7845 (UUID: GPU-ccc)")
-    done = machine.run("compare_gpus.sh", "--quick", "--programs", "1",
+    done = machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1",
                        env={"LC_ALL": "tr_TR.UTF-8"})
     assert done.returncode == 0, done.stderr
     files = {path.name for path in (machine.root / "build/results").iterdir()}

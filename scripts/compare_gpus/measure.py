@@ -15,7 +15,8 @@ left out. A selection is written to build/results/, so that results/ holds whole
   --programs P,...   these alone, by name or number: 6, bonus_matmul_hopper
   --sizes N,...      these sizes N alone (multiples of 32)
   --talk S,...       these sizes S of the talk's shape alone (multiples of 16); with --sizes: both
-  --quick            N = 4096 and S = 1024, in each program's first data type
+  --standard         each lesson at its default size, the gating lessons also at S = 1024, in the
+                     first data type: three minutes. To be sent: build/results/standard/<gpu>.csv
   --grid             our fastest matrix products beside the library's best call, at 40 sizes
                      from 512 to 16384: results/grid/<gpu>.csv. Takes 2.5 s a size: five minutes
   --rounds COUNT     let the kernels of a program take turns so many times (default 1)
@@ -36,8 +37,12 @@ left out. A selection is written to build/results/, so that results/ holds whole
   --baseline FILE    ratios to this file, or to the one of this number: 2
   --markdown, --csv  one table in this form, without the summary
 
-Exit status: 0 all that could run is verified; 1 a wrong result; 2 usage; 3 an error, a host that
-failed, or an experiment that left the range that it expects (--describe); 77 no GPU.
+  --check FILE       judge a file that somebody sent: a line for each thing that speaks against it
+  --add FILE         check it and, if nothing was found, copy it to results/<gpu>.csv
+
+Exit status: 0 all that could run is verified; 1 a wrong result, or a file that --check doubts; 2
+usage, or a damaged file; 3 an error, a host that failed, or an experiment that left the range that
+it expects (--describe); 77 no GPU.
 """
 
 import argparse
@@ -59,6 +64,7 @@ from typing import NamedTuple
 import collect
 import expectations
 import hosts
+import judge
 import print_table
 from shared import clocks, command_line, cuda_toolkit, measurements, programs
 from shared.command_line import FAILED, INTERRUPTED, OK, PROJECT, SKIPPED, USAGE, WRONG, Stop
@@ -67,7 +73,7 @@ from shared.runner import Runner
 WHO = "compare_gpus.sh"
 PROTOCOL = 3  # of measuring: changes when figures are no longer comparable with earlier ones
 SEED = 1
-QUICK_SIZE, QUICK_TALK_SIZE = 4096, 1024
+STANDARD_TALK_SIZE = 1024
 SUITE = PROJECT / "build/suite.txt"  # on one of several hosts: the version of what it got
 FEW = 5  # steps, after which the time left can be told
 DEVICE_FACTS = PROJECT / "scripts/shared/device_facts.py"
@@ -82,7 +88,7 @@ def parse_arguments(arguments):
     add("--programs", type=lambda text: [programs.find(word) for word in text.split(",")])
     add("--sizes", type=command_line.sizes(32))
     add("--talk", type=command_line.sizes(16))
-    for flag in ("--quick", "--grid", "--fresh", "--no-build"):
+    for flag in ("--standard", "--grid", "--fresh", "--no-build"):
         add(flag, action="store_true")
     add("--rounds", type=command_line.number(1, 99), default=1)
     add("--out")
@@ -91,10 +97,11 @@ def parse_arguments(arguments):
     if "--table" in arguments:
         parser.error("--table comes first, and only files and its options after it")
     options = parser.parse_args(arguments)
-    if options.quick and (options.sizes or options.talk):
-        parser.error("--quick excludes --sizes and --talk")
-    if options.grid and (options.sizes or options.talk or options.quick):
-        parser.error("--grid excludes --sizes, --talk and --quick")
+    sized = options.sizes or options.talk
+    if options.standard and (options.programs or sized or options.grid):
+        parser.error("--standard excludes --programs, --sizes, --talk and --grid")
+    if options.grid and sized:
+        parser.error("--grid excludes --sizes and --talk")
     for asked, member in ((options.grid, "grid"), (options.talk and not options.sizes, "talk")):
         if asked and not any(f".{member} = " in programs.source(name)
                              for name in options.programs or programs.listed()):
@@ -104,11 +111,11 @@ def parse_arguments(arguments):
     if options.hosts and options.place:
         parser.error("--hosts and --as exclude each other")
     options.passed_on = passed_on(options)
-    chosen = options.programs or options.sizes or options.talk or options.quick
+    chosen = options.programs or sized
+    named = ["standard"] * options.standard + ["grid"] * options.grid
+    options.list = [*named, "selection" if chosen else "whole"][0]
     options.out = (Path(options.out).resolve() if options.out  # named from where the caller is
-                   else Path("build/results" if chosen else "results", "grid" * options.grid))
-    if options.quick:
-        options.sizes, options.talk = [QUICK_SIZE], [QUICK_TALK_SIZE]
+                   else Path("build/results" if chosen or options.standard else "results", *named))
     return options
 
 
@@ -133,7 +140,7 @@ def passed_on(options):
     for name in ("programs", "sizes", "talk"):
         if getattr(options, name):
             words += [f"--{name}", ",".join(map(str, getattr(options, name)))]
-    for name in ("quick", "grid", "fresh", "no_build"):
+    for name in ("standard", "grid", "fresh", "no_build"):
         words += ["--" + name.replace("_", "-")] * getattr(options, name)
     return words
 
@@ -189,11 +196,13 @@ class Step(NamedTuple):
 def steps_of(options):
     """All steps. Raises Stop where there are none."""
     steps = []
-    for name in options.programs or programs.listed():
+    every = programs.lessons() if options.standard else programs.listed()
+    for name in options.programs or every:
         about = programs.describe(PROJECT / name)
+        sizes = (options.sizes, options.talk) if not options.standard else (
+            [about["sizes"]["default"]], [STANDARD_TALK_SIZE])
         runs = (programs.runs_of_grid(about) if options.grid else
-                programs.runs_to_measure(about, options.sizes, options.talk,
-                                         first_dtype_alone=options.quick))
+                programs.runs_to_measure(about, *sizes, first_dtype_alone=options.standard))
         if runs is None and options.programs:
             what = "grid" if options.grid else "sizes to measure"
             raise Stop(f"{name} declares no {what}", USAGE)
@@ -246,10 +255,12 @@ class Measuring:
         """What makes figures comparable, as lines. An interrupted run goes on only where all of it
         is the same."""
         _, facts = command_line.output(sys.executable, DEVICE_FACTS, CUDA_VISIBLE_DEVICES=gpu.uuid)
+        limit = command_line.first_line("nvidia-smi", "-i", gpu.clocks_uuid,
+                                        "--query-gpu=power.limit", "--format=csv,noheader")
         return (f"GPU: {gpu.name}\n" + f"place: {place}\n" * bool(place) +
-                f"{facts}driver: {self.driver}\ntoolkit: {self.toolkit}\n"
-                f"seed: {SEED}\nrounds: {self.options.rounds}\n"
-                f"suite: {self.suite}\nprotocol: {PROTOCOL}\n")
+                f"{facts}driver: {self.driver}\npower limit: {limit}\n"
+                f"toolkit: {self.toolkit}\nseed: {SEED}\nrounds: {self.options.rounds}\n"
+                f"suite: {self.suite}\nprotocol: {PROTOCOL}\nlist: {self.options.list}\n")
 
     def measure(self, gpu, name, number):
         """Runs all steps on one GPU, and returns the file that it wrote, or None."""
@@ -372,14 +383,15 @@ def measure_all(options):
         with contextlib.suppress(OSError):  # it holds what another selection has measured
             measuring.measured.parent.rmdir()
         if not options.place:
-            show([str(file) for file in files if file])
+            show([str(file) for file in files if file], options.standard)
         return measuring.runner.status
 
 
-def show(files):
+def show(files, standard):
     if files:
-        print("\n" + print_table.compare(files), flush=True)
-        command_line.say(WHO, "wrote " + " ".join(files))
+        print("\n" + print_table.compare(["--best"] * standard + files), flush=True)
+        how = "; send that. compare_gpus.sh --table --best FILE ... lays files side by side"
+        command_line.say(WHO, "wrote " + " ".join(files) + how * standard)
 
 
 def pack(archive, with_programs):
@@ -413,7 +425,7 @@ def measure_hosts(options):
         except BaseException:
             hosts.stop()
             raise
-    show([file for _, files in done for file in files])
+    show([file for _, files in done for file in files], options.standard)
     found = {status for status, _ in done}  # a host was asked for by its name: to skip is to fail
     return found.pop() if len(found) == 1 else WRONG if WRONG in found else FAILED
 
@@ -422,6 +434,8 @@ def measure_hosts(options):
 def main(arguments):
     if {"-h", "--help"} & set(arguments):
         return print(__doc__.strip())
+    if arguments[:1] in (["--check"], ["--add"]):
+        return judge.main(arguments, PROTOCOL)
     if arguments[:1] == ["--table"]:
         if len(arguments) == 1:
             raise Stop("--table needs files (--help shows the usage)", USAGE)

@@ -5,16 +5,7 @@ import csv
 import io
 import textwrap
 
-from shared import command_line, programs
-from shared.comparison import (
-    about_summary,
-    baseline_of,
-    best_of,
-    headed,
-    lines_of,
-    nothing_in_common,
-    summary_of,
-)
+from shared import command_line, comparison, programs
 from shared.differences import differences
 from shared.measurements import TableError, mixed, read
 from shared.table import layout, markdown, short_titles, titles
@@ -43,17 +34,23 @@ def compare(arguments):
         if not programs.named(word, names):
             parser.error(f"there are no rows of a program '{word}'")
 
+    # Of a whole run beside a standard list only what that has.
+    standard = {comparison.runs_of(row)[0] for results in tables for row in results.rows
+                if results.about.get("list") == "standard"}
+
     def wanted(row):
+        if standard and standard.isdisjoint(comparison.runs_of(row)):
+            return False
         of_program = not words or any(programs.named(word, [row["program"]]) for word in words)
         return of_program and (not any(chosen.values())
                                or row["n"] in chosen.get(row["shape"], []))
 
-    baseline = baseline_of(options.baseline, tables)
-    lines, notes = lines_of(tables, wanted, baseline)
-    lines = best_of(tables, wanted, baseline) if options.best else lines
+    baseline = comparison.baseline_of(options.baseline, tables)
+    lines, notes = comparison.lines_of(tables, wanted, baseline)
+    lines = comparison.best_of(tables, wanted, baseline) if options.best else lines
     if not lines:
         raise TableError("no program has a figure at the sizes asked for")
-    apart = nothing_in_common(tables)
+    apart = comparison.nothing_in_common(tables)
     notes = [note for note in (apart, *notes, mixed(tables)) if note]
     notes += differences(tables, baseline, wanted)
     if apart and not options.csv:
@@ -69,9 +66,9 @@ def compare(arguments):
         parts = [markdown(*_flat(tables, lines, baseline), left=5)]
     else:
         parts = [_on_a_screen(tables, lines, baseline, options.best)]
-        head, ratios = summary_of(tables, wanted, baseline)
+        head, ratios = comparison.summary_of(tables, wanted, baseline)
         if ratios:
-            note = "\n".join(textwrap.wrap(about_summary(tables), COLUMNS))
+            note = "\n".join(textwrap.wrap(comparison.about_summary(tables), COLUMNS))
             parts.insert(0, f"{layout(head, ratios)}\n{note}\n")
     return "\n".join(parts + [""] * bool(notes) + notes)
 
@@ -97,7 +94,7 @@ def _on_a_screen(tables, lines, baseline, best):
     head = ["  program", "data"] if best else ["  kernel", "data"]
     head += ["kernel"] * (best and len(tables) == 1)  # of several GPUs there is no room
     rows, above = [], {}
-    for title, some in headed(lines, best).items():
+    for title, some in comparison.headed(lines, best).items():
         above[len(rows)] = title
         for line in some:
             names = [line.program, line.dtype, line.kernel] if best else [line.kernel, line.dtype]

@@ -25,22 +25,24 @@ KINDS = ["matmul, tensor cores", "matmul, fp32", "fusion", "memory"]
 def side_by_side(tables):
     """{what was measured: its row in each file, or None}, in the talk's order. A program that did
     not run has one row without a kernel: it stands for each kernel that another file has."""
-    ran = {run for table in tables for row in table.rows if row["kernel"] for run in _runs(row)}
-    stopped = [{_runs(row)[0]: row for row in table.rows if not row["kernel"]} for table in tables]
+    ran = {run for results in tables for row in results.rows if row["kernel"]
+           for run in runs_of(row)}
+    stopped = [{runs_of(row)[0]: row for row in results.rows if not row["kernel"]}
+               for results in tables]
     cells_of = {}
     for i, table in enumerate(tables):
         for row in table.rows:
-            if row["kernel"] or _runs(row)[0] not in ran:
+            if row["kernel"] or runs_of(row)[0] not in ran:
                 cells_of.setdefault(key(row), [None] * len(tables))[i] = row
     for cells in cells_of.values():
         some = next(filter(None, cells))
         for i, row_of in enumerate(stopped):
             if cells[i] is None:
-                cells[i] = next((row_of[run] for run in _runs(some) if run in row_of), None)
+                cells[i] = next((row_of[run] for run in runs_of(some) if run in row_of), None)
     return cells_of
 
 
-def _runs(row):
+def runs_of(row):
     """The run that made a row, and what it is called where the program stopped before it told its
     data type."""
     run = tuple(row[name] for name in ("program", "shape", "n"))
@@ -49,10 +51,9 @@ def _runs(row):
 
 def nothing_in_common(tables):
     """What to say of files of which no two have a program in common; empty where two have."""
-    programs = [{row["program"] for row in results.rows} for results in tables]
-    text = "no program was measured in two of these files, so there is nothing to compare"
-    apart = len(set().union(*programs)) == sum(map(len, programs))
-    return text if apart and len(tables) > 1 else ""
+    names = [name for results in tables for name in {row["program"] for row in results.rows}]
+    apart = len(tables) > 1 and len({*names}) == len(names)
+    return apart * "no program was measured in two of these files, so there is nothing to compare"
 
 
 class Line(NamedTuple):

@@ -22,9 +22,9 @@ def differences(tables, baseline=0, wanted=lambda row: True):
         alike.setdefault(tables[i].gpu, {})[i] = steady[i]
     lines = []
     for fact in FACTS:  # a file of several runs names the others in brackets
-        seen = [results.about.get(fact, "").partition(" (")[0] for results in tables]
-        if len({*seen} - {""}) > 1:
-            each = (f"{value or 'unknown'} ({name})" for value, name in zip(seen, names))
+        seen = [results.about.get(fact, "unknown").partition(" (")[0] for results in tables]
+        if len({*seen} - {"unknown"}) > 1:
+            each = (f"{value} ({name})" for value, name in zip(seen, names))
             lines.append(f"{fact}: {', '.join(each)}")
     for group in alike.values():
         for i in sorted(group):
