@@ -12,8 +12,9 @@ Usage: scripts/run.sh [--all] [--no-build] [N]
 
 Installs what is missing, builds the lessons, runs each at size N (without it at the lesson's own
 default, mostly 4096) and prints one table: a row a lesson, with its best kernel. N is a multiple of
-32. The gating lessons also run the talk's shape, --talk S, S = N / 4 up to 1024. Without a GPU that
-CUDA can use the same programs run on the CPU, most at N = 256, and at S = 16.
+32. The gating lessons also run the talk's shape, --talk S, S = N / 4 up to 1024. The programs use
+CUDA's first GPU; CUDA_VISIBLE_DEVICES=1 chooses the second. Without a GPU that CUDA can use the
+same programs run on the CPU, most at N = 256, and at S = 16.
 
   --all        the bonuses too, and a row for every kernel
   --no-build   run the programs that lie here; they were built elsewhere

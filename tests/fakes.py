@@ -330,7 +330,7 @@ class FakeMachine:
     def run(self, name, *arguments, env=None):
         path = f"{self.root}/bin:{os.environ['PATH']}"
         return script(name, "--no-build", *arguments, root=self.root,
-                      env={"PATH": path, **(env or {})})
+                      env={"PATH": path, "CUDA_VISIBLE_DEVICES": "", **(env or {})})
 
     def calls(self):
         return (self.root / "calls").read_text().splitlines()

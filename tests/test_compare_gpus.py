@@ -222,6 +222,10 @@ def test_compare_visits_instances_instead_of_a_divided_gpu(machine):
                      "fake-r-gpu-mig-3g-71gb.csv", "fake-gpu.csv"}
     about, _ = machine.results("fake-r-gpu-mig-3g-71gb.csv")
     assert about["GPU"] == "Fake (R) GPU MIG 3g.71gb"
+    for chosen in "MIG-333", "1":
+        machine.run("compare_gpus.sh", "--sizes", "64", "--programs", "1",
+                    env={"CUDA_VISIBLE_DEVICES": chosen})
+    assert [call.split()[-1] for call in machine.calls()[4:]] == ["MIG-333", "GPU-bbb"]
     # Clocks are those of the whole GPU. (A sampler may be stopped before it writes its line.)
     sampled = (machine.root / "bin/calls").read_text().splitlines()
     assert {*sampled} == {"sampling GPU-aaa", "sampling GPU-bbb"}
@@ -672,23 +676,15 @@ def test_three_gpus_fit_a_screen(tmp_path):
         assert max(map(len, done.stdout.splitlines())) <= 79
 
 
-def test_compare_warns_of_different_protocols(tmp_path):
-    a = write_csv(tmp_path / "a.csv", row(), comments=["protocol: 1"])
-    b = write_csv(tmp_path / "b.csv", row(gpu="GPU B"), comments=["protocol: 2"])
-    done = compare(a, b)
-    assert done.returncode == 0
-    assert done.stderr == "" and "not comparable: 1, 2\n" in done.stdout
-
-
 def test_files_of_strangers_are_laid_side_by_side(tmp_path):
     """Also where nothing of them is alike: the notes say what differs."""
     a = write_csv(tmp_path / "a.csv", row(), comments=[
-        "GPU: GPU A", "toolkit: 13.0.88 (6: 13.5.37)", "suite: aaa", "power limit: 700 W"])
+        "GPU: GPU A", "protocol: 1", "toolkit: 13.0 (6: 13.5)", "suite: aaa", "power limit: 700 W"])
     b = write_csv(tmp_path / "b.csv", row("7_gelu"), comments=[
-        "GPU: GPU B", "toolkit: 13.0.88", "driver: 580.1", "suite: bbb", "power limit: 115 W"])
+        "GPU: GPU B", "protocol: 2", "toolkit: 13.0", "driver: 580.1", "power limit: 115 W"])
     nothing, *notes = compare(a, b).stdout.splitlines()
     assert nothing.startswith("no program was measured in two of these files")
-    assert notes == ["suite: aaa (GPU A), bbb (GPU B)",
+    assert notes == ["measured by different protocols, so not comparable: 1, 2",
                      "power limit: 700 W (GPU A), 115 W (GPU B)"]
     assert "missing" in compare("--csv", a, b).stdout  # for other programs
 

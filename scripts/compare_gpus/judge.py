@@ -4,8 +4,6 @@ from shared import data_sheets, measurements, programs
 from shared.command_line import PROJECT, USAGE, WRONG, Stop, file_stem, read_text, say, write_text
 from shared.table import size
 
-WHO = "compare_gpus.sh"
-
 
 def doubts(results, place, protocol):
     """What speaks against a file. `place`: where it would go; `protocol`: this suite's."""
@@ -18,12 +16,10 @@ def doubts(results, place, protocol):
         yield f"suite {suite or 'unknown'} is no commit, so nobody can repeat this"
     if place.exists() and not place.samefile(results.path):
         yield f"{results.gpu} has results already, in {place.relative_to(PROJECT)}"
-    known, sources = programs.listed(), "".join(
-        read_text(path) for folder in ("include", "src")
-        for path in (PROJECT / folder).rglob("*.[ch]*"))
+    sources = "".join(map(read_text, (PROJECT / "src").rglob("*.[ch]*")))
     for program, kernel in dict.fromkeys((row["program"], row["kernel"]) for row in results.rows):
-        if program not in known or f'"{kernel}"' not in sources and kernel:
-            yield f"this suite has no {kernel or 'program'} of {program}"
+        if program not in programs.listed() or f'"{kernel}"' not in sources and kernel:
+            yield f"this suite has no {kernel or 'kernel'} of {program}"
     for row in results.rows:
         why = {"no": "a wrong result", "failed": f"failed: {row['note']}"}.get(row["verified"])
         why = why or measurements.simulated(row) and "the simulator's figure"
@@ -42,7 +38,7 @@ def main(arguments, protocol):
     place = PROJECT / f"results/{file_stem(results.gpu)}.csv"
     found = list(doubts(results, place, protocol))
     for text in found:
-        say(WHO, f"{results.path}: {text}")
+        say("compare_gpus.sh", f"{results.path}: {text}")
     if found:
         return WRONG
     if command == "--check":

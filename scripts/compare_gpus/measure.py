@@ -6,7 +6,8 @@
 
 Builds the programs, runs each on every GPU of this machine (MIG instances too), and writes one file
 per GPU: results/<gpu>.csv. Then prints programs x GPUs. A program that fails gets a row that says
-so. What an interrupted run has measured is kept: the same command goes on from there.
+so. What an interrupted run has measured is kept: the same command goes on from there. On a machine
+with several GPUs, CUDA_VISIBLE_DEVICES=1 measures only the one that nvidia-smi calls GPU 1.
 
 Without a selection every program is measured at the sizes, in the data types and with the options
 that it declares (PROGRAM --describe), which takes some minutes; a program that declares none is
@@ -40,9 +41,8 @@ left out. A selection is written to build/results/, so that results/ holds whole
   --check FILE       judge a file that somebody sent: a line for each thing that speaks against it
   --add FILE         check it and, if nothing was found, copy it to results/<gpu>.csv
 
-Exit status: 0 all that could run is verified; 1 a wrong result, or a file that --check doubts; 2
-usage, or a damaged file; 3 an error, a host that failed, or an experiment that left the range that
-it expects (--describe); 77 no GPU.
+Exit status: 0 all that could run is verified; 1 a wrong result, or a file in doubt; 2 usage; 3 an
+error, a host that failed, or an experiment that left its expected range (--describe); 77 no GPU.
 """
 
 import argparse
@@ -73,7 +73,6 @@ from shared.runner import Runner
 WHO = "compare_gpus.sh"
 PROTOCOL = 3  # of measuring: changes when figures are no longer comparable with earlier ones
 SEED = 1
-STANDARD_TALK_SIZE = 1024
 SUITE = PROJECT / "build/suite.txt"  # on one of several hosts: the version of what it got
 FEW = 5  # steps, after which the time left can be told
 DEVICE_FACTS = PROJECT / "scripts/shared/device_facts.py"
@@ -157,7 +156,8 @@ class Gpu(NamedTuple):
 
 
 def list_gpus(text):
-    """Those of `nvidia-smi -L`. A GPU that is divided into instances is not visited itself."""
+    """Those of `nvidia-smi -L` that CUDA_VISIBLE_DEVICES leaves, where a number is nvidia-smi's. A
+    GPU that is divided into instances is not visited itself."""
     gpus, whole = [], None
     for line in text.splitlines():
         gpu = re.match(r"GPU \d+: (.*) \(UUID: ([^)]+)\)", line)
@@ -169,7 +169,10 @@ def list_gpus(text):
             if gpus[-1] == whole:
                 gpus.pop()
             gpus.append(Gpu(instance[2], whole.uuid, f"{whole.name} MIG {instance[1]}"))
-    return gpus
+    words = tuple(filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")))
+    wholes = list(dict.fromkeys(gpu.clocks_uuid for gpu in gpus))
+    return [gpu for gpu in gpus if not words or gpu.uuid.startswith(words)
+            or str(wholes.index(gpu.clocks_uuid)) in words]
 
 
 def numbers(gpus):
@@ -200,7 +203,7 @@ def steps_of(options):
     for name in options.programs or every:
         about = programs.describe(PROJECT / name)
         sizes = (options.sizes, options.talk) if not options.standard else (
-            [about["sizes"]["default"]], [STANDARD_TALK_SIZE])
+            [about["sizes"]["default"]], [1024])  # S as in the talk
         runs = (programs.runs_of_grid(about) if options.grid else
                 programs.runs_to_measure(about, *sizes, first_dtype_alone=options.standard))
         if runs is None and options.programs:

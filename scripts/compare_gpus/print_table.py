@@ -34,13 +34,12 @@ def compare(arguments):
         if not programs.named(word, names):
             parser.error(f"there are no rows of a program '{word}'")
 
-    # Of a whole run beside a standard list only what that has.
     standard = {comparison.runs_of(row)[0] for results in tables for row in results.rows
                 if results.about.get("list") == "standard"}
 
     def wanted(row):
         if standard and standard.isdisjoint(comparison.runs_of(row)):
-            return False
+            return False  # of a whole run, beside a standard list
         of_program = not words or any(programs.named(word, [row["program"]]) for word in words)
         return of_program and (not any(chosen.values())
                                or row["n"] in chosen.get(row["shape"], []))

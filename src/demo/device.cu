@@ -17,15 +17,17 @@ void check(cudaError_t status, const std::string& call) {
             advice = "not enough GPU memory; try a smaller size";
             break;
         case cudaErrorNoDevice:
-            code = kSkipped, advice = "there is no GPU that CUDA can use";
+            code = kSkipped;
+            advice = "there is no GPU that CUDA can use (CUDA_VISIBLE_DEVICES or MIG may hide it)";
             break;
         case cudaErrorInsufficientDriver:
-            code = kSkipped, advice = "the NVIDIA driver is missing, or older than this program";
+            code = kSkipped, advice = "the NVIDIA driver is older than this program; update it";
             break;
         case cudaErrorNoKernelImageForDevice:
         case cudaErrorInvalidDeviceFunction:
         case cudaErrorUnsupportedPtxVersion:
-            code = kSkipped, advice = "built for other GPUs; build it here with scons";
+            code = kSkipped;
+            advice = "built for other GPUs; build it here with scons (needs 7.5, Turing, or later)";
             break;
         case cudaErrorIllegalAddress:
         case cudaErrorMisalignedAddress:
