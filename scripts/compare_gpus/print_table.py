@@ -50,7 +50,7 @@ def compare(arguments):
     if not lines:
         raise TableError("no program has a figure at the sizes asked for")
     apart = comparison.nothing_in_common(tables)
-    notes = [note for note in (apart, *notes, mixed(tables)) if note]
+    notes = [note for note in (apart, mixed(tables), *notes) if note]
     notes += differences(tables, baseline, wanted)
     if apart and not options.csv:
         return "\n".join(notes)
