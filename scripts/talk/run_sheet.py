@@ -238,6 +238,8 @@ def build(steps, on_cpu, everything):
     commands += [f"build {' '.join(plain)} >&2"] * bool(plain)
     commands += ["(ensure_gdb) || say 'there is no walk, then'",
                  f"build debug=1 {' '.join(debug)} >&2"] * bool(debug)
+    if everything and not on_cpu and "scripts/profile.sh" in str([step.named for step in steps]):
+        commands += ["(ensure_cupti && build profile >&2) || say 'there is no profile, then'"]
     command_line.set_up("talk.sh", "\n".join(commands))
     command_line.say("talk.sh", f"all is built; it took {time.monotonic() - begin:.0f} s")
 
