@@ -796,7 +796,7 @@ def test_data_sheets_are_those_of_the_programs():
         turing = "tf32" not in peak
         if "GeForce" in gpu:  # half the rate of the same chips for data centers
             assert peak["fp16"] == pytest.approx((4 if turing else 2) * peak["fp32"], rel=0.01), gpu
-        assert set(peak) >= {"fp32", "fp16"} and turing == ("bf16" not in peak)
+        assert "fp16" in peak and turing == ("bf16" not in peak)
         assert turing or peak["tf32"] == pytest.approx(peak["fp16"] / 2, rel=0.03), gpu
     text = (ROOT / "src/demo/data_sheets.inc").read_text()
     assert len(peaks) == len(re.findall("^DATA_SHEET", text, re.MULTILINE))
@@ -806,8 +806,10 @@ def test_data_sheets_give_each_gpu_a_clock_of_its_generation():
     """A core does a multiply-add, two operations, in each cycle. A wrong number of multiprocessors
     shows as a clock that the generation does not have."""
     expected = {75: (1.58, 1.81), 80: (1.4, 1.45), 86: (1.66, 1.87), 89: (2.03, 2.62),
-                90: (1.74, 2.0), 100: (1.97, 2.07), 120: (2.4, 2.63)}
+                90: (1.74, 2.0), 100: (1.97, 2.07), 103: (1.97, 2.07), 120: (2.28, 2.72)}
     for gpu, sheet in data_sheets.sheets().items():
+        if "fp32" not in sheet:  # NVIDIA states none of GB10
+            continue
         cores = 64 if sheet["capability"] in (75, 80) else 128
         ghz = sheet["fp32"] * 1e3 / (2 * cores * sheet["SMs"])
         low, high = expected[sheet["capability"]]

@@ -31,6 +31,7 @@ struct Gpu {
     int compute_capability = 0;   // 90
     int multiprocessors = 0;      // SMs
     double boost_ghz = 0;         // the highest clock
+    double gb_per_s = 0;          // of its memory; 0 if unknown
     size_t l2_bytes = 0;          // size of the L2 cache
     size_t shared_per_block = 0;  // most shared memory that a block may ask for, bytes
     std::string machine = "";     // what it has of everything, for people

@@ -46,12 +46,18 @@ std::string name_of(const char* call) { return {call, std::strcspn(call, "(")}; 
 
 __global__ void probe() {}  // does nothing: launching it tells whether this GPU can run our code
 
-static std::string describe_machine(const cudaDeviceProp& properties, int device) {
-    if (kSimulator) return "";
+/// Of the data sheet, or else by the memory's clock.
+static double memory_gb_per_s(const std::string& gpu, int device) {
+    const double listed = peak_gb_per_s(gpu);
+    if (kSimulator || listed > 0) return listed;
     int khz = 0, bits = 0;  // of the memory's clock, of its bus
     DEMO_CHECK(cudaDeviceGetAttribute(&khz, cudaDevAttrMemoryClockRate, device));
     DEMO_CHECK(cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device));
-    const double gb_per_s = 2e-6 * khz * bits / 8;  // two transfers a cycle
+    return 2e-6 * khz * bits / 8;  // two transfers a cycle
+}
+
+static std::string describe_machine(const cudaDeviceProp& properties, double gb_per_s) {
+    if (kSimulator) return "";
     return "machine: " + std::to_string(properties.multiProcessorCount) + " SMs of " +
            human_bytes(4.0 * properties.regsPerMultiprocessor) + " registers and " +
            human_bytes(double(properties.sharedMemPerMultiprocessor)) + " shared memory each;\n  " +
@@ -83,7 +89,8 @@ Gpu::Gpu(const Options& options) {
     boost_ghz = khz / 1e6;
     l2_bytes = size_t(std::max(properties.l2CacheSize, 0));
     shared_per_block = properties.sharedMemPerBlockOptin;
-    machine = describe_machine(properties, options.device);
+    gb_per_s = memory_gb_per_s(name, options.device);
+    machine = describe_machine(properties, gb_per_s);
 }
 
 size_t Gpu::flush_bytes() const { return std::max(2 * l2_bytes, size_t(256) << 20); }

@@ -89,6 +89,14 @@ size_t largest_that_fits(size_t step, size_t free_bytes,
 double peak_tflops(const std::string& gpu, int capability, int multiprocessors, double boost_ghz,
                    const std::string& dtype);
 
+/// GB/s of a GPU's memory by its data sheet; 0 where that is not listed, or does not say.
+double peak_gb_per_s(const std::string& gpu);
+
+/// "memory, 0.592 ms at 90%": what takes any kernel longest, moving the least bytes or computing
+/// at the type's peak, and how long at 90% of that rate. Bytes and operations are those of one
+/// fused kernel; a chain moves more. Empty where a rate is unknown (0).
+std::string limit_of(const Workload& work, double tflops, double gb_per_s);
+
 // --- device.cu ----------------------------------------------------------------------------------
 
 /// GPU memory that may be asked for: what is free, less a reserve for what libraries and the

@@ -1,4 +1,6 @@
 // What a GPU can do at most: by its data sheet or, if that is not listed, by arithmetic.
+#include <algorithm>
+
 #include "internal.hpp"
 
 namespace demo {
@@ -26,7 +28,7 @@ double peak_tflops(const std::string& gpu, int capability, int multiprocessors, 
         return dtype == "fp32" ? fp32 : dtype == "tf32" ? tf32 : dtype == "fp16" ? fp16 : bf16;
     };
 #define DATA_SHEET(name, capability, multiprocessors, fp32, tf32, fp16, bf16, gb_per_s) \
-    if (gpu == name) return of(fp32, tf32, fp16, bf16);
+    if (const double listed = of(fp32, tf32, fp16, bf16); gpu == name && listed > 0) return listed;
 #include "data_sheets.inc"
 #undef DATA_SHEET
 
@@ -44,6 +46,22 @@ double peak_tflops(const std::string& gpu, int capability, int multiprocessors, 
     const bool ampere = capability >= 80;  // has TF32 and bf16
     return 2e-3 * multiprocessors * boost_ghz *
            of(fp32, ampere ? fp16 / 2 : 0, fp16, ampere ? fp16 : 0);
+}
+
+double peak_gb_per_s(const std::string& gpu) {
+#define DATA_SHEET(name, capability, multiprocessors, fp32, tf32, fp16, bf16, gb_per_s) \
+    if (gpu == name) return gb_per_s;
+#include "data_sheets.inc"
+#undef DATA_SHEET
+    return 0;
+}
+
+std::string limit_of(const Workload& work, double tflops, double gb_per_s) {
+    if (tflops <= 0 || gb_per_s <= 0) return "";
+    const double moving = double(work.least_bytes) / gb_per_s / 1e6;
+    const double computing = work.flops / tflops / 1e9;
+    return (moving > computing ? "memory" : work.dtype + " products") + ", " +
+           significant(std::max(moving, computing) / 0.9, 3) + " ms at 90%";
 }
 
 }  // namespace demo

@@ -66,6 +66,8 @@ std::map<std::string, double> Session::run(const Workload& work, const Check& ch
                                            const std::vector<Contender>& records) {
     const std::vector<Contender> wanted = ready(*this, work, check, contenders, records);
     if (dry_run) return {};
+    const std::string limit = limit_of(work, gpu.peak(work.dtype), gpu.gb_per_s);
+    if (options.verbose && !limit.empty()) note("limit: " + limit);
     std::vector<Contender> all = wanted;
     std::erase_if(all, [](const Contender& c) { return !c.why_not.empty(); });
 
