@@ -6,6 +6,7 @@
                         lessons; "headlines", from results/; "colab"
     results/README.md   "results", of results/*.csv; "grid", of results/grid/*.csv; "frameworks", of
                         results/frameworks/*.csv
+    docs/gpus.md        "computed", from the data sheets; "measured", from results/
     docs/exercises.md   "sum": how many there are, and how long they take; README.md says how many
     docs/outputs.md     "outputs": what every program prints, from results/outputs/
     docs/lecture.md     "python": what the talk's Python files print, from results/outputs/
@@ -32,7 +33,7 @@ Exit status: 2 usage, also of the files that it reads; 3 a program is not built,
 
 import functools
 
-from docs import links, outputs, quotes, tables
+from docs import gpus, links, outputs, quotes, tables
 from shared import command_line, programs
 from shared.command_line import PROJECT, USAGE, WRONG, Stop
 
@@ -42,6 +43,7 @@ PARTS = {
                   "colab": links.to_colab},
     "results/README.md": {"results": tables.results, "grid": tables.sizes,
                           "frameworks": tables.frameworks},
+    "docs/gpus.md": {"computed": gpus.computed, "measured": gpus.measured},
     "docs/outputs.md": {"outputs": outputs.document},
     "docs/exercises.md": {"sum": tables.sum_of_exercises},
     "docs/lecture.md": {"python": outputs.python},
