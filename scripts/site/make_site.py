@@ -9,7 +9,7 @@ from pathlib import Path
 from docs import links
 
 PAGES, SITE = Path("build/site_pages"), Path("build/site")
-REFERENCE = "gpus tools measuring limits install figures outputs results glossary"
+REFERENCE = "tools measuring limits install figures outputs results glossary"
 ADDRESS = re.sub(r"(\.git)?/?$", "", links.address())
 CHANGES = [  # GitHub shows the first as is meant, Zensical the second
     (r"^<!-- watch (\w+) -->$", '<iframe src="WATCH/\\1.html"></iframe>\n\nClick into it: ? lists '
@@ -28,9 +28,9 @@ def menu():
     docs = {**{Path(name).stem: name for name in under("docs")}, "results": "results/README.md"}
     pages = {"Home": "README.md", "First hour": docs.pop("first_hour"),
              "The path": under("docs/chapters"), "Exercises": docs.pop("exercises"),
-             "Records": under("docs/bonuses"), "Experiments": under("docs/experiments"),
+             "Your GPU": docs.pop("gpus"), "Records": under("docs/bonuses"), "Experiments": under("docs/experiments"),
              "The lecture": [{"Run sheets": docs.pop("lecture")}, *under("docs/slides")]}
-    reference = [{name.capitalize().replace("Gpus", "GPUs"): docs[name]} for name in sorted(docs, key=REFERENCE.find)]
+    reference = [{name.capitalize(): docs[name]} for name in sorted(docs, key=REFERENCE.find)]
     pages["Reference"] = [*reference, *under("build/watch")]
     return [{title: listed} for title, listed in pages.items() if listed]
 
