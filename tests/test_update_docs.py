@@ -42,7 +42,7 @@ class Project:
     def build(path, summary, seconds_ago=0):
         """A program that says so of itself."""
         about = dict.fromkeys("sweep sizes talk shapes dtypes options".split(), None)
-        about.update(program=path.name, summary=summary)
+        about.update(program=path.name, summary=summary, options=[], problems=[])
         path.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(about)}\nEND\n")
         path.chmod(0o755)
         built = path.stat().st_mtime - seconds_ago

@@ -26,9 +26,9 @@ def menu():
                       key=lambda name: (not name.endswith("README.md"), name))
 
     docs = {**{Path(name).stem: name for name in under("docs")}, "results": "results/README.md"}
-    pages = {"Home": "README.md", "First hour": docs.pop("first_hour"),
+    pages = {"Home": "README.md", "First hour": docs.pop("first_hour"), "GPUs": docs.pop("gpus"),
              "The path": under("docs/chapters"), "Exercises": docs.pop("exercises"),
-             "Your GPU": docs.pop("gpus"), "Records": under("docs/bonuses"), "Experiments": under("docs/experiments"),
+             "Records": under("docs/bonuses"), "Experiments": under("docs/experiments"),
              "The lecture": [{"Run sheets": docs.pop("lecture")}, *under("docs/slides")]}
     reference = [{name.capitalize(): docs[name]} for name in sorted(docs, key=REFERENCE.find)]
     pages["Reference"] = [*reference, *under("build/watch")]

@@ -90,6 +90,41 @@ TEST(Peak, TuringHasNeitherTf32NorBf16) {
     EXPECT_GT(peak_tflops("Quadro RTX 0", 75, 72, 1.77, "fp16"), 0);
 }
 
+/// By hand. tests/test_gpus_page.py reads these lines, too: docs/gpus.md must say the same.
+TEST(Limit, IsTheLongerOfMovingAndComputing) {
+    const demo::Workload product{"square", 4096, "fp16", 137438953472, 100663296};
+    const demo::Workload talk{"talk", 1024, "fp16", 137438953472, 1610645760, true};
+    const demo::Workload gelu{"square", 4096, "fp32", 150994944, 134217728, true};
+    auto on = [](const char* gpu, int capability, const demo::Workload& work) {
+        return demo::limit_of(work, peak_tflops(gpu, capability, 1, 1, work.dtype),
+                              demo::peak_gb_per_s(gpu));
+    };
+    // 137.4e9 / 65e12 = 2.114 ms; 1.611e9 / 320e9 = 5.033 ms; 0.1342e9 / 320e9 = 0.4194 ms.
+    EXPECT_EQ(on("Tesla T4", 75, product), "fp16 products, 2.35 ms at 90%");
+    EXPECT_EQ(on("Tesla T4", 75, talk), "memory, 5.59 ms at 90%");
+    EXPECT_EQ(on("Tesla T4", 75, gelu), "memory, 0.466 ms at 90%");
+    // 137.4e9 / 25.5e12 = 5.390 ms; 1.611e9 / 360e9 = 4.474 ms; 0.1342e9 / 360e9 = 0.3728 ms.
+    EXPECT_EQ(on("NVIDIA GeForce RTX 3060", 86, product), "fp16 products, 5.99 ms at 90%");
+    EXPECT_EQ(on("NVIDIA GeForce RTX 3060", 86, talk), "fp16 products, 5.99 ms at 90%");
+    EXPECT_EQ(on("NVIDIA GeForce RTX 3060", 86, gelu), "memory, 0.414 ms at 90%");
+    // 137.4e9 / 209.5e12 = 0.6560 ms; 1.611e9 / 1792e9 = 0.8988 ms; 0.1342e9 / 1792e9 = 0.07490 ms.
+    EXPECT_EQ(on("NVIDIA GeForce RTX 5090", 120, product), "fp16 products, 0.729 ms at 90%");
+    EXPECT_EQ(on("NVIDIA GeForce RTX 5090", 120, talk), "memory, 0.999 ms at 90%");
+    EXPECT_EQ(on("NVIDIA GeForce RTX 5090", 120, gelu), "memory, 0.0832 ms at 90%");
+}
+
+TEST(Limit, IsUnknownWhereARateIs) {
+    const demo::Workload product{"square", 4096, "bf16", 137438953472, 100663296};
+    EXPECT_EQ(demo::limit_of(product, 0, 320), "");
+    EXPECT_EQ(demo::limit_of(product, 65, 0), "");
+}
+
+/// NVIDIA states no fp32 of GB10, so it follows from units and clock; and no bf16 of the T4.
+TEST(Peak, ThatADataSheetLacksIsComputed) {
+    EXPECT_NEAR(peak_tflops("NVIDIA GB10", 121, 48, 2.418, "fp32"), 29.7, 0.1);
+    EXPECT_EQ(peak_tflops("NVIDIA GB10", 121, 48, 2.418, "fp16"), 125);
+}
+
 TEST(Peak, IsUnknownWithoutAClock) { EXPECT_EQ(peak_tflops("CPU simulation", 0, 4, 0, "fp32"), 0); }
 
 }  // namespace
