@@ -1,4 +1,4 @@
-// Bonus: the fastest fused gating of square matrices on GPUs other than Hopper, in fp16: mma.sync.
+// Bonus: fused gating of square matrices for GPUs other than Hopper, in fp16: mma.sync.
 //
 // Lesson 6's fused_wmma is held back by WMMA, as lesson 3's wmma_tiled is. This kernel has the main
 // loop of bonus_matmul_mma's last rung instead; only which columns a warp takes differs. A tile of
@@ -42,7 +42,7 @@ static void run(demo::Session& session) {
 
 int main(int argc, char** argv) {
     const demo::Program program{.name = "bonus_gating_mma",
-                                .summary = "the fastest fused gating, N x N, on GPUs but Hopper",
+                                .summary = "fused gating, N x N, for GPUs but Hopper: mma.sync",
                                 .types = {{"fp16", run}},
                                 .talk = true};
     return demo::main_of(program, argc, argv);

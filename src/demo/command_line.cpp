@@ -56,7 +56,7 @@ std::vector<Option> options_of(const Program& program) {
         {.name = "--once",
          .help = "one verified launch, no timing: for ncu, compute-sanitizer, debuggers"});
     all.push_back({.name = "--verbose",
-                   .help = "what the GPU has; spread, launches and bytes of every kernel"});
+                   .help = "the GPU, what limits it here; every kernel's spread and bytes"});
     all.push_back({.name = "--csv", .help = "print rows for scripts instead of a table"});
     all.push_back({.name = "--describe", .help = "print what this program is and takes, as JSON"});
     all.push_back({.name = "--help", .help = "this text"});
