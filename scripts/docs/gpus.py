@@ -25,12 +25,11 @@ def limit(gpu, problem):
 
 def columns():
     """(title, what limits most GPUs, problems) of each column. Lessons share one if they move as
-    many MiB at the same rate; bf16 is as fast as fp16."""
+    many MiB at the same rate; bf16 is fp16's. The simulator's attention has a batch of 1, not 4."""
     found = {}
     for about in described(programs.lessons()[:LAST]):
         path = programs.latest_build(about["program"])
-        simulated = path.parent.name == "cpu"  # where attention has a batch of 1 in place of 4
-        heads = ["--heads", 64] if simulated and programs.takes(about, "--heads") else []
+        heads = ["--heads", 64] * (path.parent.name == "cpu" and programs.takes(about, "--heads"))
         for run in [[N, *heads]] + [["--talk", TALK]] * bool(about["talk"]):
             for problem in programs.describe(path, *run)["problems"]:
                 rate = problem["memory_bound"] or problem["dtype"].replace("bf16", "fp16")
