@@ -1,15 +1,14 @@
 """docs/gpus.md: how long the lessons take on each GPU of the data sheets, at 90% of what limits
 them, computed as limit_of() in src/demo/peak.cpp does, and what was measured."""
 
-import statistics
-
 from docs.outputs import SHOWN_GPU
 from docs.tables import described
 from shared import data_sheets, measurements, programs, table
 from shared.command_line import PROJECT
 
 LAST, N, TALK = 10, 4096, 1024  # lesson, and the sizes that they have on a GPU by default
-GENERATIONS = {"Blackwell": 100, "Hopper": 90, "Ada": 89, "Ampere": 80, "Turing": 75}
+GENERATIONS = {"Blackwell: RTX 50, B200": 100, "Hopper: H100, H200": 90, "Ada: RTX 40, L4": 89,
+               "Ampere: RTX 30, A100": 80, "Turing: RTX 20, T4": 75}
 
 
 def limit(gpu, problem):
@@ -38,7 +37,8 @@ def columns():
                 alike.append(problem)
     for numbers, alike in found.values():
         limits = filter(None, (limit(gpu, alike[0]) for gpu in data_sheets.sheets()))
-        what = statistics.mode(each[0] for each in limits)
+        whats = [each[0] for each in limits]
+        what = max(sorted(set(whats)), key=whats.count)
         yield f"{', '.join(numbers)}{max(numbers.values())}: {what}", what, alike
 
 
