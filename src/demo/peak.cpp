@@ -1,6 +1,4 @@
 // What a GPU can do at most: by its data sheet or, if that is not listed, by arithmetic.
-#include <algorithm>
-
 #include "internal.hpp"
 
 namespace demo {
@@ -11,11 +9,11 @@ double peak_tflops(const std::string& gpu, int capability, int multiprocessors, 
         return factor * peak_tflops(gpu, capability, multiprocessors, boost_ghz, type);
     };
     const bool geforce = gpu.find("GeForce") != std::string::npos;
-    // Not looked up, since all data sheets agree: fp8 is twice as fast as fp16, and so is int8; on
-    // GeForce int8 is four times as fast, since what sums in fp32 is halved there. fp64 is as fast
-    // as fp32 on 8.0 and 9.0, half as fast on 10.0; all other GPUs have few units for it.
+    // Not looked up, since data sheets agree: fp8 is twice as fast as fp16, and so is int8, four
+    // times on GeForce, which halves what sums in fp32; on 10.3 int8 is twice as fast as fp32. fp64
+    // is as fast as fp32 on 8.0 and 9.0, half as fast on 10.0; all other GPUs have few units for it.
     if (dtype == "fp8") return capability >= 89 ? times(2, "fp16") : 0;
-    if (dtype == "int8") return times(geforce ? 4 : 2, "fp16");
+    if (dtype == "int8") return times(geforce ? 4 : 2, capability == 103 ? "fp32" : "fp16");
     if (dtype == "fp64") {
         const bool full = capability == 80 || capability == 90;
         return times(full                ? 1
@@ -60,8 +58,9 @@ std::string limit_of(const Workload& work, double tflops, double gb_per_s) {
     if (tflops <= 0 || gb_per_s <= 0) return "";
     const double moving = double(work.least_bytes) / gb_per_s / 1e6;
     const double computing = work.flops / tflops / 1e9;
-    return (moving > computing ? "memory" : work.dtype + " products") + ", " +
-           significant(std::max(moving, computing) / 0.9, 3) + " ms at 90%";
+    const bool memory = moving > computing;
+    return (memory ? "memory" : work.dtype + " products") + ", " +
+           significant((memory ? moving : computing) / 0.9, 3) + " ms at 90%";
 }
 
 }  // namespace demo

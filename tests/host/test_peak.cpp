@@ -123,6 +123,7 @@ TEST(Limit, IsUnknownWhereARateIs) {
 TEST(Peak, ThatADataSheetLacksIsComputed) {
     EXPECT_NEAR(peak_tflops("NVIDIA GB10", 121, 48, 2.418, "fp32"), 29.7, 0.1);
     EXPECT_EQ(peak_tflops("NVIDIA GB10", 121, 48, 2.418, "fp16"), 125);
+    EXPECT_NEAR(peak_tflops("NVIDIA GB300", 103, 1, 1, "int8"), 24e3 / 72 / 2, 7);  // of NVL72
 }
 
 TEST(Peak, IsUnknownWithoutAClock) { EXPECT_EQ(peak_tflops("CPU simulation", 0, 4, 0, "fp32"), 0); }
