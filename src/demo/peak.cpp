@@ -11,7 +11,7 @@ double peak_tflops(const std::string& gpu, int capability, int multiprocessors, 
     const bool geforce = gpu.find("GeForce") != std::string::npos;
     // Not looked up, since data sheets agree: fp8 is twice as fast as fp16, and so is int8, four
     // times on GeForce, which halves what sums in fp32; on 10.3 int8 is twice as fast as fp32. fp64
-    // is as fast as fp32 on 8.0 and 9.0, half as fast on 10.0; all other GPUs have few units for it.
+    // is as fast as fp32 on 8.0 and 9.0, half as fast on 10.0; other GPUs have few units for it.
     if (dtype == "fp8") return capability >= 89 ? times(2, "fp16") : 0;
     if (dtype == "int8") return times(geforce ? 4 : 2, capability == 103 ? "fp32" : "fp16");
     if (dtype == "fp64") {
