@@ -12,9 +12,6 @@ inches wide.
                          with the spread as a band: a curve per kernel, dashed where it is the
                          library's or a copy; with several files one per GPU, of the program's best
                          kernel at each N; dotted where the data sheet's peak is, unless it is far
-      bars-fp32, bars-tensor-cores, bars-memory
-                         the programs at one N: in TFLOP/s, by what computes, or in GB/s, each in
-                         front of the data sheet's peak; more than fit a slide go on in bars-...-2
       roofline-<file>[-bonuses]
                          operations per byte against TFLOP/s, under the roofs that were measured
                          and, dotted, those of the data sheet: the lessons, and the bonuses
@@ -22,8 +19,8 @@ inches wide.
                          of compare_frameworks.py, where it has five shapes or more: time over size,
                          a curve for each contender
 
-  --size N       N of the bars and the rooflines (default: 4096, or what most programs have); the
-                 talk's shape is shown at S = N / 4, at most 1024
+  --size N       N of the rooflines (default: 4096, or what most programs have); the talk's shape
+                 is shown at S = N / 4, at most 1024
   --out FOLDER   write there (default: build/plots); older plots there are removed
   --documents    draw the documents' pictures from results/ instead, as SVG into docs/pictures:
                  README's ladder; grid-GPU, ours over the library's best, by N; gpus-GPU, a layer on
@@ -91,15 +88,15 @@ def rate(row):
     return measurements.shown_rate(row)[0]
 
 
-def usual_size(tables):
-    """The N that most programs have; 4096 where it is one of them."""
+def usual_size(tables, preferred=4096):
+    """The N that most programs have, or the preferred one where any has it."""
     runs = {(row["n"], results.path, row["program"]) for results in tables
             for row in measurements.shown(results.rows) if row["shape"] == "square"}
     if not runs:
         raise measurements.TableError(
             "nothing to draw: no program has a figure for an N x N matrix")
     programs = collections.Counter(n for n, _, _ in runs)
-    return max(programs, key=lambda n: (n == 4096, programs[n], n))
+    return max(programs, key=lambda n: (n == preferred, programs[n], n))
 
 
 def talk_size(n):
@@ -345,102 +342,6 @@ def draw_times(results, heading, curves_of, theme, title=None):
     ax.grid(axis="x", visible=False)
     figure.labels_at_right(ax, labels)
     return figure
-
-
-# --- Bars -------------------------------------------------------------------------------------
-
-BAR = 0.36  # height of a bar with its gap, in inches, at least
-
-
-def bars(tables, n):
-    """[(what they have in common, {(program, shape, data type): {file: its rows}})], a plot for
-    each: of programs that compute, in fp32 or on the tensor cores, and of those whose time is
-    their traffic."""
-    kinds = {"fp32": {}, "tensor-cores": {}, "memory": {}}
-    for i, results in enumerate(tables):
-        every = [row for row in at_size(results.rows, n) if not measurements.of_experiment(row)]
-        for key, rows in measurements.groups(every, "program", "shape", "dtype").items():
-            kind = "fp32" if key[2] == "fp32" else "tensor-cores"
-            kind = "memory" if rows[0]["gb_per_s"] else kind
-            kinds[kind].setdefault(key, {})[i] = rows
-    # A gap below each program's bars is as high as one of them.
-    most = int((HEIGHT - Figure.TOP - 0.6) / (BAR * (len(tables) + 1))) or 1
-    pages = []
-    for kind, found in kinds.items():
-        count = -(-len(found) // most)  # pages, of which none is much longer than another
-        for page in range(count):
-            keys = list(found)[page * len(found) // count:(page + 1) * len(found) // count]
-            pages.append((kind, page + 1, {key: found[key] for key in keys}))
-    return pages
-
-
-def draw_bars(tables, n, kind, found, theme, title=None):
-    """The best kernel of every program, and the yardstick that it measured."""
-    column = "gb_per_s" if kind == "memory" else "tflops"
-    titles = {"fp32": "TFLOP/s in fp32", "tensor-cores": "TFLOP/s on tensor cores",
-              "memory": "GB/s of the least possible traffic"}
-    figure = Figure(theme, title or f"N = {n}: {titles[kind]}",
-                    "Its best kernel; ratio to the mark: the library or a copy; pale: the data "
-                    "sheet's peak")
-    names = [short(title) for title in table.titles(tables)]
-    if len(tables) > 1:
-        figure.key([("\u25a0 " + name, theme.color(i)) for i, name in enumerate(names)])
-    kernels = {row["kernel"] for rows_of in found.values() for rows in rows_of.values()
-               for row in measurements.own_kernels(rows)}
-    ax = figure.axes(0.5 + max(inches(_bar_name(key)) for key in found),
-                     2.5 + max(map(inches, kernels)), bottom=0.6)
-    ax.set_ylim(len(found) * (len(tables) + 1), 0)
-    ticks = []
-    for at, (key, rows_of) in enumerate(found.items()):
-        start = at * (len(tables) + 1) + 0.5
-        ticks.append(start + len(tables) / 2)
-        for i, results in enumerate(tables):
-            if i in rows_of:
-                peak = data_sheets.peak(results.gpu, rows_of[i][0])
-                if peak:
-                    ax.barh(start + i + 0.5, peak, height=0.8, color=theme.grid, zorder=1.5)
-                _draw_bar(ax, start + i + 0.5, rows_of[i], column, theme, theme.color(i))
-            else:
-                ax.text(0, start + i + 0.5, "  " + why_missing(results.rows, key, n), va="center",
-                        color=theme.muted)
-    plain_ticks(ax)
-    ax.set_yticks(ticks, [_bar_name(key) for key in found], va="center")
-    ax.tick_params(axis="y", labelcolor=theme.ink)
-    ax.set_xlim(0)
-    ax.locator_params(axis="x", nbins=5, steps=[1, 2, 2.5, 5, 10])
-    ax.grid(axis="y", visible=False)
-    return figure
-
-
-def _bar_name(key):
-    program, shape, dtype = key
-    return f"{of_shape(program, shape)}  {dtype}"
-
-
-def why_missing(rows, key, n):
-    """What became of a program that has no figure."""
-    program, shape, dtype = key
-    n = talk_size(n) if shape == "talk" else n
-    found = measurements.without_figure(rows, dict(program=program, shape=shape, dtype=dtype, n=n))
-    return table.figure(found[0], None) if found else "not measured"
-
-
-def _draw_bar(ax, y, rows, column, theme, color):
-    best = max(measurements.own_kernels(rows), key=lambda row: row[column])
-    ax.barh(y, best[column], height=0.8, color=color, zorder=3)
-    rival = max((row[column] for row in rows if row is not best
-                 and row["role"] in ("library", measurements.YARDSTICK)), default=None)
-    cells = [(1.0, "right", table.number(best[column]), dict(weight="bold", color=theme.ink)),
-             (2.3, "left", best["kernel"], dict(color=theme.muted))]
-    if rival:
-        for width, mark in ((8, theme.background), (4, theme.ink)):
-            ax.plot([rival, rival], [y - 0.46, y + 0.46], linewidth=width, zorder=4,
-                    solid_capstyle="butt", color=mark)
-        cells.append((2.1, "right", table.ratio(best[column], rival), dict(color=theme.ink)))
-    for right, align, text, style in cells:
-        ax.annotate(text, (1, y), (72 * right, 0), xycoords=("axes fraction", "data"),
-                    textcoords="offset points", ha=align, va="center", annotation_clip=False,
-                    **style)
 
 
 # --- Roofline ---------------------------------------------------------------------------------
@@ -740,7 +641,7 @@ def draw_grid(file, theme):
     lines = {series.name: [(n, pair.ratio) for n, pair in series.pairs.items()]
              for series in every}
     sizes = sorted({n for series in every for n in series.pairs})
-    chart = Chart("Above 1 ours is faster" + "; gating: over PyTorch's best" * len(gating), lines,
+    chart = Chart("Above 1 ours is faster" + ";\ngating: over PyTorch's best" * len(gating), lines,
                   plain(512 << i for i in range(6)),
                   {"the products' aim": [(n, every[0].floor(n)) for n in sizes]},
                   low=None)
@@ -954,7 +855,7 @@ class Plot(NamedTuple):
 
 def plots(tables, n):
     """Every plot that the files have figures for. Nothing is drawn yet."""
-    return [*_bars(tables, n), *_rooflines(tables, n), *_curves(tables), *_times(tables)]
+    return [*_rooflines(tables, n), *_curves(tables), *_times(tables)]
 
 
 def _rooflines(tables, n):
@@ -968,16 +869,8 @@ def _rooflines(tables, n):
             if points:
                 what = "bonus" if bonuses else "lesson"
                 yield Plot(f"roofline-{stem}" + "-bonuses" * bonuses,
-                           f"Roofline of {results.gpu}" + ", the bonuses" * bonuses,
+                           f"Roofline of {table.short(results.gpu)}" + ", the bonuses" * bonuses,
                            functools.partial(draw_roofline, results, n, what, points))
-
-
-def _bars(tables, n):
-    for kind, page, found in bars(tables, n):
-        words = kind.replace("-", " ") + (f", part {page}" if page > 1 else "")
-        yield Plot(f"bars-{kind}" + (f"-{page}" if page > 1 else ""),
-                   f"Programs at N = {n}: {words}",
-                   functools.partial(draw_bars, tables, n, kind, found))
 
 
 def _curves(tables):
@@ -1033,7 +926,7 @@ def write(folder, png, plot):
 def remove_older(folder):
     """Plots of other files or sizes, which would stand beside the new ones."""
     for path in folder.glob("*-*-*.*"):
-        if re.fullmatch(r"(roofline|bars|curves|times)-.+-(light|dark)\.(svg|png)", path.name):
+        if re.fullmatch(r"(roofline|curves|times)-.+-(light|dark)\.(svg|png)", path.name):
             path.unlink()
 
 

@@ -66,7 +66,7 @@ def table_lines(text):
 # --- Results of several programs, for plots ---------------------------------------------------
 
 # What plot.py draws of write_measured()'s programs, beside a roofline for each file.
-PLOTS = ["bars-fp32", "bars-tensor-cores", "bars-memory", "curves-1_matmul_basic-fp32",
+PLOTS = ["curves-1_matmul_basic-fp32",
          "curves-4_matmul_cublas-fp32", "curves-4_matmul_cublas-fp16",
          "curves-5_gating_unfused-fp16", "curves-5_gating_unfused-fp16-talk",
          "curves-6_gating_fused-fp16", "curves-6_gating_fused-fp16-talk", "curves-7_gelu-fp32"]

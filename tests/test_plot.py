@@ -51,7 +51,7 @@ def test_plot_draws_every_plot_for_light_and_dark(python, tmp_path):
     """And removes older plots, but nothing else."""
     file, out = write_measured(tmp_path / "a.csv", extra=[fakes.STOPPED]), tmp_path / "plots"
     out.mkdir()
-    for name in ("curves-old-fp16-dark.png", "bars-memory-2-light.svg", "mine.svg"):
+    for name in ("curves-old-fp16-dark.png", "mine.svg"):
         (out / name).touch()
     done = script("plot.py", "--out", out, file, python=python)
     assert done.returncode == 0, done.stderr
@@ -67,7 +67,7 @@ def test_plot_draws_every_plot_for_light_and_dark(python, tmp_path):
             assert content.startswith(b"\x89PNG") and size == [1920, 1080]
         else:
             assert b"<svg" in content and b"http-equiv" not in content
-    light, dark = (files[f"bars-memory-{theme}.svg"].read_bytes() for theme in ("light", "dark"))
+    light, dark = (files[f"curves-7_gelu-fp32-{theme}.svg"].read_bytes() for theme in ("light", "dark"))
     assert light != dark
 
 
@@ -162,12 +162,6 @@ def test_bars_and_lines_are_as_long_as_their_figures_say(python):
             "    assert [bar.get_height() for bar in ax.patches] == [\n"
             "        layer.speed_up(kernel) for layer in layers for kernel in layer.ms\n"
             "        if kernel != several_gpus.FIRST]\n"
-            "for kind, _, found in plot.bars(tables, 4096):\n"
-            "    [ax] = plot.draw_bars(tables, 4096, kind, found, plot.LIGHT).figure.axes\n"
-            "    column = 'gb_per_s' if kind == 'memory' else 'tflops'\n"
-            "    assert [bar.get_width() for bar in ax.patches if bar.get_zorder() == 3] == [\n"
-            "        max(row[column] for row in measurements.own_kernels(rows))\n"
-            "        for by_file in found.values() for rows in by_file.values()]\n"
             "title, charts = plot.waves(measurements.of_program('bonus_waves', plot.SHOWN.stem))\n"
             "for ax in plot.draw_charts(title, '', charts, plot.LIGHT).figure.axes:\n"
             "    print([line.get_label() for line in ax.lines if line.is_dashed()])")
@@ -221,14 +215,9 @@ def test_a_programs_own_kernels_are_told_by_their_roles(roles, best):
 def test_a_chain_is_never_a_programs_best_kernel(python, tmp_path):
     """Also where it is the fastest of all."""
     paths = [write_measured(tmp_path / f"{gpu}.csv", gpu, chain_rate=900) for gpu in "AB"]
-    code = ("for name in ('bars-tensor-cores', 'curves-6_gating_fused-fp16'):\n"
-            "    [ax] = plots[name].draw(plot.LIGHT).figure.axes\n"
-            "    print([text.get_text() for text in ax.texts],\n"
-            "          [round(max(line.get_ydata())) for line in ax.lines])\n")
-    bars, curves = draw(python, code, *paths).splitlines()
-    assert bars.count("'fused'") == 2 and bars.count("'1.11x'") == 2  # 720 to the library's 650
-    assert bars.count("'six_kernels'") == 2  # 5 has nothing else
-    assert curves.endswith("[720, 720]") and "900" not in bars + curves
+    code = ("[ax] = plots['curves-6_gating_fused-fp16'].draw(plot.LIGHT).figure.axes\n"
+            "print([round(max(line.get_ydata())) for line in ax.lines])\n")
+    assert draw(python, code, *paths) == "[720, 720]\n"
 
 
 def test_curves_of_memory_bound_work_are_in_gb_per_s(python, tmp_path):
@@ -268,36 +257,9 @@ def test_the_data_sheets_peak_is_a_dotted_line_where_it_is_near(python, tmp_path
             "    [ax] = figure.axes\n"
             "    print([round(line.get_ydata()[0], 1) for line in ax.lines\n"
             "           if len(set(line.get_ydata())) == 1 and line.is_dashed()],\n"
-            "          'far above' in figure.texts[1].get_text(), ax.get_ylim()[1] > 900)\n"
-            "[ax] = plots['bars-memory'].draw(plot.LIGHT).figure.axes\n"
-            "print(sorted({round(bar.get_width()) for bar in ax.patches} & {4800, 2039}))")
+            "          'far above' in figure.texts[1].get_text(), ax.get_ylim()[1] > 900)")
     assert draw(python, code, *paths).splitlines() == [
-        "[] True False", "[989.4, 312.0] False True", "[4800.0, 2039.0] False True",
-        "[2039, 4800]"]
-
-
-def test_bars_go_on_where_a_page_is_full(tmp_path):
-    """Each in its kind, and each program once."""
-    rows = [measured(f"{i}_more", "mine", "fp16", 4096, 1, 500e9) for i in range(20, 50)]
-    tables = [measurements.read(write_measured(tmp_path / "a.csv", extra=rows))]
-    pages = plot.bars(tables, 4096)
-    assert [(kind, page) for kind, page, _ in pages] == [
-        ("fp32", 1), ("tensor-cores", 1), ("tensor-cores", 2), ("tensor-cores", 3),
-        ("tensor-cores", 4), ("tensor-cores", 5), ("memory", 1)]
-    lengths = [len(found) for kind, _, found in pages if kind == "tensor-cores"]
-    assert sum(lengths) == 30 + 3 and max(lengths) - min(lengths) <= 1
-    keys = [key for _, _, found in pages for key in found]
-    assert len(keys) == len(set(keys))
-
-
-@pytest.mark.parametrize("dtype, verified, said", [
-    ("fp32", "no", "wrong"), ("", "skipped", "skipped"), ("fp32", "failed", "failed"),
-    ("fp16", "failed", "not measured")])
-def test_a_bar_that_is_missing_says_why(dtype, verified, said):
-    row = dict(program="8_softmax", kernel="", shape="square", dtype=dtype, n=4096,
-               verified=verified)
-    assert plot.why_missing([row], ("8_softmax", "square", "fp32"), 4096) == said
-    assert plot.why_missing([row], ("8_softmax", "square", "fp32"), 2048) == "not measured"
+        "[] True False", "[989.4, 312.0] False True", "[4800.0, 2039.0] False True"]
 
 
 def test_the_usual_size_is_4096_or_what_most_programs_have(tmp_path):

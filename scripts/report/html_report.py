@@ -1,106 +1,170 @@
 #!/usr/bin/env python3
-"""Writes what compare_gpus.sh measured as one HTML file, with tables and plots, that needs nothing
-else: to open on stage, to mail, to print.
+"""Writes what compare_gpus.sh measured as one HTML file that needs nothing else: to open on stage,
+to mail, to print. It begins with a table of the lessons. A part for each program follows, folded,
+with its kernels, its plots and its tables; a word typed into the filter hides the others.
 
     report.sh [--size N] [--baseline FILE] [--out FILE] FILE ...
 
-  --size N          N of the first tables, the bars and the rooflines (default: 4096, or what most
-                    programs have)
+  --size N          N of the first tables and the rooflines (default: 4096, or what most programs
+                    have); a program without it is shown at its largest
   --baseline FILE   ratios are to this file, or to the one of this number (default: 1)
   --out FILE        write there (default: build/report.html)
 """
 
-import base64
+import contextlib
+import re
 from html import escape
 from pathlib import Path
 
 import plot
-from shared import command_line, comparison, measurements, one_gpu, table
+from shared import command_line, comparison, data_sheets, measurements, one_gpu, table
 from shared.command_line import PROJECT
 from shared.differences import differences
+from shared.measurements import has_figure, rate
 
 MOST = 6  # figures in a line: more would not fit the narrowest screen that shows tables
+COLORS = ["back", "ink", "muted", "line", *"abcdefg"]  # of plot.Theme.palette(), by name
 STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --muted: #5b636d; --line: #e2e5e9;
-        --back: #ffffff; --mark: #c04a00; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #f1f3f5; --muted: #aab2bc; --line: #333b45; --back: #14181d; --mark: #ff9a52; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1rem; max-width: 75rem; background: var(--back); color: var(--ink);
-       font: 1.05rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
-p, nav, caption { color: var(--muted); } a { color: inherit; }
-nav a { margin-right: 1rem; white-space: nowrap; }
-figure { margin: 1.5rem 0; } img { display: block; width: 100%; height: auto; }
+:root { color-scheme: light dark; LIGHT }
+@media screen and (prefers-color-scheme: dark) { :root { DARK } }
+* { box-sizing: border-box; } [hidden] { display: none !important; }
+html { font-size: clamp(16px, 1.25vw, 48px); }
+body { margin: 0; display: grid; grid-template-columns: 14.5rem minmax(0, 1fr); color: var(--ink);
+       background: var(--back); font: 1rem/1.4 system-ui, sans-serif; overflow-wrap: anywhere; }
+main { padding: 0 1.5rem 3rem; } h1 { line-height: 1.2; font-size: 1.6rem; }
+nav { position: sticky; top: 0; height: 100vh; overflow: auto; padding: 0.6rem 1rem;
+      border-right: 1px solid var(--line); font-size: 0.85rem; background: var(--back); }
+nav a { display: block; text-decoration: none; padding: 0.06rem 0; }
+input { font: inherit; width: 100%; padding: 0.2rem 0.4rem; margin-bottom: 0.4rem; }
+a { color: inherit; } td a { display: inline-block; min-width: 14rem; }
+p, li, caption, summary span, td span { color: var(--muted); }
+details { border-bottom: 1px solid var(--line); } details > div { scroll-margin-top: 4rem; }
+summary { cursor: pointer; padding: 0.35rem 0; } summary b { margin-right: 0.7rem; }
+figure { margin: 1rem 0; overflow-x: auto; }
+svg { display: block; width: 100%; min-width: 40rem; height: auto; }
 .scroll { overflow-x: auto; margin: 1rem 0; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; overflow-wrap: normal; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: 0.4rem; font-weight: bold; }
-th, td { padding: 0.3rem 0.6rem; border-bottom: 1px solid var(--line); text-align: left; }
+th, td { padding: 0.25rem 0.5rem; border-bottom: 1px solid var(--line); text-align: left; }
 th.number, td.number { text-align: right; white-space: nowrap; }
+.bars { width: 100%; } td[style] { width: 50%; min-width: 11rem;
+  background: linear-gradient(var(--of), var(--of)) 0 50% / calc(var(--bar) * (100% - 4.5rem))
+              0.9rem no-repeat; }
 tr.title th { padding-top: 1rem; }
 th:first-child, td:first-child { position: sticky; left: 0; background: var(--back); }
-td.stopped { color: var(--mark); } li.note { color: var(--mark); }
-@media screen and (max-width: 600px) {
-  body { padding: 0.75rem; font-size: 1rem; }
+td.stopped, li.note { color: var(--b); }
+@media screen and (max-width: 800px) {
+  body { display: block; } main { padding: 0 0.75rem 2rem; }
+  nav { display: flex; gap: 0.9rem; height: auto; white-space: nowrap; z-index: 1;
+        align-items: baseline; border-bottom: 1px solid var(--line); font-size: 1rem; }
+  input { width: 7rem; flex: none; margin: 0; }
   thead { display: none; } table, caption, tbody { display: block; }
   tr.title th { display: block; border: 0; padding: 1rem 0 0; }
   tr { display: flex; flex-wrap: wrap; gap: 0 0.7rem; padding: 0.4rem 0;
        border-bottom: 1px solid var(--line); }
   tr::before { content: ""; order: 1; flex-basis: 100%; }  /* figures begin a line */
   td { border: 0; padding: 0; color: var(--muted); } td:first-child { color: var(--ink); }
+  td a { min-width: 0; } td[style] { width: 100%; padding-bottom: 0.4rem; text-align: left;
+    background-size: calc(var(--bar) * 100%) 0.3rem; background-position: 0 100%; }
   td.number { order: 2; color: var(--ink); }
   td.number::before { content: attr(data-head) " "; color: var(--muted); } }
-@media print { body { max-width: none; font-size: 9pt; } nav { display: none; }
-  .scroll { overflow: visible; } table { font-size: 7pt; } th, td { padding: 0.1rem 0.25rem; }
-  figure, tr { break-inside: avoid; } }
+@media print { body { display: block; font-size: 9pt; } nav { display: none; }
+  details::details-content { content-visibility: visible; }
+  .scroll, figure { overflow: visible; } table { font-size: 7pt; }
+  th, td { padding: 0.1rem 0.25rem; }
+  figure, tr { break-inside: avoid; } td { print-color-adjust: exact; } svg { max-width: 15cm; } }
 """
+SCRIPT = """
+const filter = document.querySelector("input");
+filter.hidden = false;
+filter.addEventListener("input", () => {
+  for (const part of document.querySelectorAll("details")) {
+    part.hidden = !part.textContent.toLowerCase().includes(filter.value.toLowerCase());
+    document.querySelector(`nav a[href="#${part.lastChild.id}"]`).hidden = part.hidden;
+  }
+});
+"""
+
+
+# --- Tables ---------------------------------------------------------------------------------------
 
 
 def html_table(caption, head, rows, left):
     """A table whose first `left` columns are words, and the others figures."""
-    return _table(caption, _line("th", [(cell, 1) for cell in head], left),
-                  [_line("td", [(cell, name) for cell, name in zip(row, head)], left)
+    return _table(caption, [_th(cell, i >= left) for i, cell in enumerate(head)],
+                  [[_td(cell, i >= left, name) for i, (cell, name) in enumerate(zip(row, head))]
                    for row in rows])
 
 
-def html_comparison(caption, tables, lines, baseline, best):
-    """A table of GPUs side by side: the name of each stands over its figures and its ratios."""
-    names = ["program", "data", "kernel"] if best else ["kernel", "data"]
-    gpus = table.short_titles(tables)
-    head = [(name, 1) for name in names]
-    head += [(gpu, 1 + (i != baseline)) for i, gpu in enumerate(gpus)]
-    width = sum(columns for _, columns in head)
+def html_comparison(names, lines, baseline):
+    """A program's kernels: each GPU's figure with a bar, and its ratio to the baseline's."""
+    head = [_th("kernel"), _th("data")] + [
+        _th(name, True, 1 + (i != baseline)) for i, name in enumerate(names)]
     body = []
-    for title, some in comparison.headed(lines, best).items():
-        body.append(f'<tr class="title"><th colspan="{width}">{escape(title)}</th></tr>')
-        for line in some:
-            words = [line.program, line.dtype, line.kernel] if best else [line.kernel, line.dtype]
-            cells = [(word, "") for word in words]
+    for title, some in comparison.headed(lines, True).items():
+        body.append([f'<th colspan="{2 * len(names) + 1}">{escape(title)}</th>'])
+        figures = [[_number(value) for value, _ in line.cells] for line in some]
+        longest = max(max(each) for each in figures) or 1
+        for line, values in zip(some, figures):
+            cells = [_td(line.kernel), _td(line.dtype)]
             for i, (value, ratio) in enumerate(line.cells):
-                cells += [(value, gpus[i])] + [(ratio, "")] * (i != baseline)
-            body.append(_line("td", cells, len(words)))
-    return _table(caption, _line("th", head, len(names)), body)
+                bar = f"--bar: {values[i] / longest:.3f}; --of: var(--{COLORS[4 + i % 7]})"
+                cells += [_td(value, True, names[i], bar)] + [_td(ratio, True)] * (i != baseline)
+            body.append(cells)
+    return _table("", head, body).replace("<table", "<table class=bars")
 
 
-def _line(tag, cells, left):
-    """A row of cells: (text, how many columns wide) of the head, else (text, its column's name)."""
-    parts = []
-    for i, (cell, more) in enumerate(cells):
-        kind = ["number"] * (i >= left)
-        kind += ["stopped"] * (cell in ("failed", "skipped", "wrong") or cell.endswith("!"))
-        names = f' class="{" ".join(kind)}"' if kind else ""
-        if tag == "th" and more > 1:
-            names += f' colspan="{more}"'
-        if i >= left and tag == "td" and more:  # a narrow screen has no head
-            names += f' data-head="{escape(more)}"'
-        parts.append(f"<{tag}{names}>{escape(cell)}</{tag}>")
-    return "<tr>" + "".join(parts) + "</tr>"
+def html_lessons(n, names, best, baseline):
+    """A row for each lesson: its best kernel on each GPU."""
+    shown = [i for i in range(len(names)) if any(has_figure(rows[i]) for rows, _ in best)]
+    head = [_th("lesson and kernel")]
+    head += [_th(names[i], True, 3 + (i != baseline)) for i in shown]
+    body = []
+    for rows, shares in best:
+        some = next(filter(has_figure, rows))
+        name = some["program"]
+        kernels = dict.fromkeys(row["kernel"] for row in rows if has_figure(row))
+        size = f", {table.size(some)}" * (table.size(some) != f"N={n}")
+        cells = [f'<td><a href="#{name}">{name}{size}</a> '
+                 f"<span>{escape(', '.join([*kernels, some['dtype']]))}</span></td>"]
+        for i in shown:
+            if has_figure(rows[i]):
+                texts = [table.number(rows[i]["median_ms"]) + " ms", _rate(rows[i]), shares[i]]
+            else:
+                texts = [table.figure(rows[i], None) if rows[i] else "missing", "", ""]
+            both = i != baseline and has_figure(rows[i]) and has_figure(rows[baseline])
+            texts += [table.ratio(rate(rows[i])[0], rate(rows[baseline])[0]) if both else ""] * (
+                i != baseline)
+            cells += [_td(text, True, names[i] * (text is texts[0])) for text in texts]
+        body.append(cells)
+    return _table(f"The lessons at N = {n}", head, body)
 
 
-def _table(caption, head, lines):
-    body = "\n".join(lines)
+def _number(text):
+    return float(text.rstrip("!")) if re.match("[0-9]", text) else 0
+
+
+def _rate(row):
+    return "{} {}".format(table.number(rate(row)[0]), rate(row)[1])
+
+
+def _th(text, number=False, columns=1):
+    return (f'<th{" class=number" * number}' + f" colspan={columns}" * (columns > 1)
+            + f">{escape(text)}</th>")
+
+
+def _td(text, number=False, head="", style=""):
+    """`head`: the column's name, for a narrow screen, which has no head."""
+    stopped = text in ("failed", "skipped", "wrong") or text.endswith("!")
+    kind = " ".join(["number"] * number + ["stopped"] * stopped)
+    return ("<td" + f' class="{kind}"' * bool(kind) + f' data-head="{escape(head)}"' * bool(head)
+            + f' style="{style}"' * bool(style) + f">{escape(text)}</td>")
+
+
+def _table(caption, head, rows):
+    body = "\n".join(f"<tr{' class=title' * (len(row) == 1)}>{''.join(row)}</tr>" for row in rows)
     return (f'<div class="scroll" tabindex="0"><table><caption>{escape(caption)}</caption>\n'
-            f"<thead>{head}</thead>\n<tbody>\n{body}\n</tbody></table></div>")
+            f"<thead><tr>{''.join(head)}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>")
 
 
 def _parts(head, rows, left):
@@ -112,62 +176,139 @@ def _parts(head, rows, left):
 
 
 def html_plot(drawing):
-    """One plot in both themes: the reader's system chooses, and print is light."""
-    sources = ["data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
-               for svg in plot.svgs(drawing.draw(plot.LIGHT))]
-    light, dark = sources
-    return (f'<figure><picture><source media="screen and (prefers-color-scheme: dark)" '
-            f'srcset="{dark}"><img alt="{escape(drawing.title)}" src="{light}"></picture></figure>')
+    """One plot in the page's colors."""
+    text = next(plot.svgs(drawing.draw(plot.LIGHT)))
+    names = dict(zip(plot.LIGHT.palette(), COLORS))
+    text = re.sub("#[0-9a-f]{6}", lambda color: f"var(--{names[color[0]]})" if color[0] in names
+                  else color[0], text[text.index("<svg"):])
+    text = re.sub("<metadata>.*?</metadata>| xmlns[^ =]*=\"[^\"]*\"", "", text, flags=re.DOTALL)
+    # Plots number what they draw alike, and here stand in one page.
+    text = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{drawing.name}-", text)
+    return f"<figure>{text.replace('<svg', f'<svg role=img aria-label={drawing.name}', 1)}</figure>"
+
+
+# --- The page -------------------------------------------------------------------------------------
+
+
+def of_program(results, program):
+    return results._replace(rows=[row for row in results.rows if row["program"] == program])
+
+
+def best_of(tables, wanted):
+    """{(program, shape): ([its best kernel's row in each file], [what part of a copy's or the
+    peak's rate that is])}, in the first data type within a tenth of the fastest."""
+    found = {}
+    for _, rows in comparison.best_kernels(tables, wanted):
+        some = next(filter(has_figure, rows))
+        found.setdefault((some["program"], some["shape"]), []).append(rows)
+    for at, types in found.items():
+        fastest = [max(rate(row)[0] for row in rows if has_figure(row)) for rows in types]
+        rows = types[[value >= 0.9 * max(fastest) for value in fastest].index(True)]
+        found[at] = rows, [share(*both) for both in zip(tables, rows)]
+    return found
+
+
+def share(results, row):
+    if not has_figure(row):
+        return ""
+    copy = max((rate(other)[0] for other in measurements.shown(results.rows)
+                if other["role"] == measurements.YARDSTICK and other["tflops"] is None and all(
+                    row[name] == other[name] for name in ("program", "dtype", "shape", "n"))),
+               default=None)
+    limit = copy or data_sheets.peak(results.gpu, row)
+    return f"{rate(row)[0] / limit:.0%} of {'copy' if copy else 'peak'}" if limit else ""
+
+
+def program_part(program, tables, names, n, wanted, baseline):
+    """What the files hold of one program."""
+    here = [i for i, results in enumerate(tables)
+            if any(row["program"] == program for row in results.rows)]
+    some = [of_program(tables[i], program) for i in here]
+    body = []
+    if any(map(wanted, sum([results.rows for results in some], []))):
+        at = here.index(baseline) if baseline in here else 0
+        lines, _ = comparison.lines_of(some, wanted, at)
+        body.append(html_comparison([names[i] for i in here], lines, at))
+    body += [html_plot(each) for each in plot.plots(some, n) if "roofline-" not in each.name]
+    for i, results in zip(here, some):
+        about = f"{names[i]}: " * (len(tables) > 1)
+        for caption, (head, rows) in one_gpu.families(results.rows):
+            body += [html_table(about + caption, *part, 2)
+                     for part in _parts(head[1:], [row[1:] for row in rows], 2)]
+        for (_, dtype, shape), (head, rows) in one_gpu.experiments(results.rows).items():
+            body += [html_table(f"{about}{dtype}, {shape}, by N", *part, 1)
+                     for part in _parts(head, rows, 1)]
+        stopped = [[table.size(row), row["verified"], row["note"]]
+                   for row in results.rows if row["verified"] != "yes"]
+        if stopped:
+            body.append(html_table(about + "Without a figure", ["size", "result", "reason"],
+                                   stopped, 3))
+    return "\n".join(body)
 
 
 def document(tables, n, baseline=0):
-    def wanted(row):
-        return plot.chosen(row, n)
+    names, sizes = table.short_titles(tables), {}
+    programs = list(dict.fromkeys(row["program"] for results in tables for row in results.rows))
+    programs.sort(key=lambda name: int(name.split("_")[0]) if name[0].isdecimal() else 99)
+    for name in programs:
+        with contextlib.suppress(measurements.TableError):  # no N at all
+            sizes[name] = plot.usual_size([of_program(each, name) for each in tables], n)
 
-    names = table.titles(tables)
-    lines, notes = comparison.lines_of(tables, wanted, baseline)
-    notes = [measurements.mixed(tables)] * bool(measurements.mixed(tables)) + notes
-    notes += differences(tables, baseline)
+    def wanted(row):
+        return plot.chosen(row, sizes.get(row["program"], n))
+
+    def warned(notes):
+        return "<ul>" + "".join(f'<li class="note">{escape(note.strip())}</li>'
+                                for note in notes) + "</ul>" if notes else ""
+
+    doubts = comparison.lines_of(tables, wanted, baseline)[1] + differences(tables, baseline)
+    head, summary = comparison.summary_of(tables, wanted, baseline)
+    about = [measurements.mixed(tables)] * bool(measurements.mixed(tables))
+    common = set.intersection(*({row["program"] for row in each.rows} for each in tables))
+    about += ["No program was measured on all of them."] * (not common)
+    best = best_of(tables, wanted)
+    lessons = [best[at] for name in programs if name[0].isdecimal()
+               for at in ((name, "square"), (name, "talk")) if at in best]
 
     title = "GPUs and kernel fusion: " + ", ".join(
         dict.fromkeys(table.short(results.gpu) for results in tables))
-    parts = [f"<h1>{escape(title)}</h1>", "<nav>"]
-    parts += [f'<a href="#{anchor}">{escape(text)}</a>' for anchor, text in [
-        ("plots", "Plots"), ("best", "Programs"), ("kernels", "Kernels")] + [
-        (f"gpu{i}", name) for i, name in enumerate(names)]]
-    head, summary = comparison.summary_of(tables, wanted, baseline)
-    parts += ["</nav>", html_table(f"In short, at N = {n}", head, summary, 1),
-              f"<p>{comparison.about_summary(tables)}. Figures are medians of launches on random "
-              "data, the cache emptied before each, of verified results.</p>"]
-    if notes:
-        parts.append("<ul>" + "".join(f'<li class="note">{escape(note.strip())}</li>'
-                                      for note in notes) + "</ul>")
-    parts.append('<h2 id="plots">Plots</h2>')
-    parts += [html_plot(drawing) for drawing in plot.plots(tables, n)]
-    parts += [f'<h2 id="best">Programs at N = {n}</h2>', html_comparison(
-        "The best kernel of each program", tables, comparison.best_of(tables, wanted, baseline),
-        baseline, True)]
-    parts += [f'<h2 id="kernels">Kernels at N = {n}</h2>',
-              html_comparison("All kernels", tables, lines, baseline, False)]
-    for i, (results, name) in enumerate(zip(tables, names)):
-        parts += [f'<h2 id="gpu{i}">{escape(name)}</h2>',
-                  f"<p>{escape(one_gpu.circumstances(results))} "
-                  f"Protocol {escape(results.protocol)}.</p>"]
-        for caption, (head, rows) in one_gpu.families(results.rows):
-            parts += [html_table(caption, *part, 3) for part in _parts(head, rows, 3)]
-        for (program, dtype, shape), (head, rows) in one_gpu.experiments(results.rows).items():
-            parts += [html_table(f"{program}, {dtype}, {shape}, by N", *part, 1)
-                      for part in _parts(head, rows, 1)]
-        stopped = [[row["program"], table.size(row), row["verified"], row["note"]]
-                   for row in results.rows if row["verified"] != "yes"]
-        if stopped:
-            parts.append(html_table("Without a figure", ["program", "size", "result", "reason"],
-                                    stopped, 4))
-    body = "\n".join(parts)
+    body = [f"<h1>{escape(title)}</h1>", warned(about)]
+    if lessons:
+        body += [html_lessons(n, names, lessons, baseline),
+                 "<p>The best kernel of each lesson, in the first data type within a tenth of its "
+                 "fastest. Figures are medians of launches on random data, the cache emptied before "
+                 "each, of verified results. Copy: the fastest copy of as many bytes. Peak: by the "
+                 "data sheet.</p>"]
+    if len(tables) > 1 and summary:
+        body += [html_table("By kind of work", head, summary, 1),
+                 f"<p>{comparison.about_summary(tables)}.</p>"]
+    body.append(warned(doubts))
+    parts = []
+    for name in programs:
+        rows = next((rows for at, (rows, _) in best.items() if at[0] == name), [])
+        some = next(filter(has_figure, rows), None)
+        parts.append((name, f"{some['kernel']}, {_rate(some)}" if some else "", program_part(
+            name, tables, names, n, wanted, baseline)))
+    parts += [(each.title, "", html_plot(each)) for each in plot.plots(tables, n)
+              if "roofline-" in each.name]
+    links = ""
+    for i, (name, text, inside) in enumerate(parts):
+        anchor = re.sub(r"\W+", "-", name)
+        links += f'<a href="#{anchor}">{escape(name)}</a>'
+        body.append(f"<details><summary><b>{escape(name)}</b> <span>{escape(text)}</span></summary>\n"
+                    f'<div id="{anchor}">{inside}</div></details>')
+    body += [f"<p>{escape(name)}: {escape(one_gpu.circumstances(results))} Protocol "
+             f"{escape(results.protocol)}.</p>" for name, results in zip(names, tables)]
+    style = STYLE
+    for theme in plot.THEMES:
+        colors = " ".join(f"--{name}: {color};" for name, color in zip(COLORS, theme.palette()))
+        style = style.replace(theme.name.upper(), colors)
+    text = "\n".join(body)
     return (f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}\n"
-            f"</body>\n</html>\n")
+            f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+            f'<nav><input hidden placeholder="filter" aria-label="filter">{links}</nav>\n'
+            f"<main>\n{text}\n</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n")
 
 
 @command_line.reporting("report.sh")
