@@ -262,6 +262,7 @@ def draw_curves(tables, at, plot, theme, title=None):
     named = [n for n, before in zip(sizes, [0] + sizes) if n > 1.12 * before]  # others would touch
     if len(named) > MANY:
         named = [n for n in named if n & (n - 1) == 0]  # powers of two
+        named = named[::-(-len(named) // MANY)]
     ax.set_xticks(named, list(map(str, named)))
     if len(sizes) > 1:
         ax.set_xlim(sizes[0] / 1.12, sizes[-1] * 1.06)
@@ -859,7 +860,7 @@ def plots(tables, n):
 
 
 def _rooflines(tables, n):
-    stems = [results.path.stem for results in tables]
+    names, stems = table.short_titles(tables), [results.path.stem for results in tables]
     for i, results in enumerate(tables):
         stem = stems[i] + (f"-{i + 1}" if stems.count(stems[i]) > 1 else "")
         rows = at_size(results.rows, n)
@@ -869,7 +870,7 @@ def _rooflines(tables, n):
             if points:
                 what = "bonus" if bonuses else "lesson"
                 yield Plot(f"roofline-{stem}" + "-bonuses" * bonuses,
-                           f"Roofline of {table.short(results.gpu)}" + ", the bonuses" * bonuses,
+                           f"Roofline of {names[i]}" + ", the bonuses" * bonuses,
                            functools.partial(draw_roofline, results, n, what, points))
 
 

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from fakes import FakeMachine, copy_tree, python_with
-from suite import ROOT, assert_one_line, read_rows
+from suite import ROOT, read_rows
 
 pytestmark = pytest.mark.full
 

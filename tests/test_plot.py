@@ -67,7 +67,7 @@ def test_plot_draws_every_plot_for_light_and_dark(python, tmp_path):
             assert content.startswith(b"\x89PNG") and size == [1920, 1080]
         else:
             assert b"<svg" in content and b"http-equiv" not in content
-    light, dark = (files[f"curves-7_gelu-fp32-{theme}.svg"].read_bytes() for theme in ("light", "dark"))
+    light, dark = (files[f"roofline-a-{theme}.svg"].read_bytes() for theme in ("light", "dark"))
     assert light != dark
 
 

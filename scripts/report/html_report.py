@@ -72,17 +72,16 @@ td.stopped, li.note { color: var(--b); }
   details::details-content { content-visibility: visible; }
   .scroll, figure { overflow: visible; } table { font-size: 7pt; }
   th, td { padding: 0.1rem 0.25rem; }
-  figure, tr { break-inside: avoid; } td { print-color-adjust: exact; } svg { max-width: 15cm; } }
+  figure, tr { break-inside: avoid; } summary, caption { break-after: avoid; }
+  td { print-color-adjust: exact; } svg { max-width: 15cm; } }
 """
 SCRIPT = """
-const filter = document.querySelector("input");
+const filter = document.querySelector("input"), links = document.querySelectorAll("nav a");
 filter.hidden = false;
-filter.addEventListener("input", () => {
-  for (const part of document.querySelectorAll("details")) {
-    part.hidden = !part.textContent.toLowerCase().includes(filter.value.toLowerCase());
-    document.querySelector(`nav a[href="#${part.lastChild.id}"]`).hidden = part.hidden;
-  }
-});
+filter.addEventListener("input", () => document.querySelectorAll("details").forEach((part, i) => {
+  const word = filter.value.toLowerCase();
+  links[i].hidden = part.hidden = !part.textContent.toLowerCase().includes(word);
+}));
 """
 
 
@@ -125,7 +124,7 @@ def html_lessons(n, names, best, baseline):
         name = some["program"]
         kernels = dict.fromkeys(row["kernel"] for row in rows if has_figure(row))
         size = f", {table.size(some)}" * (table.size(some) != f"N={n}")
-        cells = [f'<td><a href="#{name}">{name}{size}</a> '
+        cells = [f'<td><a href="#{anchor(name)}">{name}{size}</a> '
                  f"<span>{escape(', '.join([*kernels, some['dtype']]))}</span></td>"]
         for i in shown:
             if has_figure(rows[i]):
@@ -178,13 +177,18 @@ def _parts(head, rows, left):
 def html_plot(drawing):
     """One plot in the page's colors."""
     text = next(plot.svgs(drawing.draw(plot.LIGHT)))
-    names = dict(zip(plot.LIGHT.palette(), COLORS))
-    text = re.sub("#[0-9a-f]{6}", lambda color: f"var(--{names[color[0]]})" if color[0] in names
-                  else color[0], text[text.index("<svg"):])
-    text = re.sub("<metadata>.*?</metadata>| xmlns[^ =]*=\"[^\"]*\"", "", text, flags=re.DOTALL)
+    for color, name in zip(plot.LIGHT.palette(), COLORS):
+        text = text.replace(color, f"var(--{name})")
+    text = re.sub('<metadata>.*?</metadata>| xmlns[^ =]*="[^"]*"', "", text[text.index("<svg"):],
+                  flags=re.DOTALL)
     # Plots number what they draw alike, and here stand in one page.
-    text = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{drawing.name}-", text)
-    return f"<figure>{text.replace('<svg', f'<svg role=img aria-label={drawing.name}', 1)}</figure>"
+    text = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{anchor(drawing.name)}-", text)
+    label = f'<svg role="img" aria-label="{escape(drawing.title)}"'
+    return f"<figure>{text.replace('<svg', label, 1)}</figure>"
+
+
+def anchor(name):
+    return re.sub(r"\W+", "-", name)
 
 
 # --- The page -------------------------------------------------------------------------------------
@@ -225,7 +229,7 @@ def program_part(program, tables, names, n, wanted, baseline):
             if any(row["program"] == program for row in results.rows)]
     some = [of_program(tables[i], program) for i in here]
     body = []
-    if any(map(wanted, sum([results.rows for results in some], []))):
+    with contextlib.suppress(measurements.TableError):  # nothing of that size
         at = here.index(baseline) if baseline in here else 0
         lines, _ = comparison.lines_of(some, wanted, at)
         body.append(html_comparison([names[i] for i in here], lines, at))
@@ -265,7 +269,7 @@ def document(tables, n, baseline=0):
     head, summary = comparison.summary_of(tables, wanted, baseline)
     about = [measurements.mixed(tables)] * bool(measurements.mixed(tables))
     common = set.intersection(*({row["program"] for row in each.rows} for each in tables))
-    about += ["No program was measured on all of them."] * (not common)
+    about += ["No program was measured on all of these GPUs."] * (not common)
     best = best_of(tables, wanted)
     lessons = [best[at] for name in programs if name[0].isdecimal()
                for at in ((name, "square"), (name, "talk")) if at in best]
@@ -275,10 +279,10 @@ def document(tables, n, baseline=0):
     body = [f"<h1>{escape(title)}</h1>", warned(about)]
     if lessons:
         body += [html_lessons(n, names, lessons, baseline),
-                 "<p>The best kernel of each lesson, in the first data type within a tenth of its "
-                 "fastest. Figures are medians of launches on random data, the cache emptied before "
-                 "each, of verified results. Copy: the fastest copy of as many bytes. Peak: by the "
-                 "data sheet.</p>"]
+                 "<p>Each lesson's best kernel, in the first data type within a tenth of the "
+                 "fastest. Figures are medians of verified launches on random data, with the cache "
+                 "emptied before each. A copy moves as many bytes; the peak is the data sheet's."
+                 "</p>"]
     if len(tables) > 1 and summary:
         body += [html_table("By kind of work", head, summary, 1),
                  f"<p>{comparison.about_summary(tables)}.</p>"]
@@ -292,11 +296,10 @@ def document(tables, n, baseline=0):
     parts += [(each.title, "", html_plot(each)) for each in plot.plots(tables, n)
               if "roofline-" in each.name]
     links = ""
-    for i, (name, text, inside) in enumerate(parts):
-        anchor = re.sub(r"\W+", "-", name)
-        links += f'<a href="#{anchor}">{escape(name)}</a>'
-        body.append(f"<details><summary><b>{escape(name)}</b> <span>{escape(text)}</span></summary>\n"
-                    f'<div id="{anchor}">{inside}</div></details>')
+    for name, text, inside in parts:
+        links += f'<a href="#{anchor(name)}">{escape(name)}</a>'
+        body.append(f"<details><summary><b>{escape(name)}</b> <span>{escape(text)}</span></summary>"
+                    f'\n<div id="{anchor(name)}">{inside}</div></details>')
     body += [f"<p>{escape(name)}: {escape(one_gpu.circumstances(results))} Protocol "
              f"{escape(results.protocol)}.</p>" for name, results in zip(names, tables)]
     style = STYLE
