@@ -11,6 +11,7 @@ import subprocess
 
 import pytest
 
+import browser
 import instructions
 import launches
 import machine_code
@@ -432,6 +433,26 @@ def test_the_page_has_all_lines_and_instructions(html):
                 assert kind in names.split(), line
 
 
+@pytest.mark.full
+@pytest.mark.skipif(not browser.CHROMIUM, reason="Chromium is not installed")
+def test_keys_zoom_the_page_and_go_to_lines(html, tmp_path):
+    with browser.page(tmp_path / "profile") as page:
+        page.open(html[0], 1920, height=1080)
+        state = """(() => [parseFloat(getComputedStyle(document.querySelector(".pane")).fontSize),
+            document.querySelectorAll(".line.on").length, document.querySelectorAll(".code.on")
+            .length > 0, document.querySelector(".line.on .at")?.textContent])()"""
+
+        def press(*keys):
+            for key in keys:
+                page.evaluate(f"dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}'}}))")
+            return page.evaluate(state)
+
+        first = press("j")
+        assert first[1:3] == [1, True] and press("ArrowDown")[3] > first[3] == press("k")[3]
+        assert press("+")[0] == first[0] + 2
+        assert press(*["+"] * 20)[0] == 40 and press(*["-"] * 20)[0] == 12
+
+
 # --- Two kernels side by side ---
 
 
@@ -451,8 +472,8 @@ def test_diff_puts_two_kernels_side_by_side():
 
 @pytest.mark.full
 @pytest.mark.parametrize("arguments, says", [
-    (["2", "bogus"], "there are 'matmul_sharedmem'"),
-    ([TILED, "warp"], "may be any of 'warp_tiled<3>' 'warp_tiled<2>'"),
+    (["2", "bogus"], "no kernel 'bogus'"),
+    ([TILED, "warp"], "'warp' fits 2 kernels: name one whole, such as 'warp_tiled<3>'"),
     (["2", "--diff", "matmul_sharedmem", "bogus"], "no kernel 'bogus'"),
 ])
 def test_an_unknown_kernel_ends_with_the_names(arguments, says):

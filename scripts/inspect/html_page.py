@@ -24,10 +24,11 @@ STYLE = """
   --rule: #3a3a42; --on: #4d4000; --bar: #222228; --global: #7cc0ff; --shared: #5fe0c8;
   --local: #ff9d96; --tensor: #f7a3e0; --arithmetic: #f8c46b; --control: #b7bcc9; } }
 * { box-sizing: border-box; }
+html { font-size: clamp(14px, 1.15vw, 40px); }
 body { margin: 0; height: 100dvh; overflow: hidden; display: flex; flex-direction: column;
-  background: var(--page); color: var(--text); font: 16px/1.4 system-ui, sans-serif; }
+  background: var(--page); color: var(--text); font: 1rem/1.4 system-ui, sans-serif; }
 header { padding: 8px 16px; background: var(--bar); border-bottom: 1px solid var(--rule); }
-h1 { margin: 0; font-size: 20px; }
+h1 { margin: 0; font-size: 1.25rem; }
 nav { display: flex; flex-wrap: wrap; gap: 4px 8px; margin: 6px 0; }
 nav button { font: inherit; color: inherit; padding: 2px 10px; border: 1px solid var(--rule);
   border-radius: 6px; background: var(--page); cursor: pointer; }
@@ -37,10 +38,10 @@ p { margin: 2px 0; color: var(--quiet); }
 section { flex: 1; min-height: 0; display: none;
   grid-template-columns: minmax(0, 53fr) minmax(0, 47fr); }
 section.shown { display: grid; }
-.pane { overflow: auto; padding: 6px 0 40vh; font: 15px/1.45 ui-monospace, Menlo, Consolas,
-  "DejaVu Sans Mono", monospace; }
+.pane { overflow: auto; padding: 6px 0 40vh;
+  font: var(--letters, 1rem)/1.45 ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 .pane + .pane { border-left: 1px solid var(--rule); }
-h2 { margin: 10px 12px 2px; font-size: 14px; color: var(--quiet); }
+h2 { margin: 10px 12px 2px; font-size: 0.9rem; color: var(--quiet); }
 .row { display: flex; padding: 0 12px; cursor: pointer; }
 .row > span { white-space: pre-wrap; overflow-wrap: anywhere; }
 .row .at { flex: none; width: 3.2em; color: var(--quiet); text-align: right; padding-right: 1em; }
@@ -68,14 +69,38 @@ function light(row) {
   for (const each of [row, ...partners(row)]) each.classList.add("on");
 }
 for (const row of all(document, ".row[data-at]")) {
-  row.addEventListener("mouseenter", () => light(row));
+  row.addEventListener("mouseenter", event => {  // not where a key has scrolled it below the mouse
+    if (event.movementX || event.movementY) light(row);
+  });
   row.addEventListener("click", event => {
     event.preventDefault();
-    light(row);
-    const [first] = partners(row);
-    if (first) first.scrollIntoView({block: "center"});
+    show_code(row);
   });
 }
+function show_code(row) {
+  light(row);
+  const [first] = partners(row);
+  if (first) first.scrollIntoView({block: "center"});
+}
+function step(by) {  // to the next source line with code
+  const lines = all(document, "section.shown .line[data-at]");
+  const at = lines.findIndex(line => line.classList.contains("on")) + by;
+  const line = lines[Math.max(0, Math.min(at, lines.length - 1))];
+  line.scrollIntoView({block: "center"});
+  show_code(line);
+}
+function zoom(by) {
+  const now = parseFloat(getComputedStyle(document.querySelector(".shown .pane")).fontSize);
+  document.body.style.setProperty("--letters", Math.max(12, Math.min(now + by, 40)) + "px");
+}
+const keys = {j: () => step(1), ArrowDown: () => step(1), k: () => step(-1),
+  ArrowUp: () => step(-1), "+": () => zoom(2), "=": () => zoom(2), "-": () => zoom(-2),
+  "?": () => document.querySelector("#keys").toggleAttribute("hidden")};
+addEventListener("keydown", event => {
+  if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
+  event.preventDefault();
+  keys[event.key]();
+});
 const buttons = all(document, "nav button"), sections = all(document, "section");
 function show(chosen) {
   buttons.forEach((each, i) => each.setAttribute("aria-pressed", i === chosen));
@@ -189,5 +214,7 @@ def page(program, show, kernels):
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             f"<title>{program}</title>\n<style>{STYLE.replace('KINDS', colors)}</style></head>\n"
             f"<body><header><h1>{program}: source and {form} for sm_{show.arch}</h1>\n"
-            f"<nav>{buttons}</nav>\n<p class=\"legend\">{legend}</p></header>\n"
+            f'<nav>{buttons}</nav>\n<p class="legend">{legend}\n<span>? for keys</span></p>\n'
+            '<p id="keys" hidden>+ and -: larger and smaller letters. Down or j, up or k: the next '
+            "and the last source line with code.</p></header>\n"
             f"{bodies}<script>{SCRIPT}</script></body></html>\n")

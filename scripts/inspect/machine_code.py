@@ -526,9 +526,10 @@ def find_kernel(kernels, wanted, missing):
         if len(found) == 1:
             return names[found[0]]
         if found:
-            raise Stop(f"'{wanted}' may be any of {' '.join(map(repr, found))}", USAGE)
-    there = " ".join(repr(name) for name in names if not names[name].verifies)
-    raise Stop(f"no kernel '{wanted}'; there are {there}" + f"; {missing}" * bool(missing), USAGE)
+            raise Stop(f"'{wanted}' fits {len(found)} kernels: name one whole, such as "
+                       f"{found[0]!r}; without a KERNEL all are listed", USAGE)
+    raise Stop(f"no kernel '{wanted}': without a KERNEL all are listed"
+               + f"; {missing}" * bool(missing), USAGE)
 
 
 def choose_arch(toolkit, wanted):
