@@ -38,6 +38,7 @@ p { margin: 2px 0; color: var(--quiet); }
 section { flex: 1; min-height: 0; display: none;
   grid-template-columns: minmax(0, 53fr) minmax(0, 47fr); }
 section.shown { display: grid; }
+@media (max-width: 700px) { section { grid-template: 1fr 1fr / auto; } }
 .pane { overflow: auto; padding: 6px 0 40vh;
   font: var(--letters, 1rem)/1.45 ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 .pane + .pane { border-left: 1px solid var(--rule); }
@@ -216,5 +217,5 @@ def page(program, show, kernels):
             f"<body><header><h1>{program}: source and {form} for sm_{show.arch}</h1>\n"
             f'<nav>{buttons}</nav>\n<p class="legend">{legend}\n<span>? for keys</span></p>\n'
             '<p id="keys" hidden>+ and -: larger and smaller letters. Down or j, up or k: the next '
-            "and the last source line with code.</p></header>\n"
+            "and the previous source line with code.</p></header>\n"
             f"{bodies}<script>{SCRIPT}</script></body></html>\n")

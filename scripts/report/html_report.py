@@ -29,23 +29,22 @@ STYLE = """
 @media screen and (prefers-color-scheme: dark) { :root { DARK } }
 * { box-sizing: border-box; } [hidden] { display: none !important; }
 html { font-size: clamp(16px, 1.25vw, 48px); }
-body { margin: 0; display: grid; grid-template-columns: 14.5rem minmax(0, 1fr); color: var(--ink);
+body { margin: 0; display: grid; grid-template-columns: 15rem minmax(0, 1fr); color: var(--ink);
        background: var(--back); font: 1rem/1.4 system-ui, sans-serif; overflow-wrap: anywhere; }
-main { padding: 0 1.5rem 3rem; } h1 { line-height: 1.2; font-size: 1.6rem; }
-nav { position: sticky; top: 0; height: 100vh; overflow: auto; padding: 0.6rem 1rem;
+main { padding: 0 1rem 3rem; } h1 { line-height: 1.2; font-size: 1.6rem; }
+nav { position: sticky; top: 0; height: 100vh; overflow: auto; padding: 0.6rem 0.8rem;
       border-right: 1px solid var(--line); font-size: 0.85rem; background: var(--back); }
 nav a { display: block; text-decoration: none; padding: 0.06rem 0; }
 input { font: inherit; width: 100%; padding: 0.2rem 0.4rem; margin-bottom: 0.4rem; }
-a { color: inherit; } td a { display: inline-block; min-width: 14rem; }
+a { color: inherit; } td a { display: inline-block; min-width: 14em; }
 p, li, caption, summary span, td span { color: var(--muted); }
 details { border-bottom: 1px solid var(--line); } details > div { scroll-margin-top: 4rem; }
 summary { cursor: pointer; padding: 0.35rem 0; } summary b { margin-right: 0.7rem; }
-figure { margin: 1rem 0; overflow-x: auto; }
-svg { display: block; width: 100%; min-width: 40rem; height: auto; }
+figure { margin: 1rem 0; } svg { display: block; width: 100%; height: auto; }
 .scroll { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; overflow-wrap: normal; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: 0.4rem; font-weight: bold; }
-th, td { padding: 0.25rem 0.5rem; border-bottom: 1px solid var(--line); text-align: left; }
+th, td { padding: 0.25rem 0.4rem; border-bottom: 1px solid var(--line); text-align: left; }
 th.number, td.number { text-align: right; white-space: nowrap; }
 .bars { width: 100%; } td[style] { width: 50%; min-width: 11rem;
   background: linear-gradient(var(--of), var(--of)) 0 50% / calc(var(--bar) * (100% - 4.5rem))
@@ -70,13 +69,13 @@ td.stopped, li.note { color: var(--b); }
   td.number::before { content: attr(data-head) " "; color: var(--muted); } }
 @media print { body { display: block; font-size: 9pt; } nav { display: none; }
   details::details-content { content-visibility: visible; }
-  .scroll, figure { overflow: visible; } table { font-size: 7pt; }
+  .scroll { overflow: visible; } table { font-size: 7pt; }
   th, td { padding: 0.1rem 0.25rem; }
   figure, tr { break-inside: avoid; } summary, caption { break-after: avoid; }
   td { print-color-adjust: exact; } svg { max-width: 15cm; } }
 """
 SCRIPT = """
-const filter = document.querySelector("input"), links = document.querySelectorAll("nav a");
+const filter = document.querySelector("input"), links = document.querySelectorAll("a + a");
 filter.hidden = false;
 filter.addEventListener("input", () => document.querySelectorAll("details").forEach((part, i) => {
   const word = filter.value.toLowerCase();
@@ -116,8 +115,8 @@ def html_comparison(names, lines, baseline):
 def html_lessons(n, names, best, baseline):
     """A row for each lesson: its best kernel on each GPU."""
     shown = [i for i in range(len(names)) if any(has_figure(rows[i]) for rows, _ in best)]
-    head = [_th("lesson and kernel")]
-    head += [_th(names[i], True, 3 + (i != baseline)) for i in shown]
+    others = [i for i in shown if i != baseline and baseline in shown]
+    head = [_th("lesson and kernel")] + [_th(names[i], True, 3 + (i in others)) for i in shown]
     body = []
     for rows, shares in best:
         some = next(filter(has_figure, rows))
@@ -131,9 +130,9 @@ def html_lessons(n, names, best, baseline):
                 texts = [table.number(rows[i]["median_ms"]) + " ms", _rate(rows[i]), shares[i]]
             else:
                 texts = [table.figure(rows[i], None) if rows[i] else "missing", "", ""]
-            both = i != baseline and has_figure(rows[i]) and has_figure(rows[baseline])
-            texts += [table.ratio(rate(rows[i])[0], rate(rows[baseline])[0]) if both else ""] * (
-                i != baseline)
+            if i in others:
+                both = has_figure(rows[i]) and has_figure(rows[baseline])
+                texts.append(table.ratio(rate(rows[i])[0], rate(rows[baseline])[0]) if both else "")
             cells += [_td(text, True, names[i] * (text is texts[0])) for text in texts]
         body.append(cells)
     return _table(f"The lessons at N = {n}", head, body)
@@ -162,7 +161,8 @@ def _td(text, number=False, head="", style=""):
 
 def _table(caption, head, rows):
     body = "\n".join(f"<tr{' class=title' * (len(row) == 1)}>{''.join(row)}</tr>" for row in rows)
-    return (f'<div class="scroll" tabindex="0"><table><caption>{escape(caption)}</caption>\n'
+    caption = f"<caption>{escape(caption)}</caption>" * bool(caption)
+    return (f'<div class="scroll" tabindex="0"><table>{caption}\n'
             f"<thead><tr>{''.join(head)}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>")
 
 
@@ -213,14 +213,17 @@ def best_of(tables, wanted):
 
 
 def share(results, row):
+    """What part of a copy's rate a row reaches, or of the data sheet's peak; empty if unknown."""
     if not has_figure(row):
         return ""
-    copy = max((rate(other)[0] for other in measurements.shown(results.rows)
-                if other["role"] == measurements.YARDSTICK and other["tflops"] is None and all(
-                    row[name] == other[name] for name in ("program", "dtype", "shape", "n"))),
-               default=None)
-    limit = copy or data_sheets.peak(results.gpu, row)
-    return f"{rate(row)[0] / limit:.0%} of {'copy' if copy else 'peak'}" if limit else ""
+    value, _ = rate(row)
+    copies = [rate(other)[0] for other in measurements.shown(results.rows)
+              if other["role"] == measurements.YARDSTICK and other["tflops"] is None
+              and all(row[name] == other[name] for name in ("program", "dtype", "shape", "n"))]
+    if copies:
+        return f"{value / max(copies):.0%} of copy"
+    peak = data_sheets.peak(results.gpu, row)
+    return f"{value / peak:.0%} of peak" if peak else ""
 
 
 def program_part(program, tables, names, n, wanted, baseline):
@@ -276,7 +279,7 @@ def document(tables, n, baseline=0):
 
     title = "GPUs and kernel fusion: " + ", ".join(
         dict.fromkeys(table.short(results.gpu) for results in tables))
-    body = [f"<h1>{escape(title)}</h1>", warned(about)]
+    body = [f'<h1 id="top">{escape(title)}</h1>', warned(about)]
     if lessons:
         body += [html_lessons(n, names, lessons, baseline),
                  "<p>Each lesson's best kernel, in the first data type within a tenth of the "
@@ -295,7 +298,7 @@ def document(tables, n, baseline=0):
             name, tables, names, n, wanted, baseline)))
     parts += [(each.title, "", html_plot(each)) for each in plot.plots(tables, n)
               if "roofline-" in each.name]
-    links = ""
+    links = '<a href="#top">Lessons</a>'
     for name, text, inside in parts:
         links += f'<a href="#{anchor(name)}">{escape(name)}</a>'
         body.append(f"<details><summary><b>{escape(name)}</b> <span>{escape(text)}</span></summary>"
