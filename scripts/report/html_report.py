@@ -270,16 +270,16 @@ def document(tables, n, baseline=0):
 
     doubts = comparison.lines_of(tables, wanted, baseline)[1] + differences(tables, baseline)
     head, summary = comparison.summary_of(tables, wanted, baseline)
-    about = [measurements.mixed(tables)] * bool(measurements.mixed(tables))
+    warnings = [measurements.mixed(tables)] * bool(measurements.mixed(tables))
     common = set.intersection(*({row["program"] for row in each.rows} for each in tables))
-    about += ["No program was measured on all of these GPUs."] * (not common)
+    warnings += ["No program was measured on all of these GPUs."] * (not common)
     best = best_of(tables, wanted)
     lessons = [best[at] for name in programs if name[0].isdecimal()
                for at in ((name, "square"), (name, "talk")) if at in best]
 
     title = "GPUs and kernel fusion: " + ", ".join(
         dict.fromkeys(table.short(results.gpu) for results in tables))
-    body = [f'<h1 id="top">{escape(title)}</h1>', warned(about)]
+    body = [f'<h1 id="top">{escape(title)}</h1>', warned(warnings)]
     if lessons:
         body += [html_lessons(n, names, lessons, baseline),
                  "<p>Each lesson's best kernel, in the first data type within a tenth of the "
@@ -293,9 +293,9 @@ def document(tables, n, baseline=0):
     parts = []
     for name in programs:
         rows = next((rows for at, (rows, _) in best.items() if at[0] == name), [])
-        some = next(filter(has_figure, rows), None)
-        parts.append((name, f"{some['kernel']}, {_rate(some)}" if some else "", program_part(
-            name, tables, names, n, wanted, baseline)))
+        about = next((f"{row['kernel']}, {_rate(row)}" + f" on {names[i]}" * (len(names) > 1)
+                      for i, row in enumerate(rows) if has_figure(row)), "")
+        parts.append((name, about, program_part(name, tables, names, n, wanted, baseline)))
     parts += [(each.title, "", html_plot(each)) for each in plot.plots(tables, n)
               if "roofline-" in each.name]
     links = '<a href="#top">Lessons</a>'
