@@ -65,9 +65,11 @@ function partners(row) {  // a line's instructions, or an instruction's lines
   const mine = new Set(places(row));
   return all(row.closest("section"), other).filter(each => places(each).some(at => mine.has(at)));
 }
-function light(row) {
+function light(row, jump) {
   for (const each of all(document, ".on")) each.classList.remove("on");
-  for (const each of [row, ...partners(row)]) each.classList.add("on");
+  const others = partners(row);
+  for (const each of [row, ...others]) each.classList.add("on");
+  if (jump && others.length) others[0].scrollIntoView({block: "center"});
 }
 for (const row of all(document, ".row[data-at]")) {
   row.addEventListener("mouseenter", event => {  // not where a key has scrolled it below the mouse
@@ -75,32 +77,28 @@ for (const row of all(document, ".row[data-at]")) {
   });
   row.addEventListener("click", event => {
     event.preventDefault();
-    show_code(row);
+    light(row, true);
   });
-}
-function show_code(row) {
-  light(row);
-  const [first] = partners(row);
-  if (first) first.scrollIntoView({block: "center"});
 }
 function step(by) {  // to the next source line with code
   const lines = all(document, "section.shown .line[data-at]");
   const at = lines.findIndex(line => line.classList.contains("on")) + by;
   const line = lines[Math.max(0, Math.min(at, lines.length - 1))];
   line.scrollIntoView({block: "center"});
-  show_code(line);
+  light(line, true);
 }
 function zoom(by) {
   const now = parseFloat(getComputedStyle(document.querySelector(".shown .pane")).fontSize);
   document.body.style.setProperty("--letters", Math.max(12, Math.min(now + by, 40)) + "px");
 }
-const keys = {j: () => step(1), ArrowDown: () => step(1), k: () => step(-1),
-  ArrowUp: () => step(-1), "+": () => zoom(2), "=": () => zoom(2), "-": () => zoom(-2),
-  "?": () => document.querySelector("#keys").toggleAttribute("hidden")};
+const keys = {j: [step, 1], ArrowDown: [step, 1], k: [step, -1], ArrowUp: [step, -1],
+  "+": [zoom, 2], "=": [zoom, 2], "-": [zoom, -2],
+  "?": [() => document.querySelector("#keys").toggleAttribute("hidden")]};
 addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
   event.preventDefault();
-  keys[event.key]();
+  const [act, by] = keys[event.key];
+  act(by);
 });
 const buttons = all(document, "nav button"), sections = all(document, "section");
 function show(chosen) {

@@ -101,7 +101,8 @@ def html_comparison(names, lines, baseline):
     body = []
     for title, some in comparison.headed(lines, True).items():
         body.append([f'<th colspan="{2 * len(names) + 1}">{escape(title)}</th>'])
-        figures = [[_number(value) for value, _ in line.cells] for line in some]
+        figures = [[float(value.rstrip("!")) if value[0].isdigit() else 0
+                    for value, _ in line.cells] for line in some]
         longest = max(max(each) for each in figures) or 1
         for line, values in zip(some, figures):
             cells = [_td(line.kernel), _td(line.dtype)]
@@ -136,10 +137,6 @@ def html_lessons(n, names, best, baseline):
             cells += [_td(text, True, names[i] * (text is texts[0])) for text in texts]
         body.append(cells)
     return _table(f"The lessons at N = {n}", head, body)
-
-
-def _number(text):
-    return float(text.rstrip("!")) if re.match("[0-9]", text) else 0
 
 
 def _rate(row):
@@ -214,16 +211,13 @@ def best_of(tables, wanted):
 
 def share(results, row):
     """What part of a copy's rate a row reaches, or of the data sheet's peak; empty if unknown."""
-    if not has_figure(row):
-        return ""
-    value, _ = rate(row)
-    copies = [rate(other)[0] for other in measurements.shown(results.rows)
-              if other["role"] == measurements.YARDSTICK and other["tflops"] is None
+    copies = [rate(other)[0] for other in measurements.shown(results.rows) if has_figure(row)
+              and other["role"] == measurements.YARDSTICK and other["tflops"] is None
               and all(row[name] == other[name] for name in ("program", "dtype", "shape", "n"))]
     if copies:
-        return f"{value / max(copies):.0%} of copy"
-    peak = data_sheets.peak(results.gpu, row)
-    return f"{value / peak:.0%} of peak" if peak else ""
+        return f"{rate(row)[0] / max(copies):.0%} of copy"
+    peak = has_figure(row) and data_sheets.peak(results.gpu, row)
+    return f"{rate(row)[0] / peak:.0%} of peak" if peak else ""
 
 
 def program_part(program, tables, names, n, wanted, baseline):
@@ -270,9 +264,7 @@ def document(tables, n, baseline=0):
 
     doubts = comparison.lines_of(tables, wanted, baseline)[1] + differences(tables, baseline)
     head, summary = comparison.summary_of(tables, wanted, baseline)
-    warnings = [measurements.mixed(tables)] * bool(measurements.mixed(tables))
-    common = set.intersection(*({row["program"] for row in each.rows} for each in tables))
-    warnings += ["No program was measured on all of these GPUs."] * (not common)
+    warnings = [*filter(None, (comparison.nothing_in_common(tables), measurements.mixed(tables)))]
     best = best_of(tables, wanted)
     lessons = [best[at] for name in programs if name[0].isdecimal()
                for at in ((name, "square"), (name, "talk")) if at in best]
@@ -305,11 +297,10 @@ def document(tables, n, baseline=0):
                     f'\n<div id="{anchor(name)}">{inside}</div></details>')
     body += [f"<p>{escape(name)}: {escape(one_gpu.circumstances(results))} Protocol "
              f"{escape(results.protocol)}.</p>" for name, results in zip(names, tables)]
-    style = STYLE
+    style, text = STYLE, "\n".join(body)
     for theme in plot.THEMES:
-        colors = " ".join(f"--{name}: {color};" for name, color in zip(COLORS, theme.palette()))
-        style = style.replace(theme.name.upper(), colors)
-    text = "\n".join(body)
+        style = style.replace(theme.name.upper(), " ".join(
+            f"--{name}: {color};" for name, color in zip(COLORS, theme.palette())))
     return (f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
