@@ -57,8 +57,7 @@ def test_report_holds_all_it_shows(report):
     assert "&lt;H200&gt;" in text and "<H200>" not in text
     assert "out of &lt;memory&gt;" in text and "1755 MHz" in text
     assert "measured by different protocols, so not comparable: 1, 2" in text
-    assert text.count("<figure>") == 2 + len(PLOTS)
-    assert "0.400x" in text
+    assert text.count("<figure>") == 2 + len(PLOTS) and "0.400x" in text
     ids = re.findall(' id="(.*?)"', text)
     assert len(ids) == len(set(ids)) and {*re.findall('href="#(.*?)"', text)} <= {*ids}
 
