@@ -38,10 +38,11 @@ p { margin: 2px 0; color: var(--quiet); }
 section { flex: 1; min-height: 0; display: none;
   grid-template-columns: minmax(0, 53fr) minmax(0, 47fr); }
 section.shown { display: grid; }
-@media (max-width: 700px) { section { grid-template: 1fr 1fr / auto; } }
 .pane { overflow: auto; padding: 6px 0 40vh;
   font: var(--letters, 1rem)/1.45 ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-.pane + .pane { border-left: 1px solid var(--rule); }
+@media (max-width: 700px) { section { grid: repeat(2, minmax(0, 1fr)) / 100%; }
+  .pane { padding-bottom: 10vh; } }
+.pane + .pane { box-shadow: 0 0 0 1px var(--rule); z-index: 1; }
 h2 { margin: 10px 12px 2px; font-size: 0.9rem; color: var(--quiet); }
 .row { display: flex; padding: 0 12px; cursor: pointer; }
 .row > span { white-space: pre-wrap; overflow-wrap: anywhere; }
