@@ -48,7 +48,8 @@ h2 { margin: 10px 12px 2px; font-size: 0.9rem; color: var(--quiet); }
 .row > span { white-space: pre-wrap; overflow-wrap: anywhere; }
 .row .at { flex: none; width: 3.2em; color: var(--quiet); text-align: right; padding-right: 1em; }
 .code .at { width: 4.2em; margin-right: 0.6em; padding-right: 0.6em; }
-.line > span + span { padding-left: var(--hang); text-indent: calc(-1 * var(--hang)); }
+.line > span + span { padding-left: min(var(--hang), 12vw);
+  text-indent: max(-1 * var(--hang), -12vw); }
 .row.none { color: var(--quiet); cursor: default; }
 .code { border-left: 5px solid transparent; }
 .code.loop .at { border-right: 3px solid var(--quiet); }

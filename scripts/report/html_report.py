@@ -49,9 +49,8 @@ th.number, td.number { text-align: right; white-space: nowrap; }
 .bars { width: 100%; } td[style] { width: 50%; min-width: 11rem;
   background: linear-gradient(var(--of), var(--of)) 0 50% / calc(var(--bar) * (100% - 4.5rem))
               0.9rem no-repeat; }
-tr.title th { padding-top: 1rem; }
 th:first-child, td:first-child { position: sticky; left: 0; background: var(--back); }
-td.stopped, li.note { color: var(--b); }
+tr.title th { padding-top: 1rem; } td.stopped, li.note { color: var(--b); }
 @media screen and (max-width: 800px) {
   body { display: block; } main { padding: 0 0.75rem 2rem; }
   nav { display: flex; gap: 0.9rem; height: auto; white-space: nowrap; z-index: 1;
