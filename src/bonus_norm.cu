@@ -170,7 +170,7 @@ std::function<void()> prepare_by_block(const Arrays<T>& a) {
 // Adds    rows of any length. Of a long row a block keeps only the last step's pieces.
 // Costs   the others are loaded again, x or RMSNorm's sums, perhaps from the L2 cache.
 // Limits  that traffic. A row of up to 32 KiB gets one block, not 8 (launch_by_cluster_twice), and
-//         before 9.0, without clusters, each row does.
+//         without clusters each row does.
 // Source  Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
 //         Variances", 1979: merge(), step by step.
 
@@ -198,8 +198,8 @@ __global__ void __launch_bounds__(kTwiceThreads, 2) by_cluster_twice(Arrays<T> a
 
 /// Prepares the launch, for rows of any length.
 template <class Op, class T>
-std::function<void()> prepare_by_cluster_twice(Arrays<T> a) {
-    return [=, launch = launch_by_cluster_twice(a)] { launch(by_cluster_twice<Op, T>, a); };
+std::function<void()> prepare_by_cluster_twice(Arrays<T> a, const demo::Gpu& gpu) {
+    return [=, launch = launch_by_cluster_twice(a, gpu)] { launch(by_cluster_twice<Op, T>, a); };
 }
 
 // --- Running them -------------------------------------------------------------------------------
@@ -226,6 +226,9 @@ void run_all(demo::Session& session, const Arrays<T>& a, demo::Workload work, Ch
     auto prepare_cluster = [&gpu](const Arrays<T>& a) {
         return prepare_by_cluster<Op>(a, gpu.l2_bytes);
     };
+    auto prepare_any_length = [&gpu](const auto& a) {
+        return prepare_by_cluster_twice<Op>(a, gpu);
+    };
     session.run(work, check_of(1),
                 {rung("by_warp", prepare_by_warp<Op, T>, 1, why_not(kMostWarpBytes<Op>)),
                  rung("by_block", prepare_by_block<Op, T>, 2, why_not(kMostBlockBytes)),
@@ -233,7 +236,7 @@ void run_all(demo::Session& session, const Arrays<T>& a, demo::Workload work, Ch
                       !has_clusters(gpu) ? "needs clusters (sm_90)"
                       : a.rows >> 32     ? "numbers rows in 32 bits"
                                          : why_not(kMostClusterBytes)),
-                 rung("by_cluster_twice", prepare_by_cluster_twice<Op, T>, 3, "",
+                 rung("by_cluster_twice", prepare_any_length, 3, "",
                       a.rows * (a.row_bytes() - std::min(a.row_bytes(), kept))),
                  demo::copy_contender(session, work)});
 }

@@ -53,21 +53,22 @@ void run(demo::Session& session) {
                                .why_not = reason};
     };
     const demo::Gpu& gpu = session.gpu;
+    auto prepare_any_length = [&](const Rows<T>& r) { return prepare_by_cluster_twice(r, gpu); };
     const demo::Workload work = shape.workload(session, 5);  // operations per element, as in 8
-    session.run(work, reference.check(out, false),
-                {rung("by_tile", prepare_by_tile<T>, why_not(cols, kMostPerTile, " columns")),
-                 rung("by_warp", prepare_by_warp<T>, why_not(cols, kMostPerWarp, " columns")),
-                 rung(
-                     "by_block", [&](auto r) { return prepare_by_block(r, gpu); },
-                     why_not(r.row_bytes(), kMostBlockBytes, " bytes")),
-                 rung("by_cluster", prepare_by_cluster<T>,
-                      has_clusters(gpu) ? why_not(r.row_bytes(), kMostClusterBytes, " bytes")
-                                        : "needs clusters (sm_90)"),
-                 rung(
-                     "by_grid", [&](auto r) { return prepare_by_grid(r, gpu); }, "",
-                     grid_keeps(r.row_bytes(), gpu) ? 2 : 3),
-                 rung("by_cluster_twice", prepare_by_cluster_twice<T>, "", 3),
-                 demo::copy_contender(session, work)});
+    session.run(
+        work, reference.check(out, false),
+        {rung("by_tile", prepare_by_tile<T>, why_not(cols, kMostPerTile, " columns")),
+         rung("by_warp", prepare_by_warp<T>, why_not(cols, kMostPerWarp, " columns")),
+         rung(
+             "by_block", [&](auto r) { return prepare_by_block(r, gpu); },
+             why_not(r.row_bytes(), kMostBlockBytes, " bytes")),
+         rung("by_cluster", prepare_by_cluster<T>,
+              has_clusters(gpu) ? why_not(r.row_bytes(), kMostClusterBytes, " bytes")
+                                : "needs clusters (sm_90)"),
+         rung(
+             "by_grid", [&](auto r) { return prepare_by_grid(r, gpu); }, "",
+             grid_keeps(r.row_bytes(), gpu) ? 2 : 3),
+         rung("by_cluster_twice", prepare_any_length, "", 3), demo::copy_contender(session, work)});
 }
 
 }  // namespace softmax

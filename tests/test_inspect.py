@@ -138,6 +138,18 @@ def test_figures_are_those_of_ptxas(by_hand):
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("blackwell", ["100", "120"])
+@pytest.mark.parametrize("program", ["8_softmax", "bonus_norm"])
+def test_rows_that_fill_the_registers_are_not_spilled(program, blackwell):
+    if not toolkit().builds_for(blackwell):
+        pytest.skip(f"CUDA {toolkit().version} does not build for {blackwell}")
+    done = script("inspect.sh", program, "--all", "--ptx", "--arch", blackwell)
+    spilled = re.findall(r"^(\w+<.*?>) +\d+ +(\d+) ", done.stdout, re.MULTILINE)
+    assert sum(kernel.startswith("by_block<") for kernel, _ in spilled) >= 6, done.stderr
+    assert [kernel for kernel, stored in spilled if stored != "0"] == []
+
+
+@pytest.mark.full
 def test_a_block_that_the_source_does_not_state_is_the_simulators():
     simulators_blocks()
     limits = machine_code.LIMITS[int(arch().rstrip("a"))]

@@ -34,6 +34,7 @@ struct Gpu {
     double gb_per_s = 0;          // of its memory; 0 if unknown
     size_t l2_bytes = 0;          // size of the L2 cache
     size_t shared_per_block = 0;  // most shared memory that a block may ask for, bytes
+    bool clusters = false;        // whether it launches them: not every GPU from 9.0 on must
     std::string machine = "";     // what it has of everything, for people
 
     /// None: for dry runs that need no GPU.

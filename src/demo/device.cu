@@ -67,7 +67,7 @@ static std::string describe_machine(const cudaDeviceProp& properties, double gb_
 }
 
 Gpu::Gpu(const Options& options) {
-    int driver = 0, count = 0, khz = 0;
+    int driver = 0, count = 0, khz = 0, launches = 0;
     cudaDriverGetVersion(&driver);
     if (driver == 0) fail(kSkipped, "no NVIDIA driver, so no GPU, on this machine");
     check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
@@ -78,6 +78,7 @@ Gpu::Gpu(const Options& options) {
     cudaDeviceProp properties;
     DEMO_CHECK(cudaGetDeviceProperties(&properties, options.device));
     DEMO_CHECK(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, options.device));
+    DEMO_CHECK(cudaDeviceGetAttribute(&launches, cudaDevAttrClusterLaunch, options.device));
     probe<<<1, 1>>>();
     check(cudaGetLastError(), "launching a kernel on " + std::string(properties.name));
     DEMO_CHECK(cudaDeviceSynchronize());
@@ -89,6 +90,7 @@ Gpu::Gpu(const Options& options) {
     boost_ghz = khz / 1e6;
     l2_bytes = size_t(std::max(properties.l2CacheSize, 0));
     shared_per_block = properties.sharedMemPerBlockOptin;
+    clusters = launches != 0;
     gb_per_s = memory_gb_per_s(name, options.device);
     machine = describe_machine(properties, gb_per_s);
 }

@@ -192,6 +192,7 @@ __global__ void __launch_bounds__(kMostThreads, 1) by_cluster(Arrays<T> a, unsig
         const Moments whole = merge_sent<Op>(sent, senders);
         row = next, next = __float_as_uint(sent[0].w);
         fetch(next);
+        if (kAligned) forget_unpacked(kept.pieces);  // else gamma and beta fill the registers
         kept.store_with(memory.gamma, memory.other, whole);
         kept.store_edge(whole, of_edge);
     }

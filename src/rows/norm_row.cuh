@@ -224,7 +224,7 @@ struct Kept {
 
     /// The moments of all pieces of the warp's threads, and if `with_edge` of their edges: first
     /// the mean, then the squares of the distances from it.
-    __device__ Moments moments(unsigned int p = 0, bool with_edge = true) const {
+    __device__ Moments moments(unsigned int p = 0, bool with_edge = true) {
         with_edge = with_edge && share.has_edge;
         float count = pieces_of_warp(p) * kSize, mean = 0, values[kSize];
         if (!kAligned) count += __popc(__ballot_sync(~0u, with_edge));
@@ -238,6 +238,7 @@ struct Kept {
                 sum += of_piece;
             }
             mean = sum_of_warp(sum) / max(count, 1.0f);
+            forget_unpacked(pieces);
         }
         float squares = with_edge ? (float(edge) - mean) * (float(edge) - mean) : 0;
 #pragma unroll
@@ -311,7 +312,9 @@ struct Kept {
         if (!share.has_edge) return;
         store_edge(whole, edge_parameters(a, share.edge_at - share.begin + share.column));
     }
-    __device__ void store_row(Moments whole) const { store_edge(whole), store_pieces(whole); }
+    __device__ void store_row(Moments whole) {
+        forget_unpacked(pieces), store_edge(whole), store_pieces(whole);
+    }
 
   private:
     __device__ float scale_of(Moments whole) const {

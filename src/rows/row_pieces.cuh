@@ -133,6 +133,17 @@ __device__ void load(Piece<T> (&pieces)[kPieces], const T* from, unsigned int fi
     }
 }
 
+/// Call it before pieces are unpacked another time. In code for 10.0 and later the compiler would
+/// keep the fp32 numbers of the first time: twice the registers that fp16 fills, and they spill.
+template <class T, int kPieces>
+__device__ void forget_unpacked(Piece<T> (&pieces)[kPieces]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#pragma unroll
+    for (int i = 0; i < 4 * kPieces; ++i)  // for all that the compiler knows, this changes a word
+        asm("" : "+r"(reinterpret_cast<uint32_t*>(pieces[i / 4].at)[i % 4]));
+#endif
+}
+
 // --- Warps, blocks and clusters that keep a row -------------------------------------------------
 
 /// Reduces over teams of kTeam neighbors in a warp: all of a team get the result.
@@ -187,22 +198,22 @@ struct Cluster {
 #endif
 };
 
+/// Whether by_cluster runs on this GPU. (A dry run cannot ask what was compiled for it.)
+inline bool has_clusters(const demo::Gpu& gpu) {
+    return gpu.clusters && (demo::dry_run || hopper::has_bulk_copies());
+}
+
 constexpr int kTwicePieces = 4;              // that a thread of by_cluster_twice keeps
 constexpr unsigned int kTwiceThreads = 512;  // of its blocks, at most
 
 /// How by_cluster_twice is launched. A row that fits one step of a block gets one block, of as many
-/// warps as it fills. (Before 9.0 every row is one block's.)
+/// warps as it fills. (Without clusters every row is one block's.)
 template <class T>
-demo::ClusterLaunch launch_by_cluster_twice(const Rows<T>& r) {
+demo::ClusterLaunch launch_by_cluster_twice(const Rows<T>& r, const demo::Gpu& gpu) {
     const size_t pieces = r.whole_pieces();
     if (pieces <= kTwicePieces * kTwiceThreads)
         return {r.rows, 1, threads_for(pieces, kTwicePieces), 0};
-    return {r.rows, hopper::has_bulk_copies() ? kMostBlocks : 1, kTwiceThreads, 0};
-}
-
-/// Whether by_cluster runs on this GPU. (A dry run cannot ask what was compiled for it.)
-inline bool has_clusters(const demo::Gpu& gpu) {
-    return gpu.compute_capability >= 90 && (demo::dry_run || hopper::has_bulk_copies());
+    return {r.rows, has_clusters(gpu) ? kMostBlocks : 1, kTwiceThreads, 0};
 }
 
 }  // namespace row_pieces

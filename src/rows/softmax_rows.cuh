@@ -70,6 +70,7 @@ struct Kept {
                                  unsigned int p = 0) {
         const float factor = 1 / whole.sum, max = shift(whole.max);
         auto* const to = reinterpret_cast<Piece<T>*>(out + share.begin);
+        forget_unpacked(pieces);
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
             const unsigned int at = p + threadIdx.x + i * blockDim.x;
@@ -362,8 +363,7 @@ std::function<void()> prepare_by_cluster(Rows<T> r) {
 // --- by_cluster_twice ---------------------------------------------------------------------------
 // Adds: rows of any length. Of a long row a block keeps only the last step's pieces. Costs: the
 // others are loaded twice, so up to 3 MN numbers move instead of 2 MN, unless the L2 cache still
-// has them. Limits: that traffic. Before 9.0 there are no clusters: one block a row, as in rows of
-// up to 32 KiB anyway.
+// has them. Limits: that traffic. Without clusters: one block a row, as in rows of up to 32 KiB.
 // Source: CUDA Programming Guide, "Thread Block Clusters" and "Distributed Shared Memory".
 
 /// The softmax of a row of which this block has a share. merge_all(pair): the pair of all blocks.
@@ -401,8 +401,8 @@ __global__ void __launch_bounds__(kTwiceThreads)
 
 /// Prepares the launch, for rows of any length.
 template <class T>
-std::function<void()> prepare_by_cluster_twice(Rows<T> r) {
-    return [=, launch = launch_by_cluster_twice(r)] {
+std::function<void()> prepare_by_cluster_twice(Rows<T> r, const demo::Gpu& gpu) {
+    return [=, launch = launch_by_cluster_twice(r, gpu)] {
         launch(by_cluster_twice<T>, r.x, r.out, r.cols);
     };
 }
@@ -525,7 +525,7 @@ std::vector<demo::Contender> records(const T* x, T* out, size_t rows, size_t col
                       : bytes <= kMostBlockBytes             ? prepare_by_block(r, gpu)
                       : in_cluster && !few                   ? prepare_by_cluster(r)
                       : in_registers || few                  ? prepare_by_grid(r, gpu)
-                                                             : prepare_by_cluster_twice(r);
+                                                             : prepare_by_cluster_twice(r, gpu);
     };
     return {demo::record("bonus_softmax_rows", {.kernel = "softmax_rows", .setup = setup})};
 }

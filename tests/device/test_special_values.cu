@@ -128,7 +128,7 @@ std::vector<std::vector<float>> all_softmaxes(const std::vector<float>& values, 
     record.setup(record), record.launch();
     results.push_back(out.read());
     const softmax::Rows<T> r{x.data(), out.data(), rows, cols};  // any rung takes short rows
-    std::vector<std::function<void()>> rungs = {softmax::prepare_by_cluster_twice(r),
+    std::vector<std::function<void()>> rungs = {softmax::prepare_by_cluster_twice(r, gpu),
                                                 softmax::prepare_by_grid(r, gpu)};
     if (cols <= softmax::kMostPerTile) rungs.push_back(softmax::prepare_by_tile(r));
     if (r.row_bytes() <= softmax::kMostBlockBytes)
