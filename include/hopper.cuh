@@ -97,6 +97,8 @@ inline bool has_bulk_copies() { return target() != Target::kOlder; }
 
 /// Why kernels with wgmma cannot run on `gpu`; empty if they can.
 inline std::string why_not(const demo::Gpu& gpu) {
+    if (gpu.compute_capability >= 120) return "needs Hopper: Blackwell has no wgmma";
+    if (gpu.compute_capability >= 100) return "needs Hopper: Blackwell has tcgen05, not wgmma";
     const std::string needs = "needs Hopper (compute capability 9.0)";
     if (gpu.compute_capability != 90) return needs;
     return demo::dry_run || target() == Target::kSm90a ? "" : needs + " and scons arch=90a";

@@ -444,6 +444,8 @@ def test_programs_for_the_cpu_have_the_same_targets(target, has):
     (["7.0"], "", "75 80 90a, PTX 90"),  # older than the programs
     (["8.6"], "arch=all", "75 80 86 90a 120, PTX 120"),
     (["8.6"], "arch=75,90a", "75 90a, PTX 90"),
+    (["12.0"], "", "120, PTX 120"),  # no a: its code runs on 12.1, too
+    (["12.0"], "arch=120a", "120a, PTX 120"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else value)
 def test_architectures(fake, gpus, arch, wanted):
     smi = fake / "bin/nvidia-smi"

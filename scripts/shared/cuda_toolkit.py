@@ -241,7 +241,9 @@ def _nvidia_smi(*arguments):
 
 def target(number):
     """The architecture to compile for, for a compute capability such as 90, as nvcc spells it:
-    sm_90's own instructions (wgmma, setmaxnreg) need the target with the a."""
+    sm_90's own instructions (wgmma, setmaxnreg) need the target with the a. On later GPUs no kernel
+    here has such instructions (tile kernels get tcgen05 without the a), and code for 100a would not
+    run on 10.3, as code for 100 does."""
     return "90a" if number == 90 else str(number)
 
 

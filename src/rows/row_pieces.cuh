@@ -136,7 +136,7 @@ __device__ void load(Piece<T> (&pieces)[kPieces], const T* from, unsigned int fi
 /// Call it before pieces are unpacked another time. In code for 10.0 and later the compiler would
 /// keep the fp32 numbers of the first time: twice the registers that fp16 fills, and they spill.
 template <class T, int kPieces>
-__device__ void forget_unpacked(Piece<T> (&pieces)[kPieces]) {
+__device__ void forget_unpacked([[maybe_unused]] Piece<T> (&pieces)[kPieces]) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 #pragma unroll
     for (int i = 0; i < 4 * kPieces; ++i)  // for all that the compiler knows, this changes a word
