@@ -37,8 +37,7 @@ struct Gpu {
     bool clusters = false;        // whether it launches them: not every GPU from 9.0 on must
     std::string machine = "";     // what it has of everything, for people
 
-    /// None: for dry runs that need no GPU.
-    Gpu() = default;
+    Gpu() = default;  // none: for dry runs that need no GPU
 
     /// The one that --device chose. Exits with 77 and the reason where nothing here runs kernels.
     explicit Gpu(const Options& options);
