@@ -24,7 +24,6 @@ void check(cudaError_t status, const std::string& call);
 
 std::string name_of(const char* call);  // "cudaMalloc", of the whole call
 
-/// A GPU.
 struct Gpu {
     std::string name = "";        // "NVIDIA H200"
     std::string arch = "";        // "sm_90"; empty where no GPU was looked for
@@ -48,8 +47,7 @@ struct Gpu {
     /// Contender::why_not of one whose `setup` allocates so many bytes; empty in a dry run.
     std::string why_no_room(size_t bytes) const;
 
-    /// Its dense TFLOP/s in a data type, 0 if unknown.
-    double peak(const std::string& dtype) const;
+    double peak(const std::string& dtype) const;  // dense TFLOP/s, 0 if unknown
 };
 
 // --- Memory -------------------------------------------------------------------------------------
