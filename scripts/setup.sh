@@ -526,6 +526,7 @@ ensure_counting_compiler() {
 
 # build TARGET-OR-OPTION...: SCons, without its lines about what is up to date.
 build() {
+    [[ ! ${BUILD_NOTHING-} ]] || return 0 # talk.sh --no-build, of the scripts of its sheet
     alone run_scons "$@" || die 3 "the build failed"
 }
 

@@ -33,15 +33,16 @@ thread_local cudaError_t last_error = cudaSuccess;
     va_start(arguments, format);
     std::vsnprintf(words, sizeof words, format, arguments);
     va_end(arguments);
+    const bool on_terminal = isatty(STDERR_FILENO);
     std::string text =
         program_invocation_short_name + (": " + thread) + (thread.empty() ? "" : ": ") + words;
-    for (size_t begin = 0; isatty(STDERR_FILENO) && text.size() - begin > kColumns;) {
+    for (size_t begin = 0; on_terminal && text.size() - begin > kColumns;) {
         const size_t blank = text.rfind(' ', begin + kColumns);
         if (blank == std::string::npos || blank <= begin + 2) break;
         text.replace(blank, 1, "\n  ");
         begin = blank + 1;
     }
-    std::fprintf(stderr, "%s\n", text.c_str());
+    std::fprintf(stderr, "%s%s\n", on_terminal ? "\r\033[K" : "", text.c_str());  // over progress
     _exit(exit_code);
 }
 

@@ -42,7 +42,7 @@ case "$*" in *--describe*) cat <<'END'
 DESCRIPTION
 END
 exit ;; esac
-[ "$*" = "32 --once" ] || echo "called: ${DEMO_COUNT+DEMO_COUNT=1 }$0 $*  # one launch"
+[ "$*" = "32 --once" ] || echo "called: ${DEMO_COUNT+DEMO_COUNT=1 }$0 $*  # wmma: one launch"
 [ ! -f "$0.status" ] || exit "$(cat "$0.status")"
 """
 
@@ -76,7 +76,7 @@ class Stage:
 
     def called(self, text):
         """The commands that were run, as the run sheet has them."""
-        return re.findall(r"^called: (.*?)(?:  # one launch)?\r?$", text, re.MULTILINE)
+        return re.findall(r"^called: (.*?)(?:  # wmma: one launch)?\r?$", text, re.MULTILINE)
 
 
 @pytest.fixture
@@ -327,7 +327,8 @@ def test_enter_runs_a_command_and_goes_on(stage):
     assert status == VERIFIED
     assert called == [[], WITH_GPU[4], [], WITH_GPU[5], [], WITH_GPU[6], [], []]
     assert "\x1b[1m  5 of 7 " in shown and "minute 11, planned 11 --" in shown
-    assert shown.count("[Enter: step ") == 2 and shown.count("[the end; q leaves]") == 2
+    assert shown.count("[Enter: step ") == 2
+    assert shown.count("[the end; q leaves; step 7, minute ") == 2
     assert (stage.root / "build/talk/step").read_text() == "talk 7"
 
 
@@ -340,7 +341,7 @@ def test_any_other_command_can_be_typed(stage):
     counted = ["DEMO_COUNT=1 cpu/1_matmul_basic 32"]
     assert called == [[], ["./6_gating_fused 64"], [], [], counted, counted, [], [], [], [], [],
                       WITH_GPU[5], []]
-    assert "what?: command not found" in shown and "there is no step of that" in shown
+    assert "what?: command not found" in shown and "there is no step 99: 1 to 7" in shown
 
 
 def test_one_can_go_back(stage):

@@ -7,6 +7,7 @@ import re
 import select
 import signal
 import sys
+import termios
 
 import gdb
 
@@ -49,6 +50,8 @@ def ask(line, nth):
     """What is typed at a prompt. The next command is below it, in gray, and nothing but Enter is
     for that one. Ends the session where nothing more can be typed."""
     fancy = os.isatty(0) and os.isatty(3) and os.environ.get("TERM", "dumb") != "dumb"
+    if fancy:
+        termios.tcflush(0, termios.TCIFLUSH)  # an impatient Enter while a command ran
     ahead = f"\n\033[2mEnter, {nth}: {line}\033[0m\033[A\r(step) " if fancy else line
     os.write(3, f"(step) {ahead}".encode())
     try:
@@ -59,7 +62,7 @@ def ask(line, nth):
     except KeyboardInterrupt:
         typed = None
     if not typed:
-        show("")
+        show("\033[J" * fancy)
         quietly(f"quit {130 if typed is None else 0}")
     typed = typed.decode(errors="replace").strip()
     if not fancy:

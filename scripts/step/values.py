@@ -33,7 +33,7 @@ def number_of(value):
 
 def cut(extent):
     """The indices to show, None for those left out."""
-    return list(range(extent)) if extent <= 12 else [*range(8), None, *range(extent - 3, extent)]
+    return list(range(extent)) if extent <= 10 else [*range(7), None, *range(extent - 2, extent)]
 
 
 TILE = re.compile(r"cuda::tiles::tile<.+, cuda::tiles::extents<unsigned int((?:, \d+\w*)*)> ?>")
@@ -119,7 +119,7 @@ def show_tile(text):
     left_out = None in cut(rows) + cut(columns)
     size = f"{rows} x {columns}" if rows > 1 else str(columns)
     kind = re.sub(r"@\w+ ", "", str(kind.unqualified()))  # @shared, says cuda-gdb
-    rest = ", all but the first 8 and the last 3 left out" * left_out
+    rest = ", all but the first 7 and the last 2 left out" * left_out
     say(f"{words[1]}: {size} of {kind}{rest}")
     line("", str)
     for r in cut(rows):

@@ -35,7 +35,7 @@ KEYS = """
   Enter  runs the command, or goes on    b  the step before
   3      goes to step 3                  r  the last command again
   q      ends the talk, or Ctrl-D        v  the last command's recording
-  Any other line is a command, for Bash. Up and Down have the sheet's, and yours.
+  Any other line is a command, for Bash. Up and Down have the sheet's and yours.
   Ctrl-C stops what runs, and never the talk.
 """
 
@@ -55,11 +55,20 @@ class Room:
     def style(self, code, text):
         return f"\033[{code}m{text}\033[0m" if self.styled else text
 
+    def wrapped(self, line):
+        """A line as the terminal shows it, but broken between words."""
+        columns = shutil.get_terminal_size().columns
+        return [line] if not self.moves or len(line) <= columns else textwrap.wrap(
+            line, columns, subsequent_indent="    ", break_on_hyphens=False, drop_whitespace=False)
+
     def show(self, text, label):
-        """A screen at a time, and whole paragraphs if these fit one; Enter for the next."""
-        lines, most = text.split("\n"), shutil.get_terminal_size().lines - 3
+        """A screen at a time, from a walk's command or an empty line on; Enter for the next."""
+        lines = [row for line in text.split("\n") for row in self.wrapped(line)]
+        most = shutil.get_terminal_size().lines - 3
         while self.waits and len(lines) > most:
-            end = next((i for i in range(most, 1, -1) if not lines[i]), most)
+            begins = [i for i in range(most // 2, most + 1)
+                      if not lines[i] or lines[i].startswith("(step)") and lines[i - 1]]
+            end = [most, *begins][-1]
             print("\n".join(lines[:end]))
             lines = lines[end:]
             self.ask(f"{label}; Enter: more", "", [])
@@ -74,9 +83,9 @@ class Room:
         """What is typed below the proposed command; nothing is Enter alone. The question leaves the
         screen. Raises EOFError for Ctrl-D, and InterruptedError for Ctrl-C."""
         termios.tcflush(sys.stdin, termios.TCIFLUSH)  # an impatient Enter while a program ran
-        lines = [f"$ {proposed}"] if proposed else []
+        lines = self.wrapped(f"$ {proposed}") if proposed else []
         print("".join(self.style(1, line) + "\n" for line in lines), end="")
-        for command in history:
+        for command in filter(None, history):
             readline.add_history(command)
         before = signal.signal(signal.SIGINT, interrupted)
         try:
@@ -116,8 +125,7 @@ class Talk:
         if self.room.waits:
             planned = sum(each.minutes for each in self.steps if each.number < step.number)
             self.begin = self.begin or time.monotonic() - 60 * planned
-            now = f" minute {(time.monotonic() - self.begin) / 60:.0f}, planned {planned} --"
-            rule += now.rjust(WIDTH - len(rule), "-")
+            rule += f" {self.minute()}, planned {planned} --".rjust(WIDTH - len(rule), "-")
             with contextlib.suppress(OSError):
                 PLACE.parent.mkdir(parents=True, exist_ok=True)
                 PLACE.write_text(f"{self.name} {step.number}")
@@ -131,7 +139,7 @@ class Talk:
         """Its exit status. Raises KeyboardInterrupt where nobody can say how to go on."""
         if self.replayed and (of_sheet or command in self.known):
             return self.show_recorded(command)
-        print(f"$ {command}", flush=True)
+        print("\n".join(self.room.wrapped(f"$ {command}")), flush=True)
         if keep:
             self.ran[command] = recording.capture(command)
             status = self.ran[command].status
@@ -155,12 +163,16 @@ class Talk:
         print(f"{self.room.style(7, label)}\n", flush=True)
         return OK
 
+    def minute(self):
+        return f"minute {(time.monotonic() - self.begin) / 60:.0f}"
+
     def prompt(self, following, proposed, last, status):
         words = "Enter"
-        if proposed in self.known:
+        if proposed in self.known and not self.replayed and "--walk" not in proposed:
             words += f", about {max(1, round(self.known[proposed].seconds))} s"
         elif not proposed:
             words = f"Enter: step {following[0].number}" if following else "the end; q leaves"
+            words += f"; step {self.step.number}, {self.minute()}"  # whose banner may be gone
         if status not in (OK, WRONG, INTERRUPTED) and last in self.known:
             words += f"; v: the recording of {self.known[last].source}"
         return words + "; ?: keys" * (not last)
@@ -195,7 +207,8 @@ class Talk:
             elif typed == "v" and last in self.known:
                 self.show_recorded(last)
             elif typed == "v" or typed.isdecimal():
-                print(f"there is no {'recording' if typed == 'v' else 'step'} of that\n")
+                print("there is no recording of that\n" if typed == "v" else
+                      f"there is no step {typed}: 1 to {numbers[-1]}\n")
             elif typed == "r" and last:
                 status = self.run(last, of_sheet=False)
             elif typed not in ("", "q", "r") or proposed and not typed:
@@ -223,7 +236,7 @@ def show_notes(name):
             shown, step = (where, size), sheet.read(where[0], on_cpu=True)[1][int(where[1]) - 1]
             room.clear()
             print(room.style(1, f"{where[0]} {step.number}: {step.title} ({step.minutes} min)"))
-            for kind, text in sheet.noted(step, size.columns, ("Show", "Say", "Asked", "If")):
+            for kind, text in sheet.noted(step, size.columns):
                 print(f"\n{room.style(1, kind)}{text}", flush=True)
         time.sleep(0.3 * room.moves)
 
@@ -318,6 +331,8 @@ def main(arguments):
         raise Stop(f"there is no step '{options.step}': the {name} has 1 to {numbers[-1]}", USAGE)
     for variable in "DEMO_COUNT", "DEMO_SCHEDULE":  # the sheet says where they are wanted
         os.environ.pop(variable, None)
+    if options.no_build or replayed:
+        os.environ["BUILD_NOTHING"] = "yes"  # the sheet's scripts neither
     if not replayed:
         why = not options.cpu and prepare(steps, options)
         if why:

@@ -47,7 +47,8 @@ def read(name, on_cpu, n=N):
         commands = typed.get(not on_cpu) or typed.get(False)
         if not head or not commands:
             raise Stop(f"{LECTURE.name}: {name} {number} lacks minutes, program or commands")
-        notes = [(kind, re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", " ".join(words.split())))
+        body = re.sub(r"\]\(\.\./(src/[^)#]+)#L(\d+)-L(\d+)\)", r"] (\1:\2-\3)", body)
+        notes = [(kind, re.sub(r"\[([^]]+)\](?:\([^)]+\))?", r"\1", " ".join(words.split())))
                  for kind, words in NOTE.findall(body)]
         named = [command for _, words in notes for command in re.findall(
             r"`((?:\w+=\S+ )?(?:\./|cpu/|scripts/|build/)\S[^`]*)`", words)]
@@ -90,11 +91,11 @@ def targets(steps, on_cpu, with_named):
             for kind in found]
 
 
-def noted(step, width, kinds):
-    """(kind, text) of notes, which together are wrapped to a width."""
+def noted(step, width):
+    """(kind, text) of its notes, which together are wrapped to a width."""
     return [(kind, textwrap.fill(" " * 7 + text, width, subsequent_indent=" " * 7,
                                  break_on_hyphens=False, break_long_words=False)[len(kind):])
-            for kind, text in step.notes if kind in kinds]
+            for kind, text in step.notes]
 
 
 def page(name, title, steps):
@@ -107,6 +108,6 @@ def page(name, title, steps):
                   *(textwrap.fill(f"   $ {command}", WIDTH, subsequent_indent=" " * 7)
                     for command in step.commands)]
         lines += [textwrap.indent(kind + text, "   ")
-                  for kind, text in noted(step, WIDTH - 3, ("Say", "Asked", "If"))]
+                  for kind, text in noted(step, WIDTH - 3)]
         begin += step.minutes
     return "\n".join(lines)
