@@ -247,6 +247,7 @@ def build(steps, on_cpu, everything):
     for number in sorted(set(re.findall(r"exercises/(\d+)/solution/", " ".join(plain)))):
         command_line.set_up("talk.sh", f"scripts/exercise.sh {int(number)} --start >/dev/null")
     commands = ["ensure_compiler", "ensure_scons"] + ["ensure_cuda", "mention_tile"] * (not on_cpu)
+    plain += ["build/toolkit.txt"] * (not on_cpu)  # a recording says by which one
     commands += ["ensure_simulator_libraries"] * any("cpu/" in target for target in plain + debug)
     commands += [f"build {' '.join(plain)} >&2"] * bool(plain)
     commands += ["(ensure_gdb) || say 'there is no walk, then'",
