@@ -17,7 +17,7 @@ bug each) of what differs, or of lessons 1, 2, 3 and 6, what programs and script
 and the style. Without a GPU nvcc compiles for 9.0a with PTX of 9.0. What was skipped is listed with
 its reason, and at the end the ten slowest steps, and what was left out.
 
-  --full   everything, some 35 minutes: all programs by nvcc, for 7.5 and 8.0 those whose kernels
+  --full   everything, some 50 minutes: all programs by nvcc, for 7.5 and 8.0 those whose kernels
            differ there, all mutants, sizes and orders of the simulator's threads, the host's
            sanitizers, the exercises, the documents, the slides in a browser
   --all    before a release: also all architectures that the toolkit knows, every size in every

@@ -628,7 +628,7 @@ def test_the_summary_of_one_file_says_how_much_of_the_peak_was_reached(tmp_path)
                   comments=["GPU: NVIDIA H200"])
     assert fakes.table_lines(compare(a).stdout)[2:4] == [
         ["matmul, tensor cores", "495 TFLOP/s", "50%", "cublas of 4_matmul"],
-        ["memory", "1200 GB/s", "25%", "fused of 7_gelu"]]
+        ["memory", "1200 GB/s", "25%", "fused of 7"]]
 
 
 @pytest.mark.parametrize("baseline", ["2", "b.csv"])

@@ -64,7 +64,7 @@ def cell(limit, usual):
 
 def measured():
     """Of each GPU in results/: the best kernel of ours, or of the library, beside the figure."""
-    head = ["lessons: limit", "fastest kernel", "held back by", "MHz", "computed", "measured", ""]
+    head = ["lessons: limit", "fastest kernel", "held back by", "computed", "measured", ""]
     parts, files = [], map(measurements.read, (PROJECT / "results").glob("*.csv"))
     for results in sorted(files, key=lambda results: results.path.stem != SHOWN_GPU):
         lines = []
@@ -74,7 +74,7 @@ def measured():
             if best:
                 ms, took = limit(results.gpu, alike[0])[1], best["median_ms"]
                 lines.append([title, f"`{best['kernel']}` of `{best['program']}`",
-                              best["throttled"], *map(table.number, (best["sm_mhz"], ms, took)),
+                              best["throttled"], table.number(ms), table.number(took),
                               table.ratio(took, ms)])
         if lines:
             parts.append(f"{results.gpu}, ms:\n\n" + table.markdown(head, lines, left=3))
