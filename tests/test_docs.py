@@ -158,7 +158,7 @@ def assert_promised(command, lines):
         run(CPU.folder / name, "--help")  # skips where it is not built
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True,
                           stdin=subprocess.DEVNULL, timeout=120,
-                          env={**os.environ, "COLUMNS": "79" if command in SHEETS else "100"})
+                          env={**os.environ, "COLUMNS": "80" if command in SHEETS else "100"})
     if done.returncode == SKIPPED:
         pytest.skip(done.stderr.strip())
     rest = done.stdout + done.stderr

@@ -69,11 +69,11 @@ def next_barrier(_):
 COMMANDS = [  # usage, short form, meaning, what runs
     ("thread X [Y [Z]]", "t", "go to a thread of this block", thread),
     ("block X [Y [Z]]", "b", "go to a block" if ON_GPU else
-     "go to a block of the cluster, or onwards: clusters run one after the other", block),
+     "go to a block of the cluster, or onwards: clusters take turns", block),
     ("tile NAME", "ti", "print an array as a matrix", show_tile),
     ("next-barrier", "nb", "go to the line after the next __syncthreads()", next_barrier),
     ("who", "w", "where every warp of this block is" if ON_GPU else
-     "where every warp of this block is, and what it waits for", lambda _: show_warps()),
+     "where the block's warps are, and what they wait for", lambda _: show_warps()),
 ]
 IN_PLACE_OF = {
     "thread": "It takes the place of the debugger's own, for which there is `info threads`.",

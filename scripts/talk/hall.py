@@ -77,7 +77,8 @@ def check(steps, on_cpu, fine):
                     there = "; --replay shows a recording" * (ran.status == SKIPPED)
                     found.append(f"step {step.number} ended with {ran.status}: {lines[-1]}{there}")
         found += [] if on_cpu else about_clocks(samples, highest)
-    print(f"\nThe sheet ran in {seconds:.0f} s, and its longest output has {rows} rows.")
+    print(f"\nThe sheet ran in {seconds:.0f} s. Its longest output has {rows} rows; this screen "
+          f"keeps the last {shutil.get_terminal_size().lines - 2}.")
     for text in found:
         command_line.say("talk.sh", text)
     print("Mend what is said here." if found else "This machine will carry it, offline too.")

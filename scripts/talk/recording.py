@@ -29,7 +29,7 @@ def capture(command):
     done = subprocess.run(["stdbuf", "-oL", "bash", "-o", "pipefail", "-c", command], cwd=PROJECT,
                           text=True, errors="replace", stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          env={**os.environ, "NO_COLOR": "1", "COLUMNS": "79"})
+                          env={**os.environ, "NO_COLOR": "1", "COLUMNS": "80"})
     return Recorded(time.monotonic() - begin, done.returncode,
                     re.sub(r"\x1b\[[\d;?]*[A-Za-z]|\r", "", done.stdout).rstrip("\n"))
 

@@ -71,7 +71,8 @@ class Room:
             end = [most, *begins][-1]
             print("\n".join(lines[:end]))
             lines = lines[end:]
-            self.ask(f"{label}; Enter: more", "", [])
+            if self.ask(f"{label}; Enter: more; q: no more", "", []):
+                return
         print("\n".join(lines))
 
     def clear(self):
@@ -90,6 +91,9 @@ class Room:
         before = signal.signal(signal.SIGINT, interrupted)
         try:
             typed = input(f"[{prompt}] ").strip()
+        except InterruptedError:
+            print()
+            raise
         finally:
             signal.signal(signal.SIGINT, before)
         if self.moves:
@@ -195,7 +199,6 @@ class Talk:
                 typed = self.room.ask(self.prompt(self.steps[at + 1:], proposed, last, status),
                                       proposed, [*history, proposed])
             except (InterruptedError, UnicodeError):
-                print()
                 continue
             history = []
             if typed == "?":
@@ -215,7 +218,7 @@ class Talk:
                 history = [typed] * bool(typed)
                 last = typed or proposed
                 status = self.run(last, of_sheet=not typed)
-                done += not typed
+                done += bool(proposed) and last.startswith(proposed)
             elif not typed and at + 1 < len(self.steps):
                 go = at + 1
 

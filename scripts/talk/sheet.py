@@ -47,8 +47,8 @@ def read(name, on_cpu, n=N):
         commands = typed.get(not on_cpu) or typed.get(False)
         if not head or not commands:
             raise Stop(f"{LECTURE.name}: {name} {number} lacks minutes, program or commands")
-        body = re.sub(r"\]\(\.\./(src/[^)#]+)#L(\d+)-L(\d+)\)", r"] (\1:\2-\3)", body)
-        notes = [(kind, re.sub(r"\[([^]]+)\](?:\([^)]+\))?", r"\1", " ".join(words.split())))
+        body = re.sub(r"\[([^]]+)\]\(\.\./(src/[^)#]+)#L(\d+)-L(\d+)\)", r"\1 (\2:\3-\4)", body)
+        notes = [(kind, re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", " ".join(words.split())))
                  for kind, words in NOTE.findall(body)]
         named = [command for _, words in notes for command in re.findall(
             r"`((?:\w+=\S+ )?(?:\./|cpu/|scripts/|build/)\S[^`]*)`", words)]
