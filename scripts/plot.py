@@ -129,7 +129,8 @@ class Figure:
         matplotlib.rcParams.update({
             "font.size": SIZES["text"], "axes.titlesize": "medium", "axes.titlecolor": theme.muted,
             "axes.labelcolor": theme.muted, "axes.facecolor": theme.background, "axes.grid": True,
-            "axes.axisbelow": True, "grid.color": theme.grid, "grid.linewidth": 1})
+            "axes.axisbelow": True, "grid.color": theme.grid, "grid.linewidth": 1,
+            "text.parse_math": False})
         self.figure = matplotlib.figure.Figure((width, height), facecolor=theme.background)
         self.renderer = FigureCanvasAgg(self.figure).get_renderer()
         # A long one is smaller; bold letters are wider by a tenth.

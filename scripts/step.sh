@@ -68,6 +68,7 @@ done
 [[ ! $way || $file == /* ]] || file=$caller/$file
 [[ ! $way || -r $file && ! -d $file ]] || die 2 "$file cannot be read"
 
+[[ $way || $from == 1 ]] || die 2 "--from needs --walk or --batch"
 [[ $way != --walk || -t 0 ]] || way=--batch
 
 program=$(find_program "${words[@]}")

@@ -483,8 +483,11 @@ void print(const Counted& launch, const Symbols& symbols) {
                                      : symbols.line(place.code);
         lines[line][place.kind] += totals;
     }
-    std::printf("\n%s: %s blocks of %s threads, one launch\n", name_of(launch, symbols).c_str(),
-                text(launch.grid).c_str(), text(launch.block).c_str());
+    std::string title = name_of(launch, symbols) + ": ";
+    const std::string shape =
+        text(launch.grid) + " blocks of " + text(launch.block) + " threads, one launch";
+    if (title.size() + shape.size() > columns()) title += "\n  ";
+    std::printf("\n%s%s\n", title.c_str(), shape.c_str());
     print_cells("", "threads", "requests", "bytes", "sectors", "/request", "conflicts");
     for (const auto& [kind, totals] : whole) print_row(kind, totals);
     if (symbols.empty()) {

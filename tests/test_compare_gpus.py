@@ -2,6 +2,7 @@
 Fake programs and a fake nvidia-smi stand in for a machine with GPUs."""
 
 import csv
+import functools
 import os
 import re
 import subprocess
@@ -627,7 +628,7 @@ def test_the_summary_of_one_file_says_how_much_of_the_peak_was_reached(tmp_path)
                   row("4_matmul", "cublas", dtype="fp16", tflops="494.7", role="library"),
                   comments=["GPU: NVIDIA H200"])
     assert fakes.table_lines(compare(a).stdout)[2:4] == [
-        ["matmul, tensor cores", "495 TFLOP/s", "50%", "cublas of 4_matmul"],
+        ["matmul, tensor cores", "495 TFLOP/s", "50%", "cublas of 4"],
         ["memory", "1200 GB/s", "25%", "fused of 7"]]
 
 
@@ -693,22 +694,24 @@ def test_a_file_that_somebody_sends_is_judged(machine):
     (machine.root / "src/1_matmul_basic.cu").write_text('{"matmul_basic", kOurs}')
     (machine.root / "results").mkdir()
     sent, place = machine.root / "sent.csv", machine.root / "results/nvidia-h200.csv"
-    about = ["GPU: NVIDIA H200", "suite: 1234567", "protocol: 3", "list: standard"]
-    bad = write_csv(sent, row(tflops="68"), row("99_lesson"), row(kernel="mine"), row(
-        "6_gating_fused", verified="no"), row("10_fake", sm=""), comments=[
-            about[0], "suite: 1234567-dirty", "protocol: 2", "list: selection"]).read_text()
+    about = ["GPU: NVIDIA H200", "suite: 1234567", "protocol: 3", "list: standard", "rows: 1"]
+    h200 = functools.partial(row, gpu="NVIDIA H200")
+    bad = write_csv(sent, h200(tflops="68"), h200("99_lesson"), h200(kernel="mine"), h200(
+        "6_gating_fused", verified="no"), row("10_fake", gpu="T4", sm=""), comments=[
+            about[0], "suite: <b>1234567-dirty", "protocol: 2", "list: selection"]).read_text()
     place.write_text(bad)
     done = script("compare_gpus.sh", "--add", sent, root=machine.root)
     assert (done.returncode, done.stdout, place.read_text()) == (WRONG, "", bad)
-    assert done.stderr.count("\n") == 9
+    assert done.stderr.count("\n") == 12
     for line, doubt in zip(done.stderr.splitlines(), [
             "a selection", "protocol 2", "1234567-dirty is no commit", "results already",
+            "the number of rows", "characters that no GPU", "another GPU",
             "no matmul_basic of 99_lesson", "no mine of 1_matmul_basic",
             "1_matmul_basic matmul_basic fp32 N=1024: 68 TFLOP/s is above the datasheet's 67",
             "6_gating_fused matmul_basic fp32 N=1024: a wrong result", "simulator's"]):
         assert line.startswith(f"compare_gpus.sh: {sent}: ") and doubt in line
     place.unlink()
-    right = write_csv(sent, row(), comments=about).read_text()
+    right = write_csv(sent, h200(), comments=about).read_text()
     sent.write_bytes(b"\xef\xbb\xbf" + right.replace("\n", "\r\n").encode())  # as mail makes it
     for command, said in ("--check", "nothing found"), ("--add", "update_docs.py"):
         done = script("compare_gpus.sh", command, sent, root=machine.root)

@@ -1,5 +1,8 @@
 """compare_gpus.sh --check and --add: whether a file that somebody sends may go to results/."""
 
+import re
+from pathlib import Path
+
 from shared import data_sheets, measurements, programs
 from shared.command_line import PROJECT, USAGE, WRONG, Stop, file_stem, read_text, say, write_text
 from shared.table import size
@@ -16,6 +19,12 @@ def doubts(results, place, protocol):
         yield f"suite {suite or 'unknown'} is no commit, so nobody can repeat this"
     if place.exists() and not place.samefile(results.path):
         yield f"{results.gpu} has results already, in {place.relative_to(PROJECT)}"
+    if "rows" not in results.about or all(row["verified"] != "yes" for row in results.rows):
+        yield "its head lacks the number of rows, or no row is verified"
+    if re.search(r"[][<>`|$\\]", "".join(results.about.values())):  # documents show some
+        yield "its head has characters that no GPU, driver or suite has"
+    if any(row["gpu"] != results.gpu for row in results.rows):
+        yield "rows of another GPU than its head names"
     sources = "".join(map(read_text, (PROJECT / "src").rglob("*.[ch]*")))
     for program, kernel in dict.fromkeys((row["program"], row["kernel"]) for row in results.rows):
         if program not in programs.listed() or f'"{kernel}"' not in sources and kernel:
@@ -32,7 +41,7 @@ def doubts(results, place, protocol):
 def main(arguments, protocol):
     """Judges one file, and returns the exit status."""
     command, *files = arguments
-    if len(files) != 1:
+    if len(files) != 1 or not Path(files[0]).is_file():
         raise Stop(f"{command} needs one file (--help shows the usage)", USAGE)
     results = measurements.read(files[0])
     place = PROJECT / f"results/{file_stem(results.gpu)}.csv"

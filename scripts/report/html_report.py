@@ -316,6 +316,8 @@ def main(arguments):
     parser.add_argument("files", nargs="+")
     options = parser.parse_args(arguments)
     tables = measurements.read_all("report.sh", options.files)
+    if options.out.resolve() in [Path(file).resolve() for file in options.files]:
+        parser.error(f"--out {options.out} would overwrite a file of results")
     baseline = comparison.baseline_of(options.baseline, tables)
     n = plot.choose_size(tables, options.size)
     command_line.run_with("report.sh", ["matplotlib"], "ensure_matplotlib")

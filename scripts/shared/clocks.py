@@ -6,6 +6,8 @@ from datetime import datetime
 from statistics import median
 from typing import List, NamedTuple, Optional
 
+from shared import command_line
+
 # Why clocks are lower than they could be: bits as in NVML's nvmlClocksEventReasons.
 REASONS = {
     0x2: "clocks set", 0x4: "power cap", 0x8: "hardware slowdown", 0x10: "sync boost",
@@ -23,7 +25,7 @@ def sampling(uuid, path):
         ask = ["nvidia-smi", "-i", uuid, "--query-gpu=timestamp,utilization.gpu,clocks.sm,"
                f"temperature.gpu,{names}", "--format=csv,noheader,nounits"]
         quiet = {"stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        if subprocess.run(ask, stdout=subprocess.DEVNULL, **quiet).returncode == 0:
+        if command_line.output(*ask)[0]:  # within a minute
             with path.open("a") as file:
                 sampler = subprocess.Popen([*ask, "-lms", "100"], stdout=file, **quiet)
             break

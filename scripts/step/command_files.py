@@ -78,6 +78,9 @@ def run_file(path, walk, first):
     one that fails ends nothing."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever reads may have seen enough
     commands = list(commands_of(path))
+    if first >= len(commands) > 1:
+        print(f"step.sh: --from {first}: {path} has {len(commands) - 1} commands", file=sys.stderr)
+        return 2
     try:
         for _, line in commands[:first - 1]:
             gdb.execute(line, False, True)

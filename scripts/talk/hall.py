@@ -18,8 +18,10 @@ SLOW = 0.75  # of its highest clock, while the sheet runs
 
 
 def of_gpu(query):
-    return command_line.first_line("nvidia-smi", "-i", "0", f"--query-{query}",
-                                   "--format=csv,noheader,nounits").split(", ")
+    """The first GPU's answers: as many as were asked for, "unknown" where it gives none."""
+    line = command_line.first_line("nvidia-smi", "-i", "0", f"--query-{query}",
+                                   "--format=csv,noheader,nounits")
+    return (line.split(", ") + ["unknown"] * query.count(","))[:query.count(",") + 1]
 
 
 def about_terminal():

@@ -1,6 +1,7 @@
 """What the commands of a run sheet printed on some machine: docs/recordings/SHEET-MACHINE.txt,
 which talk.sh --record writes and --replay shows."""
 
+import contextlib
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ from shared.command_line import PROJECT, SKIPPED, USAGE, Stop, first_line
 
 FOLDER = PROJECT / "docs/recordings"
 SIMULATOR = "simulator"
-COMMAND = re.compile(r"^\$ (.*)\n# ([\d.]+) s, status (-?\d+)\n((?:    .*\n|\n)*)", re.MULTILINE)
+COMMAND = re.compile(r"^\$ (.*)\n# (\d+\.\d+) s, status (-?\d+)\n((?:    .*\n|\n)*)", re.MULTILINE)
 
 
 class Recorded(NamedTuple):
@@ -77,6 +78,7 @@ def known(name):
     """{command: Recorded} of a sheet's recordings, but for what could not run there."""
     found = {}
     for path in reversed(files(name, on_cpu=False)):
-        found.update({command: each for command, each in read(path).items()
-                      if each.status != SKIPPED})
+        with contextlib.suppress(Stop):  # --replay says what is wrong with a file
+            found.update({command: each for command, each in read(path).items()
+                          if each.status != SKIPPED})
     return found

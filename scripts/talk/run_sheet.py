@@ -64,7 +64,7 @@ class Room:
     def show(self, text, label):
         """A screen at a time, from a walk's command or an empty line on; Enter for the next."""
         lines = [row for line in text.split("\n") for row in self.wrapped(line)]
-        most = shutil.get_terminal_size().lines - 3
+        most = max(5, shutil.get_terminal_size().lines - 3)
         while self.waits and len(lines) > most:
             begins = [i for i in range(most // 2, most + 1)
                       if not lines[i] or lines[i].startswith("(step)") and lines[i - 1]]
@@ -327,6 +327,8 @@ def main(arguments):
         if file == Path():
             raise Stop(f"docs/recordings has none of the {name}: --record writes one", SKIPPED)
         name, known = file.stem.partition("-")[0], recording.read(file)
+        if name not in sheet.NAMES:
+            raise Stop(f"{file}: a recording's name begins with {', '.join(sheet.NAMES)}", USAGE)
         options.cpu = file.stem.endswith(recording.SIMULATOR)
         replayed = next(iter(known.values())).source
     steps = sheet.read(name, options.cpu, size)[1]
