@@ -227,11 +227,11 @@ def test_where_there_is_no_barrier(tmp_path):
 @on_cpu
 def test_halves_are_numbers(tmp_path):
     said = walk(tmp_path, 3, "next-barrier", "tile stages[0].A",
-                "python import struct; print([round(x, 3) for x in struct.unpack('<8e', "
-                "gdb.selected_inferior().read_memory(int(gdb.parse_and_eval('A')), 16))])",
+                "python import struct; print([round(x, 3) for x in struct.unpack('<7e', "
+                "gdb.selected_inferior().read_memory(int(gdb.parse_and_eval('A')), 14))])",
                 "tile A 2 4", options=("--kernel", "wmma_tiled"))
     first = said[2].splitlines()[2].split()
-    assert first[0] == "0" and str([float(x) for x in first[1:9]]) == said[3].strip()
+    assert first[0] == "0" and str([float(x) for x in first[1:8]]) == said[3].strip()
     assert said[4].startswith("A: 2 x 4 of half\n")
     assert said[4].splitlines()[2].split() == first[:5]
 
@@ -243,9 +243,9 @@ def test_values_of_tile_kernels_are_tiles(tmp_path):
         "continue", options=(20, "--kernel", "gelu_tile"))
     first = re.fullmatch(r"\$1 = 1 x 1024 of float: {(.*), \.\.\.}\n", shown)[1].split(", ")
     head, columns, row = matrix.splitlines()
-    assert head == "v: 1024 of float, all but the first 8 and the last 3 left out"
-    assert columns.split() == [*map(str, range(8)), "...", "1021", "1022", "1023"]
-    assert row.split() == ["0", *first, "...", "0.000", "0.000", "0.000"]  # beyond 20 x 20
+    assert head == "v: 1024 of float, all but the first 7 and the last 2 left out"
+    assert columns.split() == [*map(str, range(7)), "...", "1022", "1023"]
+    assert row.split() == ["0", *first[:7], "...", "0.000", "0.000"]  # beyond 20 x 20
     assert elements.splitlines()[0].startswith("in: 1024 of __half, ")
     assert elements.splitlines()[2] == row
     assert len(lanes_of(lane)) == 1 and " verified" in end
@@ -288,7 +288,7 @@ def test_a_session_for_people():
     if newer_gdb():
         assert re.search(r"\nblock \(0,0\), thread \(0,0\) in .*\n(   .*\n)+=> +47 .*\n(   .*\n)+"
                          r"\(step\) => +48 ", done.stdout)
-    assert "who: where every warp of this block is, and what it waits for." in done.stdout
+    assert "who: where the block's warps are, and what they wait for." in done.stdout
     assert done.stderr == "next-barrier takes no arguments\n"
 
 
