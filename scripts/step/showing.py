@@ -4,6 +4,7 @@
 
 import contextlib
 import os
+import shutil
 import textwrap
 
 import gdb
@@ -22,7 +23,7 @@ def columns():
     for file in 3, 1:  # in a walk it is descriptor 3
         with contextlib.suppress(OSError):
             return min(100, os.get_terminal_size(file).columns or 100)
-    return min(100, int(os.environ.get("COLUMNS") or 100))
+    return min(100, shutil.get_terminal_size((100, 24)).columns)
 
 
 WIDTH = columns()
